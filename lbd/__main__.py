@@ -1,0 +1,5 @@
+"""``python -m lbd``."""
+
+from lbd.cli import main
+
+main()

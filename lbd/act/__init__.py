@@ -1,0 +1,1 @@
+"""Acting: each unload ends in one proven outcome."""

@@ -1,0 +1,79 @@
+"""The command line: no logic, one short module for each family of commands, loaded only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from lbd import __version__
+from lbd.errors import LbdError
+
+COMMANDS = {
+    "run": "lbd.cli.turns",
+    "dry-run": "lbd.cli.turns",
+    "record": "lbd.cli.recordings",
+    "replay": "lbd.cli.recordings",
+    "config": "lbd.cli.configuration",
+}
+"""Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
+
+SHORT_HELP = {
+    "run": "Balance the cluster: observe, decide, unload, verify.",
+    "dry-run": "Print the unloads that one turn would make; change nothing.",
+    "record": "Keep rounds of load reports in a file.",
+    "replay": "Run a strategy over recordings.",
+    "config": "Check, show or take over settings.",
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command's module when it is called, and ends errors of lbd with their exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order in which one meets them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name])
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands without importing any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SHORT_HELP.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        """Run the command; an error of lbd is one line on stderr and its own exit code."""
+        try:
+            return super().invoke(ctx)
+        except LbdError as error:
+            for line in str(error).splitlines():
+                click.echo(f"Error: {line}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "config_file", metavar="FILE", help="Settings; default /etc/lbd/lbd.yaml where it exists.")
+@click.option("--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable.")
+@click.version_option(__version__, prog_name="lbd")
+@click.pass_context
+def main(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
+    r"""An external load balancer for Apache Pulsar.
+
+    It polls each broker's load report, decides which bundles should move where, unloads each to a named broker, and
+    proves that it landed there.
+
+    \b
+    Exit codes: 0 done, 1 bug, 2 usage or configuration, 3 the cluster cannot be observed,
+    4 refused to act, 5 an unload failed or landed elsewhere.
+    """
+    ctx.obj = {"config_file": config_file, "admin_urls": admin_urls}

@@ -1,0 +1,90 @@
+"""``lbd config check``, ``show`` and ``from-broker``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from lbd.cli.options import loaded, settings_options
+from lbd.config import from_broker_conf
+from lbd.daemon import broker_configuration
+from lbd.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@click.group()
+def config() -> None:
+    """Check, show or take over settings."""
+
+
+@config.command()
+@settings_options
+@click.pass_context
+def check(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
+    """Report every problem of file and environment at once; exit 2 when there is one."""
+    found = loaded(ctx, config_file, admin_urls)
+    set_values = f"{len(found.origins)} values set" if found.origins else "all defaults"
+    click.echo(f"ok: {set_values}", err=True)
+
+
+@config.command()
+@settings_options
+@click.pass_context
+def show(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
+    """Print the effective values as YAML, and where each that is no default came from."""
+    found = loaded(ctx, config_file, admin_urls)
+    for line in _annotated(found.settings.model_dump(mode="json"), found.origins):
+        click.echo(line)
+
+
+def _annotated(values: Mapping[str, Any], origins: Mapping[str, str], path: str = "", indent: str = "") -> list[str]:
+    lines: list[str] = []
+    for key, value in values.items():
+        dotted = f"{path}{key}"
+        if isinstance(value, dict) and value:
+            lines.append(f"{indent}{key}:")
+            lines.extend(_annotated(value, origins, f"{dotted}.", f"{indent}  "))
+        else:
+            shown = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+            lines.append(f"{indent}{key}: {shown}{_origin(dotted, origins)}")
+    return lines
+
+
+def _origin(dotted: str, origins: Mapping[str, str]) -> str:
+    return f"  # {origins[dotted]}" if dotted in origins else ""
+
+
+@config.command("from-broker")
+@click.argument("broker_conf", type=click.Path(path_type=Path), required=False)
+@settings_options
+@click.pass_context
+def from_broker(
+    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], broker_conf: Path | None
+) -> None:
+    r"""Print lbd's settings as the cluster balances today, from BROKER_CONF or else from a live broker.
+
+    \b
+    Example: lbd config from-broker /etc/pulsar/broker.conf > /etc/lbd/lbd.yaml
+    """
+    if broker_conf is not None:
+        values = _read(broker_conf)
+    else:
+        values = broker_configuration(loaded(ctx, config_file, admin_urls).settings)
+    taken, notes = from_broker_conf(values)
+    click.echo(yaml.safe_dump(taken, sort_keys=False), nl=False)
+    for note in notes:
+        click.echo(note, err=True)
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: broker.conf cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}

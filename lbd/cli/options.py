@@ -1,0 +1,42 @@
+"""Options that commands share, and the settings made from them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lbd.config import Loaded, environment, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+def settings_options(command: Command) -> Command:
+    """``--config`` and ``--admin-url``, accepted after the subcommand as well as before it."""
+    command = click.option(
+        "--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable."
+    )(command)
+    return click.option(
+        "--config", "config_file", metavar="FILE", help="Settings; default /etc/lbd/lbd.yaml where it exists."
+    )(command)
+
+
+def format_option(command: Command) -> Command:
+    """``--format text|json``: JSON goes to stdout, words beside it to stderr."""
+    return click.option(
+        "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output."
+    )(command)
+
+
+def loaded(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> Loaded:
+    """Settings from file, environment and options; what stands after the subcommand wins over what stands before."""
+    above: dict[str, Any] = ctx.find_root().obj or {}
+    chosen = config_file or above.get("config_file") or os.environ.get("LBD_CONFIG")
+    urls = admin_urls or above.get("admin_urls") or ()
+    options = {"pulsar": {"admin_urls": list(urls)}} if urls else {}
+    return load(Path(chosen) if chosen else None, environment(), options)

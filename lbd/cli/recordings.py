@@ -1,0 +1,129 @@
+"""``lbd record`` and ``lbd replay``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import yaml
+from pydantic import ValidationError
+
+from lbd.cli.options import format_option, loaded, settings_options
+from lbd.daemon import observing
+from lbd.errors import ObserveError, UsageError
+from lbd.record import recording
+from lbd.replay import Replayed
+from lbd.replay import replay as run_replay
+from lbd.replay import rounds as rounds_of
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--rounds", type=click.IntRange(min=1), help="Stop after so many rounds; default: at Ctrl-C.")
+@click.option("--interval", "interval_seconds", type=float, help="Seconds between rounds; default: interval_seconds.")
+@settings_options
+@click.pass_context
+def record(
+    ctx: click.Context,
+    config_file: str | None,
+    admin_urls: tuple[str, ...],
+    file: Path,
+    rounds: int | None,
+    interval_seconds: float | None,
+) -> None:
+    r"""Keep rounds of load reports in FILE (.jsonl or .jsonl.gz), as the brokers send them.
+
+    \b
+    Example: lbd record --rounds 60 monday.jsonl.gz
+    """
+    settings = loaded(ctx, config_file, admin_urls).settings
+    interval = interval_seconds or settings.interval_seconds
+    header = {
+        "id": file.name.partition(".")[0],
+        "strategy": settings.strategy,
+        "settings": settings.avg_shedder.model_dump(mode="json", exclude_unset=True),
+        "weights": settings.weights.model_dump(mode="json"),
+        "interval_s": interval,
+        "grace_s": settings.guardrails.cool_down_minutes * 60,
+        "source": "lbd record",
+    }
+    with observing(settings, keep_raw=True) as observer:
+        first = observer.observe()
+        with recording.create(file, header) as writer:
+            writer.round(first.snapshot.taken_at, first.raw)
+            kept = 1 + _further(observer, writer, interval, rounds)
+    click.echo(f"{kept} rounds of {len(first.raw)} brokers in {file}", err=True)
+
+
+def _further(observer: Any, writer: recording.Writer, interval: float, rounds: int | None) -> int:  # noqa: ANN401
+    """Rounds after the first; one that fails is said and passed over, Ctrl-C ends well."""
+    kept, planned = 0, time.monotonic()
+    try:
+        while rounds is None or kept < rounds - 1:
+            planned += interval
+            time.sleep(max(0.0, planned - time.monotonic()))
+            try:
+                seen = observer.observe()
+            except ObserveError as error:
+                click.echo(f"round left out: {error}", err=True)
+                continue
+            writer.round(seen.snapshot.taken_at, seen.raw)
+            kept += 1
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    return kept
+
+
+@click.command()
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--strategy", help="Instead of the one that the recording names.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting of the strategy.")
+@click.option(
+    "--profile",
+    type=click.Choice(["stock", "live"]),
+    default="stock",
+    show_default=True,
+    help="stock: exactly as Pulsar.",
+)
+@format_option
+def replay(files: tuple[Path, ...], strategy: str | None, overrides: tuple[str, ...], profile: str, form: str) -> None:
+    r"""Run a strategy over recordings: what would have been unloaded in each round.
+
+    \b
+    Example: lbd replay --format json monday.jsonl.gz
+    """
+    settings = dict(_override(text) for text in overrides)
+    for file in files:
+        try:
+            for replayed in run_replay(rounds_of(file), strategy, settings, stock=profile == "stock"):
+                _tell(replayed, form)
+        except ValidationError as error:
+            raise UsageError(_first_problem(file, error)) from error
+
+
+def _override(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--set {text!r}: wanted KEY=VALUE")
+    return key.strip(), yaml.safe_load(value)
+
+
+def _first_problem(file: Path, error: ValidationError) -> str:
+    item = error.errors()[0]
+    return f"{file}: {'.'.join(map(str, item['loc']))}: {item['msg']}, seen {item['input']!r}"
+
+
+def _tell(replayed: Replayed, form: str) -> None:
+    unloads = sorted(replayed.decision.unloads, key=lambda unload: unload.bundle)
+    if form == "json":
+        moves = [{"bundle": u.bundle, "source": u.source, "destination": u.destination} for u in unloads]
+        line = msgspec.json.encode({"id": replayed.id, "round": replayed.round, "unloads": moves})
+        sys.stdout.write(line.decode() + "\n")
+        return
+    for unload in unloads:
+        told = f"{unload.bundle} {unload.source} -> {unload.destination} ({unload.reason})"
+        click.echo(f"{replayed.id} round {replayed.round}: {told}")

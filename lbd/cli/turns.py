@@ -1,0 +1,92 @@
+"""``lbd run`` and ``lbd dry-run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lbd.cli import render
+from lbd.cli.options import format_option, loaded, settings_options
+from lbd.daemon import dry_run as plan_once
+from lbd.daemon import dry_run_recording, effective, once
+from lbd.errors import UsageError
+from lbd.model import Reason, Result
+
+if TYPE_CHECKING:
+    from lbd.cycle import CycleRecord
+
+REFUSALS = {Reason.IN_BROKER_SHEDDING}
+PLANNED, MISSED, REFUSED = 6, 5, 4
+
+
+@click.command("run")
+@click.option(
+    "--once", "single", is_flag=True, help="One turn, then exit; hit counts are kept in state_dir between turns."
+)
+@format_option
+@settings_options
+@click.pass_context
+def run(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, *, single: bool) -> None:
+    r"""Balance the cluster: one turn observes, decides, unloads to named brokers, and proves each landing.
+
+    \b
+    Example: lbd run --once --admin-url http://127.0.0.1:8080
+    """
+    if not single:
+        raise UsageError("this version runs single turns: give --once and start it from a timer, each minute or faster")
+    settings = loaded(ctx, config_file, admin_urls).settings
+    with render.progress(enabled=form == "text") as show:
+        record = once(settings, on_plan=show.plan, on_outcome=show.outcome)
+    _tell(record, form, effective(settings), everything=False)
+    ctx.exit(_exit_code(record))
+
+
+@click.command("dry-run")
+@click.option("--recording", type=click.Path(path_type=Path), help="Take the last round of a recording, no cluster.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Name every bundle that stays, not only those of the hot brokers."
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 6 when unloads are planned.")
+@format_option
+@settings_options
+@click.pass_context
+def dry_run(
+    ctx: click.Context,
+    config_file: str | None,
+    admin_urls: tuple[str, ...],
+    form: str,
+    recording: Path | None,
+    *,
+    everything: bool,
+    detailed_exitcode: bool,
+) -> None:
+    r"""Print what would be unloaded if the imbalance lasts; change nothing.
+
+    Hit counts are taken as reached. Where the state directory of a running lbd can be read, the turns still to wait are
+    shown beside each pair.
+
+    \b
+    Example: lbd dry-run --admin-url http://127.0.0.1:8080
+    """
+    settings = loaded(ctx, config_file, admin_urls).settings
+    record = dry_run_recording(settings, recording) if recording else plan_once(settings)
+    _tell(record, form, effective(settings), everything=everything)
+    code = _exit_code(record, refusals=False)
+    ctx.exit(PLANNED if detailed_exitcode and code == 0 and record.unloads else code)
+
+
+def _tell(record: CycleRecord, form: str, settings: render.HitCounts, *, everything: bool) -> None:
+    if record.error is not None:
+        raise record.error
+    if form == "json":
+        render.as_json(record, settings, everything=everything)
+    else:
+        render.as_text(record, settings, everything=everything)
+
+
+def _exit_code(record: CycleRecord, *, refusals: bool = True) -> int:
+    if any(outcome.result is not Result.LANDED for outcome in record.outcomes):
+        return MISSED
+    return REFUSED if refusals and record.hold in REFUSALS else 0

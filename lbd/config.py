@@ -1,0 +1,248 @@
+"""Settings from a YAML file, ``LBD_*`` environment variables and options, and where each value came from.
+
+All problems are reported at once: where, key, value, and what would be right.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.errors import UsageError
+from lbd.load.scoring import Weights
+from lbd.permit.settings import Guardrails
+from lbd.pulsar.settings import PulsarSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+DEFAULT_PATH = Path("/etc/lbd/lbd.yaml")
+PREFIX = "LBD_"
+NOT_SETTINGS = {"LBD_CONFIG"}
+"""Variables with our prefix that are options of the command line, not settings."""
+
+
+class LogSettings(BaseModel):
+    """The ``log:`` section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else json")
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(BaseModel):
+    """All settings of lbd."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    pulsar: PulsarSettings = PulsarSettings()
+    interval_seconds: float = Field(
+        15,
+        gt=0,
+        description="time between turns; brokers sample CPU once a minute, so a new sample is seen within this",
+    )
+    profile: Literal["live", "stock"] = Field(
+        "live", description="stock: decide exactly as Pulsar does; guardrails hold in both"
+    )
+    strategy: Literal["avg-shedder"] = "avg-shedder"
+    avg_shedder: AvgShedderSettings = AvgShedderSettings()
+    weights: Weights = Weights()
+    in_broker_shedding: Literal["refuse"] = Field(
+        "refuse", description="while the brokers' own shedder is on, lbd moves nothing and says so"
+    )
+    guardrails: Guardrails = Guardrails()
+    state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
+    log: LogSettings = LogSettings()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and for each dotted key that is not a default, where it was set."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Loaded:
+    """Defaults, then the file, then the environment, then options. Raises :class:`UsageError` with every problem."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    problems: list[str] = []
+    for origin, source in _sources(path, environ, options or {}, problems):
+        for key, value in _flat(source):
+            _put(values, key.split("."), value)
+            origins = {old: where for old, where in origins.items() if not old.startswith(f"{key}.")}
+            origins[key] = origin
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems.extend(_problem(item, origins) for item in error.errors())
+    if problems:
+        raise UsageError("\n".join(problems))
+    return Loaded(settings, origins)
+
+
+def _sources(
+    path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any], problems: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    if chosen is not None:
+        yield str(chosen), _file(chosen)
+    for name, text in sorted(environ.items()):
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS:
+            source = _variable(name, text, problems)
+            if source is not None:
+                yield f"environment {name}", source
+    yield "command line", dict(options)
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path}: configuration cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: the file is a {type(found).__name__}, wanted keys and values")
+    return found
+
+
+def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:
+    """``LBD_AVG_SHEDDER__LOW_THRESHOLD=20`` as nested values; lists and objects are given as JSON."""
+    keys = name[len(PREFIX) :].lower().split("__")
+    if keys[0] not in Settings.model_fields:
+        near = _nearest(keys[0], list(Settings.model_fields))
+        problems.append(f"environment {name}: no such setting{near and f'; did you mean {PREFIX}{near.upper()}?'}")
+        return None
+    value: Any = text
+    if text[:1] in {"[", "{"} or text == "null":
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            problems.append(f"environment {name}: {text!r} is not JSON: {error}")
+            return None
+    for key in reversed(keys):
+        value = {key: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _put(values: dict[str, Any], keys: list[str], value: object) -> None:
+    for key in keys[:-1]:
+        inner = values.get(key)
+        if not isinstance(inner, dict):
+            inner = values[key] = {}
+        values = inner
+    values[keys[-1]] = value
+
+
+def _problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    where = next(
+        (
+            origin
+            for name, origin in origins.items()
+            if name == key or name.startswith(f"{key}.") or key.startswith(f"{name}.")
+        ),
+        "configuration",
+    )
+    if item["type"] == "extra_forbidden":
+        near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
+        return f"{where}: {key}: no such setting{near and f'; did you mean {near}?'}"
+    message = item["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(item["input"], dict) or "secret" in message else f" {item['input']!r}:"
+    return f"{where}: {key}:{shown} {message}"
+
+
+def _known(path: tuple[Any, ...]) -> list[str]:
+    model: Any = Settings
+    for part in path:
+        annotation = model.model_fields[part].annotation if part in getattr(model, "model_fields", {}) else None
+        options = [annotation, *getattr(annotation, "__args__", ())]
+        model = next((option for option in options if hasattr(option, "model_fields")), None)
+        if model is None:
+            return []
+    return list(model.model_fields)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
+
+
+SECTIONS: dict[str, type[BaseModel]] = {"avg_shedder": AvgShedderSettings, "weights": Weights, "guardrails": Guardrails}
+AVG_SHEDDER = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
+
+
+def from_broker_conf(values: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Settings that say what a broker's configuration says, and notes on what lbd does differently.
+
+    A value that cannot be read is left out and noted: a broker keeps its default then, too.
+    """
+    taken: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    notes: list[str] = []
+    for section, model in SECTIONS.items():
+        for name, field in model.model_fields.items():
+            key = _broker_key(field, values)
+            if key is not None:
+                _take(taken[section], model, name, (key, values[key]), notes)
+    return {section: found for section, found in taken.items() if found}, [*notes, *_differences(values)]
+
+
+def _broker_key(field: FieldInfo, values: Mapping[str, str]) -> str | None:
+    """The key under which a broker has this field; before 4.0 (PIP-357) bandwidth was spelt Bandwith."""
+    extra = field.json_schema_extra
+    key = str(extra["broker_conf"]) if isinstance(extra, dict) else ""
+    return next((name for name in (key, key.replace("Bandwidth", "Bandwith")) if name and name in values), None)
+
+
+def _take(section: dict[str, Any], model: type[BaseModel], name: str, found: tuple[str, str], notes: list[str]) -> None:
+    key, text = found
+    value: Any = text
+    if name == "excluded_namespaces":
+        value = [part.strip() for part in text.strip("[]").split(",") if part.strip()]
+    try:
+        section[name] = model.model_validate({name: value}).model_dump(mode="json")[name]
+    except ValidationError as error:
+        notes.append(f"left out: {key}={text}: {error.errors()[0]['msg']}")
+
+
+def _differences(values: Mapping[str, str]) -> Iterator[str]:
+    """What changes when lbd balances instead of the brokers."""
+    strategy = values.get("loadBalancerLoadSheddingStrategy", "")
+    if strategy and strategy != AVG_SHEDDER:
+        yield f"differs: the brokers shed with {strategy.rpartition('.')[2]}, lbd with AvgShedder"
+    if values.get("loadBalancerSheddingEnabled") == "true":
+        yield "to do: the brokers shed by themselves; lbd moves nothing until loadBalancerSheddingEnabled=false"
+    if values.get("loadBalancerDistributeBundlesEvenlyEnabled") == "true":
+        yield "differs: loadBalancerDistributeBundlesEvenlyEnabled filters placements only; lbd names its destinations"
+    yield "differs: lbd proves each landing, and leaves bundles of namespaces under an isolation policy where they are"
+
+
+def environment() -> dict[str, str]:
+    """The process's ``LBD_*`` variables."""
+    return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}

@@ -1,0 +1,35 @@
+"""Deciding: value in, value out. No clock, no random, no I/O, no logger; import-linter holds it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lbd.decide import avg_shedder
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Decision, Memory, Permission, Snapshot
+
+
+class Strategy(Protocol):
+    """What a turn asks: columns and permissions in, one decision out."""
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision: ...
+
+
+STRATEGIES = {"avg-shedder": (AvgShedderSettings, avg_shedder.decide)}
+"""Settings class and rule of each strategy, by the name that ``strategy:`` takes."""
+
+
+def build(settings: AvgShedderSettings, weights: Weights) -> Strategy:
+    """The rule that belongs to these settings, ready to be asked."""
+    return partial(avg_shedder.decide, settings=settings, weights=weights)
+
+
+def settings_of(name: str, values: Mapping[str, Any]) -> AvgShedderSettings:
+    """Validated settings of one strategy; KeyError for an unknown name, pydantic's ValidationError for values."""
+    return STRATEGIES[name][0].model_validate(values)

@@ -1,0 +1,66 @@
+"""Settings of ``strategy: avg-shedder``: Pulsar's own, under their own names, and four in which live differs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lbd.load.scoring import broker_conf
+
+
+class AvgShedderSettings(BaseModel):
+    """Settings of ``strategy: avg-shedder``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    low_threshold: float = Field(15, **broker_conf("loadBalancerAvgShedderLowThreshold", "points"))
+    high_threshold: float = Field(40, **broker_conf("loadBalancerAvgShedderHighThreshold", "points"))
+    hit_count_low: int = Field(
+        8, ge=0, **broker_conf("loadBalancerAvgShedderHitCountLowThreshold", "samples in a row at the low threshold")
+    )
+    hit_count_high: int = Field(
+        2, ge=0, **broker_conf("loadBalancerAvgShedderHitCountHighThreshold", "samples in a row at the high threshold")
+    )
+    max_unload_percentage: float = Field(
+        0.5, ge=0, **broker_conf("maxUnloadPercentage", "fraction of the difference to move, 0.2 before Pulsar 5.0")
+    )
+    min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out"))
+    min_unload_message_throughput: float = Field(
+        1024 * 1024, ge=0, **broker_conf("minUnloadMessageThroughput", "bytes/s in + out")
+    )
+    broker_overloaded_threshold_percentage: float = Field(
+        85, **broker_conf("loadBalancerBrokerOverloadedThresholdPercentage", "points above which 5.0 re-plans")
+    )
+    sole_bundle: Literal["stay", "move"] = Field(
+        "stay",
+        description="what to do with a broker's only bundle: moving it moves the problem, and its clients, elsewhere "
+        "(stock: move)",
+    )
+    measure: Literal["binding-resource", "message-rate-first"] = Field(
+        "binding-resource",
+        description="what counts as traffic: bytes where bandwidth makes the source's score, else as Pulsar does, "
+        "which prefers messages even when bytes are the problem (stock: message-rate-first)",
+    )
+    background_load: Literal["leave", "ignore"] = Field(
+        "leave",
+        description="a gap that stays above the low threshold even if all traffic were levelled is named and left: "
+        "moving bundles cannot close it (stock: ignore)",
+    )
+    pulsar_version: Literal["5.0", "4.0.8", "4.0"] = Field(
+        "5.0",
+        description="whose details to follow: 5.0 replaces an overloaded planned destination; 4.0.8 keeps it; 4.0 also "
+        "compares scores as whole points",
+    )
+
+    def stock(self) -> AvgShedderSettings:
+        """The same numbers with Pulsar's own behaviour everywhere."""
+        return self.model_copy(
+            update={"sole_bundle": "move", "measure": "message-rate-first", "background_load": "ignore"}
+        )
+
+    def eager(self) -> AvgShedderSettings:
+        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
+        return self.model_copy(
+            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
+        )

@@ -1,0 +1,51 @@
+"""The errors that lbd raises, one class for each thing a caller does about it.
+
+::
+
+    LbdError                       one line: what failed, on which thing, the value seen, what would be right
+    ├── UsageError         exit 2  the command line or the configuration is wrong
+    ├── ObserveError       exit 3  the cluster cannot be observed
+    │   └── AdminError             one admin request failed; carries the status and where it was asked
+    └── RefusedError       exit 4  lbd could act and must not
+
+An unload that fails is not an error of lbd: it is an :class:`lbd.model.Outcome`, and exit 5 is made from it.
+"""
+
+from __future__ import annotations
+
+
+class LbdError(Exception):
+    """Base of all errors that are told to a person in one line."""
+
+    exit_code = 1
+
+
+class UsageError(LbdError):
+    """The command line, the configuration or an input file is wrong."""
+
+    exit_code = 2
+
+
+class ObserveError(LbdError):
+    """The cluster, or too much of it, cannot be observed."""
+
+    exit_code = 3
+
+
+class AdminError(ObserveError):
+    """One request to a broker's admin API did not give a usable answer.
+
+    ``status`` is the HTTP status, or None when no answer came at all; ``timed_out`` says that the broker may have
+    acted without our seeing it.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.timed_out = timed_out
+
+
+class RefusedError(LbdError):
+    """lbd could act, and a rule says that it must not."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""What a broker's score would be with other bundles. Pure."""

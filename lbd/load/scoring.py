@@ -1,0 +1,74 @@
+"""How loaded a broker is: the highest weighted resource, in points. Pure, and bit for bit what Pulsar computes.
+
+Source: ResourceUsage.percentUsage (float32 division and product, limit <= 0 gives 0) and
+LocalBrokerData.getMaxResourceUsageWithWeight (double weights, heap memory left out, NaN skipped, / 100), which
+AvgShedder multiplies by 100 again: one more rounding that decides equality with a threshold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from lbd.model import RESOURCES
+
+if TYPE_CHECKING:
+    from lbd.model import Brokers, FloatArray
+
+SCORED = (0, 2, 3, 4)
+"""Columns of :data:`~lbd.model.RESOURCES` that make a score: all but heap memory."""
+
+
+def broker_conf(key: str, text: str) -> dict[str, Any]:
+    """Keyword arguments of a pydantic field whose counterpart in broker.conf is ``key``."""
+    return {"description": f"{text}; broker.conf {key}", "json_schema_extra": {"broker_conf": key}}
+
+
+class Weights(BaseModel):
+    """How much each resource counts in a broker's score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    cpu: float = Field(1.0, ge=0, description="broker.conf loadBalancerCPUResourceWeight")
+    memory: float = Field(
+        0.0, ge=0, description="broker.conf loadBalancerMemoryResourceWeight; unused by the modular manager since 3.0"
+    )
+    direct_memory: float = Field(
+        0.0, ge=0, description="broker.conf loadBalancerDirectMemoryResourceWeight; 0 since 3.3, it follows no traffic"
+    )
+    bandwidth_in: float = Field(1.0, ge=0, description="broker.conf loadBalancerBandwidthInResourceWeight")
+    bandwidth_out: float = Field(1.0, ge=0, description="broker.conf loadBalancerBandwidthOutResourceWeight")
+
+    def row(self) -> FloatArray:
+        """The weights in the order of :data:`~lbd.model.RESOURCES`, float64 (5,)."""
+        return np.array([getattr(self, resource) for resource in RESOURCES], dtype=np.float64)
+
+
+def percent(brokers: Brokers) -> FloatArray:
+    """Usage in percent of the limit, float64 (B, 5) holding float32 values; 0 where the limit is unknown."""
+    with np.errstate(all="ignore"):
+        fraction = brokers.usage.astype(np.float32) / brokers.limit.astype(np.float32)
+        return np.where(brokers.limit > 0, fraction * np.float32(100), np.float32(0)).astype(np.float64)
+
+
+def weighted(brokers: Brokers, weights: Weights) -> FloatArray:
+    """Percent times weight of the scored resources, float64 (B, 4) in the order of :data:`SCORED`."""
+    with np.errstate(all="ignore"):
+        return (percent(brokers) * weights.row())[:, SCORED]
+
+
+def scores(brokers: Brokers, weights: Weights) -> FloatArray:
+    """Score of each broker in points, float64 (B,); -inf where every resource is NaN."""
+    with np.errstate(all="ignore"):
+        highest: FloatArray = np.fmax.reduce(weighted(brokers, weights), axis=1, initial=-np.inf)
+        return highest / 100.0 * 100.0
+
+
+def binding(brokers: Brokers, weights: Weights) -> tuple[str | None, ...]:
+    """The resource that makes each broker's score; None where no resource has a known limit and a weight."""
+    values = weighted(brokers, weights)
+    known = (brokers.limit[:, SCORED] > 0) & (weights.row()[list(SCORED)] > 0) & ~np.isnan(values)
+    best = np.where(known, values, -np.inf).argmax(axis=1)
+    return tuple(RESOURCES[SCORED[at]] if known[row, at] else None for row, at in enumerate(best))

@@ -1,0 +1,302 @@
+"""The nouns of lbd: plain frozen values that every stage of a turn hands to the next one.
+
+Arrays are NumPy columns. ``B`` is the number of brokers, ``N`` the number of distinct bundles, ``M`` the number of
+(broker, bundle) rows: ``M`` exceeds ``N`` only while a moved bundle is on two reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+CodeArray = NDArray[np.int8]
+BoolArray = NDArray[np.bool_]
+
+RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
+"""Columns of :attr:`Brokers.usage` and :attr:`Brokers.limit`; ``memory`` is the JVM heap."""
+
+MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
+"""Columns of every rates array: messages/s in and out, bytes/s in and out."""
+
+
+class Group(Enum):
+    """Why something was not moved, roughly: the words that metrics and API group by."""
+
+    NORMAL = "normal"
+    LIMIT = "limit"
+    POLICY = "policy"
+    SAFETY = "safety"
+    DATA = "data"
+
+
+class Reason(Enum):
+    """Every reason not to move a bundle, a broker pair, or anything at all. The enum is closed."""
+
+    NOT_ASKED = (0, "not-asked", Group.NORMAL)
+    MOVES = (1, "moves", Group.NORMAL)
+    BALANCED = (2, "balanced", Group.NORMAL)
+    WAITING = (3, "waiting", Group.NORMAL)
+    BELOW_MINIMUM = (4, "below-minimum", Group.NORMAL)
+    TOO_LARGE = (5, "too-large", Group.NORMAL)
+    NO_TRAFFIC = (6, "no-traffic", Group.NORMAL)
+    SOLE_BUNDLE = (7, "sole-bundle", Group.NORMAL)
+    BACKGROUND_LOAD = (8, "background-load", Group.NORMAL)
+    NOTHING_FITS = (9, "nothing-fits", Group.NORMAL)
+    COOL_DOWN = (20, "cool-down", Group.LIMIT)
+    TURN_UNLOADS = (21, "unloads-per-turn", Group.LIMIT)
+    TURN_TRAFFIC = (22, "traffic-per-turn", Group.LIMIT)
+    ISOLATION_POLICY = (40, "isolation-policy", Group.POLICY)
+    ANTI_AFFINITY = (41, "anti-affinity", Group.POLICY)
+    EXCLUDED_NAMESPACE = (42, "excluded-namespace", Group.POLICY)
+    BROKER_BUNDLE = (43, "broker-bundle", Group.POLICY)
+    POLICY_UNKNOWN = (44, "policy-unknown", Group.POLICY)
+    IN_BROKER_SHEDDING = (60, "in-broker-shedding", Group.SAFETY)
+    DESTINATION_OVERLOADED = (61, "destination-overloaded", Group.SAFETY)
+    DESTINATION_ABOVE_SOURCE = (62, "destination-above-source", Group.SAFETY)
+    DESTINATION_FORBIDDEN = (63, "destination-forbidden", Group.SAFETY)
+    TOPIC_LIMIT = (64, "topic-limit", Group.SAFETY)
+    TOO_FEW_BROKERS = (65, "too-few-brokers", Group.SAFETY)
+    SETTLING = (66, "settling", Group.SAFETY)
+    MEMBERSHIP_CHANGED = (67, "membership-changed", Group.SAFETY)
+    LEADER_UNREACHABLE = (68, "leader-unreachable", Group.SAFETY)
+    ROUND_STOPPED = (69, "round-stopped", Group.SAFETY)
+    OBSERVE_ONLY = (70, "observe-only", Group.SAFETY)
+    UNFINISHED_MOVES = (71, "unfinished-moves", Group.SAFETY)
+    REPORT_MISSING = (80, "report-missing", Group.DATA)
+    REPORT_EMPTY = (81, "report-empty", Group.DATA)
+    FIRST_SAMPLE = (82, "first-sample", Group.DATA)
+    NO_NEW_SAMPLE = (83, "no-new-sample", Group.DATA)
+    IMPOSSIBLE_NUMBER = (84, "impossible-number", Group.DATA)
+    REPORTED_TWICE = (85, "reported-twice", Group.DATA)
+    NO_STATISTICS = (86, "no-statistics", Group.DATA)
+    UNKNOWN_RESOURCES = (87, "unknown-resources", Group.DATA)
+
+    def __init__(self, code: int, label: str, group: Group) -> None:
+        self.code = code
+        self.label = label
+        self.group = group
+
+    @classmethod
+    def of(cls, code: int) -> Reason:
+        """The reason that a code column stands for."""
+        return _BY_CODE[code]
+
+
+_BY_CODE = {reason.code: reason for reason in Reason}
+
+
+@dataclass(frozen=True, eq=False)
+class Brokers:
+    """One load report per broker, as columns; ``ids`` (``host:webPort``) are sorted.
+
+    ``usage`` and ``limit`` are float64 (B, 5) in the report's own units; a limit <= 0 means that the broker does not
+    know it. ``rates`` is float64 (B, 4), the broker totals. ``started_at`` is float64 (B,) in epoch seconds, NaN where
+    the report has none (2.11). ``topics`` is int64 (B,).
+    """
+
+    ids: tuple[str, ...]
+    usage: FloatArray
+    limit: FloatArray
+    rates: FloatArray
+    topics: NDArray[np.int64]
+    started_at: FloatArray
+    versions: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def index(self) -> dict[str, int]:
+        """Position of each broker id."""
+        return {broker: position for position, broker in enumerate(self.ids)}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What each broker reports of each bundle, grouped by broker.
+
+    ``start`` is int32 (B + 1,): broker b's rows are ``start[b]:start[b + 1]``. ``bundle`` is int32 (M,) into
+    :attr:`Snapshot.bundles`. ``rates`` is float64 (M, 4), ``counts`` int64 (M, 3): topics, producers, consumers.
+    ``reported``: the bundle is in ``lastStats``; ``listed``: it is in ``bundles``. Pulsar's shedders take candidates
+    from the list and numbers from the statistics, and the two differ for moments.
+    """
+
+    start: IntArray
+    bundle: IntArray
+    rates: FloatArray
+    counts: NDArray[np.int64]
+    reported: BoolArray
+    listed: BoolArray
+
+    def of(self, broker: int) -> slice:
+        """The rows of one broker."""
+        return slice(int(self.start[broker]), int(self.start[broker + 1]))
+
+    def owner(self) -> IntArray:
+        """Broker position of each row, int32 (M,)."""
+        return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One round of load reports. ``taken_at`` is epoch seconds and the only clock that deciding knows."""
+
+    taken_at: float
+    brokers: Brokers
+    bundles: list[str]
+    rows: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """Short-term and long-term means of each bundle's rates, aligned with one snapshot's ``bundles``.
+
+    ``short`` (at most 10 samples) and ``long`` (at most 1,000) are float64 (N, 4); ``samples`` is int32 (N,), 0 where
+    no report has carried statistics yet. Source: Pulsar's BundleData and TimeAverageMessageData.
+    """
+
+    bundles: list[str]
+    short: FloatArray
+    long: FloatArray
+    samples: IntArray
+
+    @classmethod
+    def empty(cls) -> Averages:
+        """The averages before the first round."""
+        return cls([], np.zeros((0, 4)), np.zeros((0, 4)), np.zeros(0, dtype=np.int32))
+
+
+@dataclass(frozen=True)
+class Hits:
+    """How often one broker was seen too far from its partner in a row: AvgShedder's two counters."""
+
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar."""
+
+    hits: Mapping[str, Hits] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Permission:
+    """Who may take part in this turn, known before a strategy is asked.
+
+    ``barred`` is int8 (N,): a :class:`Reason` code per bundle, 0 = may move. ``counts`` is bool (B,): the broker has
+    new evidence, so its counter advances. ``paired`` is int8 (B,): 0, or the code of why the broker stays out of
+    pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing.
+    """
+
+    barred: CodeArray
+    counts: BoolArray
+    paired: CodeArray
+    settled: BoolArray
+    hold: Reason | None = None
+
+
+@dataclass(frozen=True)
+class Unload:
+    """One bundle to be unloaded from ``source`` to the named ``destination`` (None: the broker's placement chooses).
+
+    ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out, short-term averages. ``points`` is what the
+    move is expected to take off the source's score. ``choices`` are the brokers among which Pulsar would draw.
+    """
+
+    bundle: str
+    source: str
+    destination: str | None
+    msg_rate: float
+    throughput: float
+    reason: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Something considered and not moved. ``what`` is a bundle, a broker, or ``source -> destination``."""
+
+    what: str
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two brokers that the strategy compares; ``difference`` is in points of score."""
+
+    source: str
+    destination: str
+    difference: float
+    hits: Hits
+    wanted_hits: Hits = field(default_factory=Hits)
+    fired: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What a strategy saw: ``scores`` is float64 (B,) in points, ``binding`` the resource behind each of them."""
+
+    scores: FloatArray
+    binding: tuple[str | None, ...]
+    pairs: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A strategy's answer: what to move, what not and why, and what to remember.
+
+    ``verdicts`` is int8 (N,): a :class:`Reason` code per bundle, ``NOT_ASKED`` where its broker was no source.
+    """
+
+    unloads: tuple[Unload, ...]
+    skips: tuple[Skip, ...]
+    memory: Memory
+    facts: Facts
+    verdicts: CodeArray
+
+
+class Result(Enum):
+    """How an unload ended, as proven by asking who owns the bundle."""
+
+    LANDED = "landed"
+    ELSEWHERE = "landed-elsewhere"
+    UNOWNED = "unowned"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The proven end of one unload. ``owner`` is who owns the bundle now, ``attempts`` how often it was asked for.
+
+    ``affinity_left`` says that the leader may still hold the destination for this range.
+    """
+
+    unload: Unload
+    result: Result
+    owner: str | None
+    detail: str = ""
+    attempts: int = 1
+    seconds: float = 0.0
+    affinity_left: bool = False
+
+
+def bundle_namespace(bundle: str) -> str:
+    """``tenant/namespace`` of a full bundle name (or ``tenant/cluster/namespace`` of an old one)."""
+    return bundle.rpartition("/")[0]
+
+
+def bundle_range(bundle: str) -> str:
+    """``0xLLLLLLLL_0xUUUUUUUU`` of a full bundle name."""
+    return bundle.rpartition("/")[2]

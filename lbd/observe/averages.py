@@ -1,0 +1,74 @@
+"""Running means of each bundle's rates, as Pulsar's leader keeps them. Pure.
+
+Source: BundleData (windows of 10 and 1,000 samples) and TimeAverageMessageData: ``n = min(n + 1, max)``, then
+``((n - 1) * old + new) / n``. Nobody can read the leader's own, so lbd keeps its own from the reports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import Averages, BoolArray, FloatArray, IntArray, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHORT_SAMPLES = 10
+LONG_SAMPLES = 1000
+
+
+def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = None) -> Averages:
+    """The averages after one round.
+
+    A bundle on no report is forgotten. A bundle that two brokers report gets two samples. ``fresh`` is bool (B,): rows
+    of other brokers add no sample, unless the bundle has none yet; None takes every row, as Pulsar does.
+    """
+    short, long, samples = _aligned(previous, snapshot.bundles)
+    for rows in _passes(snapshot, fresh, samples):
+        where, new = snapshot.rows.bundle[rows], snapshot.rows.rates[rows]
+        count = np.minimum(samples[where] + 1, LONG_SAMPLES)
+        samples[where] = count
+        short[where] = _mean(short[where], new, np.minimum(count, SHORT_SAMPLES))
+        long[where] = _mean(long[where], new, count)
+    return Averages(snapshot.bundles, short, long, samples)
+
+
+def _mean(old: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
+    n = count.astype(np.float64)[:, None]
+    mean: FloatArray = ((n - 1.0) * old + new) / n
+    return mean
+
+
+def _aligned(previous: Averages, bundles: list[str]) -> tuple[FloatArray, FloatArray, IntArray]:
+    if previous.bundles == bundles:
+        return previous.short.copy(), previous.long.copy(), previous.samples.copy()
+    position = {name: at for at, name in enumerate(previous.bundles)}
+    old = np.fromiter((position.get(name, -1) for name in bundles), dtype=np.int64, count=len(bundles))
+    known = old >= 0
+    short, long = np.zeros((len(bundles), 4)), np.zeros((len(bundles), 4))
+    samples = np.zeros(len(bundles), dtype=np.int32)
+    short[known], long[known] = previous.short[old[known]], previous.long[old[known]]
+    samples[known] = previous.samples[old[known]]
+    return short, long, samples
+
+
+def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> Iterator[IntArray]:
+    """Row positions to take in, such that no pass holds a bundle twice."""
+    rows = snapshot.rows
+    taken = rows.reported.copy()
+    if fresh is not None:
+        taken &= fresh[rows.owner()] | (samples[rows.bundle] == 0)
+    left = np.flatnonzero(taken).astype(np.int32)
+    if rows.bundle.size == len(snapshot.bundles):
+        yield left
+        return
+    while left.size:
+        _, first = np.unique(rows.bundle[left], return_index=True)
+        if first.size == left.size:
+            yield left
+            return
+        first.sort()
+        yield left[first]
+        left = np.delete(left, first)

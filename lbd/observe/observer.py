@@ -1,0 +1,120 @@
+"""Asks the cluster for one round of load reports, all brokers in parallel, and says what could not be had."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lbd.errors import AdminError, ObserveError
+from lbd.observe.parse import LoadReport, build_snapshot, parse_report
+from lbd.pulsar.admin import Admin, unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lbd.model import Snapshot
+    from lbd.pulsar.admin import Leader
+
+MODULAR = "ModularLoadManagerImpl"
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One round as seen: the snapshot of the brokers that answered, and what is known of the others.
+
+    ``missing`` maps active brokers without a usable report to the reason. ``shedding_on`` names brokers whose own
+    shedder is on. ``raw`` holds the reports as sent, where they were asked to be kept. ``requests`` is what it cost.
+    """
+
+    snapshot: Snapshot
+    cluster: str
+    active: tuple[str, ...]
+    leader: Leader | None
+    missing: Mapping[str, str] = field(default_factory=dict)
+    shedding_on: tuple[str, ...] = ()
+    sample_interval_seconds: float = 60.0
+    raw: Mapping[str, bytes] = field(default_factory=dict)
+    requests: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Seen:
+    report: LoadReport
+    raw: bytes | None
+    runtime: Mapping[str, str]
+
+
+class Observer:
+    """Observes one cluster."""
+
+    def __init__(self, admin: Admin, now: Callable[[], float], *, keep_raw: bool = False) -> None:
+        self.admin = admin
+        self._now = now
+        self._keep_raw = keep_raw
+        self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
+
+    def observe(self) -> Observation:
+        """One round. Raises :class:`ObserveError` when no broker gave a usable report, or none is supported."""
+        before, started = self.admin.http.sent, self._now()
+        self._check_manager(self.admin.runtime_configuration())
+        active = self.admin.active_brokers()
+        seen, missing = self._ask_all(active)
+        if not seen:
+            raise ObserveError(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
+        return Observation(
+            snapshot=build_snapshot(started, {broker: found.report for broker, found in seen.items()}),
+            cluster=self.admin.cluster,
+            active=tuple(active),
+            leader=self.admin.leader(),
+            missing=missing,
+            shedding_on=tuple(broker for broker, found in sorted(seen.items()) if _sheds(found.runtime)),
+            sample_interval_seconds=max(_interval(found.runtime) for found in seen.values()),
+            raw={broker: found.raw for broker, found in seen.items() if found.raw is not None},
+            requests=self.admin.http.sent - before,
+            seconds=self._now() - started,
+        )
+
+    def close(self) -> None:
+        """End the threads; requests under way end with their time-outs."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:
+        answers = list(self._pool.map(self._ask, active))
+        seen = {broker: found for broker, found in zip(active, answers, strict=True) if isinstance(found, _Seen)}
+        missing = {broker: found for broker, found in zip(active, answers, strict=True) if isinstance(found, str)}
+        return seen, missing
+
+    def _ask(self, broker: str) -> _Seen | str:
+        """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
+        try:
+            raw = self.admin.load_report(broker)
+            report = parse_report(raw, broker)
+            return _Seen(report, raw if self._keep_raw else None, self.admin.runtime_configuration(broker))
+        except ObserveError as error:
+            if isinstance(error, AdminError) and error.status in {401, 403}:
+                raise
+            return str(error)
+
+    @staticmethod
+    def _check_manager(runtime: Mapping[str, str]) -> None:
+        manager = runtime.get("loadManagerClassName", MODULAR)
+        if not manager.endswith(MODULAR):
+            raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", manager.rpartition(".")[2]))
+
+
+def _sheds(runtime: Mapping[str, str]) -> bool:
+    return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", "loadBalancerSheddingEnabled"))
+
+
+def _interval(runtime: Mapping[str, str]) -> float:
+    try:
+        return 60.0 * max(1, int(runtime.get("loadBalancerHostUsageCheckIntervalMinutes", "1")))
+    except ValueError:
+        return 60.0
+
+
+def _first(missing: Mapping[str, str]) -> str:
+    more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+    return next(iter(missing.values()), "no broker is active") + more

@@ -1,0 +1,169 @@
+"""From the load report's JSON to columns. Pure: bytes in, values out.
+
+Field names and hazards: Pulsar's LocalBrokerData and NamespaceBundleStats (2.11 to 5.0). Unknown fields are ignored,
+missing ones are optional, and the strings ``"NaN"`` and ``"Infinity"`` are numbers, as Jackson writes them.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lbd.errors import ObserveError, UsageError
+from lbd.model import Brokers, Rows, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbd.model import FloatArray
+
+MODULAR_REPORT = "LocalBrokerData"
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """``{usage, limit}`` of one resource; -1 and -1 is a broker that has not sampled yet."""
+
+    usage: float = -1.0
+    limit: float = -1.0
+
+
+class BundleStats(msgspec.Struct, frozen=True, rename="camel", array_like=False):
+    """One entry of ``lastStats``; the first seven fields are the columns of :class:`~lbd.model.Rows`, in order."""
+
+    msg_rate_in: float = 0.0
+    msg_rate_out: float = 0.0
+    msg_throughput_in: float = 0.0
+    msg_throughput_out: float = 0.0
+    topics: int = 0
+    producer_count: int = 0
+    consumer_count: int = 0
+
+
+class LoadReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a load report that lbd reads."""
+
+    cpu: Usage = Usage()
+    memory: Usage = Usage()
+    direct_memory: Usage = Usage()
+    bandwidth_in: Usage = Usage()
+    bandwidth_out: Usage = Usage()
+    msg_rate_in: float = 0.0
+    msg_rate_out: float = 0.0
+    msg_throughput_in: float = 0.0
+    msg_throughput_out: float = 0.0
+    last_stats: dict[str, BundleStats] = {}
+    bundles: list[str] = []
+    num_topics: int = 0
+    broker_version_string: str = ""
+    start_timestamp: float = float("nan")
+    load_report_type: str = MODULAR_REPORT
+    web_service_url_tls: str | None = None
+
+
+class Round(msgspec.Struct, frozen=True):
+    """One line of a recording: epoch seconds and the load report of each broker."""
+
+    t: float
+    reports: dict[str, LoadReport]
+
+
+_REPORT = msgspec.json.Decoder(LoadReport, strict=False)
+_ROUND = msgspec.json.Decoder(Round, strict=False)
+
+
+def parse_report(body: bytes, broker: str) -> LoadReport:
+    """One broker's answer to ``GET /admin/v2/broker-stats/load-report``.
+
+    Raises :class:`ObserveError` when it is not JSON, has a number where none can be read, or belongs to another load
+    manager.
+    """
+    try:
+        report = _REPORT.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ObserveError(
+            f"load report of {broker} cannot be read: {error}; it begins with {body[:40]!r}, wanted a JSON object"
+        ) from error
+    if report.load_report_type != MODULAR_REPORT:
+        raise ObserveError(
+            f"load report of {broker} has loadReportType {report.load_report_type!r}, wanted {MODULAR_REPORT!r}: "
+            "the broker runs another load manager (a modular one that failed to start falls back to this silently)"
+        )
+    return report
+
+
+def parse_round(line: bytes, where: str) -> Round:
+    """One round of a recording; ``where`` (file and line number) is named in the :class:`UsageError` for a bad one."""
+    try:
+        return _ROUND.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(f'{where}: not a round: {error}; wanted {{"t": seconds, "reports": {{...}}}}') from error
+
+
+def build_snapshot(taken_at: float, reports: Mapping[str, LoadReport]) -> Snapshot:
+    """Columns of one round. Brokers are ordered by id, a broker's rows as it reports them."""
+    ids = tuple(sorted(reports))
+    ordered = [reports[broker] for broker in ids]
+    names: list[str] = []
+    bundles, rows = _rows(ordered, names)
+    return Snapshot(taken_at, _brokers(ids, ordered), bundles, rows)
+
+
+def _brokers(ids: tuple[str, ...], reports: list[LoadReport]) -> Brokers:
+    usages = [(r.cpu, r.memory, r.direct_memory, r.bandwidth_in, r.bandwidth_out) for r in reports]
+    totals = [(r.msg_rate_in, r.msg_rate_out, r.msg_throughput_in, r.msg_throughput_out) for r in reports]
+    return Brokers(
+        ids=ids,
+        usage=_table([[u.usage for u in row] for row in usages], 5),
+        limit=_table([[u.limit for u in row] for row in usages], 5),
+        rates=_table(totals, 4),
+        topics=np.array([r.num_topics for r in reports], dtype=np.int64),
+        started_at=np.array([r.start_timestamp / 1000.0 for r in reports], dtype=np.float64),
+        versions=tuple(r.broker_version_string for r in reports),
+    )
+
+
+def _rows(reports: list[LoadReport], names: list[str]) -> tuple[list[str], Rows]:
+    """Rows of all brokers: a broker's statistics first, then what it lists without statistics."""
+    stats: list[BundleStats] = []
+    listed: list[bool] = []
+    reported: list[bool] = []
+    start = [0]
+    nothing = BundleStats()
+    for report in reports:
+        known = set(report.bundles)
+        names.extend(report.last_stats)
+        stats.extend(report.last_stats.values())
+        listed.extend(name in known for name in report.last_stats)
+        reported.extend([True] * len(report.last_stats))
+        extra = [name for name in report.bundles if name not in report.last_stats]
+        names.extend(extra)
+        stats.extend([nothing] * len(extra))
+        listed.extend([True] * len(extra))
+        reported.extend([False] * len(extra))
+        start.append(len(names))
+    bundles, position = _distinct(names)
+    table = _table(map(msgspec.structs.astuple, stats), 7)
+    return bundles, Rows(
+        start=np.array(start, dtype=np.int32),
+        bundle=position,
+        rates=np.ascontiguousarray(table[:, :4]),
+        counts=table[:, 4:].astype(np.int64),
+        reported=np.array(reported, dtype=np.bool_),
+        listed=np.array(listed, dtype=np.bool_),
+    )
+
+
+def _distinct(names: list[str]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    distinct = dict.fromkeys(names)
+    if len(distinct) == len(names):
+        return names, np.arange(len(names), dtype=np.int32)
+    position = {name: at for at, name in enumerate(distinct)}
+    return list(distinct), np.fromiter((position[name] for name in names), dtype=np.int32, count=len(names))
+
+
+def _table(rows: Iterable[Iterable[float]], width: int) -> FloatArray:
+    flat = np.fromiter(chain.from_iterable(rows), dtype=np.float64)
+    return flat.reshape(-1, width)

@@ -1,0 +1,79 @@
+"""Who may be moved at all, known before a strategy is asked. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import Reason, bundle_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lbd.model import CodeArray, Snapshot
+    from lbd.permit.policies import Isolation
+    from lbd.permit.settings import Guardrails
+
+BROKER_BUNDLE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/:]+:\d+/0x")
+"""Heartbeat and SLA bundles belong to one broker each (NamespaceService; the short SLA form came after 4.0)."""
+
+
+def broker_bundles(bundles: list[str]) -> CodeArray:
+    """A code column, int8 (N,), in which the brokers' own heartbeat and SLA bundles are barred."""
+    own = [
+        at
+        for at, name in enumerate(bundles)
+        if name.startswith(("pulsar/", "sla-monitor/")) and BROKER_BUNDLE.match(name)
+    ]
+    barred = np.zeros(len(bundles), dtype=np.int8)
+    barred[own] = Reason.BROKER_BUNDLE.code
+    return barred
+
+
+def barred(
+    snapshot: Snapshot, attempted_at: Mapping[str, float], isolation: Isolation, guardrails: Guardrails
+) -> CodeArray:
+    """Why each bundle may not move in a live turn, int8 (N,): the first reason that applies, 0 for none."""
+    codes = broker_bundles(snapshot.bundles)
+    _bar_namespaces(codes, snapshot.bundles, _namespace_rule(isolation, guardrails))
+    _bar_impossible(codes, snapshot)
+    since = snapshot.taken_at - guardrails.cool_down_minutes * 60
+    resting = {bundle for bundle, at in attempted_at.items() if at >= since}
+    if resting:
+        _bar(codes, np.array([name in resting for name in snapshot.bundles], dtype=np.bool_), Reason.COOL_DOWN)
+    return codes
+
+
+def _bar(codes: CodeArray, where: np.ndarray[tuple[int], np.dtype[np.bool_]], reason: Reason) -> None:
+    codes[where & (codes == 0)] = reason.code
+
+
+def _bar_namespaces(codes: CodeArray, bundles: list[str], rule: Callable[[str], int]) -> None:
+    names = [bundle_namespace(bundle) for bundle in bundles]
+    verdict = {name: rule(name) for name in dict.fromkeys(names)}
+    if any(verdict.values()):
+        found = np.array([verdict[name] for name in names], dtype=np.int8)
+        codes[(found != 0) & (codes == 0)] = found[(found != 0) & (codes == 0)]
+
+
+def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[str], int]:
+    excluded = set(guardrails.excluded_namespaces)
+
+    def rule(name: str) -> int:
+        if name in excluded or f"{name.partition('/')[0]}/*" in excluded:
+            return Reason.EXCLUDED_NAMESPACE.code
+        return Reason.ISOLATION_POLICY.code if isolation.covers(name) else 0
+
+    return rule
+
+
+def _bar_impossible(codes: CodeArray, snapshot: Snapshot) -> None:
+    """Bundles with a number that no bundle can have, and those that two brokers report at once."""
+    rows = snapshot.rows
+    odd = np.zeros(len(snapshot.bundles), dtype=np.bool_)
+    odd[rows.bundle[~((rows.rates >= 0) & np.isfinite(rows.rates)).all(axis=1)]] = True
+    _bar(codes, odd, Reason.IMPOSSIBLE_NUMBER)
+    if rows.bundle.size > len(snapshot.bundles):
+        _bar(codes, np.bincount(rows.bundle, minlength=len(snapshot.bundles)) > 1, Reason.REPORTED_TWICE)

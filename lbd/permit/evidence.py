@@ -1,0 +1,132 @@
+"""Which reports are new evidence, and which are not to be trusted. Pure.
+
+Brokers sample CPU once a minute however often they are asked, so a counter that advances with every poll would count
+one sample many times. A broker gives new evidence when cpu or bandwidth changed; the samples of its first two sampling
+intervals hold start-up work; after a move or a restart its second fresh sample is the first that shows the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.scoring import SCORED, Weights
+from lbd.model import RESOURCES, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, Snapshot
+
+SAMPLE_INTERVAL_SECONDS = 60.0
+"""loadBalancerHostUsageCheckIntervalMinutes has a floor of one minute, which is also its default."""
+
+SAMPLES_TO_SETTLE = 2
+IMPOSSIBLE_SHARE = 10.0
+"""A usage above ten times its limit is a broken counter; bursts over a cgroup quota stay far below."""
+
+_SAMPLED = (RESOURCES.index("cpu"), RESOURCES.index("bandwidth_in"), RESOURCES.index("bandwidth_out"))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was last seen of one broker.
+
+    ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
+    fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics.
+    """
+
+    usage: tuple[float, float, float]
+    started_at: float
+    seen: int = 1
+    to_settle: int = 0
+    bundles: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Judgement of one round: ``fresh`` bool (B,), ``paired`` int8 (B,) reason codes, ``settled`` bool (B,)."""
+
+    samples: Mapping[str, Sample]
+    fresh: BoolArray
+    paired: CodeArray
+    settled: BoolArray
+
+
+def judge(
+    previous: Mapping[str, Sample],
+    snapshot: Snapshot,
+    weights: Weights,
+    sample_interval_seconds: float = SAMPLE_INTERVAL_SECONDS,
+) -> Evidence:
+    """Compare this round with what was last seen of each broker; brokers that are away keep their last sample."""
+    brokers = snapshot.brokers
+    samples = dict(previous)
+    size = len(brokers)
+    fresh, settled = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    paired = _impossible(brokers, weights)
+    reported = np.diff(np.concatenate(([0], np.cumsum(snapshot.rows.reported)))[snapshot.rows.start])
+    for at, broker in enumerate(brokers.ids):
+        old = previous.get(broker)
+        new = _next(old, _usage(brokers, at), float(brokers.started_at[at]), int(reported[at]))
+        fresh[at] = old is None or new.seen != old.seen or new.started_at != old.started_at
+        if paired[at] == 0:
+            paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
+        fresh[at] &= paired[at] == 0
+        settled[at] = new.to_settle == 0
+        samples[broker] = new
+    return Evidence(samples, fresh, paired, settled)
+
+
+def unsettle(samples: Mapping[str, Sample], brokers: Iterable[str]) -> dict[str, Sample]:
+    """The samples after moves touched these brokers: each must show two fresh samples before it counts again."""
+    touched = {broker: replace(samples[broker], to_settle=SAMPLES_TO_SETTLE) for broker in brokers if broker in samples}
+    return {**samples, **touched}
+
+
+def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
+    cpu, bandwidth_in, bandwidth_out = (float(brokers.usage[at, column]) for column in _SAMPLED)
+    return cpu, bandwidth_in, bandwidth_out
+
+
+def _next(old: Sample | None, usage: tuple[float, float, float], started_at: float, bundles: int) -> Sample:
+    if old is None:
+        return Sample(usage, started_at, bundles=bundles)
+    if not _same(old.started_at, started_at):
+        return Sample(usage, started_at, to_settle=SAMPLES_TO_SETTLE, bundles=bundles)
+    if all(map(_same, old.usage, usage)):
+        return replace(old, bundles=bundles)
+    return Sample(usage, started_at, old.seen + 1, max(old.to_settle - 1, 0), bundles)
+
+
+def _same(first: float, second: float) -> bool:
+    return first == second or (math.isnan(first) and math.isnan(second))
+
+
+def _doubt(old: Sample | None, new: Sample, now: float, rates: FloatArray, interval: float) -> int:
+    """Why this broker's report is no ground to move on; 0 when it is."""
+    if old is not None and old.bundles > 1 and new.bundles == 0 and not rates.any():
+        return Reason.REPORT_EMPTY.code
+    age = now - new.started_at
+    if new.usage[0] <= 1e-5 or (age < 2 * interval + 10 and new.seen < 3):
+        return Reason.FIRST_SAMPLE.code
+    return 0
+
+
+def _impossible(brokers: Brokers, weights: Weights) -> CodeArray:
+    """Codes of brokers whose scored numbers are NaN, negative or absurd, or whose limits are all unknown."""
+    columns = [at for at in SCORED if weights.row()[at] > 0]
+    usage, limit = brokers.usage[:, columns], brokers.limit[:, columns]
+    known = limit > 0
+    with np.errstate(all="ignore"):
+        odd = known & ~((usage >= 0) & (usage <= limit * IMPOSSIBLE_SHARE))
+    wrong = (
+        odd.any(axis=1) | np.isnan(limit).any(axis=1) | ~((brokers.rates >= 0) & np.isfinite(brokers.rates)).all(axis=1)
+    )
+    codes = np.zeros(len(brokers), dtype=np.int8)
+    codes[~known.any(axis=1)] = Reason.UNKNOWN_RESOURCES.code
+    codes[wrong] = Reason.IMPOSSIBLE_NUMBER.code
+    return codes

@@ -1,0 +1,219 @@
+"""Pulsar's admin REST API, as far as lbd uses it: one method per question, answers checked and translated.
+
+Paths, side effects and status codes as proven on 2.11.0 to 5.0.0-M1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from lbd.errors import AdminError, ObserveError
+from lbd.pulsar import paths
+from lbd.pulsar.http import Answer, Http, base_of
+
+if TYPE_CHECKING:
+    from lbd.pulsar.settings import PulsarSettings
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The leader broker: its id where the version tells (3.0.3+), and where to reach it."""
+
+    broker: str | None
+    base: str
+
+
+class Admin:
+    """A cluster's admin API, asked at the first of ``admin_urls`` that answers."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self.settings = settings
+        self.http = Http(settings)
+        self._urls = list(settings.admin_urls)
+        self._secure = self._urls[0].startswith("https:")
+        self._cluster = settings.cluster
+        self._bases: dict[str, str] = {}
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name: the configured one, else what the broker that answers says of itself."""
+        if self._cluster is None:
+            self._cluster = self.runtime_configuration().get("clusterName") or self._only_cluster()
+        return self._cluster
+
+    def _only_cluster(self) -> str:
+        names = [name for name in self._json(self._any(paths.CLUSTERS)) if name != "global"]
+        if len(names) != 1:
+            raise ObserveError(f"pulsar.cluster is not set and the brokers know {names}; set it to one of them")
+        return str(names[0])
+
+    def active_brokers(self) -> list[str]:
+        """Ids (``host:webPort``) of all active brokers, sorted; from now on their hosts are trusted."""
+        found = sorted(self._json(self._any(paths.brokers(self.cluster))))
+        self.http.trust({broker.rpartition(":")[0].strip("[]") for broker in found})
+        self._bases = {broker: base for broker, base in self._bases.items() if broker in found}
+        return found
+
+    def leader(self) -> Leader | None:
+        """Who leads; None while nobody does. A dead leader is still named for a session time-out."""
+        answer = self._any(paths.LEADER, expect={200, 404})
+        if answer.status == 404:
+            return None
+        found = self._json(answer)
+        base = base_of(found["serviceUrl"])
+        return Leader(found.get("brokerId"), base)
+
+    def load_report(self, broker: str) -> bytes:
+        """The broker's live load report, unparsed. 204 (no load manager) and 500 (extensible) are translated."""
+        answer = self._at(broker, paths.LOAD_REPORT, expect={200, 204, 500})
+        if answer.status == 204:
+            raise ObserveError(
+                f"{broker} answers no load report (204): loadManagerClassName is NoopLoadManager, wanted {MODULAR}"
+            )
+        if answer.status == 500 and b"UnsupportedOperation" in answer.body:
+            raise ObserveError(unsupported(broker, "the extensible load manager"))
+        if answer.status == 500:
+            raise self._unexpected(answer, {200})
+        return answer.body
+
+    def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
+        """Effective configuration of one broker (None: of the one that answers)."""
+        path = paths.RUNTIME_CONFIGURATION
+        answer = self._any(path) if broker is None else self._at(broker, path)
+        found: dict[str, str] = self._json(answer)
+        return found
+
+    def owned(self, broker: str) -> dict[str, bool]:
+        """Bundles that the broker owns, each with whether it is active. Empty when the broker is no longer known."""
+        answer = self._at(broker, paths.owned_namespaces(self.cluster, broker), expect={200, 404})
+        if answer.status == 404:
+            return {}
+        return {bundle: bool(state.get("is_active", True)) for bundle, state in self._json(answer).items()}
+
+    def owner_base(self, bundle: str) -> str | None:
+        """``scheme://host:port`` of the bundle's owner, None when nobody owns it (412). Assigns nothing."""
+        answer = self._any(paths.topic_hash_positions(bundle), expect={200, 307, 412}, hops=0)
+        if answer.status == 412:
+            return None
+        return base_of(answer.location) if answer.location else answer.base
+
+    def ready(self, broker: str) -> bool:
+        """Whether a broker says of itself that it is ready."""
+        return self.ready_at(self.base(broker))
+
+    def ready_at(self, base: str) -> bool:
+        """Whether whoever is reached at a base URL answers that it is ready."""
+        try:
+            return self.http.send("GET", base + paths.READY).status == 200
+        except AdminError:
+            return False
+
+    def isolation_policies(self) -> dict[str, Any]:
+        """Namespace isolation policies by name; empty when there are none."""
+        answer = self._any(paths.isolation_policies(self.cluster), expect={200, 404})
+        return {} if answer.status == 404 else self._json(answer)
+
+    def unload(self, bundle: str, destination: str | None, at: str) -> Answer:
+        """Ask for an unload at the base URL ``at`` (the leader's); the caller judges the status, whatever it is."""
+        params = {"destinationBroker": destination} if destination else {}
+        timeout = self.settings.unload_timeout_seconds
+        return self.http.send("PUT", at + paths.unload(bundle), params=params, timeout_seconds=timeout)
+
+    def look_up(self, bundle: str, at: str, *, authoritative: bool) -> Answer:
+        """Look up a made-up topic of the bundle: the leader assigns it, or, authoritative, who is asked takes it."""
+        params = {"authoritative": "true"} if authoritative else {}
+        return self.http.send("GET", at + paths.lookup(bundle), params=params)
+
+    def base(self, broker: str) -> str:
+        """Where to reach a broker. Over https its id still has the plain port, so the address is asked for once."""
+        if not self._secure:
+            return f"http://{broker}"
+        if broker not in self._bases:
+            self._bases[broker] = self._secure_base(broker)
+        return self._bases[broker]
+
+    def _secure_base(self, broker: str) -> str:
+        answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)
+        base = base_of(answer.location) if answer.location else answer.base
+        if not base.startswith("https:"):
+            raise ObserveError(f"{broker} is reached at {base}, wanted https: a token is not sent in the clear")
+        return base
+
+    def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Answer:
+        return self._expected(self.http.send("GET", self.base(broker) + path), expect)
+
+    def _any(self, path: str, expect: set[int] | None = None, hops: int = 5) -> Answer:
+        """Ask the admin URLs in turn until one answers; the one that did is asked first next time."""
+        failures: list[AdminError] = []
+        for url in list(self._urls):
+            try:
+                answer = self.http.send("GET", url + path, hops=hops)
+            except AdminError as error:
+                failures.append(error)
+                continue
+            if failures:
+                self._urls = [url, *(other for other in self._urls if other != url)]
+            return self._expected(answer, expect)
+        raise failures[0] if len(failures) == 1 else AdminError("; ".join(str(error) for error in failures))
+
+    def _expected(self, answer: Answer, expect: set[int] | None) -> Answer:
+        if answer.status not in (expect or {200}):
+            raise self._unexpected(answer, expect or {200})
+        return answer
+
+    def _unexpected(self, answer: Answer, expect: set[int]) -> AdminError:
+        wanted = "/".join(str(status) for status in sorted(expect))
+        told = f"HTTP {answer.status}{reason_of(answer)}, wanted {wanted}{_advice(answer.status)}"
+        return AdminError(f"GET {answer.url.partition('?')[0]}: {told}", status=answer.status)
+
+    @staticmethod
+    def _json(answer: Answer) -> Any:  # noqa: ANN401 - JSON is what it is
+        try:
+            return msgspec.json.decode(answer.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            begins = f"the answer is not JSON, it begins with {answer.body[:40]!r}"
+            raise AdminError(f"GET {answer.url}: {begins}; is this a broker's web address?") from error
+
+
+MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
+
+
+def unsupported(broker: str, manager: str) -> str:
+    """What to say of a cluster whose load manager lbd cannot work with."""
+    return (
+        f"{broker} runs {manager}, which lbd does not support yet; "
+        f"set loadManagerClassName={MODULAR} in broker.conf, or let that manager balance by itself"
+    )
+
+
+def reason_of(answer: Answer) -> str:
+    """The ``reason`` of an error body, first line, cut short; nothing for HTML and empty bodies."""
+    try:
+        found = msgspec.json.decode(answer.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    reason = found.get("reason") if isinstance(found, dict) else None
+    if not isinstance(reason, str):
+        return ""
+    lines = [line.strip() for line in reason.splitlines() if line.strip() and not line.strip().startswith("---")]
+    return f" ({lines[0][:200]})" if lines else ""
+
+
+def _advice(status: int) -> str:
+    if status in {401, 403}:
+        return "; the token is missing, wrong, or not a superuser's (pulsar.token_file)"
+    return ""
+
+
+def broker_of(base: str, brokers: list[str], bases: dict[str, str]) -> str | None:
+    """The id of the broker that is reached at a base URL; None when it is none of them."""
+    for broker in brokers:
+        if bases.get(broker, f"http://{broker}") == base:
+            return broker
+    host = urlsplit(base).hostname
+    same_host = [broker for broker in brokers if broker.rpartition(":")[0] == host]
+    return same_host[0] if len(same_host) == 1 else None

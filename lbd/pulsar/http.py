@@ -1,0 +1,208 @@
+"""One request to a broker: redirects by hand, bounded in time and size, a token only for this cluster's hosts.
+
+Why by hand: ``requests`` follows a 307 with its method kept but drops Authorization when the host changes, and Pulsar
+redirects every unload from leader to owner.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from lbd.errors import AdminError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lbd.pulsar.settings import PulsarSettings
+
+MAX_HOPS = 5
+"""An unload needs three: any broker -> leader -> owner, and back once when the leader changed meanwhile."""
+
+_REDIRECTS = {301, 302, 303, 307, 308}
+_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, body and final URL of one request, after redirects."""
+
+    status: int
+    body: bytes
+    url: str
+    location: str | None = None
+
+    @property
+    def base(self) -> str:
+        """``scheme://host:port`` of who answered."""
+        return base_of(self.url)
+
+
+def base_of(url: str) -> str:
+    """``scheme://host:port`` of a URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+class Secret:
+    """The content of a file, read again when the file changes, so that a rotated token needs no restart."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._value = ""
+
+    def value(self) -> str:
+        """The secret. Raises :class:`UsageError` that names the file, never its content."""
+        try:
+            found = self._path.stat()
+            stamp = (found.st_mtime_ns, found.st_ino)
+            if stamp != self._stamp:
+                self._value, self._stamp = self._path.read_text(encoding="utf-8").strip(), stamp
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self._path}: secret cannot be read: {type(error).__name__}") from error
+        if not self._value:
+            raise UsageError(f"{self._path}: secret is empty")
+        return self._value
+
+
+class Http:
+    """Sends requests to brokers. Thread-safe: each thread has a session of its own."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self._settings = settings
+        self._local = threading.local()
+        self._token = Secret(settings.token_file) if settings.token_file else None
+        self._password = Secret(settings.basic.password_file) if settings.basic else None
+        self._trusted = {_host(url) for url in settings.admin_urls}
+        self._requests = count(1)
+        self.sent = 0
+
+    def trust(self, hosts: set[str]) -> None:
+        """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""
+        self._trusted = {_host(url) for url in self._settings.admin_urls} | hosts
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+        hops: int = MAX_HOPS,
+    ) -> Answer:
+        """The answer after at most ``hops`` redirects; with ``hops=0`` a redirect is itself the answer.
+
+        Raises :class:`AdminError` when no answer came, it was too long, or it led away from the cluster.
+        """
+        timeout = timeout_seconds or self._settings.read_timeout_seconds
+        first = url
+        for _ in range(hops + 1):
+            answer = self._once(method, url, params, timeout)
+            if answer.location is None or hops == 0:
+                return answer
+            url, params = urljoin(url, answer.location), None
+        raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_of(url)}")
+
+    def _once(self, method: str, url: str, params: Mapping[str, str] | None, timeout: float) -> Answer:
+        if _host(url) not in self._trusted:
+            refused = f"{_host(url)} is no broker of this cluster; not followed, nothing sent there"
+            raise AdminError(f"{method} {url.partition('?')[0]}: {refused}")
+        deadline = time.monotonic() + timeout
+        self.sent = next(self._requests)
+        try:
+            with self._session().request(
+                method,
+                url,
+                params=params,
+                headers=self._authorization(),
+                timeout=(self._settings.connect_timeout_seconds, timeout),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                body = self._body(response, deadline, f"{method} {url.partition('?')[0]}")
+                location = response.headers.get("Location") if response.status_code in _REDIRECTS else None
+                return Answer(response.status_code, body, url, location)
+        except requests.RequestException as error:
+            raise _translated(method, url, error) from error
+
+    def _body(self, response: requests.Response, deadline: float, what: str) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > self._settings.max_answer_bytes:
+                raise AdminError(
+                    f"{what}: answer exceeds {self._settings.max_answer_bytes} bytes (pulsar.max_answer_bytes)"
+                )
+            if time.monotonic() > deadline:
+                raise AdminError(f"{what}: answer not complete in time, {size} bytes came", timed_out=True)
+        return b"".join(chunks)
+
+    def _authorization(self) -> dict[str, str]:
+        if self._token:
+            return {"Authorization": f"Bearer {self._token.value()}"}
+        if self._password and self._settings.basic:
+            pair = f"{self._settings.basic.username}:{self._password.value()}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        return {}
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = _new_session(self._settings)
+        return session
+
+
+def _new_session(settings: PulsarSettings) -> requests.Session:
+    """No proxies and no netrc: credentials come from the settings alone. Only GETs are sent again."""
+    session = requests.Session()
+    session.trust_env = False
+    retry = Retry(total=2, status=0, redirect=False, other=0, backoff_factor=0.1, allowed_methods={"GET"})
+    adapter = HTTPAdapter(max_retries=retry, pool_connections=settings.concurrency, pool_maxsize=2)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    tls = settings.tls
+    session.verify = str(tls.ca_file) if tls.ca_file else True
+    if tls.cert_file and tls.key_file:
+        session.cert = (str(tls.cert_file), str(tls.key_file))
+    return session
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
+
+
+def _translated(method: str, url: str, error: requests.RequestException) -> AdminError:
+    """Requests' errors in one line of ours; nothing of the request's headers is in it."""
+    what = f"{method} {url.partition('?')[0]}"
+    text = str(error)
+    if isinstance(error, requests.exceptions.SSLError):
+        return AdminError(f"{what}: TLS failed: {_short(text)}; check pulsar.tls.ca_file and the certificate's names")
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return AdminError(f"{what}: no connection in time; is the address right and the broker up?")
+    if isinstance(error, requests.exceptions.Timeout) or "Read timed out" in text:
+        return AdminError(f"{what}: no answer in time", timed_out=True)
+    if "Connection refused" in text:
+        return AdminError(f"{what}: connection refused; is the address right and the broker up?")
+    if "Name or service not known" in text or "Failed to resolve" in text:
+        return AdminError(f"{what}: unknown host {_host(url)!r}")
+    sent = (
+        isinstance(error, requests.exceptions.ChunkedEncodingError) or "RemoteDisconnected" in text or "reset" in text
+    )
+    return AdminError(f"{what}: {_short(text)}", timed_out=sent)
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[-160:]

@@ -1,0 +1,86 @@
+"""Paths of the admin API, names of bundles and topics, and what a broker version can do. Pure."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from itertools import count
+from urllib.parse import quote
+
+from lbd.errors import UsageError
+from lbd.model import bundle_namespace, bundle_range
+
+_RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
+
+CLUSTERS = "/admin/v2/clusters"
+LOAD_REPORT = "/admin/v2/broker-stats/load-report"
+READY = "/admin/v2/brokers/ready"
+LEADER = "/admin/v2/brokers/leaderBroker"
+RUNTIME_CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
+
+
+def brokers(cluster: str) -> str:
+    """All active brokers of a cluster."""
+    return f"/admin/v2/brokers/{quote(cluster, safe='')}"
+
+
+def owned_namespaces(cluster: str, broker: str) -> str:
+    """What one broker owns; reading it has no side effect. Brokers redirect it to the one that is asked about."""
+    return f"{brokers(cluster)}/{quote(broker, safe=':')}/ownedNamespaces"
+
+
+def namespace(name: str) -> str:
+    """Policies of a namespace, isolation aside."""
+    return f"/admin/v2/namespaces/{quote(name)}"
+
+
+def isolation_policies(cluster: str) -> str:
+    """All namespace isolation policies of a cluster, by name."""
+    return f"/admin/v2/clusters/{quote(cluster, safe='')}/namespaceIsolationPolicies"
+
+
+def unload(bundle: str) -> str:
+    """Unload of one bundle."""
+    return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/unload"
+
+
+def topic_hash_positions(bundle: str) -> str:
+    """Read-only owner probe (2.11+): 200 at the owner, 307 to the owner elsewhere, 412 when nobody owns the bundle."""
+    return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/topicHashPositions"
+
+
+def lookup(bundle: str) -> str:
+    """Lookup of a made-up non-persistent topic that falls into the bundle: it leaves no topic behind."""
+    return f"/lookup/v2/topic/non-persistent/{quote(bundle_namespace(bundle))}/{topic_in(bundle)}"
+
+
+def topic_in(bundle: str) -> str:
+    """A topic name that Pulsar hashes into this bundle: CRC32 of the full topic name, ranges are [lower, upper)."""
+    lower, upper = bounds(bundle)
+    stem = zlib.crc32(f"non-persistent://{bundle_namespace(bundle)}/lbd-nudge-".encode())
+    for number in count():
+        if lower <= zlib.crc32(str(number).encode(), stem) < upper:
+            return f"lbd-nudge-{number}"
+    raise AssertionError("count() ends never")
+
+
+def bounds(bundle: str) -> tuple[int, int]:
+    """Lower (inclusive) and upper (exclusive) hash of a bundle; the last range includes 0xffffffff."""
+    match = _RANGE.fullmatch(bundle_range(bundle))
+    if match is None or bundle.count("/") != 2:
+        raise UsageError(f"{bundle!r} is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU")
+    lower, upper = int(match[1], 16), int(match[2], 16)
+    if not lower < upper:
+        raise UsageError(f"{bundle!r} is no bundle: the lower end of the range must be below the upper one")
+    return lower, upper + (upper == 0xFFFFFFFF)
+
+
+def version_of(text: str) -> tuple[int, int, int]:
+    """``(major, minor, patch)`` of a broker version like ``4.0.8`` or ``5.0.0-M1``; zeros where it says nothing."""
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
+
+
+def knows_destinations(version: str) -> bool:
+    """``destinationBroker`` exists since 3.0.0 (#18663); before, it is ignored and answered 204 all the same."""
+    return version_of(version) >= (3, 0, 0)

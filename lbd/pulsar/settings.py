@@ -1,0 +1,79 @@
+"""How to reach the cluster, and as whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+class TlsSettings(BaseModel):
+    """Files for https."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ca_file: Path | None = Field(None, description="certificates to trust; null: the system's")
+    cert_file: Path | None = Field(None, description="client certificate (PEM)")
+    key_file: Path | None = Field(None, description="its private key (PEM)")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> TlsSettings:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together: give both or none")
+        return self
+
+
+class BasicSettings(BaseModel):
+    """User and password for basic authentication."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    username: str
+    password_file: Path
+
+
+class PulsarSettings(BaseModel):
+    """The ``pulsar:`` section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    admin_urls: tuple[str, ...] = Field(
+        ("http://127.0.0.1:8080",), min_length=1, description="web addresses of any brokers, asked in this order"
+    )
+    service_url: str | None = Field(None, description="pulsar:// address, for what needs the binary protocol")
+    cluster: str | None = Field(None, description="null: the cluster that the brokers say they belong to")
+    token_file: Path | None = Field(None, description="file with a superuser's token; read again when it changes")
+    tls: TlsSettings = TlsSettings()
+    basic: BasicSettings | None = None
+    connect_timeout_seconds: float = Field(3.0, gt=0, description="a healthy broker accepts within milliseconds")
+    read_timeout_seconds: float = Field(10.0, gt=0, description="for all reads; the whole answer must come within it")
+    unload_timeout_seconds: float = Field(
+        75.0, ge=70, description="above namespaceBundleUnloadingTimeoutMs (60 s), or a slow unload looks lost"
+    )
+    concurrency: int = Field(16, ge=1, le=256, description="load reports asked for at the same time")
+    max_answer_bytes: int = Field(
+        256 * 1024 * 1024, ge=1024 * 1024, description="an answer above it is refused: 65,000 bundles make 19 MiB"
+    )
+
+    @field_validator("admin_urls")
+    @classmethod
+    def _plain_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_checked(url) for url in urls)
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> PulsarSettings:
+        if self.token_file and self.basic:
+            raise ValueError("token_file and basic exclude each other: give one of them")
+        if len({urlsplit(url).scheme for url in self.admin_urls}) > 1:
+            raise ValueError("admin_urls mix http and https: give all in one scheme")
+        return self
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise ValueError("an admin URL carries a user or password: secrets belong into token_file or basic")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError(f"{url!r} is no web address of a broker; wanted http://host:port or https://host:port")
+    return f"{parts.scheme}://{parts.netloc}"

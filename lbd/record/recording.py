@@ -1,0 +1,142 @@
+"""Recordings: rounds of load reports as JSON lines, plain or .gz, many one after another in one file.
+
+Format: a header line ``{"recording": 1, ...}``, then a line ``{"t": seconds, "reports": {broker: report}}`` a round.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from lbd.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a recording says of itself; all but the format number is optional."""
+
+    id: str = ""
+    strategy: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    interval_s: float = 60.0
+    grace_s: float = 1800.0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One round as it stands in the file: ``number`` counts from 1, ``where`` is file and line."""
+
+    header: Header
+    number: int
+    body: bytes
+    where: str
+
+
+def read(path: Path) -> Iterator[Line]:
+    """Each round of each recording in the file, unparsed.
+
+    Raises :class:`UsageError` that names file and line for anything that is not a recording.
+    """
+    header: Header | None = None
+    number = 0
+    for line_number, line in _lines(path):
+        where = f"{path}:{line_number}"
+        kind = _kind(line, where)
+        if kind.recording is not None:
+            header, number = _header(kind.recording, line, where), 0
+            continue
+        if header is None:
+            raise UsageError(
+                f'{where}: a round before any header; the first line must be {{"recording": {FORMAT}, ...}}'
+            )
+        number += 1
+        yield Line(header, number, line, where)
+
+
+class _Kind(msgspec.Struct):
+    recording: Any = None
+
+
+_KIND = msgspec.json.Decoder(_Kind)
+
+
+def _kind(line: bytes, where: str) -> _Kind:
+    try:
+        return _KIND.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(f"{where}: not a line of a recording: {error}; wanted one JSON object a line") from error
+
+
+def _header(version: object, line: bytes, where: str) -> Header:
+    if version != FORMAT:
+        raise UsageError(f"{where}: recording format {version!r}, this lbd reads format {FORMAT}")
+    found = json.loads(line)
+    known = {name: found[name] for name in Header.__dataclass_fields__ if name in found}
+    for name, kinds in (("settings", dict), ("weights", dict), ("interval_s", (int, float)), ("grace_s", (int, float))):
+        if name in known and not isinstance(known[name], kinds):
+            raise UsageError(f"{where}: header {name!r} is {known[name]!r}, wanted {_wanted(kinds)}")
+    return Header(**known)
+
+
+def _wanted(kinds: object) -> str:
+    return "an object" if kinds is dict else "a number"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, numbered from 1."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except (OSError, EOFError) as error:
+        raise UsageError(f"{path}: cannot be read: {_why(error)}; wanted a recording (.jsonl or .jsonl.gz)") from error
+
+
+def _why(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+class Writer:
+    """Appends rounds to an open recording; the reports are written as the brokers sent them."""
+
+    def __init__(self, file: IO[bytes], header: Mapping[str, Any]) -> None:
+        self._file = file
+        self._put(json.dumps({"recording": FORMAT, **header}, separators=(",", ":")).encode())
+
+    def round(self, taken_at: float, reports: Mapping[str, bytes]) -> None:
+        """One line for one round; flushed, so that a kill tears at most the last line."""
+        raw = {broker: msgspec.Raw(body) for broker, body in sorted(reports.items())}
+        self._put(msgspec.json.encode({"t": taken_at, "reports": raw}))
+
+    def _put(self, line: bytes) -> None:
+        self._file.write(line.replace(b"\n", b" ") + b"\n")
+        self._file.flush()
+
+
+@contextmanager
+def create(path: Path, header: Mapping[str, Any]) -> Iterator[Writer]:
+    """A new recording at ``path``, gzipped when its name ends in .gz; an existing file is refused."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        file = opener(path, "xb")
+    except FileExistsError as error:
+        raise UsageError(f"{path}: exists already; name a new file") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {_why(error)}") from error
+    with file:
+        yield Writer(file, header)

@@ -1,0 +1,158 @@
+"""What is kept between turns beside the journal: counters and samples, the averages, and the lock on both."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lbd.errors import RefusedError, UsageError
+from lbd.model import Averages, Hits
+from lbd.permit.evidence import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FORMAT = 1
+AVERAGES_GO_STALE_SECONDS = 15 * 60.0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """``memory.json``: what a turn hands to the next one.
+
+    ``members`` are the active brokers last seen, ``members_since`` when that set last changed.
+    """
+
+    format: int = FORMAT
+    written_at: float = 0.0
+    hits: dict[str, Hits] = {}
+    samples: dict[str, Sample] = {}
+    members: list[str] = []
+    members_since: float = 0.0
+
+    def at(self, now: float, gap_seconds: float) -> Kept:
+        """The part that still holds: after a gap, or a clock that went back, hit counters start anew."""
+        if 0 <= now - self.written_at <= gap_seconds:
+            return self
+        return msgspec.structs.replace(self, hits={})
+
+
+class StateDir:
+    """A state directory, created when missing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{path}: state_dir cannot be created: {error.strerror}") from error
+        self.journal = path / "journal.jsonl"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for this process. Raises :class:`RefusedError` when another lbd holds it."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UsageError(f"{self.path}: state_dir is not writable: {error.strerror}") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise RefusedError(
+                    f"{self.path}: another lbd (process {holder}) works on this state directory"
+                ) from error
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def load(self) -> Kept:
+        """The kept memory; empty when there is none. A broken or newer file is a :class:`UsageError`."""
+        path = self.path / "memory.json"
+        try:
+            kept = msgspec.json.decode(path.read_bytes(), type=Kept, strict=False)
+        except FileNotFoundError:
+            return Kept()
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path}: cannot be read: {error}; remove it to start with empty counters") from error
+        if kept.format != FORMAT:
+            raise UsageError(
+                f"{path}: format {kept.format}, this lbd reads {FORMAT}; remove it to start with empty counters"
+            )
+        return kept
+
+    def save(self, kept: Kept) -> None:
+        """Replace the kept memory at once or not at all."""
+        self._replace("memory.json", msgspec.json.encode(kept))
+
+    def load_averages(self, now: float) -> Averages:
+        """The kept averages, unless they are older than 15 minutes, from a later time, or unreadable."""
+        path = self.path / "averages.npz"
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                written_at = float(file["written_at"])
+                bundles = file["bundles"].tobytes().decode().split("\n") if file["bundles"].size else []
+                found = Averages(bundles, file["short"], file["long"], file["samples"])
+        except (OSError, ValueError, KeyError, EOFError):
+            return Averages.empty()
+        return found if 0 <= now - written_at <= AVERAGES_GO_STALE_SECONDS and _aligned(found) else Averages.empty()
+
+    def save_averages(self, averages: Averages, now: float) -> None:
+        """Replace the kept averages at once or not at all."""
+        buffer = BytesIO()
+        names = np.frombuffer("\n".join(averages.bundles).encode(), dtype=np.uint8)
+        np.savez(
+            buffer, written_at=now, bundles=names, short=averages.short, long=averages.long, samples=averages.samples
+        )
+        self._replace("averages.npz", buffer.getvalue())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        target, fresh = self.path / name, self.path / f"{name}.new"
+        try:
+            with fresh.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(target)
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+class Scratch:
+    """The same for one process only: for turns that must leave no trace, and for recordings."""
+
+    def __init__(self, kept: Kept | None = None, averages: Averages | None = None) -> None:
+        self._kept = kept or Kept()
+        self._averages = averages or Averages.empty()
+
+    def load(self) -> Kept:
+        """What was saved last."""
+        return self._kept
+
+    def save(self, kept: Kept) -> None:
+        """Keep for the next :meth:`load`."""
+        self._kept = kept
+
+    def load_averages(self, now: float) -> Averages:
+        """What was saved last, however old."""
+        del now
+        return self._averages
+
+    def save_averages(self, averages: Averages, now: float) -> None:
+        """Keep for the next :meth:`load_averages`."""
+        del now
+        self._averages = averages
+
+
+def _aligned(found: Averages) -> bool:
+    size = len(found.bundles)
+    return found.short.shape == found.long.shape == (size, 4) and found.samples.shape == (size,)

@@ -1,0 +1,92 @@
+"""A strategy over recordings, open loop: what would have been unloaded in each round. No Spark, no cluster.
+
+What happens in a round, in this order (as in Pulsar's leader): the averages take every report once; a round with fewer
+than two brokers asks nobody; what was unloaded less than ``grace_s`` ago stays out; the strategy chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.decide import build, settings_of
+from lbd.load.scoring import Weights
+from lbd.model import Averages, Memory, Permission, Reason
+from lbd.observe import averages as running
+from lbd.observe.parse import build_snapshot, parse_round
+from lbd.permit.eligibility import broker_bundles
+from lbd.record import recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from lbd.decide import Strategy
+    from lbd.model import CodeArray, Decision, Snapshot
+    from lbd.record.recording import Header
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One round of a replay: its number from 1, what was seen, and what the strategy answered."""
+
+    id: str
+    round: int
+    snapshot: Snapshot
+    decision: Decision
+
+
+@dataclass
+class _Run:
+    """State of one recording: each begins with an empty memory."""
+
+    strategy: Strategy
+    grace_s: float
+    averages: Averages = field(default_factory=Averages.empty)
+    memory: Memory = field(default_factory=Memory)
+    unloaded_at: dict[str, float] = field(default_factory=dict)
+
+    def step(self, snapshot: Snapshot) -> Decision:
+        self.averages = running.update(self.averages, snapshot)
+        decision = self.strategy(snapshot, self.averages, self._permission(snapshot), self.memory)
+        self.memory = decision.memory
+        self.unloaded_at.update((unload.bundle, snapshot.taken_at) for unload in decision.unloads)
+        return decision
+
+    def _permission(self, snapshot: Snapshot) -> Permission:
+        everyone = np.ones(len(snapshot.brokers), dtype=np.bool_)
+        nobody = np.zeros(len(snapshot.brokers), dtype=np.int8)
+        return Permission(self._barred(snapshot), counts=everyone, paired=nobody, settled=everyone)
+
+    def _barred(self, snapshot: Snapshot) -> CodeArray:
+        barred = broker_bundles(snapshot.bundles)
+        since = snapshot.taken_at - self.grace_s
+        self.unloaded_at = {bundle: at for bundle, at in self.unloaded_at.items() if at >= since}
+        recent = [at for at, bundle in enumerate(snapshot.bundles) if bundle in self.unloaded_at]
+        barred[recent] = Reason.COOL_DOWN.code
+        return barred
+
+
+def rounds(path: Path) -> Iterator[tuple[Header, int, Snapshot]]:
+    """Each round of each recording in a file, with its header and its number (from 1)."""
+    for line in recording.read(path):
+        found = parse_round(line.body, line.where)
+        yield line.header, line.number, build_snapshot(found.t, found.reports)
+
+
+def replay(
+    rounds: Iterable[tuple[Header, int, Snapshot]], strategy: str | None, settings: dict[str, object], *, stock: bool
+) -> Iterator[Replayed]:
+    """Every round of every recording. ``settings`` override the header's, ``strategy`` its strategy."""
+    run: _Run | None = None
+    current: Header | None = None
+    for header, number, snapshot in rounds:
+        if run is None or header is not current:
+            name = strategy or header.strategy or "avg-shedder"
+            chosen = settings_of(name, {**header.settings, **settings})
+            weights = Weights.model_validate(dict(header.weights))
+            run = _Run(build(chosen.stock() if stock else chosen, weights), header.grace_s)
+            current = header
+        yield Replayed(header.id, number, snapshot, run.step(snapshot))
