@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 MODULAR_REPORT = "LocalBrokerData"
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """``{usage, limit}`` of one resource; -1 and -1 is a broker that has not sampled yet."""
 
     usage: float = -1.0
     limit: float = -1.0
 
 
-class BundleStats(msgspec.Struct, frozen=True, rename="camel", array_like=False):
+class BundleStats(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``lastStats``; the first seven fields are the columns of :class:`~lbd.model.Rows`, in order."""
 
     msg_rate_in: float = 0.0
@@ -70,6 +70,7 @@ class Round(msgspec.Struct, frozen=True):
     reports: dict[str, LoadReport]
 
 
+_NOTHING = BundleStats()
 _REPORT = msgspec.json.Decoder(LoadReport, strict=False)
 _ROUND = msgspec.json.Decoder(Round, strict=False)
 
@@ -106,8 +107,7 @@ def build_snapshot(taken_at: float, reports: Mapping[str, LoadReport]) -> Snapsh
     """Columns of one round. Brokers are ordered by id, a broker's rows as it reports them."""
     ids = tuple(sorted(reports))
     ordered = [reports[broker] for broker in ids]
-    names: list[str] = []
-    bundles, rows = _rows(ordered, names)
+    bundles, rows = _rows(ordered)
     return Snapshot(taken_at, _brokers(ids, ordered), bundles, rows)
 
 
@@ -125,24 +125,19 @@ def _brokers(ids: tuple[str, ...], reports: list[LoadReport]) -> Brokers:
     )
 
 
-def _rows(reports: list[LoadReport], names: list[str]) -> tuple[list[str], Rows]:
+def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
     """Rows of all brokers: a broker's statistics first, then what it lists without statistics."""
+    names: list[str] = []
     stats: list[BundleStats] = []
     listed: list[bool] = []
     reported: list[bool] = []
     start = [0]
-    nothing = BundleStats()
     for report in reports:
-        known = set(report.bundles)
-        names.extend(report.last_stats)
-        stats.extend(report.last_stats.values())
-        listed.extend(name in known for name in report.last_stats)
-        reported.extend([True] * len(report.last_stats))
-        extra = [name for name in report.bundles if name not in report.last_stats]
-        names.extend(extra)
-        stats.extend([nothing] * len(extra))
-        listed.extend([True] * len(extra))
-        reported.extend([False] * len(extra))
+        known, extra = _listing(report)
+        names += [*report.last_stats, *extra]
+        stats += [*report.last_stats.values(), *([_NOTHING] * len(extra))]
+        listed += known + [True] * len(extra)
+        reported += [True] * len(known) + [False] * len(extra)
         start.append(len(names))
     bundles, position = _distinct(names)
     table = _table(map(msgspec.structs.astuple, stats), 7)
@@ -154,6 +149,14 @@ def _rows(reports: list[LoadReport], names: list[str]) -> tuple[list[str], Rows]
         reported=np.array(reported, dtype=np.bool_),
         listed=np.array(listed, dtype=np.bool_),
     )
+
+
+def _listing(report: LoadReport) -> tuple[list[bool], list[str]]:
+    """Whether each bundle of the statistics is listed, and what is listed without statistics; mostly they agree."""
+    if set(report.bundles) == report.last_stats.keys():
+        return [True] * len(report.last_stats), []
+    known = set(report.bundles)
+    return [name in known for name in report.last_stats], [n for n in report.bundles if n not in report.last_stats]
 
 
 def _distinct(names: list[str]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:

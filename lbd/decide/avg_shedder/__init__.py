@@ -32,14 +32,15 @@ def decide(
 ) -> Decision:
     """One round of AvgShedder.
 
-    With fewer than two brokers nothing is asked, as in Pulsar. Counters advance only for brokers with new evidence
-    (:attr:`~lbd.model.Permission.counts`); in stock rounds that is every broker.
+    With fewer than two brokers to compare nothing is asked, as in Pulsar. Counters advance only for brokers with new
+    evidence (:attr:`~lbd.model.Permission.counts`); in stock rounds that is every broker.
     """
     scores = scoring.scores(snapshot.brokers, weights)
     binding = scoring.binding(snapshot.brokers, weights)
-    if len(snapshot.brokers) < 2:
+    comparable = int((permission.paired == 0).sum())
+    if comparable < 2:
         few = Skip(
-            "cluster", Reason.TOO_FEW_BROKERS, f"{len(snapshot.brokers)} broker reports, 2 are needed to compare"
+            "cluster", Reason.TOO_FEW_BROKERS, f"{comparable} of {len(snapshot.brokers)} reports can be compared"
         )
         return Decision((), (few,), memory, Facts(scores, binding), permission.barred.copy())
     seen = Round(snapshot.brokers.ids, scores, permission, settings)
@@ -54,5 +55,5 @@ def decide(
 
 def _balanced(seen: Round) -> str:
     points = seen.scores[seen.permission.paired == 0]
-    gap = float(points.max() - points.min()) if points.size else 0.0
+    gap = float(points.max() - points.min())
     return f"largest difference {gap:.1f} points, low threshold {seen.settings.low_threshold:g}"

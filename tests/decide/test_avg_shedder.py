@@ -1,0 +1,358 @@
+"""AvgShedder, rule by rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.decide import build
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.load.scoring import Weights
+from lbd.model import Decision, Hits, Memory, Reason
+from tests.builders import bundle, first_averages, permission, report, snapshot, stats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.model import Snapshot
+    from lbd.observe.parse import LoadReport
+
+
+def ask(
+    seen: Snapshot, memory: Memory | None = None, permit: Mapping[str, Any] | None = None, **changes: Any
+) -> Decision:
+    """One round with these settings; stock unless ``live=True``."""
+    live = changes.pop("live", False)
+    chosen = AvgShedderSettings(**changes)
+    strategy = build(chosen if live else chosen.stock(), Weights())
+    return strategy(seen, first_averages(seen), permission(seen, **(permit or {})), memory or Memory())
+
+
+def rounds(seen: Snapshot, count: int, **changes: Any) -> list[int]:
+    """How many unloads each of ``count`` equal rounds answers."""
+    memory, found = Memory(), []
+    for _ in range(count):
+        decision = ask(seen, memory, **changes)
+        memory = decision.memory
+        found.append(len(decision.unloads))
+    return found
+
+
+def broker(cpu: float, rate: float, bundles: int = 0, first: int = 0) -> LoadReport:
+    """A broker of AvgShedderTest: totals are given, each bundle carries 450 msg/s in and out."""
+    found = {bundle(first + number): stats(450) for number in range(bundles)}
+    return report(cpu, found, msg_rate_in=rate, msg_rate_out=rate)
+
+
+def three() -> Snapshot:
+    """The three brokers of AvgShedderTest: 80, 50 and 30 points."""
+    return snapshot({"b1:80": broker(80, 10_000, 11), "b2:80": broker(30, 1000), "b3:80": broker(50, 5000)})
+
+
+class TestPulsarsOwnTests:
+    """LBT/impl/AvgShedderTest.java as data."""
+
+    def test_a_gap_above_the_high_threshold_fires_at_the_second_hit(self):
+        """(20,000 - 2,000) x 0.5 = 9,000 msg/s are ten bundles of 900; the eleventh does not fit."""
+        assert [0, 10, 0, 10] == rounds(three(), 4)
+
+    def test_a_gap_above_the_low_threshold_fires_at_its_own_hit_count(self):
+        """60 against 40 with a low threshold of 20 and 6 hits."""
+        seen = snapshot({"b1:80": broker(60, 10_000, 11), "b2:80": broker(40, 1000), "b3:80": broker(50, 5000)})
+
+        assert [0, 0, 0, 0, 0, 10] == rounds(seen, 6, low_threshold=20, hit_count_low=6)
+
+    def test_two_pairs_each_level_themselves(self):
+        """80 with 30 and 75 with 35: the second difference is exactly 40 and counts as high."""
+        seen = snapshot(
+            {
+                "b1:80": broker(80, 10_000, 11),
+                "b2:80": broker(30, 1000),
+                "b3:80": broker(75, 10_000, 11, first=100),
+                "b4:80": broker(35, 1000),
+            }
+        )
+        decision = ask(seen, ask(seen).memory)
+
+        moved = sorted({(unload.source, unload.destination) for unload in decision.unloads})
+        assert [("b1:80", "b2:80"), ("b3:80", "b4:80")] == moved
+        assert 20 == len(decision.unloads)
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "threshold", "reached"),
+    [
+        (40, 30, 10, False),
+        (50, 40, 10, True),
+        (45, 30, 15, False),
+        (55, 40, 15, True),
+        (60, 20, 40, True),
+        (70, 30, 40, False),
+        (95, 55, 40, False),
+        (75, 35, 40, True),
+    ],
+)
+def test_float32_decides_differences_exactly_at_a_threshold(high: int, low: int, threshold: int, reached: bool):
+    """Whole percentages whose difference equals the threshold may come out just below it, as in Pulsar."""
+    seen = snapshot({"a:80": broker(high, 10_000, 11), "b:80": broker(low, 0)})
+
+    assert reached == bool(ask(seen, low_threshold=threshold, hit_count_low=1).unloads)
+
+
+class TestCounters:
+    """Hit counts belong to brokers, and only new evidence moves them."""
+
+    def test_a_change_of_partner_keeps_the_count(self):
+        """b1 with b2, then b1 with b4: b1's second hit fires."""
+        first = snapshot({"b1:80": broker(80, 10_000, 11), "b2:80": broker(30, 1000)})
+        second = snapshot({"b1:80": broker(80, 10_000, 11), "b4:80": broker(30, 1000)})
+
+        assert 10 == len(ask(second, ask(first).memory).unloads)
+
+    def test_a_gap_below_the_low_threshold_starts_anew(self):
+        """One calm round in between and the count is gone."""
+        calm = snapshot({"b1:80": broker(40, 10_000, 11), "b2:80": broker(30, 1000)})
+        hot = snapshot({"b1:80": broker(80, 10_000, 11), "b2:80": broker(30, 1000)})
+        memory = ask(calm, ask(hot).memory).memory
+
+        assert {} == memory.hits
+        assert () == ask(hot, memory).unloads
+
+    def test_a_gap_between_the_thresholds_clears_the_high_count_alone(self):
+        """80:30 then 60:40: high hits are gone, low hits go on."""
+        wide = snapshot({"b1:80": broker(80, 10_000), "b2:80": broker(30, 1000)})
+        narrow = snapshot({"b1:80": broker(60, 10_000), "b2:80": broker(40, 1000)})
+
+        assert Hits(2, 0) == ask(narrow, ask(wide).memory).memory.hits["b1:80"]
+
+    def test_firing_clears_even_when_nothing_is_moved(self):
+        """No bundle fits, and still the pair must earn its hits again."""
+        seen = snapshot({"b1:80": broker(80, 10_000), "b2:80": broker(30, 1000)})
+        fired = ask(seen, Memory({"b1:80": Hits(1, 1), "b2:80": Hits(1, 1)}))
+
+        assert {} == fired.memory.hits
+        assert (Reason.NOTHING_FITS,) == tuple(skip.reason for skip in fired.skips)
+
+    def test_without_a_new_sample_a_broker_is_not_counted(self):
+        """Polling faster than the brokers sample adds no hits, and does not fire either."""
+        seen = three()
+        nobody = np.zeros(3, dtype=np.bool_)
+        decision = ask(seen, Memory({"b1:80": Hits(9, 9)}), {"counts": nobody})
+
+        assert {"b1:80": Hits(9, 9)} == decision.memory.hits
+        assert () == decision.unloads
+        assert Reason.NO_NEW_SAMPLE is decision.skips[0].reason
+
+    def test_only_the_broker_with_a_new_sample_is_counted(self):
+        """Samples come at different moments: each advances its own broker's counter."""
+        fresh = np.array([True, False, False])
+
+        assert {"b1:80": Hits(1, 1)} == ask(three(), permit={"counts": fresh}).memory.hits
+
+    def test_a_hold_stops_counters_one_below_their_limit(self):
+        """After a hold one more round is seen before anything moves."""
+        memory = Memory()
+        for _ in range(5):
+            held = ask(three(), memory, {"hold": Reason.IN_BROKER_SHEDDING})
+            memory = held.memory
+            assert () == held.unloads
+
+        assert Hits(5, 1) == memory.hits["b1:80"]
+        assert 10 == len(ask(three(), memory).unloads)
+
+    def test_a_broker_that_was_touched_holds_its_pair(self):
+        """Neither counted nor fired until it has shown two fresh samples."""
+        settled = np.array([True, False, True])
+        decision = ask(three(), Memory({"b1:80": Hits(9, 9)}), {"settled": settled})
+
+        assert {"b1:80": Hits(9, 9)} == decision.memory.hits
+        assert Reason.SETTLING is decision.skips[0].reason
+
+    def test_a_broker_that_is_not_to_be_trusted_stays_out_of_pairing(self):
+        """Without b2 the pair is b1 and b3."""
+        paired = np.array([0, Reason.FIRST_SAMPLE.code, 0], dtype=np.int8)
+        pair = ask(three(), permit={"paired": paired}).facts.pairs[0]
+
+        assert ("b1:80", "b3:80") == (pair.source, pair.destination)
+
+
+class TestHowMuch:
+    """Amounts, measures and candidates."""
+
+    def moved(self, seen: Snapshot, **changes: Any) -> set[str]:
+        """Names of what one eager round moves."""
+        return {unload.bundle for unload in ask(seen, hit_count_high=1, **changes).unloads}
+
+    def test_the_largest_that_fits_goes_first_without_backtracking(self):
+        """9,000 msg/s: 6,000 and 2,500 and 400 fit; 3,000 does not fit any more after 6,000... and is passed over."""
+        sizes = {bundle(1): 6000, bundle(2): 3200, bundle(3): 2500, bundle(4): 400}
+        seen = snapshot(
+            {
+                "a:80": report(
+                    80, {n: stats(r / 2) for n, r in sizes.items()}, msg_rate_in=10_000, msg_rate_out=10_000
+                ),
+                "b:80": report(30, {}, msg_rate_in=1000, msg_rate_out=1000),
+            }
+        )
+
+        assert {bundle(1), bundle(3), bundle(4)} == self.moved(seen)
+
+    def test_bundles_of_equal_traffic_go_by_name(self):
+        """Java takes hash order; lbd the first names, however the report lists them."""
+        names = [bundle(number) for number in (5, 3, 9, 1)]
+        seen = snapshot({"a:80": report(80, {n: stats(1000) for n in names}), "b:80": report(30)})
+
+        assert {bundle(1), bundle(3)} == self.moved(seen)
+
+    def test_a_barred_bundle_is_passed_over_and_keeps_its_reason(self):
+        """What may not move is out before the amount is filled."""
+        seen = snapshot({"a:80": report(80, {bundle(1): stats(1000), bundle(2): stats(1000)}), "b:80": report(30)})
+        decision = ask(seen, permit={"barred": {bundle(1): Reason.COOL_DOWN}}, hit_count_high=1)
+
+        assert [bundle(2)] == [unload.bundle for unload in decision.unloads]
+        assert Reason.COOL_DOWN.code == decision.verdicts[seen.bundles.index(bundle(1))]
+
+    def test_too_little_to_move_is_said_with_both_minimums(self):
+        """500 msg/s and 50 kB/s are below both minimums."""
+        seen = snapshot({"a:80": report(80, {bundle(1): stats(500)}), "b:80": report(30)})
+        skip = ask(seen, hit_count_high=1).skips[0]
+
+        assert Reason.BELOW_MINIMUM is skip.reason
+        assert "500 msg/s to move, minimum 1000; 50000 bytes/s to move, minimum 1048576" == skip.detail
+
+    def test_a_listed_bundle_without_statistics_is_no_candidate(self):
+        """``bundles`` can run ahead of ``lastStats``."""
+        seen = snapshot(
+            {"a:80": report(80, {bundle(1): stats(2000)}, bundles=[bundle(1), bundle(2)]), "b:80": report(9)}
+        )
+        decision = ask(seen, hit_count_high=1)
+
+        assert Reason.NO_STATISTICS.code == decision.verdicts[seen.bundles.index(bundle(2))]
+
+
+class TestLive:
+    """The settings in which live differs from stock, each both ways."""
+
+    def sole(self) -> Snapshot:
+        return snapshot({"a:80": report(80, {bundle(1): stats(3000)}, msg_rate_in=9000), "b:80": report(30)})
+
+    @pytest.mark.parametrize(("value", "moves"), [("stay", 0), ("move", 1)])
+    def test_a_sole_bundle(self, value: str, moves: int):
+        """Its move would only carry the hot spot over."""
+        decision = ask(self.sole(), live=True, hit_count_high=1, sole_bundle=value, background_load="ignore")
+
+        assert moves == len(decision.unloads)
+        if not moves:
+            assert Reason.SOLE_BUNDLE is decision.skips[0].reason
+
+    @pytest.mark.parametrize(("value", "moved"), [("binding-resource", bundle(1)), ("message-rate-first", bundle(2))])
+    def test_what_is_moved_is_judged_by_the_resource_that_makes_the_score(self, value: str, moved: str):
+        """A broker whose NIC is full is relieved of bytes, not of small messages."""
+        from lbd.observe.parse import Usage
+
+        bundles = {bundle(1): stats(10, 4e6), bundle(2): stats(1500, 1e5), bundle(3): stats(1500, 8e6)}
+        seen = snapshot(
+            {
+                "a:80": report(20, bundles, bandwidth_in=Usage(80.0, 100.0)),
+                "b:80": report(10, {}, bandwidth_in=Usage(5.0, 100.0)),
+            }
+        )
+        decision = ask(seen, live=True, hit_count_high=1, measure=value, background_load="ignore")
+
+        assert moved == decision.unloads[0].bundle
+
+    @pytest.mark.parametrize(("value", "moves"), [("leave", 0), ("ignore", 1)])
+    def test_a_gap_that_no_move_can_close(self, value: str, moves: int):
+        """The hot broker carries little more than the cold one: its 90 points are a burner's, not its bundles'."""
+        hot = {bundle(1): stats(1500), bundle(2): stats(1500), bundle(3): stats(200)}
+        cold = {bundle(9): stats(2000)}
+        seen = snapshot({"a:80": report(90, hot), "b:80": report(20, cold)})
+        decision = ask(seen, live=True, hit_count_high=1, min_unload_message=100, background_load=value)
+
+        assert moves == len(decision.unloads)
+        if not moves:
+            assert Reason.BACKGROUND_LOAD is decision.skips[0].reason
+
+    def test_a_gap_that_comes_from_traffic_is_closed(self):
+        """Three quarters of the traffic on one of like machines is no background load."""
+        hot = {bundle(number): stats(100) for number in range(24)}
+        seen = snapshot(
+            {
+                "a:80": report(57, hot),
+                "b:80": report(27, {bundle(100): stats(400)}),
+                "c:80": report(27, {bundle(101): stats(400)}),
+            }
+        )
+
+        assert ask(seen, live=True, hit_count_low=1).unloads
+
+    def test_a_new_empty_broker_is_filled(self):
+        """A destination without traffic is taken to cost what the source does."""
+        hot = {bundle(number): stats(100) for number in range(24)}
+        seen = snapshot({"a:80": report(55, hot), "b:80": report(4)})
+
+        assert ask(seen, live=True, hit_count_high=1).unloads
+
+
+def test_scores_less_than_a_point_apart_are_equal_before_4_0_8():
+    """The integer comparator of 4.0 orders 50.9 and 50.1 by name, 4.0.8 by score."""
+    seen = snapshot({"a:80": report(50.9), "b:80": report(50.1), "c:80": report(10), "d:80": report(11)})
+    pair = ask(seen, pulsar_version="4.0.8").facts.pairs[0]
+    old = ask(seen, pulsar_version="4.0").facts.pairs[0]
+
+    assert ("a:80", "c:80") == (pair.source, pair.destination)
+    assert ("b:80", "c:80") == (old.source, old.destination)
+
+
+def test_fewer_than_two_brokers_ask_nobody():
+    """Counters stay as they were."""
+    memory = Memory({"x:80": Hits(3, 0)})
+    decision = ask(snapshot({"a:80": report(80)}), memory)
+
+    assert memory == decision.memory
+    assert Reason.TOO_FEW_BROKERS is decision.skips[0].reason
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> dict[str, LoadReport]:
+    """Random clusters with odd numbers among them."""
+    number = st.floats(0, 5000) | st.sampled_from([0.0, float("nan"), float("inf"), 1e-300])
+    count = draw(st.integers(2, 7))
+    reports: dict[str, LoadReport] = {}
+    for at in range(count):
+        rates = draw(st.lists(number, max_size=6))
+        found = {bundle(at * 8 + n): stats(rate) for n, rate in enumerate(rates)}
+        reports[f"b{at}:80"] = report(draw(st.floats(0, 120) | st.just(float("nan"))), found)
+    return reports
+
+
+@settings(max_examples=200, deadline=None)
+@given(reports=clusters(), live=st.booleans(), share=st.floats(0, 1))
+def test_invariants_of_every_decision(reports: dict[str, LoadReport], live: bool, share: float):
+    """Each bundle at most once, from its own broker to the pair's other end, and every silence explained."""
+    seen = snapshot(reports)
+    decision = ask(
+        seen,
+        live=live,
+        hit_count_low=1,
+        hit_count_high=1,
+        max_unload_percentage=share,
+        min_unload_message=0,
+        min_unload_message_throughput=0,
+        pulsar_version="4.0.8",
+    )
+
+    names = [unload.bundle for unload in decision.unloads]
+    assert len(names) == len(set(names))
+    ends = {pair.source: pair.destination for pair in decision.facts.pairs}
+    for unload in decision.unloads:
+        assert unload.bundle in reports[unload.source].last_stats
+        assert ends[unload.source] == unload.destination
+    quiet = {pair.source for pair in decision.facts.pairs} - {unload.source for unload in decision.unloads}
+    assert len(quiet) <= len(decision.skips)
+    moved = [name for name, code in zip(seen.bundles, decision.verdicts, strict=True) if code == Reason.MOVES.code]
+    assert sorted(names) == sorted(moved)

@@ -1,0 +1,79 @@
+"""Running means as Pulsar's leader keeps them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lbd.model import Averages, Snapshot
+from lbd.observe.averages import update
+from tests.builders import bundle, report, snapshot, stats
+
+
+def one(rate: float, *, name: str = bundle(1)) -> Snapshot:
+    """A round with one bundle."""
+    return snapshot({"a:80": report(1, {name: stats(rate)})})
+
+
+def after(rates: list[float]) -> Averages:
+    """The averages after rounds with these rates."""
+    found = Averages.empty()
+    for rate in rates:
+        found = update(found, one(rate))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rates", "short"),
+    [([100], 100.0), ([100, 200], 150.0), ([10] * 10 + [110], 20.0), ([0] * 30 + [100], 10.0)],
+    ids=["the first sample as it is", "two", "a window of ten", "the eleventh weighs a tenth"],
+)
+def test_the_short_term_mean_has_ten_samples(rates: list[float], short: float):
+    """avg = ((n - 1) x old + new) / n with n at most 10."""
+    assert short == pytest.approx(after(rates).short[0, 0])
+
+
+def test_the_long_term_mean_has_a_thousand():
+    """Thirty rounds in, the long mean is still the plain one."""
+    assert 100 / 31 == pytest.approx(after([0] * 30 + [100]).long[0, 0])
+
+
+def test_a_bundle_on_no_report_is_forgotten():
+    """It starts again with its next sample."""
+    found = update(update(after([100, 100]), one(5, name=bundle(2))), one(7))
+
+    assert (1, 7.0) == (int(found.samples[0]), float(found.short[0, 0]))
+
+
+def test_a_bundle_on_two_reports_gets_two_samples():
+    """As the leader does, in the order of the brokers."""
+    both = snapshot({"a:80": report(1, {bundle(1): stats(10)}), "b:80": report(1, {bundle(1): stats(20)})})
+    found = update(Averages.empty(), both)
+
+    assert (2, 15.0) == (int(found.samples[0]), float(found.short[0, 0]))
+
+
+def test_means_follow_their_bundle_when_the_order_changes():
+    """Rows are aligned by name."""
+    first = snapshot({"a:80": report(1, {bundle(1): stats(10), bundle(2): stats(20)})})
+    second = snapshot({"a:80": report(1, {bundle(2): stats(40), bundle(1): stats(30)})})
+    found = update(update(Averages.empty(), first), second)
+
+    assert {bundle(1): 20.0, bundle(2): 30.0} == dict(zip(found.bundles, found.short[:, 0].tolist(), strict=True))
+
+
+def test_a_broker_without_a_new_sample_adds_none():
+    """But a bundle that has none yet takes what there is."""
+    seen = snapshot({"a:80": report(1, {bundle(1): stats(10)}), "b:80": report(1, {bundle(2): stats(20)})})
+    stale = np.array([False, True])
+    found = update(update(Averages.empty(), seen, stale), seen, stale)
+
+    assert {bundle(1): 1, bundle(2): 2} == dict(zip(found.bundles, found.samples.tolist(), strict=True))
+
+
+def test_the_input_is_left_as_it_was():
+    """Averages are values."""
+    before = after([100])
+    update(before, one(300))
+
+    assert (100.0, 1) == (float(before.short[0, 0]), int(before.samples[0]))

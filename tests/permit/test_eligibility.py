@@ -1,0 +1,97 @@
+"""Who may be moved at all."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lbd.model import Reason
+from lbd.permit.eligibility import barred
+from lbd.permit.policies import Isolation, isolation_of
+from lbd.permit.settings import Guardrails
+from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+
+def reason_of(
+    name: str, isolation: Isolation | None = None, moved_seconds_ago: float | None = None, **guardrails: object
+) -> str:
+    """Why a bundle may not move; empty when it may."""
+    seen = snapshot({"a:80": report(50, {name: stats(10)})})
+    attempted = {} if moved_seconds_ago is None else {name: TAKEN_AT - moved_seconds_ago}
+    code = int(barred(seen, attempted, isolation or Isolation(), Guardrails.model_validate(guardrails))[0])
+    return Reason.of(code).label if code else ""
+
+
+FULL = "0x00000000_0xffffffff"
+POLICY = {"p": {"namespaces": ["t/iso.*"], "primary": ["10\\.0\\.0\\.1"], "secondary": []}}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (f"t/n/{FULL}", ""),
+        (f"pulsar/system/{FULL}", ""),
+        (f"pulsar/127.0.0.1:8080/{FULL}", "broker-bundle"),
+        (f"pulsar/c/127.0.0.1:8080/{FULL}", "broker-bundle"),
+        (f"sla-monitor/c/broker-0.example:8080/{FULL}", "broker-bundle"),
+        (f"sla-monitor/broker-0.example:8443/{FULL}", "broker-bundle"),
+    ],
+)
+def test_heartbeat_and_sla_bundles_belong_to_their_broker(name: str, reason: str):
+    """Other bundles of the tenant pulsar are ordinary ones."""
+    assert reason == reason_of(name)
+
+
+@pytest.mark.parametrize(("seconds", "reason"), [(10, "cool-down"), (1800, "cool-down"), (1801, "")])
+def test_a_bundle_rests_after_an_attempt(seconds: float, reason: str):
+    """Half an hour by default, the last second included."""
+    assert reason == reason_of(bundle(1), moved_seconds_ago=seconds)
+
+
+@pytest.mark.parametrize(
+    ("excluded", "reason"), [("t/n", "excluded-namespace"), ("t/*", "excluded-namespace"), ("t/other", ""), ("u/*", "")]
+)
+def test_excluded_namespaces(excluded: str, reason: str):
+    """One namespace, or all of a tenant."""
+    assert reason == reason_of(bundle(1), excluded_namespaces=(excluded,))
+
+
+@pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", "isolation-policy"), ("t/free", ""), ("x/t/iso", "")])
+def test_namespaces_under_an_isolation_policy_stay(namespace: str, reason: str):
+    """The whole name must match, as in Pulsar."""
+    assert reason == reason_of(bundle(1, namespace), isolation_of(POLICY))
+
+
+def test_unreadable_policies_bind_everything():
+    """What is not known is not moved."""
+    assert "isolation-policy" == reason_of(bundle(1), Isolation(known=False))
+    assert not isolation_of({"p": {"namespaces": ["("], "primary": []}}).known
+    assert not isolation_of({"p": {}}).known
+
+
+def test_primaries_are_matched_by_host_alone():
+    """``host:port`` would never match a host's regex."""
+    found = isolation_of(POLICY)
+
+    assert found.reserves("10.0.0.1:8080")
+    assert not found.reserves("10.0.0.2:8080")
+    assert (re.compile("t/iso.*"),) == found.namespaces
+
+
+@pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf")])
+def test_a_number_that_no_bundle_can_have(rate: float):
+    """Such a bundle stays."""
+    seen = snapshot({"a:80": report(50, {bundle(1): stats(rate), bundle(2): stats(1)})})
+    codes = barred(seen, {}, Isolation(), Guardrails())
+
+    assert [Reason.IMPOSSIBLE_NUMBER.code, 0] == codes.tolist()
+
+
+def test_a_bundle_on_two_reports_stays():
+    """A move is not over yet; its numbers count twice."""
+    seen = snapshot(
+        {"a:80": report(50, {bundle(1): stats(1)}), "b:80": report(50, {bundle(1): stats(1), bundle(2): stats(1)})}
+    )
+
+    assert [Reason.REPORTED_TWICE.code, 0] == barred(seen, {}, Isolation(), Guardrails()).tolist()

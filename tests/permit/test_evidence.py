@@ -1,0 +1,129 @@
+"""Which reports are new evidence, and which are not to be trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lbd.load.scoring import Weights
+from lbd.model import Reason
+from lbd.observe.parse import LoadReport, Usage
+from lbd.permit.evidence import Evidence, Sample, judge, unsettle
+from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+BUSY = {bundle(1): stats(100), bundle(2): stats(50)}
+
+
+def look(previous: dict[str, Sample], found: LoadReport, at: float = TAKEN_AT) -> Evidence:
+    """Judge one broker's report."""
+    return judge(previous, snapshot({"a:80": found}, at), Weights())
+
+
+def watch(*reports: LoadReport) -> list[Evidence]:
+    """Judge one report after the other, 15 s apart."""
+    found: list[Evidence] = []
+    samples: dict[str, Sample] = {}
+    for number, one in enumerate(reports):
+        found.append(look(samples, one, TAKEN_AT + 15 * number))
+        samples = dict(found[-1].samples)
+    return found
+
+
+def started(seconds_ago: float, **changes: Any) -> LoadReport:
+    """A broker that started so long before TAKEN_AT."""
+    return report(start_timestamp=(TAKEN_AT - seconds_ago) * 1000, statistics=BUSY, **changes)
+
+
+def test_the_same_sample_polled_again_is_no_evidence():
+    """CPU is sampled once a minute; what was counted is not counted again."""
+    assert [True, False, True] == [
+        bool(e.fresh[0]) for e in watch(report(50, BUSY), report(50, BUSY), report(51, BUSY))
+    ]
+
+
+def test_a_change_of_bandwidth_is_evidence_too():
+    """cpu or bandwidth: both are sampled at the same moment."""
+    moved = report(50, BUSY, bandwidth_in=Usage(7.0, 100.0))
+
+    assert bool(watch(report(50, BUSY, bandwidth_in=Usage(6.0, 100.0)), moved)[1].fresh[0])
+
+
+def test_a_touched_broker_settles_with_its_second_fresh_sample():
+    """The first sample after a move still averages over the move."""
+    first = watch(report(50, BUSY))[0]
+    samples = unsettle(first.samples, ["a:80"])
+    settled = []
+    for cpu in (50.0, 51.0, 51.0, 52.0):
+        found = look(samples, report(cpu, BUSY))
+        samples = dict(found.samples)
+        settled.append(bool(found.settled[0]))
+
+    assert [False, False, False, True] == settled
+
+
+def test_a_restarted_broker_must_settle():
+    """Its start time changed: counters and trust begin anew."""
+    again = started(200, cpu=Usage(52.0, 100.0))
+
+    assert [True, False] == [bool(e.settled[0]) for e in watch(started(9000, cpu=Usage(50.0, 100.0)), again)]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (report(50, BUSY), None),
+        (started(60, cpu=Usage(50.0, 100.0)), Reason.FIRST_SAMPLE),
+        (started(300, cpu=Usage(50.0, 100.0)), None),
+        (report(9.2e-08, BUSY), Reason.FIRST_SAMPLE),
+        (report(50, BUSY, start_timestamp=float("nan")), None),
+        (report(float("nan"), BUSY), Reason.IMPOSSIBLE_NUMBER),
+        (report(-5, BUSY), Reason.IMPOSSIBLE_NUMBER),
+        (report(5000, BUSY), Reason.IMPOSSIBLE_NUMBER),
+        (report(150, BUSY), None),
+        (report(50, BUSY, msg_rate_in=-1.0), Reason.IMPOSSIBLE_NUMBER),
+        (report(50, BUSY, msg_rate_out=float("inf")), Reason.IMPOSSIBLE_NUMBER),
+        (report(Usage(50.0, -1.0), BUSY), Reason.UNKNOWN_RESOURCES),
+        (report(Usage(50.0, float("nan")), BUSY), Reason.IMPOSSIBLE_NUMBER),
+    ],
+    ids=[
+        "an ordinary report",
+        "its first minutes",
+        "five minutes old",
+        "the very first sample",
+        "2.11 tells no start",
+        "NaN",
+        "negative",
+        "fifty times its limit",
+        "bursting over its quota",
+        "negative rate",
+        "infinite rate",
+        "unknown limit",
+        "NaN limit",
+    ],
+)
+def test_what_is_no_ground_to_move_on(found: LoadReport, reason: Reason | None):
+    """Such a broker stays out of pairing, with its reason."""
+    assert (reason.code if reason else 0) == watch(found)[0].paired[0]
+
+
+def test_three_distinct_samples_make_a_young_broker_trusted():
+    """Whatever its clock says."""
+    young = [started(20, cpu=Usage(cpu, 100.0)) for cpu in (30.0, 40.0, 50.0)]
+
+    assert [Reason.FIRST_SAMPLE.code, Reason.FIRST_SAMPLE.code, 0] == [int(e.paired[0]) for e in watch(*young)]
+
+
+def test_a_report_read_in_the_middle_of_a_stats_run_is_set_aside_once():
+    """Many bundles, then none and no traffic: doubted for one turn, believed when it stays so."""
+    codes = [int(e.paired[0]) for e in watch(report(50, BUSY), report(51), report(52))]
+
+    assert [0, Reason.REPORT_EMPTY.code, 0] == codes
+
+
+def test_a_broker_that_is_away_keeps_its_sample():
+    """It is judged against it when it is back."""
+    first = watch(report(50, BUSY))[0]
+    away = judge(first.samples, snapshot({"b:80": report(10, BUSY)}), Weights())
+
+    assert first.samples["a:80"] == away.samples["a:80"]

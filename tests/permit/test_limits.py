@@ -1,0 +1,148 @@
+"""How much of a plan may happen."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.load.scoring import Weights, scores
+from lbd.model import Reason, Snapshot, Unload
+from lbd.permit.limits import Ledger, permit
+from lbd.permit.policies import Isolation, isolation_of
+from lbd.permit.settings import Guardrails
+from tests.builders import bundle, report, snapshot, stats
+
+NAMES = [bundle(number) for number in range(40)]
+
+
+def cluster(hot: float = 60, cold: float = 20, each: float = 25, count: int = 40) -> Snapshot:
+    """A hot broker with ``count`` equal bundles of ``2 x each`` msg/s, and an empty cold one."""
+    return snapshot({"a:80": report(hot, {name: stats(each) for name in NAMES[:count]}), "b:80": report(cold)})
+
+
+def unload(number: int, rate: float = 50, destination: str | None = "b:80") -> Unload:
+    """A move of one bundle from the hot to the cold broker."""
+    return Unload(NAMES[number], "a:80", destination, rate, rate * 100)
+
+
+def outcome(seen: Snapshot, plan: list[Unload], isolation: Isolation | None = None, **guardrails: object) -> list[str]:
+    """``moves`` or the reason, for each unload of a plan."""
+    found = scores(seen.brokers, Weights())
+    ledger = Ledger(seen, found, isolation or Isolation(), Guardrails.model_validate(guardrails), plan)
+    permitted = permit(plan, ledger)
+    told = {skip.what: skip.reason.label for skip in permitted.skips}
+    return [told.get(one.bundle, "moves") for one in plan]
+
+
+@pytest.mark.parametrize(
+    ("destination", "told"),
+    [
+        ("b:80", "moves"),
+        ("gone:80", "destination-forbidden"),
+        ("a:80", "destination-forbidden"),
+        (None, "destination-forbidden"),
+    ],
+)
+def test_a_destination_is_a_broker_that_reports(destination: str | None, told: str):
+    """And never the source itself."""
+    assert [told] == outcome(cluster(), [unload(0, destination=destination)])
+
+
+def test_primaries_of_a_policy_are_no_destination():
+    """They are kept for the namespaces of that policy."""
+    isolation = isolation_of({"p": {"namespaces": ["x/y"], "primary": ["b"], "secondary": []}})
+
+    assert ["destination-forbidden"] == outcome(cluster(), [unload(0)], isolation)
+
+
+def test_a_destination_stays_below_the_limit_with_all_moves_of_the_turn():
+    """Each bundle adds 1.5 points: 20 + 1.5 n <= 30 lets six through."""
+    told = outcome(
+        cluster(), [unload(number) for number in range(10)], max_destination_score=30, max_traffic_per_turn=1
+    )
+
+    assert ["moves"] * 6 + ["destination-overloaded"] * 4 == told
+
+
+def test_a_destination_stays_below_its_source():
+    """Ten moves of 2 points would lift 45 above 60."""
+    told = outcome(cluster(cold=45, each=25, count=30), [unload(n) for n in range(10)], max_traffic_per_turn=1)
+
+    assert ["moves"] * 7 + ["destination-above-source"] * 3 == told
+
+
+def test_topics_of_a_destination():
+    """Its own and those that move to it."""
+    seen = snapshot(
+        {"a:80": report(60, {name: stats(10, topics=30) for name in NAMES}), "b:80": report(20, num_topics=50)}
+    )
+    told = outcome(seen, [unload(n, 20) for n in range(3)], max_topics_per_broker=100, max_traffic_per_turn=1)
+
+    assert ["moves", "topic-limit", "topic-limit"] == told
+
+
+def test_unloads_per_turn_are_ten_or_a_hundredth_of_the_bundles():
+    """Forty bundles: ten."""
+    assert ["moves"] * 10 + ["unloads-per-turn"] * 2 == outcome(cluster(), [unload(n, 1) for n in range(12)])
+
+
+def test_traffic_per_turn_is_a_tenth():
+    """2,000 msg/s in the cluster: 200 a turn."""
+    assert ["moves"] * 4 + ["traffic-per-turn"] * 2 == outcome(cluster(), [unload(n) for n in range(6)])
+
+
+def test_one_bundle_a_turn_may_exceed_the_traffic():
+    """Otherwise a small cluster of large bundles would never be balanced."""
+    seen = cluster(each=100, count=4)
+
+    assert ["moves", "traffic-per-turn"] == outcome(seen, [unload(0, 200), unload(1, 200)])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    scores_=st.lists(st.floats(0, 120), min_size=2, max_size=5),
+    plan=st.lists(st.tuples(st.integers(0, 39), st.integers(0, 4), st.integers(0, 5), st.floats(0, 400)), max_size=40),
+    cap=st.integers(1, 8),
+    share=st.floats(0.01, 1),
+)
+def test_no_limit_is_ever_broken(scores_: list[float], plan: list[tuple[int, int, int, float]], cap: int, share: float):
+    """Whatever a strategy answers: caps hold, and no destination is planned above 85 or its source."""
+    reports = {
+        f"b{at}:80": report(score, {NAMES[at * 8 + n]: stats(25) for n in range(8)}) for at, score in enumerate(scores_)
+    }
+    seen = snapshot(reports)
+    moves = [
+        Unload(NAMES[number], f"b{source % len(scores_)}:80", f"b{destination}:80", rate, rate * 100)
+        for number, source, destination, rate in plan
+    ]
+    found = scores(seen.brokers, Weights())
+    guardrails = Guardrails(max_unloads_per_turn=cap, max_traffic_per_turn=share)
+    allowed = permit(moves, Ledger(seen, found, Isolation(), guardrails, moves)).unloads
+    position = seen.brokers.index()
+
+    assert len(allowed) <= cap
+    assert sum(one.msg_rate for one in allowed[1:]) <= share * len(scores_) * 400 + 1e-6
+    for one in allowed:
+        assert one.destination in position
+        assert found[position[one.destination]] < found[position[one.source]]
+        assert found[position[one.destination]] <= 85
+
+
+def test_where_a_bundle_may_stay():
+    """A third broker with room keeps a bundle that landed there, a full one does not."""
+    seen = snapshot(
+        {
+            "a:80": report(60, {NAMES[0]: stats(100), NAMES[1]: stats(100)}),
+            "b:80": report(20),
+            "c:80": report(25),
+            "d:80": report(59),
+        }
+    )
+    ledger = Ledger(seen, scores(seen.brokers, Weights()), Isolation(), Guardrails(), [unload(0)])
+
+    assert ledger.accepts(unload(0, 20), "c:80")
+    assert not ledger.accepts(unload(0, 200), "d:80")
+    assert (
+        Reason.DESTINATION_FORBIDDEN is (ledger.refusal(unload(0, destination="z:80")) or pytest.fail("allowed")).reason
+    )
