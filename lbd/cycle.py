@@ -59,7 +59,8 @@ class Parts:
 
     ``actuator`` is made for each turn, from the ledger that knows what a destination still takes. ``gap_seconds`` is
     the silence after which hit counters start anew. ``standing_hold`` forbids firing whatever is seen; turns that
-    cannot act list in ``ignored_holds`` what would only hide their answer.
+    cannot act list in ``ignored_holds`` what would only hide their answer, and say with ``eager`` that their strategy
+    takes hit counts as reached.
     """
 
     observer: Observer
@@ -73,6 +74,7 @@ class Parts:
     gap_seconds: float
     standing_hold: Reason | None = None
     ignored_holds: frozenset[Reason] = frozenset()
+    eager: bool = False
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
     on_outcome: Callable[[Outcome], None] = lambda _: None
 
@@ -90,6 +92,7 @@ class CycleRecord:
     hold: Reason | None = None
     kept: Kept | None = None
     error: LbdError | None = None
+    eager: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -112,14 +115,7 @@ def _turn(parts: Parts) -> CycleRecord:
     evidence = judging.judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     kept = _members(before, observation)
-    hold = parts.standing_hold or next(
-        (
-            reason
-            for reason in _holds(observation, evidence, kept, parts.guardrails)
-            if reason not in parts.ignored_holds
-        ),
-        None,
-    )
+    hold = parts.standing_hold or next(_counting_holds(parts, observation, evidence, kept), None)
     isolation = parts.isolation()
     permission = Permission(
         barred=barred(snapshot, parts.attempted_at(), isolation, parts.guardrails),
@@ -144,7 +140,16 @@ def _turn(parts: Parts) -> CycleRecord:
         *_stopped(permitted.unloads, outcomes),
     )
     record = CycleRecord(
-        "", observation, decision, permitted.unloads, skips, outcomes, hold, before, counts=_counts(decision)
+        "",
+        observation,
+        decision,
+        permitted.unloads,
+        skips,
+        outcomes,
+        hold,
+        before,
+        eager=parts.eager,
+        counts=_counts(decision),
     )
     return replace(record, sentence=sentence(record))
 
@@ -171,6 +176,11 @@ def _members(kept: Kept, observation: Observation) -> Kept:
         return kept
     since = now if kept.members else 0.0
     return msgspec.structs.replace(kept, members=members, members_since=since)
+
+
+def _counting_holds(parts: Parts, observation: Observation, evidence: Evidence, kept: Kept) -> Iterator[Reason]:
+    found = _holds(observation, evidence, kept, parts.guardrails)
+    return (reason for reason in found if reason not in parts.ignored_holds)
 
 
 def _holds(observation: Observation, evidence: Evidence, kept: Kept, guardrails: Guardrails) -> Iterator[Reason]:
@@ -225,7 +235,8 @@ def sentence(record: CycleRecord) -> str:
         told = ", ".join(f"{number} {result}" for result, number in results.items())
         return f"Moved {results[Result.LANDED.value]} of {len(record.unloads)} bundles: {told}."
     if record.unloads:
-        return f"Would move {_bundles(len(record.unloads))}."
+        lasting = " if the imbalance lasts (hit counts taken as reached)" if record.eager else ""
+        return f"Would move {_bundles(len(record.unloads))}{lasting}."
     if record.hold is not None:
         return f"No move: {record.hold.label}{_hold_detail(record)}."
     reasons = [skip for skip in record.skips if skip.what == "cluster" or " -> " in skip.what] or list(record.skips)

@@ -126,6 +126,7 @@ def dry_run(settings: Settings) -> CycleRecord:
                 actuator=_no_actuator,
                 gap_seconds=float("inf"),
                 ignored_holds=frozenset({Reason.IN_BROKER_SHEDDING}),
+                eager=True,
             )
         )
 
@@ -193,6 +194,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
             actuator=_no_actuator,
             gap_seconds=float("inf"),
             ignored_holds=frozenset({Reason.LEADER_UNREACHABLE}),
+            eager=True,
         )
     )
 

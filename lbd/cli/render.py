@@ -1,62 +1,30 @@
-"""A turn as a person or a program reads it."""
+"""A turn as a person reads it."""
 
 from __future__ import annotations
 
-import math
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from lbd.load.scoring import percent
-from lbd.model import RESOURCES, Hits, Reason, Result, Skip
+from lbd.cli.document import HitCounts, brokers, document, hits_before, skips
+from lbd.model import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import JustifyMethod
+
     from lbd.cycle import CycleRecord
-    from lbd.model import Outcome, Pair, Unload
+    from lbd.model import Outcome, Unload
 
-BAR_WIDTH = 30
+BAR_WIDTH = 20
 SHOWN_SKIPS = 12
-
-
-class HitCounts(Protocol):
-    """What rendering needs of a strategy's settings."""
-
-    @property
-    def hit_count_low(self) -> int: ...
-    @property
-    def hit_count_high(self) -> int: ...
-    @property
-    def low_threshold(self) -> float: ...
-
-
-def document(record: CycleRecord, settings: HitCounts, *, everything: bool) -> dict[str, Any]:
-    """The JSON shape of a turn."""
-    assert record.observation is not None
-    assert record.decision is not None
-    taken_at = record.observation.snapshot.taken_at
-    found: dict[str, Any] = {
-        "taken_at": taken_at,
-        "cluster": record.observation.cluster,
-        "strategy": "avg-shedder",
-        "brokers": brokers(record),
-        "pairs": [_pair(record, pair, settings) for pair in record.decision.facts.pairs],
-        "unloads": [_unload(unload) for unload in record.unloads],
-        "skips": [_skip(skip) for skip in _skips(record, everything=everything)],
-        "skipped": dict(record.counts),
-        "summary": record.sentence,
-    }
-    if record.outcomes:
-        found["outcomes"] = [_outcome(outcome) for outcome in record.outcomes]
-    return found
 
 
 def as_json(record: CycleRecord, settings: HitCounts, *, everything: bool) -> None:
@@ -65,112 +33,35 @@ def as_json(record: CycleRecord, settings: HitCounts, *, everything: bool) -> No
     sys.stdout.write(found.decode() + "\n")
 
 
-def brokers(record: CycleRecord) -> list[dict[str, Any]]:
-    """Each broker's score, usage in percent (null: limit unknown), traffic in + out, and number of bundles."""
-    assert record.observation is not None
-    assert record.decision is not None
-    snapshot = record.observation.snapshot
-    used, table = percent(snapshot.brokers), snapshot.brokers
-    listed = np.diff(np.concatenate(([0], np.cumsum(snapshot.rows.listed)))[snapshot.rows.start])
-    return [
-        {
-            "id": broker,
-            "score": _number(record.decision.facts.scores[at]),
-            "binding": record.decision.facts.binding[at],
-            "usage": {
-                resource: _number(used[at, column]) if table.limit[at, column] > 0 else None
-                for column, resource in enumerate(RESOURCES)
-            },
-            "msg_rate": _number(table.rates[at, 0] + table.rates[at, 1]),
-            "throughput": _number(table.rates[at, 2] + table.rates[at, 3]),
-            "bundles": int(listed[at]),
-        }
-        for at, broker in enumerate(table.ids)
-    ]
-
-
-def _number(value: float) -> float | None:
-    return round(float(value), 3) if math.isfinite(value) else None
-
-
-def _pair(record: CycleRecord, pair: Pair, settings: HitCounts) -> dict[str, Any]:
-    hits = _hits(record, pair)
-    return {
-        "source": pair.source,
-        "destination": pair.destination,
-        "difference": _number(pair.difference),
-        "hits": {
-            "low": hits.low,
-            "low_wanted": settings.hit_count_low,
-            "high": hits.high,
-            "high_wanted": settings.hit_count_high,
-        },
-    }
-
-
-def _hits(record: CycleRecord, pair: Pair) -> Hits:
-    """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
-    known = record.kept.hits if record.kept is not None else {}
-    both = [known.get(pair.source, Hits()), known.get(pair.destination, Hits())]
-    return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
-
-
-def _unload(unload: Unload) -> dict[str, Any]:
-    return {
-        "bundle": unload.bundle,
-        "source": unload.source,
-        "destination": unload.destination,
-        "msg_rate": _number(unload.msg_rate),
-        "throughput": _number(unload.throughput),
-        "reason": unload.reason,
-    }
-
-
-def _skip(skip: Skip) -> dict[str, str]:
-    return {"what": skip.what, "reason": skip.reason.label, "detail": skip.detail}
-
-
-def _outcome(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "bundle": outcome.unload.bundle,
-        "result": outcome.result.value,
-        "owner": outcome.owner,
-        "attempts": outcome.attempts,
-        "seconds": _number(outcome.seconds),
-        "detail": outcome.detail,
-    }
-
-
-def _skips(record: CycleRecord, *, everything: bool) -> Iterator[Skip]:
-    """What was said in words, then the bundles of fired sources (or of all brokers) by their code."""
-    yield from record.skips
-    assert record.observation is not None
-    assert record.decision is not None
-    snapshot, verdicts = record.observation.snapshot, record.decision.verdicts
-    sources = {pair.source for pair in record.decision.facts.pairs if pair.fired}
-    for at, broker in enumerate(snapshot.brokers.ids):
-        if everything or broker in sources:
-            for bundle in snapshot.rows.bundle[snapshot.rows.of(at)].tolist():
-                reason = Reason.of(int(verdicts[bundle]))
-                if reason is not Reason.MOVES:
-                    yield Skip(snapshot.bundles[bundle], reason)
-
-
 def as_text(record: CycleRecord, settings: HitCounts, *, everything: bool) -> None:
     """Print the turn for a person."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     console.print(_broker_table(record))
     if record.decision is not None and record.decision.facts.pairs:
         console.print(_pair_table(record, settings))
-    if record.unloads:
-        console.print(_unload_table(record))
+    for (source, destination), unloads in _by_pair(record.unloads).items():
+        console.print(Text(f"{source} -> {destination or '(the broker chooses)'}", "bold"))
+        console.print(_unload_table(record, unloads))
     _print_skips(console, record, everything=everything)
     console.print(Text(record.sentence, style="bold"))
 
 
-def _broker_table(record: CycleRecord) -> Table:
+def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[Unload]]:
+    found: dict[tuple[str, str | None], list[Unload]] = {}
+    for unload in unloads:
+        found.setdefault((unload.source, unload.destination), []).append(unload)
+    return found
+
+
+def _table(*columns: tuple[str, JustifyMethod]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in (
+    for name, justify in columns:
+        table.add_column(name, justify=justify, no_wrap=True)
+    return table
+
+
+def _broker_table(record: CycleRecord) -> Table:
+    table = _table(
         ("broker", "left"),
         ("score", "right"),
         ("", "left"),
@@ -178,11 +69,9 @@ def _broker_table(record: CycleRecord) -> Table:
         ("msg/s", "right"),
         ("MB/s", "right"),
         ("bundles", "right"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    rows = sorted(brokers(record), key=lambda row: -(row["score"] or 0))
+    )
     hot = {pair.source for pair in record.decision.facts.pairs} if record.decision else set()
-    for row in rows:
+    for row in sorted(brokers(record), key=lambda row: -(row["score"] or 0)):
         style = "bold red" if row["id"] in hot else ""
         table.add_row(
             Text(row["id"], style),
@@ -207,36 +96,23 @@ def _amount(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
 
 def _pair_table(record: CycleRecord, settings: HitCounts) -> Table:
     assert record.decision is not None
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("pair", "points apart", "hits so far"):
-        table.add_column(name)
+    table = _table(("pair", "left"), ("apart", "right"), ("hits before this turn", "left"))
     for pair in record.decision.facts.pairs:
-        hits = _hits(record, pair)
+        hits = hits_before(record, pair)
         table.add_row(
-            f"{pair.source} → {pair.destination}",
+            f"{pair.source} -> {pair.destination}",
             f"{pair.difference:.1f}",
-            f"low {hits.low}/{settings.hit_count_low}, high {hits.high}/{settings.hit_count_high}",
+            f"low {hits.low} of {settings.hit_count_low}, high {hits.high} of {settings.hit_count_high}",
         )
     return table
 
 
-def _unload_table(record: CycleRecord) -> Table:
+def _unload_table(record: CycleRecord, unloads: list[Unload]) -> Table:
     results = {outcome.unload.bundle: outcome for outcome in record.outcomes}
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in (
-        ("unload", "left"),
-        ("from", "left"),
-        ("to", "left"),
-        ("msg/s", "right"),
-        ("MB/s", "right"),
-        ("result", "left"),
-    ):
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for unload in record.unloads:
+    table = _table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    for unload in unloads:
         table.add_row(
-            unload.bundle,
-            unload.source,
-            unload.destination or "(the broker chooses)",
+            f"  {unload.bundle}",
             _amount(unload.msg_rate),
             _amount(unload.throughput, 1e6, 1),
             _result(results.get(unload.bundle), acted=bool(results)),
@@ -254,11 +130,13 @@ def _result(outcome: Outcome | None, *, acted: bool) -> Text:
 
 
 def _print_skips(console: Console, record: CycleRecord, *, everything: bool) -> None:
-    told = list(_skips(record, everything=everything)) if everything else list(record.skips)
-    for skip in told if everything else told[:SHOWN_SKIPS]:
-        console.print(Text(f"not moved  {skip.what}: {skip.reason.label}", "dim"), Text(skip.detail, "dim"))
-    if not everything and len(told) > SHOWN_SKIPS:
-        console.print(Text(f"           and {len(told) - SHOWN_SKIPS} more (--format json, or --all)", "dim"))
+    told = list(skips(record, everything=everything)) if everything else list(record.skips)
+    shown = told if everything else told[:SHOWN_SKIPS]
+    for skip in shown:
+        detail = f", {skip.detail}" if skip.detail else ""
+        console.print(Text(f"not moved: {skip.what}: {skip.reason.label}{detail}", "dim"))
+    if len(told) > len(shown):
+        console.print(Text(f"not moved: {len(told) - len(shown)} more (--all names them)", "dim"))
 
 
 class Show:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli import render
+from lbd.cli.document import HitCounts
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.daemon import dry_run as plan_once
 from lbd.daemon import dry_run_recording, effective, once
@@ -77,7 +78,7 @@ def dry_run(
     ctx.exit(PLANNED if detailed_exitcode and code == 0 and record.unloads else code)
 
 
-def _tell(record: CycleRecord, form: str, settings: render.HitCounts, *, everything: bool) -> None:
+def _tell(record: CycleRecord, form: str, settings: HitCounts, *, everything: bool) -> None:
     if record.error is not None:
         raise record.error
     if form == "json":

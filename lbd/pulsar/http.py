@@ -11,11 +11,12 @@ import threading
 import time
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.util import Retry
 
 from lbd.errors import AdminError, UsageError
@@ -75,6 +76,13 @@ class Secret:
             raise UsageError(f"{self._path}: secret is empty")
         return self._value
 
+    def word(self) -> str:
+        """The secret where it goes into a header as it is; a header that cannot be sent would be shown in an error."""
+        found = self.value()
+        if not (found.isascii() and found.isprintable() and " " not in found):
+            raise UsageError(f"{self._path}: secret cannot be sent: it is more than one word of plain characters")
+        return found
+
 
 class Http:
     """Sends requests to brokers. Thread-safe: each thread has a session of its own."""
@@ -111,7 +119,7 @@ class Http:
             answer = self._once(method, url, params, timeout)
             if answer.location is None or hops == 0:
                 return answer
-            url, params = urljoin(url, answer.location), None
+            url, params = _followed(url, answer.location), None
         raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_of(url)}")
 
     def _once(self, method: str, url: str, params: Mapping[str, str] | None, timeout: float) -> Answer:
@@ -133,13 +141,14 @@ class Http:
                 body = self._body(response, deadline, f"{method} {url.partition('?')[0]}")
                 location = response.headers.get("Location") if response.status_code in _REDIRECTS else None
                 return Answer(response.status_code, body, url, location)
-        except requests.RequestException as error:
+        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             raise _translated(method, url, error) from error
 
     def _body(self, response: requests.Response, deadline: float, what: str) -> bytes:
+        """``read1`` gives what has come: an answer that drips must not outlive its deadline."""
         chunks: list[bytes] = []
         size = 0
-        for chunk in response.iter_content(_CHUNK_BYTES):
+        while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
             chunks.append(chunk)
             size += len(chunk)
             if size > self._settings.max_answer_bytes:
@@ -152,7 +161,7 @@ class Http:
 
     def _authorization(self) -> dict[str, str]:
         if self._token:
-            return {"Authorization": f"Bearer {self._token.value()}"}
+            return {"Authorization": f"Bearer {self._token.word()}"}
         if self._password and self._settings.basic:
             pair = f"{self._settings.basic.username}:{self._password.value()}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
@@ -165,11 +174,21 @@ class Http:
         return session
 
 
+class _Retry(Retry):
+    """Sends a GET again when its connection broke; one that timed out has had its time."""
+
+    def increment(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - urllib3's signature
+        error = kwargs.get("error")
+        if isinstance(error, ReadTimeoutError):
+            raise error
+        return super().increment(*args, **kwargs)
+
+
 def _new_session(settings: PulsarSettings) -> requests.Session:
     """No proxies and no netrc: credentials come from the settings alone. Only GETs are sent again."""
     session = requests.Session()
     session.trust_env = False
-    retry = Retry(total=2, status=0, redirect=False, other=0, backoff_factor=0.1, allowed_methods={"GET"})
+    retry = _Retry(total=2, status=0, redirect=False, other=0, backoff_factor=0.1, allowed_methods={"GET"})
     adapter = HTTPAdapter(max_retries=retry, pool_connections=settings.concurrency, pool_maxsize=2)
     session.mount("http://", adapter)
     session.mount("https://", adapter)
@@ -180,12 +199,27 @@ def _new_session(settings: PulsarSettings) -> requests.Session:
     return session
 
 
+def _followed(url: str, location: str) -> str:
+    """Where a redirect leads. Raises :class:`AdminError` when that is no address, or leaves TLS."""
+    try:
+        found = urljoin(url, location)
+        parts = urlsplit(found)
+        usable = parts.port is None or parts.hostname is not None
+    except ValueError:
+        usable = False
+    if not usable:
+        raise AdminError(f"{url.partition('?')[0]}: redirected to {location[:80]!r}, which is no address; not followed")
+    if url.startswith("https:") and parts.scheme != "https":
+        raise AdminError(f"{url.partition('?')[0]}: redirected out of https to {base_of(found)}; not followed")
+    return found
+
+
 def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
-def _translated(method: str, url: str, error: requests.RequestException) -> AdminError:
-    """Requests' errors in one line of ours; nothing of the request's headers is in it."""
+def _translated(method: str, url: str, error: Exception) -> AdminError:
+    """Errors of requests, urllib3 and the TLS files in one line of ours; nothing of the request's headers is in it."""
     what = f"{method} {url.partition('?')[0]}"
     text = str(error)
     if isinstance(error, requests.exceptions.SSLError):
@@ -198,9 +232,7 @@ def _translated(method: str, url: str, error: requests.RequestException) -> Admi
         return AdminError(f"{what}: connection refused; is the address right and the broker up?")
     if "Name or service not known" in text or "Failed to resolve" in text:
         return AdminError(f"{what}: unknown host {_host(url)!r}")
-    sent = (
-        isinstance(error, requests.exceptions.ChunkedEncodingError) or "RemoteDisconnected" in text or "reset" in text
-    )
+    sent = isinstance(error, HTTPError) or "Connection aborted" in text
     return AdminError(f"{what}: {_short(text)}", timed_out=sent)
 
 

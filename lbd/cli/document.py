@@ -1,0 +1,140 @@
+"""A turn as a program reads it: the JSON shape, and the rows that the text is made from."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from lbd.load.scoring import percent
+from lbd.model import RESOURCES, Hits, Reason, Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.cycle import CycleRecord
+    from lbd.model import Outcome, Pair, Unload
+
+
+class HitCounts(Protocol):
+    """What rendering needs of a strategy's settings."""
+
+    @property
+    def hit_count_low(self) -> int: ...
+    @property
+    def hit_count_high(self) -> int: ...
+    @property
+    def low_threshold(self) -> float: ...
+
+
+def document(record: CycleRecord, settings: HitCounts, *, everything: bool) -> dict[str, Any]:
+    """The JSON shape of a turn."""
+    assert record.observation is not None
+    assert record.decision is not None
+    taken_at = record.observation.snapshot.taken_at
+    found: dict[str, Any] = {
+        "taken_at": taken_at,
+        "cluster": record.observation.cluster,
+        "strategy": "avg-shedder",
+        "brokers": brokers(record),
+        "pairs": [_pair(record, pair, settings) for pair in record.decision.facts.pairs],
+        "unloads": [_unload(unload) for unload in record.unloads],
+        "skips": [_skip(skip) for skip in skips(record, everything=everything)],
+        "skipped": dict(record.counts),
+        "summary": record.sentence,
+    }
+    if record.outcomes:
+        found["outcomes"] = [_outcome(outcome) for outcome in record.outcomes]
+    return found
+
+
+def brokers(record: CycleRecord) -> list[dict[str, Any]]:
+    """Each broker's score, usage in percent (null: limit unknown), traffic in + out, and number of bundles."""
+    assert record.observation is not None
+    assert record.decision is not None
+    snapshot = record.observation.snapshot
+    used, table = percent(snapshot.brokers), snapshot.brokers
+    listed = np.diff(np.concatenate(([0], np.cumsum(snapshot.rows.listed)))[snapshot.rows.start])
+    return [
+        {
+            "id": broker,
+            "score": _number(record.decision.facts.scores[at]),
+            "binding": record.decision.facts.binding[at],
+            "usage": {
+                resource: _number(used[at, column]) if table.limit[at, column] > 0 else None
+                for column, resource in enumerate(RESOURCES)
+            },
+            "msg_rate": _number(table.rates[at, 0] + table.rates[at, 1]),
+            "throughput": _number(table.rates[at, 2] + table.rates[at, 3]),
+            "bundles": int(listed[at]),
+        }
+        for at, broker in enumerate(table.ids)
+    ]
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 3) if math.isfinite(value) else None
+
+
+def _pair(record: CycleRecord, pair: Pair, settings: HitCounts) -> dict[str, Any]:
+    hits = hits_before(record, pair)
+    return {
+        "source": pair.source,
+        "destination": pair.destination,
+        "difference": _number(pair.difference),
+        "hits": {
+            "low": hits.low,
+            "low_wanted": settings.hit_count_low,
+            "high": hits.high,
+            "high_wanted": settings.hit_count_high,
+        },
+    }
+
+
+def hits_before(record: CycleRecord, pair: Pair) -> Hits:
+    """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
+    known = record.kept.hits if record.kept is not None else {}
+    both = [known.get(pair.source, Hits()), known.get(pair.destination, Hits())]
+    return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
+
+
+def _unload(unload: Unload) -> dict[str, Any]:
+    return {
+        "bundle": unload.bundle,
+        "source": unload.source,
+        "destination": unload.destination,
+        "msg_rate": _number(unload.msg_rate),
+        "throughput": _number(unload.throughput),
+        "reason": unload.reason,
+    }
+
+
+def _skip(skip: Skip) -> dict[str, str]:
+    return {"what": skip.what, "reason": skip.reason.label, "detail": skip.detail}
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "bundle": outcome.unload.bundle,
+        "result": outcome.result.value,
+        "owner": outcome.owner,
+        "attempts": outcome.attempts,
+        "seconds": _number(outcome.seconds),
+        "detail": outcome.detail,
+    }
+
+
+def skips(record: CycleRecord, *, everything: bool) -> Iterator[Skip]:
+    """What was said in words, then the bundles of fired sources (or of all brokers) by their code."""
+    yield from record.skips
+    assert record.observation is not None
+    assert record.decision is not None
+    snapshot, verdicts = record.observation.snapshot, record.decision.verdicts
+    sources = {pair.source for pair in record.decision.facts.pairs if pair.fired}
+    for at, broker in enumerate(snapshot.brokers.ids):
+        if everything or broker in sources:
+            for bundle in snapshot.rows.bundle[snapshot.rows.of(at)].tolist():
+                reason = Reason.of(int(verdicts[bundle]))
+                if reason is not Reason.MOVES:
+                    yield Skip(snapshot.bundles[bundle], reason)
