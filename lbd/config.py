@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -111,10 +112,13 @@ def _sources(
 def _file(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        _ends(found)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path}: configuration cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested too deeply, or contains itself") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if found is None:
@@ -122,6 +126,12 @@ def _file(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"{path}: the file is a {type(found).__name__}, wanted keys and values")
     return found
+
+
+def _ends(found: object) -> None:
+    """Raises RecursionError for a document that contains itself, as YAML's anchors allow."""
+    if isinstance(found, dict):
+        deque(_flat(found), maxlen=0)
 
 
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:

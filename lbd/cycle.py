@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from lbd.errors import LbdError
-from lbd.model import Memory, Permission, Reason, Result, Skip
+from lbd.model import Memory, Permission, Reason, Result, Skip, bundle_namespace
 from lbd.observe import averages as running
 from lbd.permit import evidence as judging
 from lbd.permit.eligibility import barred
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lbd.model import Averages, Decision, Outcome, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
-    from lbd.permit.policies import Isolation
+    from lbd.permit.policies import Groups, Isolation
     from lbd.permit.settings import Guardrails
     from lbd.record.state import Kept
 
@@ -68,6 +68,7 @@ class Parts:
     weights: Weights
     guardrails: Guardrails
     isolation: Callable[[], Isolation]
+    groups: Callable[[frozenset[str]], Groups]
     attempted_at: Callable[[], Mapping[str, float]]
     store: Store
     actuator: Callable[[Ledger], Actuator]
@@ -125,7 +126,8 @@ def _turn(parts: Parts) -> CycleRecord:
         hold=hold,
     )
     decision = parts.strategy(snapshot, averages, permission, Memory(kept.hits))
-    ledger = Ledger(snapshot, decision.facts.scores, isolation, parts.guardrails, decision.unloads)
+    groups = parts.groups(frozenset(bundle_namespace(unload.bundle) for unload in decision.unloads))
+    ledger = Ledger(snapshot, decision.facts.scores, isolation, groups, parts.guardrails, decision.unloads)
     permitted = permit(decision.unloads, ledger)
     kept = msgspec.structs.replace(
         kept, hits=dict(decision.memory.hits), samples=dict(evidence.samples), written_at=snapshot.taken_at

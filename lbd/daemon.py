@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from lbd.act.dry_run import DryRun
 from lbd.act.executor import Executor, close_open
-from lbd.act.unloader import Clock, Unloader
+from lbd.act.ownership import Clock
+from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Parts, turn
 from lbd.decide import build
 from lbd.errors import AdminError, UsageError
@@ -18,7 +19,7 @@ from lbd.model import Averages, Reason
 from lbd.observe import averages as running
 from lbd.observe.observer import Observation, Observer
 from lbd.permit.evidence import Sample, judge
-from lbd.permit.policies import Isolation, isolation_of
+from lbd.permit.policies import Groups, Isolation, isolation_of
 from lbd.pulsar.admin import Admin
 from lbd.record.journal import Journal, read
 from lbd.record.state import Kept, Scratch, StateDir
@@ -53,6 +54,26 @@ def strategy_of(settings: Settings, *, eager: bool = False) -> Strategy:
 def effective(settings: Settings) -> AvgShedderSettings:
     """The strategy's settings with the profile applied."""
     return settings.avg_shedder.stock() if settings.profile == "stock" else settings.avg_shedder
+
+
+NAMESPACES_A_TURN = 100
+"""Namespaces of planned unloads whose policies are read in one turn; bundles of further ones wait."""
+
+
+def _groups(admin: Admin, namespaces: frozenset[str]) -> Groups:
+    """Anti-affinity groups of the namespaces that a plan would touch."""
+    free: set[str] = set()
+    grouped: dict[str, str] = {}
+    for name in sorted(namespaces)[:NAMESPACES_A_TURN]:
+        try:
+            group = admin.anti_affinity_group(name)
+        except AdminError:
+            continue
+        if group is None:
+            free.add(name)
+        else:
+            grouped[name] = group
+    return Groups(frozenset(free), grouped)
 
 
 def _isolation(admin: Admin) -> Isolation:
@@ -93,6 +114,7 @@ def once(
                     weights=settings.weights,
                     guardrails=settings.guardrails,
                     isolation=partial(_isolation, admin),
+                    groups=partial(_groups, admin),
                     attempted_at=lambda: journal.past.attempted_at,
                     store=state,
                     actuator=lambda ledger: Executor(unloader, journal, ledger.accepts),
@@ -121,6 +143,7 @@ def dry_run(settings: Settings) -> CycleRecord:
                 weights=settings.weights,
                 guardrails=settings.guardrails,
                 isolation=partial(_isolation, observer.admin),
+                groups=partial(_groups, observer.admin),
                 attempted_at=lambda: attempted_at,
                 store=Scratch(Kept(hits=kept.hits)),
                 actuator=_no_actuator,
@@ -189,6 +212,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=Isolation,
+            groups=Groups,
             attempted_at=dict,
             store=Scratch(averages=averages),
             actuator=_no_actuator,

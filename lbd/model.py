@@ -69,8 +69,6 @@ class Reason(Enum):
     MEMBERSHIP_CHANGED = (67, "membership-changed", Group.SAFETY)
     LEADER_UNREACHABLE = (68, "leader-unreachable", Group.SAFETY)
     ROUND_STOPPED = (69, "round-stopped", Group.SAFETY)
-    OBSERVE_ONLY = (70, "observe-only", Group.SAFETY)
-    UNFINISHED_MOVES = (71, "unfinished-moves", Group.SAFETY)
     REPORT_MISSING = (80, "report-missing", Group.DATA)
     REPORT_EMPTY = (81, "report-empty", Group.DATA)
     FIRST_SAMPLE = (82, "first-sample", Group.DATA)
@@ -209,8 +207,8 @@ class Permission:
 class Unload:
     """One bundle to be unloaded from ``source`` to the named ``destination`` (None: the broker's placement chooses).
 
-    ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out, short-term averages. ``points`` is what the
-    move is expected to take off the source's score. ``choices`` are the brokers among which Pulsar would draw.
+    ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out, short-term averages. ``choices`` are the
+    brokers among which Pulsar would draw.
     """
 
     bundle: str

@@ -66,8 +66,11 @@ class Executor:
                 return
 
     def _attempts(self, unload: Unload) -> Outcome:
+        """The second attempt starts from where the first one ended: nobody else can unload it."""
         outcome = self._attempt(unload, 1)
-        return self._attempt(unload, 2) if self._worth_another(outcome) else outcome
+        if not self._worth_another(outcome):
+            return outcome
+        return self._attempt(replace(unload, source=outcome.owner or unload.source), 2)
 
     def _attempt(self, unload: Unload, attempt: int) -> Outcome:
         move = self._journal.intend(unload, attempt)

@@ -6,33 +6,26 @@ that reconnect at the same moment can pull the bundle elsewhere. Hence: check, u
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from lbd.act.ownership import Clock, Ownership
 from lbd.errors import AdminError, ObserveError
 from lbd.model import Outcome, Result, Unload
-from lbd.pulsar.admin import broker_of, reason_of
+from lbd.pulsar import paths
+from lbd.pulsar.admin import reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lbd.pulsar.admin import Admin, Leader
 
 Nudge = Literal["leader", "destination", "none"]
+"""Who is asked to take the bundle right after the 204: the leader (who then forgets the destination, as it should), the
+destination itself (which leaves the destination noted at the leader), or nobody but the clients."""
 
 NUDGE_WAIT_SECONDS = 0.3
 """A leader's lookup places a bundle within 50 ms; after this, nobody is going to."""
 
 PROOF_SECONDS = 5.0
-_FIRST_POLL_SECONDS = 0.02
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The time that acting knows: ``monotonic`` and ``sleep``."""
-
-    monotonic: Callable[[], float]
-    sleep: Callable[[float], None]
 
 
 class Unloader:
@@ -42,138 +35,100 @@ class Unloader:
         self._admin = admin
         self._clock = clock
         self._nudge = nudge
+        self._ownership = Ownership(admin, clock)
 
     def unload(self, move: Unload) -> Outcome:
         """Try once. Never raises for what a broker does: everything ends in an outcome, with the reason in words."""
         begun = self._clock.monotonic()
         try:
-            outcome = self._try(move)
+            outcome = self._refused(move) or self._send(move)
         except ObserveError as error:
-            outcome = Outcome(move, Result.UNKNOWN, None, str(error))
+            outcome = Outcome(move, Result.UNKNOWN, None, str(error), affinity_left=True)
         return replace(outcome, seconds=self._clock.monotonic() - begun)
 
     def owner(self, bundle: str) -> str | None:
         """The broker that owns a bundle, None when nobody does. Raises :class:`AdminError` when it cannot be asked."""
-        base = self._admin.owner_base(bundle)
-        if base is None:
-            return None
-        active = self._admin.active_brokers()
-        found = broker_of(base, active, {broker: self._admin.base(broker) for broker in active})
-        if found is None:
-            raise AdminError(f"{bundle} is owned at {base}, which is none of the active brokers {active}")
-        return found
+        return self._ownership.owner_within(bundle, PROOF_SECONDS)
 
-    def _try(self, move: Unload) -> Outcome:
-        refusal = self._last_look(move)
-        if refusal is not None:
-            return refusal
-        leader = self._admin.leader()
-        if leader is None:
-            return Outcome(move, Result.FAILED, move.source, "no broker leads, the destination would be lost; not sent")
-        if not self._reachable(leader):
-            return Outcome(
-                move,
-                Result.FAILED,
-                move.source,
-                f"leader {leader.base} does not answer (a session time-out passes until it is replaced); not sent",
-            )
-        return self._send(move, leader)
-
-    def _last_look(self, move: Unload) -> Outcome | None:
-        """The last check before the request: the source still owns it, the destination is listed and ready."""
-        active = self._admin.active_brokers()
-        if move.destination not in active:
-            return Outcome(move, Result.FAILED, move.source, f"{move.destination} is no longer active; not sent")
-        if not self._admin.owned(move.source).get(move.bundle, False):
-            return Outcome(
-                move, Result.FAILED, self.owner(move.bundle), f"{move.source} does not own it (any more); not sent"
-            )
+    def _refused(self, move: Unload) -> Outcome | None:
+        """The last look before the request: who owns it, whether the destination is listed and ready."""
+        if move.destination is None:
+            return _not_sent(move, move.source, "no destination is named")
+        owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
+        if owner != move.source:
+            return _not_sent(move, owner, f"{owner or 'nobody'} owns it, not {move.source}")
+        if move.destination not in self._admin.active_brokers():
+            return _not_sent(move, owner, f"{move.destination} is no longer active")
         if not self._admin.ready(move.destination):
-            return Outcome(move, Result.FAILED, move.source, f"{move.destination} is not ready; not sent")
+            return _not_sent(move, owner, f"{move.destination} is not ready")
         return None
 
-    def _reachable(self, leader: Leader) -> bool:
-        return self._admin.ready_at(leader.base)
-
-    def _send(self, move: Unload, leader: Leader) -> Outcome:
+    def _send(self, move: Unload) -> Outcome:
+        leader = self._admin.leader()
+        if leader is None:
+            return _not_sent(move, move.source, "no broker leads, the destination would be lost")
+        if not self._admin.ready_at(leader.base):
+            gone = f"leader {leader.base} does not answer; it is replaced after a session time-out"
+            return _not_sent(move, move.source, gone)
+        named = paths.knows_destinations(self._admin.version_at(leader.base))
         try:
-            answer = self._admin.unload(move.bundle, move.destination, leader.base)
+            answer = self._admin.unload(move.bundle, move.destination if named else None, leader.base)
         except AdminError as error:
             return self._after_silence(move, str(error))
         if answer.status != 204:
             return self._after_refusal(move, f"HTTP {answer.status}{reason_of(answer)}")
-        return self._place(move, leader)
+        return self._place(move, leader, named=named)
 
     def _after_silence(self, move: Unload, why: str) -> Outcome:
-        """No answer came, but the unload may have happened: whoever owns it now decides."""
-        owner = self._wait_for_owner(move.bundle)
+        """No answer came, but the unload may have happened: whoever owns the bundle now decides."""
+        owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS)
         return Outcome(move, judged(move, owner), owner, why, affinity_left=True)
 
     def _after_refusal(self, move: Unload, why: str) -> Outcome:
-        owner = self.owner(move.bundle)
+        """The leader notes the destination before it checks anything else, so it may be left there."""
+        owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
         result = Result.LANDED if owner == move.destination else Result.FAILED
-        return Outcome(move, result, owner, why, affinity_left=result is Result.FAILED)
+        return Outcome(move, result, owner, why, affinity_left=True)
 
-    def _place(self, move: Unload, leader: Leader) -> Outcome:
-        """After the 204: nudge, and prove."""
-        assert move.destination is not None
-        consumed = False
-        if self._nudge == "leader":
-            consumed = self._ask(move.bundle, leader.base, authoritative=False)
-            if self._landed(move, NUDGE_WAIT_SECONDS):
-                return Outcome(move, Result.LANDED, move.destination, affinity_left=not consumed)
-        if self._nudge != "none" and self._admin.owner_base(move.bundle) is None:
-            self._ask(move.bundle, self._admin.base(move.destination), authoritative=True)
-        if self._landed(move, PROOF_SECONDS):
-            return Outcome(move, Result.LANDED, move.destination, affinity_left=not consumed)
-        return self._missed(move, affinity_left=not consumed)
+    def _place(self, move: Unload, leader: Leader, *, named: bool) -> Outcome:
+        """After the 204: nudge until somebody owns the bundle, and say who."""
+        owner, consumed = None, not named
+        if self._nudge == "leader" and named:
+            consumed = self._look_up(move, leader.base, authoritative=False)
+            owner = self._soon(move)
+        if owner is None and self._nudge != "none":
+            self._look_up(move, self._admin.base(move.destination or ""), authoritative=True)
+        if owner is None:
+            owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS)
+        return _placed(move, owner, affinity_left=not consumed)
 
-    def _ask(self, bundle: str, base: str, *, authoritative: bool) -> bool:
-        """Look the bundle up; whether the lookup was answered. That it was not is seen by who owns the bundle."""
+    def _soon(self, move: Unload) -> str | None:
+        """The owner shortly after a lookup at the leader; None also while that cannot be told yet."""
         try:
-            return self._admin.look_up(bundle, base, authoritative=authoritative).status == 200
+            return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
+        except AdminError:
+            return None
+
+    def _look_up(self, move: Unload, base: str, *, authoritative: bool) -> bool:
+        """Whether a lookup was answered; what it led to is seen by who owns the bundle."""
+        try:
+            return self._admin.look_up(move.bundle, base, authoritative=authoritative).status == 200
         except AdminError:
             return False
 
-    def _landed(self, move: Unload, within_seconds: float) -> bool:
-        """Whether the destination owns the bundle, actively; ends early when somebody else does."""
-        assert move.destination is not None
-        deadline = self._clock.monotonic() + within_seconds
-        pause = _FIRST_POLL_SECONDS
-        while True:
-            if self._admin.owned(move.destination).get(move.bundle, False):
-                return True
-            if self._clock.monotonic() >= deadline or self._elsewhere(move):
-                return False
-            self._clock.sleep(pause)
-            pause = min(pause * 2, 0.5)
 
-    def _elsewhere(self, move: Unload) -> bool:
-        base = self._admin.owner_base(move.bundle)
-        return base is not None and move.destination is not None and base != self._admin.base(move.destination)
+def _not_sent(move: Unload, owner: str | None, why: str) -> Outcome:
+    return Outcome(move, Result.FAILED, owner, f"{why}; not sent")
 
-    def _missed(self, move: Unload, *, affinity_left: bool) -> Outcome:
-        owner = self._wait_for_owner(move.bundle)
-        if owner is None:
-            return Outcome(
-                move,
-                Result.UNOWNED,
-                None,
-                "nobody owns it; the next client's lookup assigns it",
-                affinity_left=affinity_left,
-            )
-        if owner == move.destination:
-            return Outcome(move, Result.LANDED, owner, affinity_left=affinity_left)
-        return Outcome(
-            move, Result.ELSEWHERE, owner, f"landed on {owner}, wanted {move.destination}", affinity_left=affinity_left
-        )
 
-    def _wait_for_owner(self, bundle: str) -> str | None:
-        """The owner, waiting a little while nobody is."""
-        deadline = self._clock.monotonic() + 1.0
-        while (owner := self.owner(bundle)) is None and self._clock.monotonic() < deadline:
-            self._clock.sleep(0.1)
-        return owner
+def _placed(move: Unload, owner: str | None, *, affinity_left: bool) -> Outcome:
+    if owner == move.destination:
+        return Outcome(move, Result.LANDED, owner, affinity_left=affinity_left)
+    if owner is None:
+        unowned = "nobody owns it; the next client's lookup assigns it"
+        return Outcome(move, Result.UNOWNED, None, unowned, affinity_left=affinity_left)
+    elsewhere = f"landed on {owner}, wanted {move.destination}"
+    return Outcome(move, Result.ELSEWHERE, owner, elsewhere, affinity_left=affinity_left)
 
 
 def judged(move: Unload, owner: str | None) -> Result:

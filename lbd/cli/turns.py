@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli import render
-from lbd.cli.document import HitCounts
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.daemon import dry_run as plan_once
 from lbd.daemon import dry_run_recording, effective, once
@@ -16,6 +15,7 @@ from lbd.errors import UsageError
 from lbd.model import Reason, Result
 
 if TYPE_CHECKING:
+    from lbd.cli.document import HitCounts
     from lbd.cycle import CycleRecord
 
 REFUSALS = {Reason.IN_BROKER_SHEDDING}

@@ -31,15 +31,15 @@ class Weights(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    cpu: float = Field(1.0, ge=0, description="broker.conf loadBalancerCPUResourceWeight")
+    cpu: float = Field(1.0, ge=0, **broker_conf("loadBalancerCPUResourceWeight", "CPU"))
     memory: float = Field(
-        0.0, ge=0, description="broker.conf loadBalancerMemoryResourceWeight; unused by the modular manager since 3.0"
+        0.0, ge=0, **broker_conf("loadBalancerMemoryResourceWeight", "heap; unused by the modular manager since 3.0")
     )
     direct_memory: float = Field(
-        0.0, ge=0, description="broker.conf loadBalancerDirectMemoryResourceWeight; 0 since 3.3, it follows no traffic"
+        0.0, ge=0, **broker_conf("loadBalancerDirectMemoryResourceWeight", "0 since 3.3, it follows no traffic")
     )
-    bandwidth_in: float = Field(1.0, ge=0, description="broker.conf loadBalancerBandwidthInResourceWeight")
-    bandwidth_out: float = Field(1.0, ge=0, description="broker.conf loadBalancerBandwidthOutResourceWeight")
+    bandwidth_in: float = Field(1.0, ge=0, **broker_conf("loadBalancerBandwidthInResourceWeight", "bytes received"))
+    bandwidth_out: float = Field(1.0, ge=0, **broker_conf("loadBalancerBandwidthOutResourceWeight", "bytes sent"))
 
     def row(self) -> FloatArray:
         """The weights in the order of :data:`~lbd.model.RESOURCES`, float64 (5,)."""

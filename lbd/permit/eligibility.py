@@ -64,6 +64,8 @@ def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[s
     def rule(name: str) -> int:
         if name in excluded or f"{name.partition('/')[0]}/*" in excluded:
             return Reason.EXCLUDED_NAMESPACE.code
+        if not isolation.known:
+            return Reason.POLICY_UNKNOWN.code
         return Reason.ISOLATION_POLICY.code if isolation.covers(name) else 0
 
     return rule

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import prediction
-from lbd.model import Reason, Skip, Unload
+from lbd.model import Reason, Skip, Unload, bundle_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbd.model import FloatArray, Snapshot
-    from lbd.permit.policies import Isolation
+    from lbd.permit.policies import Groups, Isolation
     from lbd.permit.settings import Guardrails
 
 
@@ -34,12 +34,13 @@ class Ledger:
         snapshot: Snapshot,
         scores: FloatArray,
         isolation: Isolation,
+        groups: Groups,
         guardrails: Guardrails,
         plan: Iterable[Unload],
     ) -> None:
         self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
         self._position = snapshot.brokers.index()
-        self._isolation = isolation
+        self._isolation, self._groups = isolation, groups
         self._predicted = scores.copy()
         self._topics = snapshot.brokers.topics.copy()
         self._bundle_topics = _topics_of(snapshot, {unload.bundle for unload in plan})
@@ -51,7 +52,9 @@ class Ledger:
 
     def refusal(self, unload: Unload) -> Skip | None:
         """Why this unload may not happen; None when it may."""
-        return self._no_destination(unload) or self._too_much_load(unload) or self._over_cap(unload)
+        return (
+            self._bound(unload) or self._no_destination(unload) or self._too_much_load(unload) or self._over_cap(unload)
+        )
 
     def accepts(self, unload: Unload, owner: str) -> bool:
         """Whether a bundle that landed on ``owner`` instead may stay there."""
@@ -70,6 +73,10 @@ class Ledger:
 
     def _rise(self, unload: Unload) -> float:
         return prediction.points(unload, self._brokers, self._scores, self._position)
+
+    def _bound(self, unload: Unload) -> Skip | None:
+        reason = self._groups.reason(bundle_namespace(unload.bundle))
+        return Skip(unload.bundle, *reason) if reason is not None else None
 
     def _no_destination(self, unload: Unload) -> Skip | None:
         destination = unload.destination

@@ -15,7 +15,7 @@ class Guardrails(BaseModel):
     cool_down_minutes: float = Field(
         30,
         ge=0,
-        description="a bundle rests this long after each attempt; broker.conf loadBalancerSheddingGracePeriodMinutes",
+        **broker_conf("loadBalancerSheddingGracePeriodMinutes", "a bundle rests this long after each attempt"),
     )
     excluded_namespaces: tuple[str, ...] = Field(
         (), **broker_conf("loadBalancerSheddingExcludedNamespaces", "tenant/namespace or tenant/*: never moved")
@@ -31,10 +31,10 @@ class Guardrails(BaseModel):
     max_destination_score: float = Field(
         85,
         gt=0,
-        description="points predicted after the move; broker.conf loadBalancerBrokerOverloadedThresholdPercentage",
+        **broker_conf("loadBalancerBrokerOverloadedThresholdPercentage", "points predicted after the move"),
     )
     max_topics_per_broker: int = Field(
-        50_000, ge=1, description="topics on a destination; broker.conf loadBalancerBrokerMaxTopics"
+        50_000, ge=1, **broker_conf("loadBalancerBrokerMaxTopics", "topics on a destination")
     )
     membership_settle_seconds: float = Field(
         120,

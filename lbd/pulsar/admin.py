@@ -6,7 +6,7 @@ Paths, side effects and status codes as proven on 2.11.0 to 5.0.0-M1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,6 +17,18 @@ from lbd.pulsar.http import Answer, Http, base_of
 
 if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
+
+
+Found = TypeVar("Found")
+
+
+class _LeaderBroker(msgspec.Struct, rename="camel"):
+    service_url: str
+    broker_id: str | None = None
+
+
+class _Ownership(msgspec.Struct):
+    is_active: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,14 +58,14 @@ class Admin:
         return self._cluster
 
     def _only_cluster(self) -> str:
-        names = [name for name in self._json(self._any(paths.CLUSTERS)) if name != "global"]
+        names = [name for name in self._json(self._any(paths.CLUSTERS), list[str]) if name != "global"]
         if len(names) != 1:
             raise ObserveError(f"pulsar.cluster is not set and the brokers know {names}; set it to one of them")
-        return str(names[0])
+        return names[0]
 
     def active_brokers(self) -> list[str]:
         """Ids (``host:webPort``) of all active brokers, sorted; from now on their hosts are trusted."""
-        found = sorted(self._json(self._any(paths.brokers(self.cluster))))
+        found = sorted(self._json(self._any(paths.brokers(self.cluster)), list[str]))
         self.http.trust({broker.rpartition(":")[0].strip("[]") for broker in found})
         self._bases = {broker: base for broker, base in self._bases.items() if broker in found}
         return found
@@ -63,9 +75,8 @@ class Admin:
         answer = self._any(paths.LEADER, expect={200, 404})
         if answer.status == 404:
             return None
-        found = self._json(answer)
-        base = base_of(found["serviceUrl"])
-        return Leader(found.get("brokerId"), base)
+        found = self._json(answer, _LeaderBroker)
+        return Leader(found.broker_id, base_of(found.service_url))
 
     def load_report(self, broker: str) -> bytes:
         """The broker's live load report, unparsed. 204 (no load manager) and 500 (extensible) are translated."""
@@ -84,15 +95,14 @@ class Admin:
         """Effective configuration of one broker (None: of the one that answers)."""
         path = paths.RUNTIME_CONFIGURATION
         answer = self._any(path) if broker is None else self._at(broker, path)
-        found: dict[str, str] = self._json(answer)
-        return found
+        return {key: value for key, value in self._json(answer, dict[str, str | None]).items() if value is not None}
 
     def owned(self, broker: str) -> dict[str, bool]:
         """Bundles that the broker owns, each with whether it is active. Empty when the broker is no longer known."""
         answer = self._at(broker, paths.owned_namespaces(self.cluster, broker), expect={200, 404})
         if answer.status == 404:
             return {}
-        return {bundle: bool(state.get("is_active", True)) for bundle, state in self._json(answer).items()}
+        return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
 
     def owner_base(self, bundle: str) -> str | None:
         """``scheme://host:port`` of the bundle's owner, None when nobody owns it (412). Assigns nothing."""
@@ -112,10 +122,22 @@ class Admin:
         except AdminError:
             return False
 
+    def version_at(self, base: str) -> str:
+        """The version that whoever is reached at a base URL says it runs."""
+        answer = self._expected(self.http.send("GET", base + paths.VERSION), None)
+        return answer.body.decode("utf-8", errors="replace").strip().strip('"')
+
     def isolation_policies(self) -> dict[str, Any]:
         """Namespace isolation policies by name; empty when there are none."""
         answer = self._any(paths.isolation_policies(self.cluster), expect={200, 404})
-        return {} if answer.status == 404 else self._json(answer)
+        return {} if answer.status == 404 else self._json(answer, dict[str, Any])
+
+    def anti_affinity_group(self, namespace: str) -> str | None:
+        """The anti-affinity group of a namespace; None when it has none (204 or 404 by version)."""
+        answer = self._any(paths.anti_affinity(namespace), expect={200, 204, 404})
+        if answer.status != 200 or answer.body.strip() in {b"", b"null", b'""'}:
+            return None
+        return self._json(answer, str)
 
     def unload(self, bundle: str, destination: str | None, at: str) -> Answer:
         """Ask for an unload at the base URL ``at`` (the leader's); the caller judges the status, whatever it is."""
@@ -171,11 +193,11 @@ class Admin:
         return AdminError(f"GET {answer.url.partition('?')[0]}: {told}", status=answer.status)
 
     @staticmethod
-    def _json(answer: Answer) -> Any:  # noqa: ANN401 - JSON is what it is
+    def _json(answer: Answer, wanted: type[Found]) -> Found:
         try:
-            return msgspec.json.decode(answer.body)
+            return msgspec.json.decode(answer.body, type=wanted)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            begins = f"the answer is not JSON, it begins with {answer.body[:40]!r}"
+            begins = f"the answer cannot be read, it begins with {answer.body[:40]!r}: {error}"
             raise AdminError(f"GET {answer.url}: {begins}; is this a broker's web address?") from error
 
 

@@ -15,6 +15,7 @@ _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 CLUSTERS = "/admin/v2/clusters"
 LOAD_REPORT = "/admin/v2/broker-stats/load-report"
 READY = "/admin/v2/brokers/ready"
+VERSION = "/admin/v2/brokers/version"
 LEADER = "/admin/v2/brokers/leaderBroker"
 RUNTIME_CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 
@@ -32,6 +33,11 @@ def owned_namespaces(cluster: str, broker: str) -> str:
 def namespace(name: str) -> str:
     """Policies of a namespace, isolation aside."""
     return f"/admin/v2/namespaces/{quote(name)}"
+
+
+def anti_affinity(name: str) -> str:
+    """The anti-affinity group of a namespace."""
+    return f"{namespace(name)}/antiAffinity"
 
 
 def isolation_policies(cluster: str) -> str:

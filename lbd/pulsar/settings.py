@@ -71,9 +71,13 @@ class PulsarSettings(BaseModel):
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.username or parts.password:
+    if "@" in url:
         raise ValueError("an admin URL carries a user or password: secrets belong into token_file or basic")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/") or parts.query:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.path.strip("/") or parts.query:
         raise ValueError(f"{url!r} is no web address of a broker; wanted http://host:port or https://host:port")
     return f"{parts.scheme}://{parts.netloc}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -81,18 +82,26 @@ def _kind(line: bytes, where: str) -> _Kind:
 
 
 def _header(version: object, line: bytes, where: str) -> Header:
-    if version != FORMAT:
+    if isinstance(version, bool) or version != FORMAT:
         raise UsageError(f"{where}: recording format {version!r}, this lbd reads format {FORMAT}")
     found = json.loads(line)
     known = {name: found[name] for name in Header.__dataclass_fields__ if name in found}
-    for name, kinds in (("settings", dict), ("weights", dict), ("interval_s", (int, float)), ("grace_s", (int, float))):
-        if name in known and not isinstance(known[name], kinds):
-            raise UsageError(f"{where}: header {name!r} is {known[name]!r}, wanted {_wanted(kinds)}")
+    for name, value in known.items():
+        kinds, wanted = _HEADER_KINDS[name]
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise UsageError(f"{where}: header {name!r} is {value!r}, wanted {wanted}")
     return Header(**known)
 
 
-def _wanted(kinds: object) -> str:
-    return "an object" if kinds is dict else "a number"
+_HEADER_KINDS: dict[str, tuple[Any, str]] = {
+    "id": (str, "a text"),
+    "strategy": ((str, type(None)), "a text"),
+    "settings": (dict, "an object"),
+    "weights": (dict, "an object"),
+    "interval_s": ((int, float), "a number"),
+    "grace_s": ((int, float), "a number"),
+    "source": (str, "a text"),
+}
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -103,7 +112,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path}: cannot be read: {_why(error)}; wanted a recording (.jsonl or .jsonl.gz)") from error
 
 

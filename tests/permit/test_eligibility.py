@@ -65,7 +65,7 @@ def test_namespaces_under_an_isolation_policy_stay(namespace: str, reason: str):
 
 def test_unreadable_policies_bind_everything():
     """What is not known is not moved."""
-    assert "isolation-policy" == reason_of(bundle(1), Isolation(known=False))
+    assert "policy-unknown" == reason_of(bundle(1), Isolation(known=False))
     assert not isolation_of({"p": {"namespaces": ["("], "primary": []}}).known
     assert not isolation_of({"p": {}}).known
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from lbd.load.scoring import Weights, scores
 from lbd.model import Reason, Snapshot, Unload
 from lbd.permit.limits import Ledger, permit
-from lbd.permit.policies import Isolation, isolation_of
+from lbd.permit.policies import Groups, Isolation, isolation_of
 from lbd.permit.settings import Guardrails
 from tests.builders import bundle, report, snapshot, stats
 
+FREE = Groups(frozenset({"t/n"}))
 NAMES = [bundle(number) for number in range(40)]
 
 
@@ -29,7 +30,7 @@ def unload(number: int, rate: float = 50, destination: str | None = "b:80") -> U
 def outcome(seen: Snapshot, plan: list[Unload], isolation: Isolation | None = None, **guardrails: object) -> list[str]:
     """``moves`` or the reason, for each unload of a plan."""
     found = scores(seen.brokers, Weights())
-    ledger = Ledger(seen, found, isolation or Isolation(), Guardrails.model_validate(guardrails), plan)
+    ledger = Ledger(seen, found, isolation or Isolation(), FREE, Guardrails.model_validate(guardrails), plan)
     permitted = permit(plan, ledger)
     told = {skip.what: skip.reason.label for skip in permitted.skips}
     return [told.get(one.bundle, "moves") for one in plan]
@@ -118,7 +119,7 @@ def test_no_limit_is_ever_broken(scores_: list[float], plan: list[tuple[int, int
     ]
     found = scores(seen.brokers, Weights())
     guardrails = Guardrails(max_unloads_per_turn=cap, max_traffic_per_turn=share)
-    allowed = permit(moves, Ledger(seen, found, Isolation(), guardrails, moves)).unloads
+    allowed = permit(moves, Ledger(seen, found, Isolation(), FREE, guardrails, moves)).unloads
     position = seen.brokers.index()
 
     assert len(allowed) <= cap
@@ -139,10 +140,20 @@ def test_where_a_bundle_may_stay():
             "d:80": report(59),
         }
     )
-    ledger = Ledger(seen, scores(seen.brokers, Weights()), Isolation(), Guardrails(), [unload(0)])
+    ledger = Ledger(seen, scores(seen.brokers, Weights()), Isolation(), FREE, Guardrails(), [unload(0)])
 
     assert ledger.accepts(unload(0, 20), "c:80")
     assert not ledger.accepts(unload(0, 200), "d:80")
     assert (
         Reason.DESTINATION_FORBIDDEN is (ledger.refusal(unload(0, destination="z:80")) or pytest.fail("allowed")).reason
     )
+
+
+def test_namespaces_in_an_anti_affinity_group_stay():
+    """And so do those of which it is not known."""
+    seen = cluster()
+    found = scores(seen.brokers, Weights())
+    for groups, told in ((Groups(frozenset(), {"t/n": "g"}), "anti-affinity"), (Groups(frozenset()), "policy-unknown")):
+        permitted = permit([unload(0)], Ledger(seen, found, Isolation(), groups, Guardrails(), [unload(0)]))
+
+        assert [told] == [skip.reason.label for skip in permitted.skips]

@@ -1,0 +1,79 @@
+"""Who owns a bundle, by two witnesses: what any broker answers, confirmed by the owner it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbd.errors import AdminError
+from lbd.pulsar.admin import broker_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.pulsar.admin import Admin
+
+FIRST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time that acting knows: ``monotonic`` and ``sleep``."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+class Ownership:
+    """Asks brokers who owns what; nothing that it asks assigns a bundle."""
+
+    def __init__(self, admin: Admin, clock: Clock) -> None:
+        self._admin = admin
+        self._clock = clock
+
+    def owner(self, bundle: str) -> str | None:
+        """The broker that owns a bundle and says so itself, None when nobody does.
+
+        Raises :class:`AdminError` when it cannot be asked, also while ownership changes hands (a 500 then).
+        """
+        base = self._admin.owner_base(bundle)
+        if base is None:
+            return None
+        broker = self._broker(bundle, base)
+        if not self._admin.owned(broker).get(bundle, False):
+            raise AdminError(f"{bundle}: {broker} is named as owner and does not own it actively")
+        return broker
+
+    def _broker(self, bundle: str, base: str) -> str:
+        active = self._admin.active_brokers()
+        found = broker_of(base, active, {broker: self._admin.base(broker) for broker in active})
+        if found is None:
+            raise AdminError(f"{bundle} is owned at {base}, which is none of the active brokers {active}")
+        return found
+
+    def owner_within(self, bundle: str, seconds: float) -> str | None:
+        """The owner as soon as there is one; None when nobody owns the bundle until the time is over.
+
+        Raises :class:`AdminError` when it could not be told at the end of that time either.
+        """
+        deadline = self._clock.monotonic() + seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            found, failure = self._asked(bundle)
+            if found is not None:
+                return found
+            if self._clock.monotonic() >= deadline:
+                break
+            self._clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        if failure is not None:
+            raise failure
+        return None
+
+    def _asked(self, bundle: str) -> tuple[str | None, AdminError | None]:
+        """One look; a failure is an answer of its own, since ownership in transit is answered with errors."""
+        try:
+            return self.owner(bundle), None
+        except AdminError as error:
+            return None, error

@@ -1,0 +1,320 @@
+"""One unload against the fake: whatever the brokers do, it ends in one outcome that is true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.act.ownership import Clock
+from lbd.act.unloader import Nudge, Unloader, judged
+from lbd.model import Outcome, Result, Unload
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
+from tests import fake_pulsar
+from tests.fake_pulsar import FakePulsar, Reply, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOVED, OTHER = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A cluster of its own for each test: broker 1 owns two bundles, broker 2 leads."""
+    with fake_pulsar.started() as cluster:
+        cluster.own(cluster.ids[0], {MOVED: 100.0, OTHER: 50.0})
+        yield cluster
+
+
+@dataclass
+class Time:
+    """A clock that only sleeping advances."""
+
+    now: float = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Pass without waiting."""
+        self.now += seconds
+
+    def clock(self) -> Clock:
+        """As acting knows it."""
+        return Clock(lambda: self.now, self.sleep)
+
+
+def unloader(pulsar: FakePulsar, nudge: Nudge = "leader", time: Time | None = None) -> Unloader:
+    """An unloader of this cluster."""
+    settings = PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=2)
+    return Unloader(Admin(settings), (time or Time()).clock(), nudge)
+
+
+def move(pulsar: FakePulsar, destination: int = 2, bundle: str = MOVED) -> Unload:
+    """From broker 1 to the third one, unless said."""
+    return Unload(bundle, pulsar.ids[0], pulsar.ids[destination], 200.0, 20_000.0)
+
+
+def told(outcome: Outcome) -> tuple[Result, str | None, bool]:
+    """What an outcome comes down to."""
+    return outcome.result, outcome.owner, outcome.affinity_left
+
+
+class TestLanding:
+    @pytest.mark.parametrize(("nudge", "left"), [("leader", False), ("destination", True)])
+    @pytest.mark.parametrize("destination", [1, 2])
+    def test_landed(self, nudge: Nudge, left: bool, destination: int, pulsar: FakePulsar) -> None:
+        """The destination owns it. The leader's lookup consumes the affinity, the authoritative one leaves it."""
+        wanted = pulsar.ids[destination]
+        outcome = unloader(pulsar, nudge).unload(move(pulsar, destination))
+        assert told(outcome) == (Result.LANDED, wanted, left)
+        assert pulsar.owners == {MOVED: wanted, OTHER: pulsar.ids[0]}
+        assert pulsar.affinity == ({MOVED: wanted} if left else {})
+
+    def test_without_a_nudge_nobody_may_own_it(self, pulsar: FakePulsar) -> None:
+        """204 is no proof: where no client comes, nobody owns the bundle, and the leader still holds the affinity."""
+        time = Time()
+        outcome = unloader(pulsar, "none", time).unload(move(pulsar))
+        assert told(outcome) == (Result.UNOWNED, None, True)
+        assert pulsar.affinity == {MOVED: pulsar.ids[2]}
+        assert time.now >= 5.0
+
+    def test_a_leaders_lookup_that_fails_is_made_up_for(self, pulsar: FakePulsar) -> None:
+        """The destination is then asked itself, and takes the bundle."""
+        pulsar.fault("/lookup/", Reply(503), broker=pulsar.ids[1])
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], True)
+
+    def test_both_lookups_fail(self, pulsar: FakePulsar) -> None:
+        """Nobody owns it at the end, which is said."""
+        pulsar.fault("/lookup/", Reply(503))
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (Result.UNOWNED, None, True)
+        assert "nobody owns it" in outcome.detail
+
+    @pytest.mark.parametrize("thief", [0, 1])
+    def test_landed_elsewhere(self, thief: int, pulsar: FakePulsar) -> None:
+        """A client's lookup was first: who owns it now is said, its source or a third broker."""
+        pulsar.steals[MOVED] = [pulsar.ids[thief]]
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, pulsar.ids[thief])
+        assert pulsar.ids[thief] in outcome.detail
+
+    def test_ownership_in_transit_is_waited_for(self, pulsar: FakePulsar) -> None:
+        """A few errors while it changes hands are no outcome."""
+        pulsar.fault("/topicHashPositions", refused(500, "bundle is being unloaded"), times=3, after_acting=True)
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert (outcome.result, outcome.owner) == (Result.LANDED, pulsar.ids[2])
+
+    def test_before_3_0_the_lookup_alone_places(self, pulsar: FakePulsar) -> None:
+        """A plain unload, since a destination would be ignored, and the authoritative lookup at the destination."""
+        for broker in pulsar.brokers:
+            broker.version = "2.11.0"
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], False)
+        assert all("destinationBroker" not in one.query for one in pulsar.asked("/unload"))
+
+    def test_the_time_it_took_is_told(self, pulsar: FakePulsar) -> None:
+        """From the last look to the proof."""
+        time = Time(now=1000.0)
+        outcome = unloader(pulsar, "none", time).unload(move(pulsar))
+        assert outcome.seconds == time.now - 1000.0
+
+
+class TestNotSent:
+    def refused(self, pulsar: FakePulsar, words: str, owner: int | None = 0) -> None:
+        """The outcome is FAILED, in these words, and no unload was sent."""
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (Result.FAILED, None if owner is None else pulsar.brokers[owner].id, False)
+        assert words in outcome.detail
+        assert outcome.detail.endswith("not sent")
+        assert pulsar.asked("/unload") == []
+
+    def test_dead_leader(self, pulsar: FakePulsar) -> None:
+        """A dead leader is still named for a session time-out, and every unload would be sent to it."""
+        pulsar.kill(pulsar.ids[1])
+        self.refused(pulsar, "does not answer")
+
+    def test_no_leader(self, pulsar: FakePulsar) -> None:
+        """Without one the destination would be lost."""
+        pulsar.leader = None
+        self.refused(pulsar, "no broker leads")
+
+    @pytest.mark.parametrize("owner", [1, 2])
+    def test_the_source_no_longer_owns_it(self, owner: int, pulsar: FakePulsar) -> None:
+        """It moved between the plan and now."""
+        pulsar.owners[MOVED] = pulsar.ids[owner]
+        self.refused(pulsar, f"{pulsar.ids[owner]} owns it", owner)
+
+    def test_nobody_owns_it(self, pulsar: FakePulsar) -> None:
+        """An unload would leave an affinity behind and move nothing."""
+        pulsar.owners[MOVED] = None
+        self.refused(pulsar, "nobody owns it", None)
+
+    def test_it_was_split(self, pulsar: FakePulsar) -> None:
+        """The range is no bundle any more."""
+        rate = pulsar.rates.pop(MOVED)
+        del pulsar.owners[MOVED]
+        pulsar.own(pulsar.ids[0], {"t/n/0x00000000_0x40000000": rate, "t/n/0x40000000_0x80000000": rate})
+        self.refused(pulsar, "nobody owns it", None)
+
+    def test_the_destination_is_not_active(self, pulsar: FakePulsar) -> None:
+        """It left the cluster between the plan and now."""
+        wanted = move(pulsar)
+        pulsar.gone.add(pulsar.ids[2])
+        outcome = unloader(pulsar).unload(wanted)
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], False)
+        assert "no longer active; not sent" in outcome.detail
+        assert pulsar.asked("/unload") == []
+
+    def test_the_destination_is_not_ready(self, pulsar: FakePulsar) -> None:
+        """It is listed and does not serve."""
+        pulsar.brokers[2].ready = False
+        self.refused(pulsar, "is not ready")
+
+    def test_the_destination_is_dead_and_listed(self, pulsar: FakePulsar) -> None:
+        """Killed a moment ago: its session still lives."""
+        pulsar.kill(pulsar.ids[2])
+        self.refused(pulsar, "is not ready")
+
+    def test_no_destination(self, pulsar: FakePulsar) -> None:
+        """A plan that names none is not sent: who takes it could not be proven right."""
+        outcome = unloader(pulsar).unload(Unload(MOVED, pulsar.ids[0], None, 200.0, 20_000.0))
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], False)
+        assert pulsar.asked("/unload") == []
+
+
+class TestRefusedByTheBroker:
+    @pytest.mark.parametrize(
+        ("reply", "words"),
+        [
+            (
+                refused(409, "Not allowed unload namespace bundle to inactive destination broker"),
+                "HTTP 409 (Not allowed",
+            ),
+            (refused(412, f"Cannot find bundle {MOVED} in the bundles list"), "HTTP 412 (Cannot find bundle"),
+            (refused(500, "Namespace bundle t/n is not active"), "HTTP 500 (Namespace bundle t/n is not active)"),
+            (refused(503, "busy"), "HTTP 503 (busy)"),
+            (Reply(503, fake_pulsar.HTML, content_type="text/html"), "HTTP 503"),
+            (Reply(401, b""), "HTTP 401"),
+            (Reply(200, b"{}"), "HTTP 200"),
+        ],
+        ids=["409", "412", "500", "503", "503 in HTML", "401", "200"],
+    )
+    def test_failed(self, reply: Reply, words: str, pulsar: FakePulsar) -> None:
+        """Its source still owns it; status and reason are told; the leader may have noted the destination."""
+        pulsar.fault("/unload", reply, broker=pulsar.ids[0])
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], True)
+        assert outcome.detail.startswith(words)
+        assert pulsar.owners[MOVED] == pulsar.ids[0]
+
+    def test_split_while_it_was_asked(self, pulsar: FakePulsar) -> None:
+        """412 from its owner, and from then on nobody owns that range: FAILED, without an owner."""
+
+        def split() -> None:
+            del pulsar.owners[MOVED]
+
+        pulsar.fault("/unload", refused(412, "Cannot find bundle"), broker=pulsar.ids[0], then=split)
+        assert told(unloader(pulsar).unload(move(pulsar))) == (Result.FAILED, None, True)
+
+    def test_a_circle_of_redirects(self, pulsar: FakePulsar) -> None:
+        """Leader and owner send each other the request: judged by who owns it."""
+        pulsar.fault("/unload", Reply(307, location=f"{pulsar.urls[1]}{'/x' * 3}/unload"))
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
+        assert "still redirected" in outcome.detail
+
+    def test_a_redirect_out_of_the_cluster(self, pulsar: FakePulsar) -> None:
+        """Nothing is sent there."""
+        pulsar.fault("/unload", Reply(307, location="http://evil.example:8080/unload"))
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
+        assert "evil.example is no broker of this cluster" in outcome.detail
+
+
+class TestSilence:
+    @pytest.mark.parametrize(
+        ("acts", "thieves", "result", "owner"),
+        [
+            (True, [2], Result.LANDED, 2),
+            (True, [1], Result.ELSEWHERE, 1),
+            (True, [0], Result.FAILED, 0),
+            (True, [], Result.UNOWNED, None),
+            (False, [], Result.FAILED, 0),
+        ],
+        ids=["landed", "landed elsewhere", "came back", "unowned", "never acted"],
+    )
+    def test_judged_by_who_owns_it(
+        self, acts: bool, thieves: list[int], result: Result, owner: int | None, pulsar: FakePulsar
+    ) -> None:
+        """The connection broke after the request: what happened is asked, not guessed, and nothing is sent again."""
+        pulsar.steals[MOVED] = [pulsar.ids[thief] for thief in thieves]
+        pulsar.fault("/unload", fake_pulsar.SILENCE, broker=pulsar.ids[0], after_acting=acts)
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (result, None if owner is None else pulsar.ids[owner], True)
+        assert len(pulsar.asked("/unload", "PUT")) == 2
+        assert outcome.detail.startswith("PUT ")
+
+    def test_slow(self, pulsar: FakePulsar) -> None:
+        """An answer that comes after the time-out is silence, too."""
+        pulsar.steals[MOVED] = [pulsar.ids[2]]
+        pulsar.fault("/unload", fake_pulsar.later(Reply(204), 0.6), broker=pulsar.ids[0], after_acting=True)
+        settings = PulsarSettings(admin_urls=tuple(pulsar.urls)).model_copy(update={"unload_timeout_seconds": 0.2})
+        outcome = Unloader(Admin(settings), Time().clock()).unload(move(pulsar))
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], True)
+        assert "no answer in time" in outcome.detail
+
+    def test_nobody_can_be_asked(self, pulsar: FakePulsar) -> None:
+        """Every witness fails after the request: UNKNOWN, and said why."""
+        pulsar.fault(
+            "/unload",
+            fake_pulsar.SILENCE,
+            broker=pulsar.ids[0],
+            then=lambda: pulsar.fault("/topicHashPositions", refused(500, "no")),
+        )
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (Result.UNKNOWN, None, True)
+        assert "HTTP 500 (no)" in outcome.detail
+
+    def test_nothing_can_be_asked_before(self, pulsar: FakePulsar) -> None:
+        """No broker answers at all: the outcome is UNKNOWN, not an exception."""
+        settings = PulsarSettings(admin_urls=(pulsar.urls[0],))
+        asked, wanted = Unloader(Admin(settings), Time().clock()), move(pulsar)
+        for broker in list(pulsar.ids):
+            pulsar.kill(broker)
+        outcome = asked.unload(wanted)
+        assert (outcome.result, outcome.owner) == (Result.UNKNOWN, None)
+        assert "connection refused" in outcome.detail
+
+
+class TestWitnesses:
+    def test_an_owner_that_does_not_own_it_actively_is_none(self, pulsar: FakePulsar) -> None:
+        """One broker names another, which does not say so itself: ownership is in transit, and nothing is sent."""
+        pulsar.fault("/ownedNamespaces", fake_pulsar.ok({MOVED: {"is_active": False}}))
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert outcome.result is Result.UNKNOWN
+        assert pulsar.asked("/unload") == []
+
+    def test_the_owner_is_no_active_broker(self, pulsar: FakePulsar) -> None:
+        """Its ownership outlives it for a session time-out."""
+        pulsar.owners[MOVED] = pulsar.ids[2]
+        wanted = move(pulsar, destination=1)
+        pulsar.gone.add(pulsar.ids[2])
+        outcome = unloader(pulsar).unload(wanted)
+        assert outcome.result is Result.UNKNOWN
+        assert "none of the active brokers" in outcome.detail
+        assert pulsar.asked("/unload") == []
+
+    @pytest.mark.parametrize(
+        ("owner", "expected"),
+        [
+            ("b:80", Result.LANDED),
+            ("a:80", Result.FAILED),
+            ("c:80", Result.ELSEWHERE),
+            (None, Result.UNOWNED),
+        ],
+    )
+    def test_judged(self, owner: str | None, expected: Result) -> None:
+        """What an unload from a to b came to, seen from who owns the bundle."""
+        assert judged(Unload(MOVED, "a:80", "b:80", 1.0, 1.0), owner) is expected

@@ -1,0 +1,144 @@
+"""One running cluster at a time, shared by all tests that need the same kind, and stopped before the next starts.
+
+A test asks for the fixture `cluster` and gets a whole, unthrottled cluster, once per Pulsar version. What else it
+needs it says with a mark: `@pytest.mark.cluster(tokens=True, tls=True, settings={...}, versions=["4.0.8"], own=True)`.
+With `one_version=True` only the first version runs by default, the others under the marker `soak`.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from tests.e2e import artifacts, cgroups
+from tests.e2e.cluster import Cluster
+from tests.e2e.settings import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from _pytest.mark import ParameterSet
+
+_PARTS = ("brokers", "skew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cluster(**spec): what kind of cluster the test needs (fields of settings.Spec)")
+    unknown = _required() - set(_PARTS)
+    if unknown:
+        raise pytest.UsageError(f"LBD_REQUIRE_E2E names {', '.join(sorted(unknown))}; known parts: {', '.join(_PARTS)}")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker("e2e")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "_running" in metafunc.fixturenames:
+        metafunc.parametrize("_running", _parameters(metafunc), indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on clusters come last, those of the same kind side by side, so that each kind is started once."""
+    order = {spec: number for number, spec in enumerate(dict.fromkeys(_spec_of(item) for item in items))}
+    versions = (*_versions(), *artifacts.SOAK_VERSIONS)
+
+    def place(item: pytest.Item) -> tuple[bool, int, int]:
+        spec = _spec_of(item)
+        known = spec is not None and spec.version in versions
+        return spec is not None, versions.index(spec.version) if spec is not None and known else 0, order[spec]
+
+    items.sort(key=place)
+
+
+@pytest.fixture(scope="session")
+def _running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    spec: Spec = request.param
+    missing = _missing(spec.version)
+    if missing:
+        _do_without("brokers", missing)
+    if spec.brokers == 0:
+        yield Cluster(spec)
+        return
+    with Cluster(spec) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_running: Cluster) -> Cluster:
+    """A running cluster with all its brokers, whatever the test before did to it."""
+    _running.restore()
+    return _running
+
+
+@pytest.fixture
+def no_cluster(_running: Cluster) -> str:
+    """A Pulsar version, and all ports free: for tests marked `cluster(brokers=0)` that start a cluster themselves."""
+    return _running.spec.version
+
+
+@pytest.fixture
+def quotas() -> None:
+    """Asked for by tests that limit brokers' CPU: they are skipped where no control groups can be made."""
+    hierarchy, reason = cgroups.find()
+    if hierarchy is None:
+        _do_without("skew", reason)
+
+
+def _parameters(metafunc: pytest.Metafunc) -> list[ParameterSet]:
+    mark = metafunc.definition.get_closest_marker("cluster")
+    wanted = dict(mark.kwargs) if mark else {}
+    versions: Sequence[str] = wanted.pop("versions", None) or (*_versions(), *_soak_versions())
+    usual = _versions()[:1] if wanted.pop("one_version", False) else versions
+    if wanted.pop("own", False):
+        wanted["own"] = metafunc.definition.nodeid
+    settings = tuple(sorted((key, str(value)) for key, value in wanted.pop("settings", {}).items()))
+    specs = [_one_object(Spec(version, settings=settings, **wanted)) for version in versions]
+    return [pytest.param(spec, id=str(spec), marks=_marks(spec, usual)) for spec in specs]
+
+
+@cache
+def _one_object(spec: Spec) -> Spec:
+    """The fixture is set up anew when its parameter is another object, so equal specs must be the same one."""
+    return spec
+
+
+def _marks(spec: Spec, usual: Sequence[str]) -> list[pytest.MarkDecorator]:
+    return [] if spec.version in usual and spec.version not in _soak_versions() else [pytest.mark.soak]
+
+
+def _spec_of(item: pytest.Item) -> Spec | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("_running")
+
+
+def _versions() -> tuple[str, ...]:
+    chosen = os.environ.get("LBD_E2E_VERSIONS", "")
+    return tuple(version.strip() for version in chosen.split(",") if version.strip()) or artifacts.DEFAULT_VERSIONS
+
+
+def _soak_versions() -> tuple[str, ...]:
+    return tuple(version for version in artifacts.SOAK_VERSIONS if version not in _versions())
+
+
+def _required() -> set[str]:
+    return {part.strip() for part in os.environ.get("LBD_REQUIRE_E2E", "").split(",") if part.strip()}
+
+
+@cache
+def _missing(version: str) -> str:
+    try:
+        artifacts.ensure(version)
+    except artifacts.Missing as missing:
+        return str(missing)
+    return ""
+
+
+def _do_without(part: str, reason: str) -> NoReturn:
+    if part in _required():
+        pytest.fail(f"LBD_REQUIRE_E2E forbids to skip this: {reason}", pytrace=False)
+    pytest.skip(reason)

@@ -1,0 +1,91 @@
+"""Making namespaces and putting their bundles on named brokers, without lbd."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e import naming, probe, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.e2e.cluster import Cluster
+
+TENANT = "e2e"
+_TRIES = 8
+
+
+def namespace(cluster: Cluster, name: str, bundles: int, tenant: str = TENANT) -> list[str]:
+    """Create tenant (where missing) and namespace; the answer is its bundles, as tenant/namespace/range."""
+    body = {"adminRoles": [], "allowedClusters": [settings.CLUSTER]}
+    _call(cluster, "PUT", f"/admin/v2/tenants/{tenant}", (204, 409), json=body)
+    policies = {"bundles": {"numBundles": bundles}, "replication_clusters": [settings.CLUSTER]}
+    _call(cluster, "PUT", f"/admin/v2/namespaces/{tenant}/{name}", (204,), json=policies)
+    return [f"{tenant}/{name}/{bundle}" for bundle in naming.bundle_ranges(bundles)]
+
+
+def remove_namespace(cluster: Cluster, tenant_and_name: str) -> None:
+    """Delete a namespace with everything in it (clients must be closed before)."""
+    _call(cluster, "DELETE", f"/admin/v2/namespaces/{tenant_and_name}", (204, 404), params={"force": "true"})
+
+
+def create_topic(cluster: Cluster, topic: str) -> None:
+    """Create a topic, for clusters that do not create topics by themselves."""
+    _call(cluster, "PUT", "/admin/v2/" + topic.replace("://", "/"), (204, 409))
+
+
+def unload(cluster: Cluster, bundle: str, destination: str | None = None) -> int:
+    """Unload a bundle, to a named broker if wanted; the answer is the last status."""
+    url = f"{cluster.admin_urls[0]}/admin/v2/namespaces/{bundle}/unload"
+    return probe.ask(cluster, "PUT", url, params={"destinationBroker": destination}).status_code
+
+
+def nudge(cluster: Cluster, bundle: str, index: int) -> int:
+    """An authoritative lookup at one broker: it takes the bundle if nobody owns it. The answer is the status."""
+    topic = naming.topic_in(bundle, "nudge", "non-persistent").replace("://", "/")
+    url = f"{cluster.admin_urls[index]}/lookup/v2/topic/{topic}"
+    return cluster.session.get(url, params={"authoritative": "true"}, allow_redirects=False, timeout=75).status_code
+
+
+def place(cluster: Cluster, bundle: str, broker: str) -> None:
+    """Put a bundle on a named broker and prove it; clients may win the race for it, hence the tries."""
+    index = cluster.brokers.index(broker)
+    for _ in range(_TRIES):
+        if owner(cluster, bundle) == {broker}:
+            return
+        status = unload(cluster, bundle)
+        if status != 204:
+            raise probe.ProbeError(f"unload of {bundle} answered {status} instead of 204")
+        nudge(cluster, bundle, index)
+    seen = owner(cluster, bundle)
+    if seen != {broker}:
+        raise probe.ProbeError(f"{bundle} is on {seen or 'no broker'} after {_TRIES} tries to put it on {broker}")
+
+
+def place_all(cluster: Cluster, wanted: Mapping[str, str]) -> None:
+    """Put many bundles on named brokers."""
+    for bundle, broker in wanted.items():
+        place(cluster, bundle, broker)
+
+
+def owner(cluster: Cluster, bundle: str) -> set[str]:
+    """The brokers that claim this bundle."""
+    return probe.owners(cluster, bundle).get(bundle, set())
+
+
+def wait_owner(cluster: Cluster, bundle: str, broker: str, timeout_seconds: float = 10.0) -> None:
+    """Wait until this broker, and no other, owns the bundle."""
+    deadline = time.monotonic() + timeout_seconds
+    while (seen := owner(cluster, bundle)) != {broker}:
+        if time.monotonic() > deadline:
+            where = seen or "no broker"
+            raise probe.ProbeError(f"{bundle} is on {where} instead of {broker} after {timeout_seconds:.0f} s")
+        time.sleep(0.02)
+
+
+def _call(cluster: Cluster, method: str, path: str, expected: Iterable[int], **options: Any) -> None:
+    url = next(url for index, url in enumerate(cluster.admin_urls) if cluster.alive(index)) + path
+    answer = probe.ask(cluster, method, url, **options)
+    if answer.status_code not in expected:
+        raise probe.ProbeError(f"{method} {path}: {answer.status_code} {answer.text[:200]}")

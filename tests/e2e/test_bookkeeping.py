@@ -1,0 +1,113 @@
+"""The parts of the harness that need no broker: what it counts, names and limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e import artifacts, naming, skew
+from tests.e2e.cgroups import Group, Hierarchy
+from tests.e2e.checker import Result, Stream, summarise
+from tests.e2e.security import token
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPIC = "persistent://e2e/n/t"
+
+
+def _sent(count: int, consumers: int = 1) -> Stream:
+    stream = Stream(TOPIC, 0, consumers)
+    for number in range(count):
+        assert stream.next_number() == number
+    return stream
+
+
+def test_a_message_is_lost_when_acknowledged_and_never_seen():
+    stream = _sent(3, consumers=2)
+    stream.on_answer(0, 1.0, 1.01, 100.0, None)
+    stream.on_answer(1, 1.0, 1.02, 100.0, None)
+    stream.on_answer(2, 1.0, 1.03, 100.0, "Timeout")
+    stream.on_message(0, 0)
+    stream.on_message(0, 1)
+    stream.on_message(0, 1)
+    stream.on_message(1, 0)
+    result = summarise([stream], 0, 1.0)
+    assert (result.sent, result.acknowledged, result.received) == (3, 2, 3)
+    assert (result.lost, result.lost_by_topic, result.duplicates) == (1, {TOPIC: 1}, 1)
+    assert result.send_errors == {"Timeout": 1}
+    assert result.latency_ms == {"p50": 10, "p99": 20, "max": 20}
+    assert Result.from_json(result.to_json()) == result
+
+
+def test_a_gap_is_time_with_a_message_under_way_and_no_answer():
+    stream = _sent(3)
+    stream.on_answer(0, sent_at=1.0, now=1.05, wall=100.0, error=None)
+    stream.on_answer(1, sent_at=9.0, now=9.05, wall=108.0, error=None)
+    assert stream.gaps == []
+    stream.on_answer(2, sent_at=9.01, now=9.25, wall=108.2, error=None)
+    (gap,) = stream.gaps
+    assert gap.seconds == pytest.approx(0.2)
+    assert gap.at == pytest.approx(108.0)
+
+
+def test_topics_fall_into_bundles_as_pulsar_hashes_them():
+    assert naming.topic_hash("persistent://public/default/t") == 0x823CD929
+    assert naming.topic_hash("persistent://public/default/t-partition-0") == 0x3DA51034
+    assert naming.bundle_ranges(4)[0] == "0x00000000_0x40000000"
+    assert naming.bundle_ranges(4)[-1] == "0xc0000000_0xffffffff"
+    bundles = [f"e2e/n/{each}" for each in naming.bundle_ranges(32)]
+    for bundle in bundles:
+        topic = naming.topic_in(bundle)
+        assert [each for each in bundles if naming.contains(each, topic)] == [bundle]
+
+
+def test_shares_are_met_over_all_bundles():
+    bundles = [f"e2e/n/{each}" for each in naming.bundle_ranges(32)]
+    placed = list(skew.assignment(bundles, ["a", "b", "c"], (0.75, 0.125, 0.125)).values())
+    assert [placed.count(broker) for broker in "abc"] == [24, 4, 4]
+
+
+def test_a_group_of_version_1_limits_in_one_directory_and_counts_in_the_other(tmp_path: Path):
+    hierarchy = Hierarchy(1, tmp_path / "cpu", tmp_path / "cpuacct")
+    for directory in hierarchy.directories:
+        directory.mkdir()
+    group = Group(hierarchy, "g").create()
+    group.set_quota(0.4)
+    assert (tmp_path / "cpu/g/cpu.cfs_quota_us").read_text() == "8000"
+    group.set_quota(None)
+    assert (tmp_path / "cpu/g/cpu.cfs_quota_us").read_text() == "-1"
+    (tmp_path / "cpuacct/g/cpuacct.usage").write_text("2500000000\n")
+    assert group.used_seconds() == 2.5
+    assert len(group.process_files) == 2
+
+
+def test_a_group_of_version_2_has_one_directory(tmp_path: Path):
+    group = Group(Hierarchy(2, tmp_path, tmp_path), "g").create()
+    group.set_quota(0.4)
+    assert (tmp_path / "g/cpu.max").read_text() == "8000 20000"
+    group.set_quota(None)
+    assert (tmp_path / "g/cpu.max").read_text() == "max 20000"
+    (tmp_path / "g/cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
+    assert group.used_seconds() == 1.5
+    assert group.process_files == [tmp_path / "g/cgroup.procs"]
+
+
+def test_an_unknown_version_is_named_with_those_that_are_known():
+    with pytest.raises(artifacts.Missing, match=r"9\.9\.9 has no recipe here; known versions: 2\.11\.0, .*5\.0\.0-M1"):
+        artifacts.ensure("9.9.9")
+
+
+def test_without_maven_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LBD_E2E_CACHE", str(tmp_path))
+    monkeypatch.setattr(artifacts, "java", lambda: "java")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(artifacts.Missing, match=r"4\.0\.8 is not fetched yet and there is no mvn command"):
+        artifacts.ensure("4.0.8")
+    assert not list((tmp_path / "jars").glob("4.0.8*"))
+
+
+def test_a_token_is_a_signed_json_web_token():
+    assert token(b"k", "admin").split(".")[0] == "eyJhbGciOiAiSFMyNTYifQ"
+    assert token(b"k", "admin") != token(b"other", "admin")

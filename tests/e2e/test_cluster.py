@@ -1,0 +1,167 @@
+"""The ground the other tests stand on: the cluster, the observer and the traffic, tried on real brokers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import naming, placing, probe, security, settings, skew
+from tests.e2e.cluster import Cluster, ClusterError
+from tests.e2e.traffic import Traffic
+
+_ROOT = Path(__file__).parents[2]
+
+
+def test_every_broker_is_listed_and_one_leads(cluster: Cluster):
+    for index in range(3):
+        listed = probe.get(cluster, index, f"/admin/v2/brokers/{settings.CLUSTER}")
+        assert sorted(listed) == cluster.brokers
+        assert probe.leader(cluster, index) == probe.leader(cluster)
+    assert probe.leader(cluster) in cluster.brokers
+
+
+def test_place_puts_a_bundle_on_each_named_broker(cluster: Cluster):
+    bundle, *others = placing.namespace(cluster, "place", 4)
+    for broker in cluster.brokers:
+        placing.place(cluster, bundle, broker)
+        assert probe.owners(cluster, "e2e/place/") == {bundle: {broker}}
+    placing.place_all(cluster, dict.fromkeys(others, cluster.brokers[0]))
+    assert set(probe.owners(cluster, "e2e/place/")) == {bundle, *others}
+    assert all(not name.startswith(("pulsar/", "sla-monitor/")) for name in probe.owners(cluster))
+
+
+def test_a_new_second_cluster_says_which_ports_are_taken(cluster: Cluster):
+    with pytest.raises(ClusterError, match=r"ports already taken: .*127\.0\.0\.1:18080"):
+        Cluster(cluster.spec).start()
+
+
+def test_traffic_loses_nothing_while_bundles_move(cluster: Cluster):
+    bundles = placing.namespace(cluster, "traffic", 8)
+    placing.place_all(cluster, skew.assignment(bundles, cluster.brokers, (0.4, 0.3, 0.3)))
+    rates = {naming.topic_in(bundle): 100.0 for bundle in bundles}
+    with Traffic(cluster, rates) as traffic:
+        for number in range(12):
+            time.sleep(1)
+            bundle = bundles[number % len(bundles)]
+            placing.place(cluster, bundle, cluster.brokers[number % 3])
+        result = traffic.stop()
+    placing.remove_namespace(cluster, "e2e/traffic")
+    assert probe.owners(cluster, "e2e/traffic/") == {}
+    assert (result.lost, result.misrouted, result.unanswered, result.send_errors) == (0, 0, 0, {})
+    assert result.sent == result.acknowledged == result.received
+    assert result.sent > 0.8 * result.seconds * sum(rates.values())
+
+
+def test_six_clients_share_every_topic(cluster: Cluster):
+    bundles = placing.namespace(cluster, "six", 4)
+    with Traffic(cluster, {naming.topic_in(bundle): 5.0 for bundle in bundles}, clients=6) as traffic:
+        time.sleep(4)
+        placing.place(cluster, bundles[0], cluster.brokers[2])
+        result = traffic.stop()
+    assert result.lost == 0
+    assert result.received == 6 * result.acknowledged > 0
+
+
+@pytest.mark.cluster(one_version=True)
+def test_a_killed_broker_comes_back_and_nothing_acknowledged_is_lost(cluster: Cluster):
+    bundles = placing.namespace(cluster, "kill", 4)
+    placing.place_all(cluster, dict.fromkeys(bundles, cluster.brokers[1]))
+    with Traffic(cluster, {naming.topic_in(bundle): 50.0 for bundle in bundles}) as traffic:
+        time.sleep(2)
+        cluster.kill_broker(1, signal.SIGKILL)
+        assert not cluster.alive(1)
+        assert set(probe.load_reports(cluster)) == {cluster.brokers[0], cluster.brokers[2]}
+        cluster.start_broker(1)
+        time.sleep(5)
+        result = traffic.stop()
+    assert result.lost == 0
+    assert result.unanswered == 0
+    assert max(gap.seconds for gap in result.gaps) > 1
+
+
+@pytest.mark.usefixtures("quotas")
+def test_a_burner_is_held_to_the_brokers_quota(cluster: Cluster):
+    cluster.set_quota(2, 0.3)
+    cluster.burn(2)
+    used = probe.true_cpu(cluster, 5)
+    assert used[cluster.brokers[2]] == pytest.approx(100, abs=15)
+    cluster.restore()
+    assert cluster.quotas == [None, None, None]
+
+
+@pytest.mark.cluster(one_version=True)
+@pytest.mark.usefixtures("quotas")
+def test_hot_traffic_makes_one_broker_hot(cluster: Cluster):
+    with skew.skewed(cluster, "skew") as skewed:
+        time.sleep(10)
+        used = probe.true_cpu(cluster, 15)
+        owners = probe.owners(cluster, "e2e/skew/")
+        result = skewed.traffic.stop()
+    assert owners == {bundle: {broker} for bundle, broker in skewed.placed.items()}
+    assert max(used, key=lambda broker: used[broker]) == cluster.brokers[0]
+    assert probe.spread(used) > 15
+    assert result.lost == 0
+
+
+@pytest.mark.cluster(one_version=True, tokens=True, tls=True)
+def test_a_secured_cluster_serves_the_administrator_only(cluster: Cluster):
+    stranger = {"Authorization": f"Bearer {security.role_token(cluster.work, 'stranger')}"}
+    url = cluster.admin_urls[0] + "/admin/v2/broker-stats/load-report"
+    assert cluster.session.get(url, headers=stranger, timeout=10).status_code == 401
+    assert set(probe.load_reports(cluster)) == set(cluster.brokers)
+    bundles = placing.namespace(cluster, "secured", 2)
+    placing.place(cluster, bundles[0], cluster.brokers[2])
+    with Traffic(cluster, {naming.topic_in(bundles[0]): 20.0}) as traffic:
+        time.sleep(2)
+        result = traffic.stop()
+    assert result.lost == 0
+    assert result.received > 0
+
+
+@pytest.mark.cluster(one_version=True, load_manager="extensible")
+def test_the_extensible_load_manager_starts_and_serves(cluster: Cluster):
+    report = probe.ask(cluster, "GET", cluster.admin_urls[0] + "/admin/v2/broker-stats/load-report")
+    assert report.status_code == 500
+    bundle, *_ = placing.namespace(cluster, "extensible", 2)
+    topic = naming.topic_in(bundle)
+    with Traffic(cluster, {topic: 20.0}) as traffic:
+        source = next(iter(placing.owner(cluster, bundle)))
+        target = next(broker for broker in cluster.brokers if broker != source)
+        assert placing.unload(cluster, bundle, target) == 204
+        placing.wait_owner(cluster, bundle, target)
+        result = traffic.stop()
+    assert result.lost == 0
+
+
+@pytest.mark.cluster(brokers=0, one_version=True)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+def test_an_interrupted_start_leaves_no_process(number: signal.Signals, no_cluster: str):
+    """However the test run ends, its brokers end with it."""
+    script = (
+        "from tests.e2e.cluster import Cluster; from tests.e2e.settings import Spec\n"
+        f"Cluster(Spec({no_cluster!r})).start()\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", script], cwd=_ROOT, stderr=subprocess.DEVNULL)
+    children = _wait_for_children(starter.pid)
+    os.kill(starter.pid, number)
+    starter.wait(20)
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+def _wait_for_children(pid: int) -> list[str]:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if len(children) >= 4:
+            return children
+        time.sleep(0.05)
+    raise TimeoutError(f"process {pid} started no cluster")

@@ -1,0 +1,332 @@
+"""The admin API: one question at a time, over real HTTP against the fake, wrong answers translated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import responses
+
+from lbd.errors import AdminError, ObserveError
+from lbd.observe.parse import parse_report
+from lbd.pulsar.admin import Admin, broker_of, reason_of
+from lbd.pulsar.http import Answer
+from lbd.pulsar.settings import PulsarSettings
+from tests import fake_pulsar
+from tests.fake_pulsar import FakePulsar, Reply, ok, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+LOWER, UPPER = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+SPLIT_AWAY = "t/n/0x00000000_0x40000000"
+JAVA_TRACE = (
+    "\n --- An unexpected error occurred in the server ---\n\nMessage: boom\n\nStacktrace:\n\njava.lang.X: boom\n"
+)
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A cluster of its own for each test: broker 1 owns two bundles, broker 2 leads."""
+    with fake_pulsar.started() as cluster:
+        cluster.own(cluster.ids[0], {LOWER: 100.0, UPPER: 50.0})
+        yield cluster
+
+
+def admin(pulsar: FakePulsar, **changes: object) -> Admin:
+    """The cluster's admin API, asked at its first broker first, with its brokers known."""
+    found = Admin(PulsarSettings.model_validate({"admin_urls": pulsar.urls, **changes}))
+    found.http.trust({f"127.0.0.{number}" for number in (1, 2, 3)})
+    return found
+
+
+def _owned_of_first(asked: Admin) -> dict[str, bool]:
+    return asked.owned(asked.settings.admin_urls[0].removeprefix("http://"))
+
+
+class TestQuestions:
+    def test_the_cluster_is_found_out(self, pulsar: FakePulsar) -> None:
+        """Without pulsar.cluster, the broker that answers says to which it belongs; it is asked once."""
+        asked = admin(pulsar)
+        assert [asked.cluster, asked.cluster] == ["c", "c"]
+        assert len(pulsar.requests) == 1
+
+    @pytest.mark.parametrize("names", [["c"], ["c", "global"]])
+    def test_the_only_cluster_is_taken(self, names: list[str], pulsar: FakePulsar) -> None:
+        """Where a broker's configuration does not tell, the only name in the list does; global is none."""
+        pulsar.fault("/configuration/runtime", ok({}))
+        pulsar.fault("/v2/clusters", ok(names))
+        assert admin(pulsar).cluster == "c"
+
+    @pytest.mark.parametrize("names", [["east", "west"], [], ["global"]])
+    def test_a_cluster_that_cannot_be_found_out(self, names: list[str], pulsar: FakePulsar) -> None:
+        """The error names the setting and what the brokers know."""
+        pulsar.fault("/configuration/runtime", ok({}))
+        pulsar.fault("/v2/clusters", ok(names))
+        with pytest.raises(ObserveError, match=r"pulsar\.cluster is not set"):
+            admin(pulsar).cluster  # noqa: B018 - asking is what fails
+
+    def test_a_configured_cluster_is_not_asked_for(self, pulsar: FakePulsar) -> None:
+        """The path has the configured name."""
+        assert admin(pulsar, cluster="mine").active_brokers() == sorted(pulsar.ids)
+        assert [one.path for one in pulsar.requests] == ["/admin/v2/brokers/mine"]
+
+    def test_active_brokers_are_trusted_from_then_on(self, pulsar: FakePulsar) -> None:
+        """One admin URL is enough to reach all brokers; before the list is known only that one is spoken to."""
+        asked = Admin(PulsarSettings(admin_urls=(pulsar.urls[0],)))
+        with pytest.raises(AdminError, match=r"127\.0\.0\.3 is no broker of this cluster"):
+            asked.load_report(pulsar.ids[2])
+        assert asked.active_brokers() == sorted(pulsar.ids)
+        assert parse_report(asked.load_report(pulsar.ids[2]), "b").broker_version_string == "4.0.8"
+
+    def test_a_broker_that_left_is_no_longer_trusted(self, pulsar: FakePulsar) -> None:
+        """Its address may belong to somebody else tomorrow."""
+        asked = Admin(PulsarSettings(admin_urls=(pulsar.urls[0],)))
+        asked.active_brokers()
+        third = pulsar.ids[2]
+        pulsar.gone.add(third)
+        asked.active_brokers()
+        with pytest.raises(AdminError, match="no broker of this cluster"):
+            asked.load_report(third)
+
+    def test_leader(self, pulsar: FakePulsar) -> None:
+        """Id and address of who leads; None while nobody does."""
+        asked = admin(pulsar)
+        found = asked.leader()
+        assert found is not None
+        assert (found.broker, found.base) == (pulsar.ids[1], pulsar.urls[1])
+        pulsar.leader = None
+        assert asked.leader() is None
+
+    def test_a_leader_of_an_old_version_has_an_address_only(self, pulsar: FakePulsar) -> None:
+        """Before 3.0.3 there is no brokerId."""
+        pulsar.fault("leaderBroker", ok({"serviceUrl": "http://127.0.0.2:8080/"}))
+        found = admin(pulsar).leader()
+        assert found is not None
+        assert (found.broker, found.base) == (None, "http://127.0.0.2:8080")
+
+    def test_owned(self, pulsar: FakePulsar) -> None:
+        """What a broker owns, its own heartbeat bundle among it; nothing of one that is unknown."""
+        asked = admin(pulsar)
+        heartbeat = f"pulsar/{pulsar.ids[0]}/0x00000000_0xffffffff"
+        assert asked.owned(pulsar.ids[0]) == {heartbeat: True, LOWER: True, UPPER: True}
+        third = pulsar.ids[2]
+        pulsar.gone.add(third)
+        assert asked.owned(third) == {}
+
+    def test_owner_base(self, pulsar: FakePulsar) -> None:
+        """Asked of the owner, of another broker, and of a bundle that nobody owns: nothing is assigned."""
+        asked = admin(pulsar)
+        pulsar.owners[UPPER] = pulsar.ids[2]
+        assert (asked.owner_base(LOWER), asked.owner_base(UPPER)) == (pulsar.urls[0], pulsar.urls[2])
+        pulsar.owners[LOWER] = None
+        assert asked.owner_base(LOWER) is None
+        assert pulsar.owners[LOWER] is None
+
+    def test_ready(self, pulsar: FakePulsar) -> None:
+        """A broker is ready when it says so; silence and refusal are a no."""
+        asked = admin(pulsar)
+        pulsar.brokers[1].ready = False
+        pulsar.kill(pulsar.ids[2])
+        assert [asked.ready(broker) for broker in pulsar.ids] == [True, False, False]
+
+    def test_isolation_policies(self, pulsar: FakePulsar) -> None:
+        """404 means that there are none."""
+        policies = {"p": {"namespaces": ["t/.*"], "primary": ["127.0.0.1"], "secondary": []}}
+        assert admin(pulsar).isolation_policies() == {}
+        pulsar.isolation = policies
+        assert admin(pulsar).isolation_policies() == policies
+
+    def test_unload_reaches_the_owner_with_its_destination_on_the_leader(self, pulsar: FakePulsar) -> None:
+        """Asked at a broker that neither leads nor owns: leader, then owner, 204."""
+        answer = admin(pulsar).unload(LOWER, pulsar.ids[1], pulsar.urls[2])
+        assert (answer.status, answer.base) == (204, pulsar.urls[0])
+        assert [one.broker for one in pulsar.asked("/unload")] == [pulsar.ids[2], pulsar.ids[1], pulsar.ids[0]]
+        assert pulsar.affinity == {LOWER: pulsar.ids[1]}
+
+    @pytest.mark.parametrize(
+        ("bundle", "destination", "status"),
+        [
+            (LOWER, "127.0.0.9:8080", 409),
+            (SPLIT_AWAY, None, 412),
+            ("t/other/0x00000000_0xffffffff", None, 404),
+        ],
+    )
+    def test_a_refused_unload_is_an_answer(
+        self, bundle: str, destination: str | None, status: int, pulsar: FakePulsar
+    ) -> None:
+        """Its status is for the caller to judge."""
+        answer = admin(pulsar).unload(bundle, destination, pulsar.urls[0])
+        assert answer.status == status
+        assert pulsar.owners[LOWER] == pulsar.ids[0]
+
+    @pytest.mark.parametrize(("authoritative", "owner"), [(True, 2), (False, 0)])
+    def test_look_up(self, authoritative: bool, owner: int, pulsar: FakePulsar) -> None:
+        """Authoritative: who is asked takes the bundle. Plain: the leader hands it to the destination it remembers."""
+        pulsar.owners[LOWER] = None
+        pulsar.affinity[LOWER] = pulsar.ids[0]
+        assert admin(pulsar).look_up(LOWER, pulsar.urls[2], authoritative=authoritative).status == 200
+        assert pulsar.owners[LOWER] == pulsar.ids[owner]
+        assert pulsar.affinity == ({LOWER: pulsar.ids[0]} if authoritative else {})
+
+
+class TestFallingOver:
+    def test_a_dead_first_address_is_passed_over(self, pulsar: FakePulsar) -> None:
+        """The second admin URL answers, and is asked first from then on."""
+        asked = admin(pulsar)
+        pulsar.kill(pulsar.ids[0])
+        asked.active_brokers()
+        before = asked.http.sent
+        asked.active_brokers()
+        assert asked.http.sent - before == 1
+
+    def test_all_dead(self, pulsar: FakePulsar) -> None:
+        """Every address is named with what went wrong there."""
+        asked = admin(pulsar)
+        for broker in list(pulsar.ids):
+            pulsar.kill(broker)
+        with pytest.raises(AdminError) as caught:
+            asked.active_brokers()
+        assert all(url in str(caught.value) for url in pulsar.urls)
+
+    def test_a_refusal_is_not_asked_elsewhere(self, pulsar: FakePulsar) -> None:
+        """401 is an answer: every broker would give it."""
+        pulsar.authorization = "Bearer right"
+        with pytest.raises(AdminError, match="401"):
+            admin(pulsar).active_brokers()
+        assert len(pulsar.requests) == 1
+
+
+class TestWrongAnswers:
+    @pytest.mark.parametrize("token", [None, "wrong"])
+    def test_401_says_token(self, token: str | None, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Without or with a wrong token: the setting is named, the token is not."""
+        pulsar.authorization = "Bearer right"
+        (tmp_path / "token").write_text(token or "", encoding="utf-8")
+        settings = {"token_file": tmp_path / "token"} if token else {}
+        with pytest.raises(AdminError, match=r"HTTP 401 \(Unauthorized\).*pulsar\.token_file") as caught:
+            admin(pulsar, **settings).active_brokers()
+        assert caught.value.status == 401
+        assert "wrong, or" in str(caught.value)
+        assert "Bearer" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("reply", "complaint"),
+        [
+            (Reply(204), r"204.*NoopLoadManager"),
+            (refused(500, "java.lang.UnsupportedOperationException\n\tat x"), "extensible load manager.*not support"),
+            (refused(500, JAVA_TRACE), r"HTTP 500 \(Message: boom\)"),
+            (refused(503, "starting"), r"HTTP 503 \(starting\)"),
+            (Reply(404, fake_pulsar.HTML, content_type="text/html"), "HTTP 404, wanted 200"),
+            (Reply(401, fake_pulsar.HTML, content_type="text/html"), "HTTP 401.*token"),
+        ],
+        ids=["noop", "extensible", "500", "503", "html", "401"],
+    )
+    def test_load_report(self, reply: Reply, complaint: str, pulsar: FakePulsar) -> None:
+        """Each known way not to give a report is told in words that say what to do."""
+        pulsar.fault("load-report", reply)
+        with pytest.raises(ObserveError, match=complaint):
+            admin(pulsar).load_report(pulsar.ids[0])
+
+    @pytest.mark.parametrize("reply", [fake_pulsar.HTML_PAGE, Reply(200, b""), Reply(200, b"\xff\xfe"), Reply(204)])
+    def test_no_json(self, reply: Reply, pulsar: FakePulsar) -> None:
+        """Something else listens there: its first bytes are shown, or its status."""
+        pulsar.fault("/admin/v2/brokers/c", reply)
+        with pytest.raises(AdminError, match=r"is this a broker's web address|HTTP 204"):
+            admin(pulsar).active_brokers()
+
+    @pytest.mark.parametrize(
+        ("path", "ask", "bodies"),
+        [
+            ("/v2/brokers/c", Admin.active_brokers, [None, 5, "x", {"a": 1}, [1], [["a"]], [None]]),
+            ("leaderBroker", Admin.leader, [None, 5, "x", [], {}, {"serviceUrl": None}, {"brokerId": "b:1"}]),
+            ("runtime", Admin.runtime_configuration, [None, 5, "x", ["a"], {"a": 1}, {"a": {"b": "c"}}]),
+            ("ownedNamespaces", _owned_of_first, [None, 5, "x", ["a"], {"a": 1}, {"a": {"is_active": "yes"}}]),
+            ("/v2/clusters", Admin._only_cluster, [None, 5, "x", {"c": 1}, [1]]),
+            ("IsolationPolicies", Admin.isolation_policies, [None, 5, "x", ["a"]]),
+        ],
+        ids=["brokers", "leader", "runtime", "owned", "clusters", "isolation"],
+    )
+    def test_json_of_another_shape(
+        self, path: str, ask: Callable[[Admin], object], bodies: list[object], pulsar: FakePulsar
+    ) -> None:
+        """A proxy, another service, a version to come: an error of the request, never a bug in lbd."""
+        asked = admin(pulsar, cluster="c")
+        for body in bodies:
+            pulsar.rules.clear()
+            pulsar.fault(path, ok(body))
+            with pytest.raises(AdminError, match="is this a broker's web address") as caught:
+                ask(asked)
+            assert pulsar.urls[0] in str(caught.value)
+
+    def test_a_configuration_with_a_null_is_readable(self, pulsar: FakePulsar) -> None:
+        """A key without a value is as good as absent."""
+        pulsar.fault("/configuration/runtime", ok({"a": "1", "b": None}))
+        assert admin(pulsar).runtime_configuration() == {"a": "1"}
+
+    def test_half_a_json(self, pulsar: FakePulsar) -> None:
+        """A connection that breaks in the middle of a report gives no report."""
+        pulsar.fault("load-report", fake_pulsar.HALF_A_JSON)
+        with pytest.raises(AdminError):
+            admin(pulsar).load_report(pulsar.ids[0])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"reason": "Namespace not found"}', " (Namespace not found)"),
+        (JAVA_TRACE.encode(), ""),
+        (refused(500, JAVA_TRACE).body, " (Message: boom)"),
+        (refused(500, "x" * 500).body, f" ({'x' * 200})"),
+        (fake_pulsar.HTML, ""),
+        (b"", ""),
+        (b'{"reason": null}', ""),
+        (b'{"reason": ""}', ""),
+        (b'["reason"]', ""),
+        (b"\xff", ""),
+    ],
+)
+def test_reason_of(body: bytes, expected: str) -> None:
+    """The first line of Pulsar's reason; nothing for HTML, an empty body, or anything else."""
+    assert reason_of(Answer(500, body, "http://b1:8080/x")) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        ("http://b1:8080", "b1:8080"),
+        ("https://b2:8443", "b2:8080"),
+        ("https://b1:8443", "b1:8080"),
+        ("http://b3:8080", None),
+        ("http://same:1", "same:1"),
+        ("http://same:3", None),
+    ],
+)
+def test_broker_of(base: str, expected: str | None) -> None:
+    """By address, else by host where only one broker has it."""
+    known = ["b1:8080", "b2:8080", "same:1", "same:2"]
+    assert broker_of(base, known, {"b2:8080": "https://b2:8443"}) == expected
+
+
+class TestTls:
+    SECURE = "https://b1:8443"
+
+    def test_the_secure_address_of_a_broker_is_asked_for_once(self) -> None:
+        """Its id has the plain port; where a request about it is redirected tells the address."""
+        asked = Admin(PulsarSettings(admin_urls=(self.SECURE,), cluster="c"))
+        asked.http.trust({"b1", "b2"})
+        with responses.RequestsMock() as mock:
+            owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
+            mock.get(owned, status=307, headers={"Location": "https://b2:8443/admin/v2/x"})
+            assert [asked.base("b2:8080"), asked.base("b2:8080")] == ["https://b2:8443"] * 2
+            assert len(mock.calls) == 1
+
+    def test_a_broker_without_tls_is_not_spoken_to(self) -> None:
+        """A token is not sent in the clear."""
+        asked = Admin(PulsarSettings(admin_urls=(self.SECURE,), cluster="c"))
+        with responses.RequestsMock() as mock:
+            owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
+            mock.get(owned, status=307, headers={"Location": "http://b2:8080/admin/v2/x"})
+            with pytest.raises(ObserveError, match="wanted https"):
+                asked.base("b2:8080")

@@ -1,0 +1,137 @@
+"""Names, hashes and paths: what must agree with Pulsar to the bit."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.errors import UsageError
+from lbd.pulsar import paths
+
+WHOLE = "t/n/0x00000000_0xffffffff"
+HALF = 1 << 31
+
+
+@st.composite
+def bundles(draw: st.DrawFn) -> str:
+    """Names of bundles, at least 1/4096 of the ring wide, as no namespace is split finer by default."""
+    lower = draw(st.integers(0, 0xFFFFFFFF - (1 << 20)))
+    upper = draw(st.integers(lower + (1 << 20), 0xFFFFFFFF))
+    namespace = draw(st.sampled_from(["t/n", "public/default", "my-tenant/a.b=c"]))
+    return f"{namespace}/0x{lower:08x}_0x{upper:08x}"
+
+
+@given(bundles())
+def test_a_made_up_topic_falls_into_its_bundle(bundle: str) -> None:
+    """Pulsar hashes the full topic name with CRC32; the made-up name lies in [lower, upper)."""
+    namespace, _, span = bundle.rpartition("/")
+    lower, upper = (int(end, 16) for end in span.split("_"))
+    topic = f"non-persistent://{namespace}/{paths.topic_in(bundle)}"
+    assert lower <= zlib.crc32(topic.encode()) < upper + (upper == 0xFFFFFFFF)
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_a_made_up_topic_falls_into_each_sixteenth(number: int) -> None:
+    """The bundles of a namespace split in sixteen, the last of which ends at 0xffffffff."""
+    lower, upper = number << 28, min((number + 1) << 28, 0xFFFFFFFF)
+    topic = paths.topic_in(f"t/n/0x{lower:08x}_0x{upper:08x}")
+    assert zlib.crc32(f"non-persistent://t/n/{topic}".encode()) >> 28 == number
+
+
+@pytest.mark.parametrize(
+    ("topic", "hashed"),
+    [
+        ("persistent://public/default/t", 0x823CD929),
+        ("persistent://public/default/t-partition-0", 0x3DA51034),
+        ("non-persistent://public/default/t", 0xC9179F49),
+    ],
+)
+def test_crc32_is_pulsars(topic: str, hashed: int) -> None:
+    """The check values of Pulsar's own hash function hold for zlib's, with a bundle one hash wide around each."""
+    assert zlib.crc32(topic.encode()) == hashed
+    assert paths.bounds(f"public/default/0x{hashed:08x}_0x{hashed + 1:08x}") == (hashed, hashed + 1)
+
+
+@pytest.mark.parametrize(
+    ("bundle", "expected"),
+    [
+        ("t/n/0x00000000_0x80000000", (0, HALF)),
+        ("t/n/0x80000000_0xffffffff", (HALF, 1 << 32)),
+        (WHOLE, (0, 1 << 32)),
+        ("t/n/0xfffffffe_0xffffffff", (0xFFFFFFFE, 1 << 32)),
+    ],
+)
+def test_bounds(bundle: str, expected: tuple[int, int]) -> None:
+    """The upper end is outside, but for the last range of the ring."""
+    assert paths.bounds(bundle) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("t/n", "is no bundle"),
+        ("", "is no bundle"),
+        ("t/0x00000000_0x80000000", "is no bundle"),
+        ("a/b/c/0x00000000_0x80000000", "is no bundle"),
+        ("t/n/0x0_0x80000000", "is no bundle"),
+        ("t/n/0x00000000-0x80000000", "is no bundle"),
+        ("t/n/0x00000000_0x8000000g", "is no bundle"),
+        ("t/n/0x00000000_0x80000000 ", "is no bundle"),
+        ("t/n/0x80000000_0x00000000", "the lower end"),
+        ("t/n/0x80000000_0x80000000", "the lower end"),
+    ],
+)
+def test_what_is_no_bundle_is_named(name: str, complaint: str) -> None:
+    """A wrong name is told with what was wanted instead of a wrong hash range."""
+    with pytest.raises(UsageError, match=complaint) as caught:
+        paths.bounds(name)
+    assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4.0.8", (4, 0, 8)),
+        ("5.0.0-M1", (5, 0, 0)),
+        ("2.11.0", (2, 11, 0)),
+        ("3.3", (3, 3, 0)),
+        ("4.0.8-SNAPSHOT", (4, 0, 8)),
+        ("10.20.30.40", (10, 20, 30)),
+        ("", (0, 0, 0)),
+        ("nightly", (0, 0, 0)),
+    ],
+)
+def test_version_of(text: str, expected: tuple[int, int, int]) -> None:
+    """Versions as brokers report them; zeros where the text says nothing."""
+    assert paths.version_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [("2.11.0", False), ("3.0.0", True), ("5.0.0-M1", True), ("", False), ("nightly", False)]
+)
+def test_destinations_are_known_since_3_0(version: str, expected: bool) -> None:
+    """Before 3.0 a destination is ignored and answered 204 all the same; unknown counts as before."""
+    assert paths.knows_destinations(version) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (paths.brokers("c"), "/admin/v2/brokers/c"),
+        (paths.brokers("east/1"), "/admin/v2/brokers/east%2F1"),
+        (paths.owned_namespaces("c", "b1:8080"), "/admin/v2/brokers/c/b1:8080/ownedNamespaces"),
+        (paths.unload(WHOLE), "/admin/v2/namespaces/t/n/0x00000000_0xffffffff/unload"),
+        (
+            paths.topic_hash_positions("a b/n/0x00000000_0xffffffff"),
+            "/admin/v2/namespaces/a%20b/n/0x00000000_0xffffffff/topicHashPositions",
+        ),
+        (paths.lookup(WHOLE), "/lookup/v2/topic/non-persistent/t/n/lbd-nudge-0"),
+        (paths.isolation_policies("c"), "/admin/v2/clusters/c/namespaceIsolationPolicies"),
+    ],
+)
+def test_paths(path: str, expected: str) -> None:
+    """Each path as the admin API has it, with names quoted."""
+    assert path == expected

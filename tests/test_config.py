@@ -1,0 +1,316 @@
+"""Settings: where each value comes from, and every problem at once with what would be right."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from lbd.config import Settings, environment, from_broker_conf, load
+from lbd.errors import UsageError
+
+Section = dict[str, Any]
+
+
+def file_of(folder: Path, content: str) -> Path:
+    """A configuration file."""
+    path = folder / "lbd.yaml"
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def problems(path: Path | None = None, environ: dict[str, str] | None = None) -> list[str]:
+    """Every problem that loading tells."""
+    with pytest.raises(UsageError) as caught:
+        load(path, environ or {})
+    return str(caught.value).splitlines()
+
+
+class TestPrecedence:
+    def test_defaults(self) -> None:
+        """Nothing set: nothing has an origin."""
+        found = load(None, {})
+        assert found.settings == Settings()
+        assert found.origins == {}
+
+    def test_file_then_environment_then_options(self, tmp_path: Path) -> None:
+        """The later source wins, key by key, and is named as the origin."""
+        path = file_of(tmp_path, "avg_shedder: {low_threshold: 1, high_threshold: 2, hit_count_low: 3}\nprofile: stock")
+        environ = {"LBD_AVG_SHEDDER__HIGH_THRESHOLD": "20", "LBD_AVG_SHEDDER__HIT_COUNT_LOW": "30", "PATH": "/bin"}
+        found = load(path, environ, {"avg_shedder": {"hit_count_low": 300}})
+        chosen = found.settings.avg_shedder
+        assert (chosen.low_threshold, chosen.high_threshold, chosen.hit_count_low) == (1, 20, 300)
+        assert found.origins == {
+            "avg_shedder.low_threshold": str(path),
+            "avg_shedder.high_threshold": "environment LBD_AVG_SHEDDER__HIGH_THRESHOLD",
+            "avg_shedder.hit_count_low": "command line",
+            "profile": str(path),
+        }
+
+    def test_a_section_replaced_from_the_environment(self, tmp_path: Path) -> None:
+        """An object as JSON sets its keys, the others stay as the file has them."""
+        path = file_of(tmp_path, "weights: {cpu: 2, memory: 3}")
+        found = load(path, {"LBD_WEIGHTS": '{"cpu": 5}'})
+        assert (found.settings.weights.cpu, found.settings.weights.memory) == (5.0, 3.0)
+        assert found.origins["weights.cpu"] == "environment LBD_WEIGHTS"
+
+    @pytest.mark.parametrize(
+        ("name", "text", "path", "expected"),
+        [
+            ("LBD_PULSAR__ADMIN_URLS", '["http://b1:80", "http://b2:80"]', "pulsar.admin_urls", None),
+            ("LBD_GUARDRAILS__EXCLUDED_NAMESPACES", '["t/n", "u/*"]', "guardrails.excluded_namespaces", ("t/n", "u/*")),
+            ("LBD_INTERVAL_SECONDS", "7.5", "interval_seconds", 7.5),
+            ("LBD_PULSAR__CLUSTER", "null", "pulsar.cluster", None),
+            ("LBD_PULSAR__CLUSTER", "east", "pulsar.cluster", "east"),
+            ("LBD_PULSAR__TLS__CA_FILE", "/a/ca.pem", "pulsar.tls.ca_file", Path("/a/ca.pem")),
+            ("LBD_STATE_DIR", "state", "state_dir", Path("state")),
+            ("LBD_GUARDRAILS__MAX_UNLOADS_PER_TURN", "4", "guardrails.max_unloads_per_turn", 4),
+        ],
+    )
+    def test_environment(self, name: str, text: str, path: str, expected: object) -> None:
+        """Two underscores nest; lists and objects are JSON; the rest is taken as text."""
+        found: object = load(None, {name: text}).settings
+        for part in path.split("."):
+            found = getattr(found, part)
+        assert found == (("http://b1:80", "http://b2:80") if name.endswith("ADMIN_URLS") else expected)
+
+    def test_lbd_config_is_no_setting(self) -> None:
+        """It names the file, and is an option of the command line."""
+        assert load(None, {"LBD_CONFIG": "/x"}).settings == Settings()
+
+    def test_only_our_variables(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of the process's environment, what starts with LBD_."""
+        for name in [name for name in os.environ if name.startswith("LBD_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("LBD_PROFILE", "stock")
+        monkeypatch.setenv("XLBD_PROFILE", "live")
+        assert environment() == {"LBD_PROFILE": "stock"}
+
+    @pytest.mark.parametrize("content", ["", "# nothing\n", "{}", "---\n"])
+    def test_an_empty_file(self, content: str, tmp_path: Path) -> None:
+        """All defaults."""
+        assert load(file_of(tmp_path, content), {}).settings == Settings()
+
+
+class TestProblems:
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            ("intervall_seconds: 5", "intervall_seconds: no such setting; did you mean interval_seconds?"),
+            ("avg_shedder: {low_treshold: 5}", "low_treshold: no such setting; did you mean low_threshold?"),
+            ("pulsar: {tls: {cafile: x}}", "pulsar.tls.cafile: no such setting; did you mean ca_file?"),
+            ("xyzzy: 1", "xyzzy: no such setting"),
+            ("profile: bold", "profile: 'bold': Input should be 'live' or 'stock'"),
+            ("interval_seconds: 0", "interval_seconds: 0: Input should be greater than 0"),
+            ("interval_seconds: .nan", "interval_seconds: nan: Input should be a finite number"),
+            ("avg_shedder: 5", "avg_shedder: 5: Input should be"),
+            ("avg_shedder: {low_threshold: .inf}", "avg_shedder.low_threshold: inf: Input should be a finite number"),
+            ("weights: {cpu: -1}", "weights.cpu: -1: Input should be greater than or equal to 0"),
+            ("guardrails: {excluded_namespaces: [t]}", "'t': wanted tenant/namespace or tenant/*"),
+            ("pulsar: {admin_urls: []}", "pulsar.admin_urls: []:"),
+            ("pulsar: {admin_urls: [b1:8080]}", "'b1:8080' is no web address of a broker; wanted http://host:port"),
+            ("pulsar: {admin_urls: ['http://b1:8080/admin']}", "is no web address of a broker"),
+            ("pulsar: {admin_urls: ['pulsar://b1:6650']}", "is no web address of a broker"),
+            ("pulsar: {admin_urls: ['http://[oops']}", "admin_urls"),
+            ("pulsar: {admin_urls: ['http://b1:port']}", "admin_urls"),
+            ("pulsar: {admin_urls: ['http://b1:80', 'https://b2:443']}", "mix http and https"),
+            ("pulsar: {token_file: a, basic: {username: u, password_file: p}}", "exclude each other"),
+            ("pulsar: {tls: {cert_file: a}}", "cert_file and key_file belong together"),
+            ("pulsar: {unload_timeout_seconds: 30}", "greater than or equal to 70"),
+        ],
+    )
+    def test_in_the_file(self, content: str, expected: str, tmp_path: Path) -> None:
+        """One line: where, key, value, and what would be right."""
+        path = file_of(tmp_path, content)
+        (told,) = problems(path)
+        assert told.startswith(f"{path}: ")
+        assert expected in told
+
+    @pytest.mark.parametrize(
+        ("name", "text", "expected"),
+        [
+            ("LBD_INTERVAL", "5", "no such setting; did you mean LBD_INTERVAL_SECONDS?"),
+            ("LBD_XYZZY", "5", "no such setting"),
+            ("LBD_", "5", "no such setting"),
+            ("LBD_INTERVAL_SECONDS", "soon", "interval_seconds: 'soon': Input should be a valid number"),
+            (
+                "LBD_AVG_SHEDDER__LOW_TRESHOLD",
+                "5",
+                "avg_shedder.low_treshold: no such setting; did you mean low_threshold?",
+            ),
+            ("LBD_PULSAR__ADMIN_URLS", "[http://b1:80", "is not JSON"),
+            ("LBD_WEIGHTS", "{", "is not JSON"),
+            ("LBD_PROFILE__X", "1", "profile"),
+        ],
+    )
+    def test_in_the_environment(self, name: str, text: str, expected: str) -> None:
+        """The variable is named."""
+        (told,) = problems(None, {name: text})
+        assert told.startswith(f"environment {name}: ")
+        assert expected in told
+
+    def test_all_at_once(self, tmp_path: Path) -> None:
+        """File and environment, unknown keys and wrong values: one run tells them all."""
+        path = file_of(tmp_path, "profile: bold\nintervall: 1\nweights: {cpu: x}\npulsar: {tls: {key_file: a}}")
+        told = problems(path, {"LBD_XYZZY": "1", "LBD_WEIGHTS__MEMORY": "much", "LBD_STATE_DIR": "{"})
+        keys = [
+            "profile",
+            "intervall",
+            "weights.cpu",
+            "pulsar.tls",
+            "LBD_XYZZY",
+            "LBD_WEIGHTS__MEMORY",
+            "LBD_STATE_DIR",
+        ]
+        assert len(told) == len(keys)
+        assert all(any(key in line for line in told) for key in keys)
+
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            (b"a: [1", "not YAML"),
+            (b"a: 1\n b: 2", "not YAML"),
+            (b"\tx", "not YAML"),
+            (b"- 1\n- 2", "the file is a list, wanted keys and values"),
+            (b"words", "the file is a str, wanted keys and values"),
+            (b"\xff\xfe\xff", "cannot be read"),
+            (b"a: \x00", "not YAML"),
+            (b"? [1, 2]\n: x", "YAML|no such setting"),
+            (b"a: &x [*x]", "no such setting"),
+            (b"pulsar: &x {tls: *x}", "contains itself"),
+            (b"[" * 400, "nested too deeply|not YAML"),
+            (b"!!python/object:os.system {}", "not YAML"),
+        ],
+    )
+    def test_a_file_that_is_no_configuration(self, content: bytes, expected: str, tmp_path: Path) -> None:
+        """One line that names the file."""
+        path = tmp_path / "lbd.yaml"
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=expected) as caught:
+            load(path, {})
+        assert str(path) in str(caught.value)
+        assert len(str(caught.value).splitlines()) == 1
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        """A file that was named must exist; its path is told."""
+        with pytest.raises(UsageError, match="No such file") as caught:
+            load(tmp_path / "absent.yaml", {})
+        assert str(tmp_path / "absent.yaml") in str(caught.value)
+
+    @pytest.mark.parametrize("where", ["b1:8080", "b1:port", "[oops", "b1:8080/x", ""])
+    def test_a_password_in_an_address_is_not_repeated(self, where: str, tmp_path: Path) -> None:
+        """It is refused, and not printed to whoever looks on, whatever else is wrong with the address."""
+        path = file_of(tmp_path, f"pulsar: {{admin_urls: ['http://me:hunter2@{where}']}}")
+        (told,) = problems(path)
+        assert "secrets belong into token_file or basic" in told
+        assert "hunter2" not in told
+
+    def test_a_password_in_the_wrong_place_is_not_repeated(self, tmp_path: Path) -> None:
+        """A secret given where a file name belongs is an unknown key, told without its value."""
+        path = file_of(tmp_path, "pulsar: {token: hunter2, basic: {username: me, password: hunter2}}")
+        assert not any("hunter2" in line for line in problems(path))
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates()
+NAMES = st.sampled_from([*Settings.model_fields, "tls", "basic", "admin_urls", "cpu", "low_threshold"]) | st.text(
+    max_size=4
+)
+JUNK = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | SCALARS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class TestJunk:
+    @settings(deadline=None)
+    @given(values=st.dictionaries(NAMES, JUNK, max_size=4))
+    def test_any_values(self, values: Section) -> None:
+        """Whatever stands in a file: settings, or problems in words, and nothing else."""
+        try:
+            found = load(None, {}, values)
+        except UsageError as error:
+            assert str(error)  # noqa: PT017 - either end is right, and this one must say something
+        else:
+            assert isinstance(found.settings, Settings)
+
+    @settings(deadline=None)
+    @given(st.dictionaries(st.text("ABC_{[", min_size=1, max_size=6).map("LBD_{}".format), st.text(max_size=6)))
+    def test_any_environment(self, environ: dict[str, str]) -> None:
+        """Variables that nobody knows are told, each in a line of its own."""
+        if environ:
+            assert len(problems(None, environ)) == len(environ)
+
+
+class TestFromBrokerConf:
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ({}, {}),
+            ({"loadBalancerAvgShedderLowThreshold": "20"}, {"avg_shedder": {"low_threshold": 20.0}}),
+            ({"maxUnloadPercentage": "0.2"}, {"avg_shedder": {"max_unload_percentage": 0.2}}),
+            ({"loadBalancerBandwithInResourceWeight": "0.5"}, {"weights": {"bandwidth_in": 0.5}}),
+            (
+                {"loadBalancerBandwithInResourceWeight": "0.5", "loadBalancerBandwidthInResourceWeight": "0.7"},
+                {"weights": {"bandwidth_in": 0.7}},
+            ),
+            (
+                {"loadBalancerSheddingExcludedNamespaces": "[t/a, t/b]"},
+                {"guardrails": {"excluded_namespaces": ["t/a", "t/b"]}},
+            ),
+            ({"loadBalancerSheddingExcludedNamespaces": "[]"}, {"guardrails": {"excluded_namespaces": []}}),
+            (
+                {"loadBalancerSheddingExcludedNamespaces": "t/a,t/b"},
+                {"guardrails": {"excluded_namespaces": ["t/a", "t/b"]}},
+            ),
+            ({"loadBalancerBrokerMaxTopics": "100"}, {"guardrails": {"max_topics_per_broker": 100}}),
+            ({"loadBalancerSheddingGracePeriodMinutes": "10"}, {"guardrails": {"cool_down_minutes": 10.0}}),
+            ({"loadBalancerCPUResourceWeight": "2", "webServicePort": "8080"}, {"weights": {"cpu": 2.0}}),
+        ],
+    )
+    def test_values(self, values: dict[str, str], expected: dict[str, Section]) -> None:
+        """What a broker's configuration says, under lbd's names; both spellings of bandwidth."""
+        assert from_broker_conf(values)[0] == expected
+
+    @pytest.mark.parametrize("text", ["many", "", "-3", "NaN"])
+    def test_an_unreadable_value_is_left_out_and_noted(self, text: str) -> None:
+        """A broker keeps its default then, too."""
+        taken, notes = from_broker_conf({"loadBalancerAvgShedderHitCountLowThreshold": text, "minUnloadMessage": "5"})
+        assert taken == {"avg_shedder": {"min_unload_message": 5.0}}
+        assert notes[0].startswith(f"left out: loadBalancerAvgShedderHitCountLowThreshold={text}: ")
+
+    @pytest.mark.parametrize(
+        ("values", "note"),
+        [
+            ({"loadBalancerLoadSheddingStrategy": "org.x.ThresholdShedder"}, "the brokers shed with ThresholdShedder"),
+            ({"loadBalancerSheddingEnabled": "true"}, "lbd moves nothing until loadBalancerSheddingEnabled=false"),
+            ({"loadBalancerDistributeBundlesEvenlyEnabled": "true"}, "filters placements only"),
+        ],
+    )
+    def test_differences_are_noted(self, values: dict[str, str], note: str) -> None:
+        """What changes when lbd balances instead of the brokers, and only where it does."""
+        assert any(note in line for line in from_broker_conf(values)[1])
+        assert not any(note in line for line in from_broker_conf({})[1])
+
+    def test_what_is_taken_can_be_loaded(self, tmp_path: Path) -> None:
+        """The output of config from-broker is a configuration."""
+        taken, _ = from_broker_conf({"loadBalancerAvgShedderLowThreshold": "20", "loadBalancerCPUResourceWeight": "2"})
+        assert load(file_of(tmp_path, yaml.safe_dump(taken)), {}).settings.avg_shedder.low_threshold == 20
+
+    def test_every_broker_conf_name_that_is_told_is_read(self) -> None:
+        """A setting whose description names its key in broker.conf takes it from there."""
+        for section in ("avg_shedder", "weights", "guardrails"):
+            model = Settings.model_fields[section].annotation
+            assert isinstance(model, type)
+            assert issubclass(model, BaseModel)
+            for name, field in model.model_fields.items():
+                key = (field.description or "").partition("broker.conf ")[2].partition(";")[0].strip()
+                if key:
+                    text = "t/n" if name == "excluded_namespaces" else "1"
+                    assert name in from_broker_conf({key: text})[0].get(section, {}), key
