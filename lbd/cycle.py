@@ -133,8 +133,11 @@ def _turn(parts: Parts) -> CycleRecord:
         kept, hits=dict(decision.memory.hits), samples=dict(evidence.samples), written_at=snapshot.taken_at
     )
     parts.store.save_averages(averages, snapshot.taken_at)
-    parts.store.save(_expecting(kept, permitted.unloads))
+    kept = _unsettled(kept, {end for unload in permitted.unloads for end in (unload.source, unload.destination)})
+    parts.store.save(kept)
     outcomes = _act(parts, ledger, permitted.unloads)
+    if any(outcome.result is Result.ELSEWHERE for outcome in outcomes):
+        parts.store.save(_unsettled(kept, {outcome.owner for outcome in outcomes}))
     skips = (
         *_data_skips(observation, evidence),
         *decision.skips,
@@ -165,10 +168,10 @@ def _act(parts: Parts, ledger: Ledger, plan: tuple[Unload, ...]) -> tuple[Outcom
     return tuple(outcomes)
 
 
-def _expecting(kept: Kept, plan: tuple[Unload, ...]) -> Kept:
-    """What is kept before acting: brokers about to be touched must show two fresh samples, whatever happens to lbd."""
-    touched = {broker for unload in plan for broker in (unload.source, unload.destination) if broker}
-    return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, touched))
+def _unsettled(kept: Kept, touched: set[str | None]) -> Kept:
+    """What is kept before acting, and so whatever happens to lbd: touched brokers must show two fresh samples."""
+    brokers = [broker for broker in touched if broker is not None]
+    return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, brokers))
 
 
 def _members(kept: Kept, observation: Observation) -> Kept:

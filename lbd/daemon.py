@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from lbd.permit.policies import Groups, Isolation, isolation_of
 from lbd.pulsar.admin import Admin
 from lbd.record.journal import Journal, read
 from lbd.record.state import Kept, Scratch, StateDir
-from lbd.replay import rounds
+from lbd.replay import rounds, settings_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,6 +190,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
 
     What the recording's header says of the strategy holds where the settings leave the default.
     """
+    given = settings
     averages = Averages.empty()
     samples: dict[str, Sample] = {}
     last: Header | None = None
@@ -198,8 +199,8 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
         if found is not None:
             averages = running.update(averages, found)
         if last is not header:
-            averages, last = Averages.empty(), header
-            settings = _with_header(settings, header)
+            averages, samples, last = Averages.empty(), {}, header
+            settings = _with_header(given, header)
         samples = dict(judge(samples, snapshot, settings.weights).samples)
         found = snapshot
     if found is None or last is None:
@@ -224,11 +225,13 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
 
 
 def _with_header(settings: Settings, header: Header) -> Settings:
-    chosen = settings.avg_shedder.model_dump(exclude_unset=True)
-    weights = settings.weights.model_dump(exclude_unset=True)
-    return settings.model_copy(
-        update={
-            "avg_shedder": type(settings.avg_shedder).model_validate({**header.settings, **chosen}),
-            "weights": type(settings.weights).model_validate({**header.weights, **weights}),
-        }
+    """The header's settings where these leave the default; of another strategy's header, only its weights."""
+    if header.strategy not in {None, settings.strategy}:
+        header = replace(header, settings={})
+    chosen, weights = settings_from(
+        header,
+        settings.strategy,
+        settings.avg_shedder.model_dump(exclude_unset=True),
+        settings.weights.model_dump(exclude_unset=True),
     )
+    return settings.model_copy(update={"avg_shedder": chosen, "weights": weights})

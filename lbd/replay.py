@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import ValidationError
 
-from lbd.decide import build, settings_of
+from lbd.decide import STRATEGIES, build, settings_of
+from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.model import Averages, Memory, Permission, Reason
 from lbd.observe import averages as running
@@ -20,10 +22,11 @@ from lbd.permit.eligibility import broker_bundles
 from lbd.record import recording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lbd.decide import Strategy
+    from lbd.decide.avg_shedder.settings import AvgShedderSettings
     from lbd.model import CodeArray, Decision, Snapshot
     from lbd.record.recording import Header
 
@@ -85,8 +88,25 @@ def replay(
     for header, number, snapshot in rounds:
         if run is None or header is not current:
             name = strategy or header.strategy or "avg-shedder"
-            chosen = settings_of(name, {**header.settings, **settings})
-            weights = Weights.model_validate(dict(header.weights))
+            chosen, weights = settings_from(header, name, settings)
             run = _Run(build(chosen.stock() if stock else chosen, weights), header.grace_s)
             current = header
         yield Replayed(header.id, number, snapshot, run.step(snapshot))
+
+
+def settings_from(
+    header: Header, name: str, settings: Mapping[str, object], weights: Mapping[str, object] | None = None
+) -> tuple[AvgShedderSettings, Weights]:
+    """The strategy's settings and weights as a recording's header has them; those given here win.
+
+    Raises :class:`UsageError` that names the header's place.
+    """
+    if name not in STRATEGIES:
+        raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
+    try:
+        chosen = settings_of(name, {**header.settings, **settings})
+        return chosen, Weights.model_validate({**header.weights, **(weights or {})})
+    except ValidationError as error:
+        item = error.errors()[0]
+        key = ".".join(map(str, item["loc"]))
+        raise UsageError(f"{header.where}: {key}: {item['msg']}, seen {item['input']!r}") from error

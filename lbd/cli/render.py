@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lbd.cli.document import HitCounts, brokers, document, hits_before, skips
-from lbd.model import Result
+from lbd.model import Reason, Result, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lbd.model import Outcome, Unload
 
 BAR_WIDTH = 20
-SHOWN_SKIPS = 12
 
 
 def as_json(record: CycleRecord, settings: HitCounts, *, everything: bool) -> None:
@@ -130,13 +129,26 @@ def _result(outcome: Outcome | None, *, acted: bool) -> Text:
 
 
 def _print_skips(console: Console, record: CycleRecord, *, everything: bool) -> None:
-    told = list(skips(record, everything=everything)) if everything else list(record.skips)
-    shown = told if everything else told[:SHOWN_SKIPS]
-    for skip in shown:
+    told = list(skips(record, everything=everything)) if everything else _gathered(record.skips)
+    for skip in told:
         detail = f", {skip.detail}" if skip.detail else ""
         console.print(Text(f"not moved: {skip.what}: {skip.reason.label}{detail}", "dim"))
-    if len(told) > len(shown):
-        console.print(Text(f"not moved: {len(told) - len(shown)} more (--all names them)", "dim"))
+
+
+def _gathered(told: tuple[Skip, ...]) -> list[Skip]:
+    """Skips with the bundles of one reason told in one line; ``--all`` names each."""
+    found: dict[Reason, list[Skip]] = {}
+    for skip in told:
+        found.setdefault(skip.reason, []).append(skip)
+    return [line for reason, group in found.items() for line in _lines(reason, group)]
+
+
+def _lines(reason: Reason, group: list[Skip]) -> list[Skip]:
+    bundles = [skip for skip in group if "/0x" in skip.what]
+    if len(bundles) < 3:
+        return group
+    others = [skip for skip in group if "/0x" not in skip.what]
+    return [*others, Skip(f"{len(bundles)} bundles", reason, f"the first: {bundles[0].detail}")]
 
 
 class Show:

@@ -133,11 +133,10 @@ class Admin:
         return {} if answer.status == 404 else self._json(answer, dict[str, Any])
 
     def anti_affinity_group(self, namespace: str) -> str | None:
-        """The anti-affinity group of a namespace; None when it has none (204 or 404 by version)."""
+        """The anti-affinity group of a namespace; as bare text; None when it has none (204 or 404 by version)."""
         answer = self._any(paths.anti_affinity(namespace), expect={200, 204, 404})
-        if answer.status != 200 or answer.body.strip() in {b"", b"null", b'""'}:
-            return None
-        return self._json(answer, str)
+        group = answer.body.decode(errors="replace").strip().strip('"')
+        return group if answer.status == 200 and group not in {"", "null"} else None
 
     def unload(self, bundle: str, destination: str | None, at: str) -> Answer:
         """Ask for an unload at the base URL ``at`` (the leader's); the caller judges the status, whatever it is."""

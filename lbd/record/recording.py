@@ -25,7 +25,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Header:
-    """What a recording says of itself; all but the format number is optional."""
+    """What a recording says of itself; all but the format number is optional. ``where`` is its file and line."""
 
     id: str = ""
     strategy: str | None = None
@@ -34,6 +34,7 @@ class Header:
     interval_s: float = 60.0
     grace_s: float = 1800.0
     source: str = ""
+    where: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,12 @@ def _header(version: object, line: bytes, where: str) -> Header:
     if isinstance(version, bool) or version != FORMAT:
         raise UsageError(f"{where}: recording format {version!r}, this lbd reads format {FORMAT}")
     found = json.loads(line)
-    known = {name: found[name] for name in Header.__dataclass_fields__ if name in found}
+    known = {name: found[name] for name in _HEADER_KINDS if name in found}
     for name, value in known.items():
         kinds, wanted = _HEADER_KINDS[name]
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise UsageError(f"{where}: header {name!r} is {value!r}, wanted {wanted}")
-    return Header(**known)
+    return Header(**known, where=where)
 
 
 _HEADER_KINDS: dict[str, tuple[Any, str]] = {
