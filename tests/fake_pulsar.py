@@ -122,6 +122,7 @@ class FakePulsar:
     affinity: dict[str, str] = field(default_factory=dict)
     steals: dict[str, list[str]] = field(default_factory=dict)
     isolation: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     authorization: str | None = None
     rules: list[Rule] = field(default_factory=list)
@@ -203,6 +204,9 @@ class FakePulsar:
             return self._bundle(asked, f"{parts[3]}/{parts[4]}/{parts[5]}", parts[6])
         if parts[:3] == ["lookup", "v2", "topic"]:
             return self._lookup(asked, "/".join(parts[4:6]), parts[-1])
+        if parts[-1] == "antiAffinity":
+            group = self.groups.get(f"{parts[3]}/{parts[4]}")
+            return Reply(204) if group is None else Reply(200, group.encode())
         return self._plain(asked, parts[-1])
 
     def _plain(self, asked: Request, what: str) -> Reply:

@@ -20,7 +20,7 @@ from lbd.act.ownership import Clock
 from lbd.act.unloader import Nudge, Unloader
 from lbd.model import Outcome, Result, Unload
 from lbd.pulsar.admin import Admin
-from lbd.pulsar.settings import PulsarSettings
+from lbd.pulsar.settings import PulsarSettings, TlsSettings
 from tests.e2e import naming, placing, probe, settings
 from tests.e2e.cluster import Cluster
 from tests.e2e.traffic import Traffic
@@ -59,7 +59,9 @@ class Landings:
 
 def unloader(cluster: Cluster, nudge: Nudge) -> Unloader:
     """An unloader for the cluster, as lbd itself makes it."""
-    admin = Admin(PulsarSettings(admin_urls=tuple(cluster.admin_urls)))
+    own = cluster.credentials
+    tls = TlsSettings(ca_file=own.ca_file)
+    admin = Admin(PulsarSettings(admin_urls=tuple(cluster.admin_urls), token_file=own.token_file, tls=tls))
     return Unloader(admin, Clock(time.monotonic, time.sleep), nudge)
 
 

@@ -63,8 +63,8 @@ How = tuple[tuple[str, ...], tuple[str, ...]]
 class Spec:
     """What kind of cluster a test needs; equal specs share one running cluster.
 
-    The quick compiler brings a cluster up in half the time, at twice the CPU per message afterwards: tests that
-    measure broker CPU or publish gaps for minutes want ``full_jit``.
+    The quick compiler brings a cluster up sooner, but its brokers go on using more CPU: tests that measure CPU or
+    publish gaps for minutes want ``full_jit`` and a longer warm-up.
     """
 
     version: str

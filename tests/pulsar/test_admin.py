@@ -138,6 +138,23 @@ class TestQuestions:
         pulsar.isolation = policies
         assert admin(pulsar).isolation_policies() == policies
 
+    @pytest.mark.parametrize(
+        ("reply", "expected"),
+        [
+            (Reply(200, b"rack-a"), "rack-a"),
+            (Reply(200, b'"rack-a"'), "rack-a"),
+            (Reply(200, b"null"), None),
+            (Reply(200, b""), None),
+            (Reply(204), None),
+            (refused(404, "Namespace policies do not exist"), None),
+        ],
+        ids=["text", "JSON", "null", "empty", "204", "404"],
+    )
+    def test_anti_affinity_group(self, reply: Reply, expected: str | None, pulsar: FakePulsar) -> None:
+        """Pulsar sends a text as it is, without quotes; versions differ in how they say that there is none."""
+        pulsar.fault("/antiAffinity", reply)
+        assert admin(pulsar).anti_affinity_group("t/n") == expected
+
     def test_unload_reaches_the_owner_with_its_destination_on_the_leader(self, pulsar: FakePulsar) -> None:
         """Asked at a broker that neither leads nor owns: leader, then owner, 204."""
         answer = admin(pulsar).unload(LOWER, pulsar.ids[1], pulsar.urls[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import os
 import socket
 import threading
@@ -279,9 +280,9 @@ class TestBounds:
         with listening(b"") as url:
             begun = time.monotonic()
             with pytest.raises(AdminError, match="no answer in time") as caught:
-                http(url, read_timeout_seconds=0.2).send(method, f"{url}/x")
+                http(url, read_timeout_seconds=0.4).send(method, f"{url}/x")
         assert caught.value.timed_out is True
-        assert time.monotonic() - begun < 0.55
+        assert time.monotonic() - begun < 1.1
 
     def test_an_answer_that_drips_is_given_up(self) -> None:
         """The whole answer must come within the time-out, not only its next byte."""
@@ -291,7 +292,7 @@ class TestBounds:
             with pytest.raises(AdminError, match="not complete in time") as caught:
                 http(url, read_timeout_seconds=0.4).send("GET", f"{url}/x")
         assert caught.value.timed_out is True
-        assert time.monotonic() - begun < 1.5
+        assert time.monotonic() - begun < 3
 
     @pytest.mark.parametrize(
         ("sent", "method"),
@@ -307,6 +308,21 @@ class TestBounds:
         with listening(sent) as url, pytest.raises(AdminError) as caught:
             http(url, read_timeout_seconds=1).send(method, f"{url}/x")
         assert caught.value.timed_out is True
+
+    @pytest.mark.parametrize("chunked", [True, False])
+    def test_a_compressed_answer_that_comes_in_pieces(self, chunked: bool) -> None:
+        """Jetty compresses long reports: a piece that unpacks to nothing yet is not the end."""
+        wanted = bytes(range(256)) * 20
+        packed = gzip.compress(wanted)
+        head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+        if chunked:
+            pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
+            body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+            sent = head + b"Transfer-Encoding: chunked\r\n\r\n" + body
+        else:
+            sent = head + b"Content-Length: %d\r\n\r\n" % len(packed) + packed
+        with listening(sent, drip_seconds=0.0001) as url:
+            assert http(url).send("GET", f"{url}/x").body == wanted
 
     def test_a_connection_closed_without_an_answer(self) -> None:
         """An unload sent and never answered may have happened, and is never sent twice."""
@@ -338,8 +354,11 @@ class TestBounds:
 
     def test_an_unknown_host(self) -> None:
         """A name that no resolver knows is told as that."""
-        with pytest.raises(AdminError, match=r"unknown host 'broker\.invalid'"):
-            http("http://broker.invalid:8080").send("GET", "http://broker.invalid:8080/x")
+        unknown = requests.ConnectionError("Failed to resolve 'b1' ([Errno -2] Name or service not known)")
+        with responses.RequestsMock() as mock:
+            mock.get(f"{ONE}/x", body=unknown)
+            with pytest.raises(AdminError, match="unknown host 'b1'"):
+                http().send("GET", f"{ONE}/x")
 
     def test_requests_are_counted(self) -> None:
         """Every hop counts: what a turn costs the brokers is shown."""
