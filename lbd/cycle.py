@@ -224,7 +224,7 @@ def _stopped(plan: tuple[Unload, ...], outcomes: tuple[Outcome, ...]) -> Iterato
         for unload in plan:
             if unload.bundle not in tried:
                 yield Skip(
-                    unload.bundle, Reason.ROUND_STOPPED, f"two unloads in a row from {unload.source} did not land"
+                    unload.bundle, Reason.ROUND_STOPPED, "not asked for: two misses in a row, or lbd was stopped"
                 )
 
 

@@ -9,7 +9,11 @@ import structlog
 
 
 def set_up(form: str, level: str) -> None:
-    """Configure structlog once per process; ``form`` is auto, text or json."""
+    """Configure structlog once per process; ``form`` is auto, text or json.
+
+    The scheduler's own logger is silenced: the service tells its events in its own words.
+    """
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL + 1)
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     renderer = structlog.dev.ConsoleRenderer() if text else structlog.processors.JSONRenderer()
     structlog.configure(

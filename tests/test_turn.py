@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd import daemon
 from lbd.config import Settings
+from lbd.daemon import parts
+from lbd.daemon.dry import dry_run
+from lbd.daemon.parts import engine
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError
 from lbd.model import Hits, Outcome, Reason, Result, Unload
 from lbd.record.journal import Journal, read
@@ -50,6 +52,12 @@ def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
     return Settings.model_validate({**values, **changes})
 
 
+def once(chosen: Settings, **callbacks: Any) -> CycleRecord:
+    """One live turn, as ``lbd run --once`` makes it."""
+    with engine(chosen) as balancer:
+        return balancer.turn(**callbacks)
+
+
 def patient(pulsar: FakePulsar, folder: Path) -> Settings:
     """The same with Pulsar's own hit counts: two in a row at the high threshold."""
     return settings(pulsar, folder, avg_shedder={})
@@ -76,7 +84,7 @@ def unmoved(pulsar: FakePulsar, record: CycleRecord) -> None:
 class TestMoving:
     def test_a_hot_broker_unloads_to_its_partner(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Half of the difference goes from the most to the least loaded broker, lands there, and is in the journal."""
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         first, second, third = pulsar.ids
         moved = sorted(bundle for bundle in HOT if pulsar.owners[bundle] == third)
         assert record.error is None
@@ -96,33 +104,33 @@ class TestMoving:
     def test_the_plan_and_each_outcome_are_told_as_they_come(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """For a progress bar: first the plan, then the outcomes."""
         told: list[tuple[Unload, ...] | Outcome] = []
-        record = daemon.once(settings(pulsar, tmp_path), on_plan=told.append, on_outcome=told.append)
+        record = once(settings(pulsar, tmp_path), on_plan=told.append, on_outcome=told.append)
         assert told == [record.unloads, *record.outcomes]
 
     def test_what_was_moved_rests(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """In the next turn the cool-down bars the bundles that were moved."""
-        daemon.once(settings(pulsar, tmp_path))
+        once(settings(pulsar, tmp_path))
         pulsar.sample(81.0, 46.0, 11.0)
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert record.counts[Reason.COOL_DOWN.label] == 3
 
     def test_touched_brokers_settle_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Source and destination of a move take part again with their second fresh sample after it."""
         eager = {"hit_count_high": 1, "hit_count_low": 1, "background_load": "ignore"}
         chosen = settings(pulsar, tmp_path, avg_shedder=eager)
-        daemon.once(chosen)
+        once(chosen)
         moved = dict(pulsar.owners)
         pulsar.sample(82.0, 47.0, 12.0)
-        assert set(reasons(daemon.once(chosen)).values()) == {Reason.SETTLING}
+        assert set(reasons(once(chosen)).values()) == {Reason.SETTLING}
         assert pulsar.owners == moved
         pulsar.sample(83.0, 48.0, 13.0)
-        assert Reason.SETTLING not in reasons(daemon.once(chosen)).values()
+        assert Reason.SETTLING not in reasons(once(chosen)).values()
 
     def test_landed_elsewhere(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Two in a row that a client pulled to the third broker stop the round; what was not tried is named."""
         for bundle in HOT:
             pulsar.steals[bundle] = [pulsar.ids[1]] * 2
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert [outcome.result for outcome in record.outcomes] == [Result.ELSEWHERE] * 2
         assert len(record.unloads) == 3
         assert [what for what, reason in reasons(record).items() if reason is Reason.ROUND_STOPPED] == [
@@ -133,7 +141,7 @@ class TestMoving:
     def test_a_leader_that_dies_after_the_reports(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Nothing is sent; the outcomes say why, and are in the journal."""
         pulsar.fault("/brokers/ready", Reply(503), broker=pulsar.ids[1])
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert [outcome.result for outcome in record.outcomes] == [Result.FAILED] * 2
         assert all("leader" in outcome.detail for outcome in record.outcomes)
         assert pulsar.asked("/unload") == []
@@ -142,35 +150,35 @@ class TestMoving:
     def test_caps_hold(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """One unload a turn: the first is made, the others are named with the limit."""
         guardrails = {"max_unloads_per_turn": 1, "max_traffic_per_turn": 1.0}
-        record = daemon.once(settings(pulsar, tmp_path, guardrails=guardrails))
+        record = once(settings(pulsar, tmp_path, guardrails=guardrails))
         assert [outcome.result for outcome in record.outcomes] == [Result.LANDED]
         assert list(reasons(record).values()).count(Reason.TURN_UNLOADS) == 2
 
     def test_an_excluded_namespace_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Its bundles are barred, each with that reason."""
         guardrails = {"excluded_namespaces": ["t/n"], "membership_settle_seconds": 0}
-        record = daemon.once(settings(pulsar, tmp_path, guardrails=guardrails))
+        record = once(settings(pulsar, tmp_path, guardrails=guardrails))
         unmoved(pulsar, record)
         assert record.counts[Reason.EXCLUDED_NAMESPACE.label] == 10
 
     def test_an_isolated_namespace_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A forced destination would bypass the policy, so lbd leaves the bundles where they are."""
         pulsar.isolation = {"p": {"namespaces": ["t/.*"], "primary": ["127[.]0[.]0[.]1"], "secondary": []}}
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.counts[Reason.ISOLATION_POLICY.label] == 10
 
     def test_an_anti_affinity_group_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Where the group's other namespaces are is not known yet, so nothing of it moves."""
         pulsar.groups = {"t/n": "rack-a"}
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert set(reasons(record).values()) == {Reason.ANTI_AFFINITY}
 
     def test_unknown_policies_bind_everything(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What cannot be read is not taken for absent."""
         pulsar.fault("namespaceIsolationPolicies", refused(500, "no"))
-        unmoved(pulsar, daemon.once(settings(pulsar, tmp_path)))
+        unmoved(pulsar, once(settings(pulsar, tmp_path)))
 
 
 class TestHolds:
@@ -186,7 +194,7 @@ class TestHolds:
     def test_in_broker_shedding(self, runtime: dict[str, str], held: bool, pulsar: FakePulsar, tmp_path: Path) -> None:
         """One broker that sheds by itself is enough: lbd and it never act together."""
         pulsar.brokers[1].runtime = runtime
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert (record.hold is Reason.IN_BROKER_SHEDDING) is held
         assert bool(record.outcomes) is not held
         if held:
@@ -197,7 +205,7 @@ class TestHolds:
     def test_no_leader(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Without a leader a destination is lost: hold, and say so."""
         pulsar.leader = None
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.hold is Reason.LEADER_UNREACHABLE
         assert record.sentence == "No move: leader-unreachable."
@@ -208,17 +216,17 @@ class TestHolds:
         pulsar.leader = None
         for extra in range(4):
             pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
-            unmoved(pulsar, daemon.once(chosen))
+            unmoved(pulsar, once(chosen))
         assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]].high == 1
         pulsar.leader = pulsar.ids[1]
         pulsar.sample(79.0, 44.0, 9.0)
-        assert daemon.once(chosen).outcomes != ()
+        assert once(chosen).outcomes != ()
 
     def test_a_broker_that_joined(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Sit out until the membership has not changed for a while."""
         chosen = settings(pulsar, tmp_path, guardrails={"membership_settle_seconds": 60})
         StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=sorted(pulsar.ids[:2]), members_since=1.0))
-        record = daemon.once(chosen)
+        record = once(chosen)
         unmoved(pulsar, record)
         assert record.hold is Reason.MEMBERSHIP_CHANGED
 
@@ -227,14 +235,14 @@ class TestHolds:
         chosen = settings(pulsar, tmp_path, guardrails={"max_traffic_per_turn": 1.0, "membership_settle_seconds": 60})
         since = time.time() - 61
         StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=sorted(pulsar.ids), members_since=since))
-        assert daemon.once(chosen).hold is None
+        assert once(chosen).hold is None
 
 
 class TestData:
     def test_one_report_is_missing(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The others still count; the broker and why it gave none are named."""
         pulsar.fault("load-report", refused(500, "boom"), broker=pulsar.ids[1])
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert reasons(record)[pulsar.ids[1]] is Reason.REPORT_MISSING
         assert "HTTP 500 (boom)" in next(skip.detail for skip in record.skips if skip.what == pulsar.ids[1])
         assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
@@ -245,7 +253,7 @@ class TestData:
     def test_a_report_that_is_none(self, reply: Reply, pulsar: FakePulsar, tmp_path: Path) -> None:
         """HTML, half a JSON, something else: missing, not a bug."""
         pulsar.fault("load-report", reply, broker=pulsar.ids[2])
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert record.error is None
         assert reasons(record)[pulsar.ids[2]] is Reason.REPORT_MISSING
 
@@ -253,14 +261,14 @@ class TestData:
         """One broker alone cannot be compared."""
         for broker in pulsar.ids[1:]:
             pulsar.fault("load-report", refused(500, "boom"), broker=broker)
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.hold is Reason.TOO_FEW_BROKERS
 
     def test_no_report_at_all(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """An error for exit 3, and still a sentence."""
         pulsar.fault("load-report", refused(500, "boom"))
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert isinstance(record.error, ObserveError)
         assert "and 2 more" in record.sentence
@@ -269,14 +277,14 @@ class TestData:
         """Refused connections: missing, and never a destination."""
         third = pulsar.ids[2]
         pulsar.kill(third)
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert reasons(record)[third] is Reason.REPORT_MISSING
         assert all(outcome.unload.destination != third for outcome in record.outcomes)
 
     def test_the_first_sample_after_a_start(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker that started a moment ago stays out of pairing; the others are compared."""
         pulsar.brokers[0].started_at = time.time() - 10
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert reasons(record)[pulsar.ids[0]] is Reason.FIRST_SAMPLE
         assert all(outcome.unload.source != pulsar.ids[0] for outcome in record.outcomes)
 
@@ -284,7 +292,7 @@ class TestData:
     def test_an_impossible_number(self, usage: object, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It never moves a bundle."""
         pulsar.brokers[0].report = {"cpu": {"usage": usage, "limit": 100.0}}
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         assert reasons(record)[pulsar.ids[0]] is Reason.IMPOSSIBLE_NUMBER
         assert all(outcome.unload.source != pulsar.ids[0] for outcome in record.outcomes)
 
@@ -293,9 +301,9 @@ class TestData:
         chosen = patient(pulsar, tmp_path)
         for broker in pulsar.brokers:
             broker.report = {"startTimestamp": "NaN"}
-        assert daemon.once(chosen).error is None
+        assert once(chosen).error is None
         pulsar.sample(81.0, 46.0, 11.0)
-        record = daemon.once(chosen)
+        record = once(chosen)
         assert record.error is None
         assert record.outcomes != ()
 
@@ -304,19 +312,19 @@ class TestMemory:
     def test_hits_add_up_over_turns(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Two in a row at the high threshold: the first turn counts, the second one moves."""
         chosen = patient(pulsar, tmp_path)
-        first = daemon.once(chosen)
+        first = once(chosen)
         unmoved(pulsar, first)
         assert set(reasons(first).values()) == {Reason.WAITING}
         assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]] == Hits(1, 1)
         pulsar.sample(81.0, 46.0, 11.0)
-        assert {outcome.result for outcome in daemon.once(chosen).outcomes} == {Result.LANDED}
+        assert {outcome.result for outcome in once(chosen).outcomes} == {Result.LANDED}
         assert StateDir(chosen.state_dir).load().hits == {}
 
     def test_one_sample_counts_once(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """However often lbd polls, a sample that was seen is no new evidence."""
         chosen = patient(pulsar, tmp_path)
         for _ in range(4):
-            record = daemon.once(chosen)
+            record = once(chosen)
         unmoved(pulsar, record)
         assert set(reasons(record).values()) == {Reason.NO_NEW_SAMPLE}
         assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]] == Hits(1, 1)
@@ -324,31 +332,31 @@ class TestMemory:
     def test_a_gap_begins_the_count_anew(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Hits in a row are none over an hour."""
         chosen = patient(pulsar, tmp_path)
-        daemon.once(chosen)
+        once(chosen)
         state = StateDir(chosen.state_dir)
         kept = json.loads((chosen.state_dir / "memory.json").read_text())
         (chosen.state_dir / "memory.json").write_text(json.dumps({**kept, "written_at": time.time() - 3600}))
         pulsar.sample(81.0, 46.0, 11.0)
-        unmoved(pulsar, daemon.once(chosen))
+        unmoved(pulsar, once(chosen))
         assert state.load().hits[pulsar.ids[0]] == Hits(1, 1)
 
     def test_a_restarted_broker_settles_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Its start time changed: it takes no hit until its second fresh sample."""
         chosen = settings(pulsar, tmp_path, avg_shedder={"hit_count_high": 2})
-        daemon.once(chosen)
+        once(chosen)
         pulsar.brokers[0].started_at += 1000
         pulsar.sample(81.0, 46.0, 11.0)
-        record = daemon.once(chosen)
+        record = once(chosen)
         unmoved(pulsar, record)
         assert Reason.SETTLING in reasons(record).values()
 
     def test_averages_are_kept(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Each fresh sample adds one."""
         chosen = patient(pulsar, tmp_path)
-        daemon.once(chosen)
+        once(chosen)
         pulsar.rates.update(dict.fromkeys(HOT, 3000.0))
         pulsar.sample(81.0, 46.0, 11.0)
-        record = daemon.once(chosen)
+        record = once(chosen)
         assert record.unloads[0].msg_rate == (2000.0 + 6000.0) / 2
 
     def test_an_open_intent_of_a_killed_lbd_is_closed_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -357,7 +365,7 @@ class TestMemory:
         opened = Journal(StateDir(chosen.state_dir).journal, time.time)
         opened.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0), 1)
         opened.close()
-        record = daemon.once(chosen)
+        record = once(chosen)
         assert journal(tmp_path)[1]["result"] == "failed"
         assert read(chosen.state_dir / "journal.jsonl").open == ()
         assert HOT[0] not in {unload.bundle for unload in record.unloads}
@@ -366,7 +374,7 @@ class TestMemory:
         """One works on a state directory; the cluster is not even asked."""
         chosen = settings(pulsar, tmp_path)
         with StateDir(chosen.state_dir).locked(), pytest.raises(RefusedError, match="another lbd"):
-            daemon.once(chosen)
+            once(chosen)
         assert pulsar.requests == []
 
     @pytest.mark.parametrize("name", ["memory.json", "averages.npz", "journal.jsonl"])
@@ -375,7 +383,7 @@ class TestMemory:
         chosen = settings(pulsar, tmp_path)
         chosen.state_dir.mkdir()
         (chosen.state_dir / name).write_bytes(b"PK\x03\x04 half\n")
-        record = daemon.once(chosen)
+        record = once(chosen)
         assert "bug" not in record.sentence
         assert (record.error is not None) is (name == "memory.json")
 
@@ -389,8 +397,8 @@ class TestErrors:
         def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("half of nothing")
 
-        monkeypatch.setattr(daemon, "strategy_of", lambda *_, **__: broken)
-        record = daemon.once(settings(pulsar, tmp_path))
+        monkeypatch.setattr(parts, "strategy_of", lambda *_, **__: broken)
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.sentence == "No move: bug in lbd, please report it: ZeroDivisionError: half of nothing"
         assert type(record.error) is LbdError
@@ -408,7 +416,7 @@ class TestErrors:
         """Recognised, named, and what to do about it; exit 3."""
         for broker in pulsar.brokers:
             broker.runtime = {"loadManagerClassName": manager}
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert isinstance(record.error, ObserveError)
         assert f"runs {named}, which lbd does not support yet" in record.sentence
@@ -417,7 +425,7 @@ class TestErrors:
     def test_401(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The setting is named."""
         pulsar.authorization = "Bearer right"
-        record = daemon.once(settings(pulsar, tmp_path))
+        record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert isinstance(record.error, AdminError)
         assert "pulsar.token_file" in record.sentence
@@ -425,14 +433,14 @@ class TestErrors:
     def test_401_of_one_broker(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A token that only some brokers know is told, not taken for a missing report."""
         pulsar.fault("load-report", refused(401, "Unauthorized"), broker=pulsar.ids[1])
-        assert "pulsar.token_file" in daemon.once(settings(pulsar, tmp_path)).sentence
+        assert "pulsar.token_file" in once(settings(pulsar, tmp_path)).sentence
 
     def test_with_the_token(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Every request carries it, over every redirect."""
         pulsar.authorization = "Bearer right"
         (tmp_path / "token").write_text("right\n", encoding="utf-8")
         reach = {"admin_urls": pulsar.urls[:1], "token_file": tmp_path / "token"}
-        record = daemon.once(settings(pulsar, tmp_path, pulsar=reach))
+        record = once(settings(pulsar, tmp_path, pulsar=reach))
         assert {outcome.result for outcome in record.outcomes} == {Result.LANDED}
         assert {one.authorization for one in pulsar.requests} == {"Bearer right"}
         assert "right" not in (tmp_path / "state" / "journal.jsonl").read_text().replace("right now", "")
@@ -442,7 +450,7 @@ class TestErrors:
         chosen = settings(pulsar, tmp_path)
         for broker in list(pulsar.ids):
             pulsar.kill(broker)
-        record = daemon.once(chosen)
+        record = once(chosen)
         assert isinstance(record.error, AdminError)
         assert "connection refused" in record.sentence
 
@@ -451,16 +459,16 @@ class TestDryRun:
     def test_it_says_what_would_be_moved(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Hit counts are taken as reached; the plan is that of the turn that would act."""
         chosen = patient(pulsar, tmp_path)
-        record = daemon.dry_run(chosen)
+        record = dry_run(chosen)
         assert record.sentence.startswith("Would move 3 bundles")
         pulsar.requests.clear()
-        acted = daemon.once(settings(pulsar, tmp_path))
+        acted = once(settings(pulsar, tmp_path))
         assert record.unloads == acted.unloads
 
     def test_it_changes_nothing(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Only GETs, no lookup, and no state directory."""
         owners = dict(pulsar.owners)
-        daemon.dry_run(settings(pulsar, tmp_path))
+        dry_run(settings(pulsar, tmp_path))
         assert {one.method for one in pulsar.requests} == {"GET"}
         assert pulsar.asked("/lookup/") == []
         assert pulsar.owners == owners
@@ -470,14 +478,14 @@ class TestDryRun:
         """In-broker shedding would only hide the answer."""
         for broker in pulsar.brokers:
             broker.runtime = {"loadBalancerSheddingEnabled": "true"}
-        assert len(daemon.dry_run(settings(pulsar, tmp_path)).unloads) == 3
+        assert len(dry_run(settings(pulsar, tmp_path)).unloads) == 3
 
     def test_it_reads_a_daemons_memory_and_leaves_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Hit counts so far and cool-downs are shown; the files stay as they were."""
         chosen = patient(pulsar, tmp_path)
-        daemon.once(chosen)
+        once(chosen)
         before = {path.name: path.read_bytes() for path in chosen.state_dir.iterdir()}
-        record = daemon.dry_run(chosen)
+        record = dry_run(chosen)
         assert record.kept is not None
         assert record.kept.hits[pulsar.ids[0]] == Hits(1, 1)
         assert {path.name: path.read_bytes() for path in chosen.state_dir.iterdir()} == before
@@ -487,4 +495,4 @@ class TestDryRun:
         chosen = settings(pulsar, tmp_path)
         chosen.state_dir.mkdir()
         (chosen.state_dir / "memory.json").write_text("half")
-        assert daemon.dry_run(chosen).sentence.startswith("Would move 3 bundles")
+        assert dry_run(chosen).sentence.startswith("Would move 3 bundles")

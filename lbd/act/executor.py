@@ -10,7 +10,7 @@ from lbd.act.unloader import judged
 from lbd.model import Outcome, Result, Unload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lbd.act.unloader import Unloader
 
@@ -50,19 +50,22 @@ class Accepts(Protocol):
 class Executor:
     """Executes plans. One unload in flight, so never two of one range or one source."""
 
-    def __init__(self, unloader: Unloader, journal: Journal, accepts: Accepts) -> None:
+    def __init__(
+        self, unloader: Unloader, journal: Journal, accepts: Accepts, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
         self._unloader = unloader
+        self._stopping = stopping
         self._journal = journal
         self._accepts = accepts
 
     def run(self, plan: Iterable[Unload]) -> Iterator[Outcome]:
-        """Each unload's outcome as it ends; fewer than planned when two misses in a row from one source stop it."""
+        """Each unload's outcome as it ends; two misses in a row from one source, or a stop, end the round early."""
         misses: Counter[str] = Counter()
         for unload in plan:
             outcome = self._attempts(unload)
             misses[unload.source] = 0 if outcome.result is Result.LANDED else misses[unload.source] + 1
             yield outcome
-            if misses[unload.source] >= MISSES_THAT_STOP:
+            if misses[unload.source] >= MISSES_THAT_STOP or self._stopping():
                 return
 
     def _attempts(self, unload: Unload) -> Outcome:

@@ -10,7 +10,7 @@ import yaml
 
 from lbd.cli.options import loaded, settings_options
 from lbd.config import from_broker_conf
-from lbd.daemon import broker_configuration
+from lbd.daemon.parts import broker_configuration
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:

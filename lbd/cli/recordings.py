@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from lbd.cli.options import format_option, loaded, settings_options
-from lbd.daemon import observing
+from lbd.daemon.parts import observing
 from lbd.errors import ObserveError, UsageError
 from lbd.record import recording
 from lbd.replay import Replayed

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lbd import log
 from lbd.cli import render
 from lbd.cli.options import format_option, loaded, settings_options
-from lbd.daemon import dry_run as plan_once
-from lbd.daemon import dry_run_recording, effective, once
-from lbd.errors import UsageError
+from lbd.daemon.dry import dry_run as plan_once
+from lbd.daemon.dry import dry_run_recording
+from lbd.daemon.parts import effective, engine
+from lbd.daemon.service import Service
 from lbd.model import Reason, Result
 
 if TYPE_CHECKING:
     from lbd.cli.document import HitCounts
+    from lbd.config import Settings
     from lbd.cycle import CycleRecord
 
 REFUSALS = {Reason.IN_BROKER_SHEDDING}
@@ -24,22 +27,32 @@ PLANNED, MISSED, REFUSED = 6, 5, 4
 
 @click.command("run")
 @click.option(
-    "--once", "single", is_flag=True, help="One turn, then exit; hit counts are kept in state_dir between turns."
+    "--once", "single", is_flag=True, help="One turn, then exit; counters are kept in state_dir between turns."
 )
 @format_option
 @settings_options
 @click.pass_context
 def run(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, *, single: bool) -> None:
-    r"""Balance the cluster: one turn observes, decides, unloads to named brokers, and proves each landing.
+    r"""Balance the cluster: each turn observes, decides, unloads to named brokers, and proves each landing.
+
+    Turns go on until SIGTERM or Ctrl-C; the unload in flight is brought to its end first. SIGHUP reads the settings
+    again.
 
     \b
     Example: lbd run --once --admin-url http://127.0.0.1:8080
     """
-    if not single:
-        raise UsageError("this version runs single turns: give --once and start it from a timer, each minute or faster")
-    settings = loaded(ctx, config_file, admin_urls).settings
-    with render.progress(enabled=form == "text") as show:
-        record = once(settings, on_plan=show.plan, on_outcome=show.outcome)
+
+    def read() -> Settings:
+        return loaded(ctx, config_file, admin_urls).settings
+
+    settings = read()
+    with engine(settings) as balancer:
+        if not single:
+            log.set_up(settings.log.format, settings.log.level)
+            Service(balancer, read).run()
+            return
+        with render.progress(enabled=form == "text") as show:
+            record = balancer.turn(show.plan, show.outcome)
     _tell(record, form, effective(settings), everything=False)
     ctx.exit(_exit_code(record))
 

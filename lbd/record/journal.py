@@ -59,53 +59,42 @@ class Past:
 
 
 class Journal:
-    """An open journal. Every line is on disk when the call returns."""
+    """An open journal. Every line is on disk when the call returns.
+
+    ``attempted_at`` is when each bundle was last attempted, ``torn_lines`` how many lines could not be read.
+    """
 
     def __init__(self, path: Path, now: Callable[[], float]) -> None:
+        past = read(path)
         self._now = now
         self._path = path
         self._count = 0
-        self.past = read(path)
+        self._open = dict(past.open)
         self._file = _open(path)
+        self.attempted_at = dict(past.attempted_at)
+        self.torn_lines = past.torn_lines
 
     @property
     def open(self) -> tuple[tuple[str, Unload], ...]:
-        """Moves that a killed process left without an outcome, with their ids."""
-        return self.past.open
+        """Moves without an outcome, with their ids: those of a process that was killed, and the one in flight."""
+        return tuple(self._open.items())
 
     def intend(self, unload: Unload, attempt: int) -> str:
         """Write that ``unload`` is about to be asked for; returns the id that its outcome refers to."""
         at = self._now()
         self._count += 1
         move = f"{int(at * 1000):x}-{os.getpid():x}-{self._count}"
-        self._append(
-            Intent(
-                at,
-                move,
-                unload.bundle,
-                unload.source,
-                unload.destination,
-                attempt,
-                unload.msg_rate,
-                unload.throughput,
-                unload.reason,
-            )
-        )
+        ends = (unload.bundle, unload.source, unload.destination)
+        self._append(Intent(at, move, *ends, attempt, unload.msg_rate, unload.throughput, unload.reason))
+        self._open[move] = unload
+        self.attempted_at[unload.bundle] = at
         return move
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Write how the move ended."""
-        self._append(
-            Ended(
-                self._now(),
-                move,
-                outcome.result,
-                outcome.owner,
-                outcome.detail,
-                round(outcome.seconds, 3),
-                outcome.affinity_left,
-            )
-        )
+        proven = (outcome.result, outcome.owner, outcome.detail)
+        self._append(Ended(self._now(), move, *proven, round(outcome.seconds, 3), outcome.affinity_left))
+        self._open.pop(move, None)
 
     def close(self) -> None:
         """Close the file."""

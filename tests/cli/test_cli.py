@@ -416,12 +416,6 @@ class TestRun:
         assert found.exit_code == 0
         assert "No move: cluster: balanced" in found.stdout
 
-    def test_without_once(self, tmp_path: Path) -> None:
-        """Exit 2: this version runs single turns, and says how."""
-        found = process("run", "--config", config_of(tmp_path))
-        assert found.returncode == 2
-        assert "--once" in found.stderr
-
     def test_nobody_there(self, tmp_path: Path) -> None:
         """Exit 3 for an address at which nobody listens."""
         found = process("run", "--once", "--config", config_of(tmp_path), "--admin-url", "http://127.0.0.1:9")

@@ -1,0 +1,129 @@
+"""Turns that change nothing: against the live cluster, and on the last round of a recording."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lbd.act.dry_run import DryRun
+from lbd.cycle import CycleRecord, Parts, turn
+from lbd.daemon.parts import gap_seconds, groups, isolation, observing, strategy_of
+from lbd.errors import UsageError
+from lbd.model import Averages, Reason
+from lbd.observe import averages as running
+from lbd.observe.observer import Observation
+from lbd.permit.policies import Groups, Isolation
+from lbd.record.journal import read
+from lbd.record.state import Kept, Scratch, StateDir
+from lbd.replay import rounds, settings_from
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbd.config import Settings
+    from lbd.model import Snapshot
+    from lbd.permit.limits import Ledger
+    from lbd.record.recording import Header
+
+
+def dry_run(settings: Settings) -> CycleRecord:
+    """One turn against the live cluster that changes nothing, neither there nor in the state directory.
+
+    Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
+    """
+    with observing(settings) as observer:
+        kept, attempted_at = _remembered(settings)
+        return turn(
+            Parts(
+                observer=observer,
+                strategy=strategy_of(settings, eager=True),
+                weights=settings.weights,
+                guardrails=settings.guardrails,
+                isolation=partial(isolation, observer.admin),
+                groups=partial(groups, observer.admin),
+                attempted_at=lambda: attempted_at,
+                store=Scratch(Kept(hits=kept.hits)),
+                actuator=_no_actuator,
+                gap_seconds=float("inf"),
+                ignored_holds=frozenset({Reason.IN_BROKER_SHEDDING}),
+                eager=True,
+            )
+        )
+
+
+def _no_actuator(ledger: Ledger) -> DryRun:
+    del ledger
+    return DryRun()
+
+
+def _remembered(settings: Settings) -> tuple[Kept, dict[str, float]]:
+    """Counters and cool-downs of a daemon on this machine; nothing where there is none, or it may not be read."""
+    if not settings.state_dir.is_dir():
+        return Kept(), {}
+    try:
+        state = StateDir(settings.state_dir)
+        return state.load().at(time.time(), gap_seconds(settings)), dict(read(state.journal).attempted_at)
+    except UsageError:
+        return Kept(), {}
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """The last round of a recording as an observation."""
+
+    observation: Observation
+
+    def observe(self) -> Observation:
+        return self.observation
+
+
+def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
+    """The same for the last round of the last recording in a file; its earlier rounds feed the averages.
+
+    What the recording's header says of the strategy holds where the settings leave the default.
+    """
+    header, averages, last = _last_round(path)
+    settings = _with_header(settings, header)
+    return turn(
+        Parts(
+            observer=_Recorded(Observation(last, header.id or path.name, last.brokers.ids, leader=None)),
+            strategy=strategy_of(settings, eager=True),
+            weights=settings.weights,
+            guardrails=settings.guardrails,
+            isolation=Isolation,
+            groups=Groups,
+            attempted_at=dict,
+            store=Scratch(averages=averages),
+            actuator=_no_actuator,
+            gap_seconds=float("inf"),
+            ignored_holds=frozenset({Reason.LEADER_UNREACHABLE}),
+            eager=True,
+        )
+    )
+
+
+def _last_round(path: Path) -> tuple[Header, Averages, Snapshot]:
+    """The last recording's header, the averages before its last round, and that round."""
+    found: tuple[Header, Averages, Snapshot] | None = None
+    for header, _, snapshot in rounds(path):
+        same = found is not None and found[0] is header
+        averages = running.update(found[1], found[2]) if found is not None and same else Averages.empty()
+        found = (header, averages, snapshot)
+    if found is None:
+        raise UsageError(f"{path}: no rounds in it; a round is a line with t and reports")
+    return found
+
+
+def _with_header(settings: Settings, header: Header) -> Settings:
+    """The header's settings where these leave the default; of another strategy's header, only its weights."""
+    if header.strategy not in {None, settings.strategy}:
+        header = replace(header, settings={})
+    chosen, weights = settings_from(
+        header,
+        settings.strategy,
+        settings.avg_shedder.model_dump(exclude_unset=True),
+        settings.weights.model_dump(exclude_unset=True),
+    )
+    return settings.model_copy(update={"avg_shedder": chosen, "weights": weights})

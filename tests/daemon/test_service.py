@@ -1,0 +1,221 @@
+"""The daemon as a real process: what systemd hears, signals, reload, and a turn after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests import fake_pulsar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
+
+PATIENCE_SECONDS = 20.0
+HOT = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.started() as cluster:
+        first, second, third = cluster.ids
+        cluster.own(first, dict.fromkeys(HOT, 1000.0))
+        cluster.own(second, {"t/n/0x80000000_0xc0000000": 4000.0})
+        cluster.own(third, {"t/n/0xc0000000_0xffffffff": 100.0})
+        cluster.sample(80.0, 45.0, 10.0)
+        yield cluster
+
+
+class Notified:
+    """A notify socket of the test's own, as systemd gives to its services."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "notify"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self.path))
+        self._socket.settimeout(0.1)
+        self.heard: list[str] = []
+
+    def wait_for(self, start: str) -> str:
+        """The first message with this start that has not been waited for yet."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                self.heard.append(self._socket.recv(4096).decode())
+            except TimeoutError:
+                continue
+            if self.heard[-1].startswith(start):
+                return self.heard[-1]
+        raise AssertionError(f"{start!r} was not heard, but {self.heard}")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class Daemon:
+    """A running ``lbd run``."""
+
+    def __init__(self, folder: Path, notified: Notified, settings: dict[str, Any], **environ: str) -> None:
+        self.config = folder / "lbd.yaml"
+        self.notified = notified
+        self.log = folder / "log"
+        self.write(settings)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "lbd", "run", "--config", str(self.config)],
+                env={**clean, "NOTIFY_SOCKET": str(notified.path), **environ},
+                stdout=log,
+                stderr=log,
+            )
+
+    def write(self, settings: dict[str, Any]) -> None:
+        """Replace the settings file."""
+        self.config.write_text(yaml.safe_dump(settings))
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The structured log."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@contextmanager
+def running(folder: Path, settings: dict[str, Any], **environ: str) -> Iterator[Daemon]:
+    """A daemon that has said READY; killed at the end, whatever happened."""
+    notified = Notified(folder)
+    daemon = Daemon(folder, notified, settings, **environ)
+    try:
+        notified.wait_for("READY=1")
+        yield daemon
+    finally:
+        daemon.process.kill()
+        daemon.process.wait()
+        notified.close()
+
+
+def settings_for(pulsar: FakePulsar, folder: Path, **changes: Any) -> dict[str, Any]:
+    """A turn a fifth of a second, one hit is enough."""
+    return {
+        "pulsar": {"admin_urls": pulsar.urls},
+        "state_dir": str(folder / "state"),
+        "interval_seconds": 0.2,
+        "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
+        "guardrails": {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0},
+        **changes,
+    }
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_it_balances_says_so_and_ends_well(pulsar: FakePulsar, tmp_path: Path):
+    """READY, a STATUS a turn, STOPPING, exit 0; what it moved is where it said."""
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        told = daemon.notified.wait_for("STATUS=Moved")
+        daemon.notified.wait_for("STATUS=No move")
+        code = daemon.end()
+        daemon.notified.wait_for("STOPPING=1")
+
+    journal = [json.loads(line) for line in (tmp_path / "state" / "journal.jsonl").read_text().splitlines()]
+    landed = [one for one in journal if one.get("result") == "landed"]
+    assert code == 0
+    assert f"STATUS=Moved {len(landed)} of {len(landed)} bundles: {len(landed)} landed." == told
+    assert len(landed) * 2 == len(journal)
+    assert daemon.lines()[-1]["event"] == "stopped"
+
+
+def test_a_second_daemon_on_the_same_state_is_refused(pulsar: FakePulsar, tmp_path: Path):
+    """Exit 4, and the process that holds it is named."""
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        command = [sys.executable, "-m", "lbd", "run", "--config", str(daemon.config)]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+
+    assert second.returncode == 4
+    assert f"another lbd (process {daemon.process.pid}) works on this state directory" in second.stderr
+
+
+def test_a_reload_takes_all_settings_or_none(pulsar: FakePulsar, tmp_path: Path):
+    """A bad file is said in one line and the old settings stay; a good one holds from the next turn on."""
+    with running(tmp_path, settings_for(pulsar, tmp_path, interval_seconds=60)) as daemon:
+        daemon.notified.wait_for("STATUS=")
+        daemon.write({"interval_second": 1})
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.notified.wait_for("RELOADING=1")
+        daemon.notified.wait_for("READY=1")
+        daemon.write(settings_for(pulsar, tmp_path, interval_seconds=0.2))
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.notified.wait_for("RELOADING=1")
+        for _ in range(4):
+            daemon.notified.wait_for("STATUS=")
+        code = daemon.end()
+
+    events = {line["event"]: line for line in daemon.lines()}
+    assert code == 0
+    assert "interval_second: no such setting; did you mean interval_s" in events["settings stay as they were"]["why"]
+    assert events["settings read again"]["interval_seconds"] == 0.2
+
+
+def test_the_watchdog_is_fed_while_turns_end(pulsar: FakePulsar, tmp_path: Path):
+    """At half of what systemd asks for."""
+    with running(tmp_path, settings_for(pulsar, tmp_path), WATCHDOG_USEC="1000000") as daemon:
+        began = time.monotonic()
+        for _ in range(4):
+            daemon.notified.wait_for("WATCHDOG=1")
+
+        assert time.monotonic() - began < 5
+
+
+def test_a_cluster_that_goes_away_is_waited_for(pulsar: FakePulsar, tmp_path: Path):
+    """Each turn says why nothing is seen; when the brokers are back, it goes on."""
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=")
+        for broker in pulsar.ids:
+            pulsar.kill(broker)
+        daemon.notified.wait_for("STATUS=No move: GET http")
+
+        assert daemon.process.poll() is None
+        assert daemon.end(signal.SIGINT) == 0
+
+
+def test_kill_9_loses_nothing(pulsar: FakePulsar, tmp_path: Path):
+    """Whatever was in flight has its outcome in the journal after the next start."""
+    for _ in range(3):
+        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+            eventually(lambda: (tmp_path / "state" / "journal.jsonl").stat().st_size > 0)
+            daemon.end(signal.SIGKILL)
+        (tmp_path / "notify").unlink()
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=")
+        daemon.end()
+
+    journal = [json.loads(line) for line in (tmp_path / "state" / "journal.jsonl").read_text().splitlines()]
+    intents = {one["move"]: one for one in journal if one["event"] == "intent"}
+    outcomes = {one["move"]: one for one in journal if one["event"] == "outcome"}
+    assert intents
+    assert intents.keys() == outcomes.keys()
+    for move, outcome in outcomes.items():
+        if outcome["result"] == "landed":
+            assert outcome["owner"] == intents[move]["destination"]
