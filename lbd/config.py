@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = Path("/etc/lbd/lbd.yaml")
 PREFIX = "LBD_"
-NOT_SETTINGS = {"LBD_CONFIG"}
-"""Variables with our prefix that are options of the command line, not settings."""
+NOT_SETTINGS = re.compile(r"LBD_(CONFIG|REQUIRE_E2E|E2E_.*|PORT(_.*)?|SERVICE_(HOST|PORT)(_.*)?)")
+"""Variables with our prefix that are no settings: an option, the tests' own, and what Kubernetes sets for a service."""
 
 
 class LogSettings(BaseModel):
@@ -98,11 +99,11 @@ def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, An
 def _sources(
     path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any], problems: list[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    chosen = path or (DEFAULT_PATH if os.access(DEFAULT_PATH, os.F_OK) else None)
     if chosen is not None:
         yield str(chosen), _file(chosen)
     for name, text in sorted(environ.items()):
-        if name.startswith(PREFIX) and name not in NOT_SETTINGS:
+        if name.startswith(PREFIX) and not NOT_SETTINGS.fullmatch(name):
             source = _variable(name, text, problems)
             if source is not None:
                 yield f"environment {name}", source
@@ -146,7 +147,7 @@ def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | Non
         try:
             value = json.loads(text)
         except ValueError as error:
-            problems.append(f"environment {name}: {text!r} is not JSON: {error}")
+            problems.append(f"environment {name}: not JSON: {error}")
             return None
     for key in reversed(keys):
         value = {key: value}
@@ -185,7 +186,7 @@ def _problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
         near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
         return f"{where}: {key}: no such setting{near and f'; did you mean {near}?'}"
     message = item["msg"].removeprefix("Value error, ")
-    shown = "" if isinstance(item["input"], dict) or "secret" in message else f" {item['input']!r}:"
+    shown = "" if isinstance(item["input"], dict) or key.startswith("pulsar") else f" {item['input']!r}:"
     return f"{where}: {key}:{shown} {message}"
 
 

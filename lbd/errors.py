@@ -35,14 +35,12 @@ class ObserveError(LbdError):
 class AdminError(ObserveError):
     """One request to a broker's admin API did not give a usable answer.
 
-    ``status`` is the HTTP status, or None when no answer came at all; ``timed_out`` says that the broker may have
-    acted without our seeing it.
+    ``status`` is the HTTP status, or None when no usable answer came at all: the broker may have acted all the same.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, timed_out: bool = False) -> None:
+    def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.timed_out = timed_out
 
 
 class RefusedError(LbdError):

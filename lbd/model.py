@@ -23,7 +23,6 @@ BoolArray = NDArray[np.bool_]
 
 RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 """Columns of :attr:`Brokers.usage` and :attr:`Brokers.limit`; ``memory`` is the JVM heap."""
-
 MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
 """Columns of every rates array: messages/s in and out, bytes/s in and out."""
 
@@ -76,6 +75,7 @@ class Reason(Enum):
     IMPOSSIBLE_NUMBER = (84, "impossible-number", Group.DATA)
     REPORTED_TWICE = (85, "reported-twice", Group.DATA)
     NO_STATISTICS = (86, "no-statistics", Group.DATA)
+    ON_NO_REPORT = (88, "on-no-report", Group.DATA)
     UNKNOWN_RESOURCES = (87, "unknown-resources", Group.DATA)
 
     def __init__(self, code: int, label: str, group: Group) -> None:

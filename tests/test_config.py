@@ -113,7 +113,7 @@ class TestProblems:
             ("avg_shedder: {low_threshold: .inf}", "avg_shedder.low_threshold: inf: Input should be a finite number"),
             ("weights: {cpu: -1}", "weights.cpu: -1: Input should be greater than or equal to 0"),
             ("guardrails: {excluded_namespaces: [t]}", "'t': wanted tenant/namespace or tenant/*"),
-            ("pulsar: {admin_urls: []}", "pulsar.admin_urls: []:"),
+            ("pulsar: {admin_urls: []}", "pulsar.admin_urls: Tuple should have at least 1 item"),
             ("pulsar: {admin_urls: [b1:8080]}", "'b1:8080' is no web address of a broker; wanted http://host:port"),
             ("pulsar: {admin_urls: ['http://b1:8080/admin']}", "is no web address of a broker"),
             ("pulsar: {admin_urls: ['pulsar://b1:6650']}", "is no web address of a broker"),
@@ -144,8 +144,8 @@ class TestProblems:
                 "5",
                 "avg_shedder.low_treshold: no such setting; did you mean low_threshold?",
             ),
-            ("LBD_PULSAR__ADMIN_URLS", "[http://b1:80", "is not JSON"),
-            ("LBD_WEIGHTS", "{", "is not JSON"),
+            ("LBD_PULSAR__ADMIN_URLS", "[http://b1:80", "not JSON"),
+            ("LBD_WEIGHTS", "{", "not JSON"),
             ("LBD_PROFILE__X", "1", "profile"),
         ],
     )
@@ -314,3 +314,70 @@ class TestFromBrokerConf:
                 if key:
                     text = "t/n" if name == "excluded_namespaces" else "1"
                     assert name in from_broker_conf({key: text})[0].get(section, {}), key
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        "environ",
+        [
+            {"LBD_PULSAR__ADMIN_URLS": "http://user:hunter2@b:8080"},
+            {"LBD_PULSAR__ADMIN_URLS": '["http://user:hunter2@b:8080"]'},
+            {"LBD_PULSAR__ADMIN_URLS": '["http://user:hunter2@b:8080"'},
+            {"LBD_PULSAR__BASIC": "admin:hunter2"},
+            {"LBD_PULSAR__BASIC": '{"username": "admin", "password": "hunter2"}'},
+            {"LBD_PULSAR__BASIC": '{"username": "admin", "password": "hunter2"'},
+            {"LBD_PULSAR": "hunter2"},
+            {"LBD_PULSAR__TOKEN": "hunter2"},
+        ],
+        ids=["url", "urls", "half a list", "pair", "password", "half an object", "section", "unknown key"],
+    )
+    def test_a_secret_in_the_environment_is_not_repeated(self, environ: dict[str, str]) -> None:
+        """The variable is named, and what is wrong; its value stays out of logs."""
+        told = problems(None, environ)
+        assert any(name in line for name in environ for line in told)
+        assert not any("hunter2" in line for line in told)
+
+    @pytest.mark.parametrize("content", ["pulsar: {basic: 'admin:hunter2'}", "pulsar: 'admin:hunter2'"])
+    def test_a_secret_in_the_file_is_not_repeated(self, content: str, tmp_path: Path) -> None:
+        """Neither is one that stands in the file where a section is wanted."""
+        assert not any("hunter2" in line for line in problems(file_of(tmp_path, content)))
+
+
+class TestOtherPeoplesVariables:
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("LBD_REQUIRE_E2E", "1"),
+            ("LBD_E2E_VERSIONS", "4.0.8,3.0.7"),
+            ("LBD_PORT", "tcp://10.0.0.7:8085"),
+            ("LBD_SERVICE_HOST", "10.0.0.7"),
+            ("LBD_SERVICE_PORT", "8085"),
+            ("LBD_SERVICE_PORT_METRICS", "8085"),
+            ("LBD_PORT_8085_TCP", "tcp://10.0.0.7:8085"),
+            ("LBD_PORT_8085_TCP_ADDR", "10.0.0.7"),
+            ("LBD_PORT_8085_TCP_PORT", "8085"),
+            ("LBD_PORT_8085_TCP_PROTO", "tcp"),
+        ],
+    )
+    def test_they_are_passed_over(self, name: str, text: str) -> None:
+        """Kubernetes gives each pod these for a service called lbd, and the test suite has its own."""
+        found = load(None, {name: text})
+        assert found.settings == Settings()
+        assert found.origins == {}
+
+
+def test_a_default_path_that_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody asked for that file: it is told in one line, or done without, and never with a stack trace."""
+    unreadable = tmp_path / ("x" * 300) / "lbd.yaml"
+    monkeypatch.setattr("lbd.config.DEFAULT_PATH", unreadable)
+    try:
+        assert load(None, {}).settings == Settings()
+    except UsageError as error:
+        assert str(unreadable) in str(error)  # noqa: PT017 - either end is right
+
+
+def test_the_default_path_below_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is as good as absent."""
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setattr("lbd.config.DEFAULT_PATH", tmp_path / "file" / "lbd.yaml")
+    assert load(None, {}).settings == Settings()

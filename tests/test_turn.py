@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.act.ownership import Clock
 from lbd.config import Settings
 from lbd.daemon import parts
 from lbd.daemon.dry import dry_run
@@ -140,7 +142,11 @@ class TestMoving:
 
     def test_a_leader_that_dies_after_the_reports(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Nothing is sent; the outcomes say why, and are in the journal."""
-        pulsar.fault("/brokers/ready", Reply(503), broker=pulsar.ids[1])
+
+        def die() -> None:
+            pulsar.fault("/brokers/ready", Reply(503), broker=pulsar.ids[1])
+
+        pulsar.fault("/antiAffinity", Reply(204), times=1, then=die)
         record = once(settings(pulsar, tmp_path))
         assert [outcome.result for outcome in record.outcomes] == [Result.FAILED] * 2
         assert all("leader" in outcome.detail for outcome in record.outcomes)
@@ -173,7 +179,7 @@ class TestMoving:
         pulsar.groups = {"t/n": "rack-a"}
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
-        assert set(reasons(record).values()) == {Reason.ANTI_AFFINITY}
+        assert record.counts[Reason.ANTI_AFFINITY.label] == 10
 
     def test_unknown_policies_bind_everything(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What cannot be read is not taken for absent."""
@@ -496,3 +502,213 @@ class TestDryRun:
         chosen.state_dir.mkdir()
         (chosen.state_dir / "memory.json").write_text("half")
         assert dry_run(chosen).sentence.startswith("Would move 3 bundles")
+
+
+TWO_NAMES = "t/c/n/0x00000000_0xffffffff"
+"""A bundle of a namespace of Pulsar's first version: ``tenant/cluster/namespace``."""
+
+
+class FullDisk:
+    """A file on a disk that is full after so many lines."""
+
+    def __init__(self, file: Any, lines: int) -> None:
+        self._file, self._left = file, lines
+
+    def write(self, line: bytes) -> int:
+        """Write, while there is room."""
+        if self._left == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._left -= 1
+        return self._file.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class TestReports:
+    def test_2_11_counts_a_sample_once(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Without a start time, too, a second look at the same reports is no second hit."""
+        chosen = patient(pulsar, tmp_path)
+        for broker in pulsar.brokers:
+            broker.report = {"startTimestamp": "NaN"}
+        unmoved(pulsar, once(chosen))
+        second = once(chosen)
+        unmoved(pulsar, second)
+        assert set(reasons(second).values()) == {Reason.NO_NEW_SAMPLE}
+        assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]] == Hits(1, 1)
+
+    @pytest.mark.parametrize("secure", [False, True], ids=["plain address", "both addresses"])
+    def test_a_report_of_another_broker(self, secure: bool, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Whoever answers must be who was asked: another broker's report is not used, and whose it is is said."""
+        first, second, third = pulsar.ids
+        other = {
+            "webServiceUrl": f"http://{third}",
+            **({"webServiceUrlTls": "https://127.0.0.3:8443"} if secure else {}),
+        }
+        pulsar.broker(second).report = other
+        record = once(settings(pulsar, tmp_path))
+        assert reasons(record)[second] is Reason.REPORT_MISSING
+        assert third in next(skip.detail for skip in record.skips if skip.what == second)
+        assert {(one.unload.source, one.unload.destination) for one in record.outcomes} == {(first, third)}
+
+    def test_a_report_of_another_broker_is_never_a_ground_to_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """An address before several brokers shows the hot one twice: nothing goes to or from who was not heard."""
+        first, _, third = pulsar.ids
+        pulsar.broker(third).report = {"webServiceUrl": f"http://{first}"}
+        record = once(settings(pulsar, tmp_path))
+        assert reasons(record)[third] is Reason.REPORT_MISSING
+        assert third not in {unload.destination for unload in record.unloads}
+
+
+class TestAddresses:
+    def test_another_name_of_the_owner(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """An admin URL that is no broker's id reaches the owner itself: its bundles move, and each is proven."""
+        first, _, third = pulsar.ids
+        reach = {"admin_urls": [f"http://localhost:{first.rpartition(':')[2]}"]}
+        record = once(settings(pulsar, tmp_path, pulsar=reach))
+        assert record.error is None
+        assert [(one.result, one.owner) for one in record.outcomes] == [(Result.LANDED, third)] * 3
+        assert {pulsar.owners[one.unload.bundle] for one in record.outcomes} == {third}
+
+    def test_a_leader_that_tells_its_secure_address(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The leader's https address is of no use to an lbd that talks http: it is reached by its id."""
+        leader = {"serviceUrl": "https://127.0.0.2:8443", "brokerId": pulsar.leader}
+        pulsar.fault("leaderBroker", ok(leader))
+        record = once(settings(pulsar, tmp_path))
+        assert {one.result for one in record.outcomes} == {Result.LANDED}
+
+
+class TestDeadLeader:
+    def test_it_is_a_hold(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A dead leader is named for a session time-out: nothing fires, nothing is attempted, nothing rests for it."""
+        chosen = patient(pulsar, tmp_path)
+        second = pulsar.ids[1]
+        pulsar.kill(second)
+        for extra in range(4):
+            for broker, usage in ((0, 80.0), (2, 10.0)):
+                pulsar.brokers[broker].cpu = usage + extra
+            record = once(chosen)
+            unmoved(pulsar, record)
+            assert record.error is None
+            assert record.hold is Reason.LEADER_UNREACHABLE
+        assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]].high == 1
+        assert read(chosen.state_dir / "journal.jsonl").attempted_at == {}
+
+    def test_the_next_leader_ends_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """As soon as another broker leads, the next sample moves."""
+        chosen = patient(pulsar, tmp_path)
+        pulsar.kill(pulsar.ids[1])
+        for extra in range(3):
+            pulsar.brokers[0].cpu = 80.0 + extra
+            unmoved(pulsar, once(chosen))
+        pulsar.leader = pulsar.ids[0]
+        pulsar.brokers[0].cpu = 85.0
+        assert {one.result for one in once(chosen).outcomes} == {Result.LANDED}
+
+
+class TestWhatIsGone:
+    def test_an_open_intent_on_a_namespace_that_was_deleted(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nobody owns what is gone: the intent is closed, this turn goes on, and so do all that follow."""
+        now = [0.0]
+        monkeypatch.setattr(parts, "CLOCK", Clock(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds)))
+        chosen = settings(pulsar, tmp_path)
+        gone = Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0)
+        opened = Journal(StateDir(chosen.state_dir).journal, time.time)
+        opened.intend(gone, 1)
+        opened.close()
+        record = once(chosen)
+        assert record.error is None
+        assert journal(tmp_path)[1]["result"] in {"unowned", "failed"}
+        assert read(chosen.state_dir / "journal.jsonl").open == ()
+        assert {one.result for one in record.outcomes} == {Result.LANDED}
+        lines = len(journal(tmp_path))
+        pulsar.sample(81.0, 46.0, 11.0)
+        assert once(chosen).error is None
+        assert len(journal(tmp_path)) >= lines
+        assert [line for line in journal(tmp_path)[2:] if line.get("bundle") == gone.bundle] == []
+
+
+class TestFullDisk:
+    def test_what_was_done_is_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The journal takes the first move and not the second: the turn ends there, and tells the first one."""
+        with engine(settings(pulsar, tmp_path)) as balancer:
+            balancer._journal._file = FullDisk(balancer._journal._file, lines=2)
+            record = balancer.turn()
+        assert [(one.result, one.owner) for one in record.outcomes] == [(Result.LANDED, pulsar.ids[2])]
+        assert isinstance(record.error, LbdError)
+        assert "No space left" in str(record.error)
+        assert not record.sentence.startswith("No move")
+        assert len(pulsar.asked("/unload", "PUT")) == 2
+        assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
+
+    def test_nothing_is_sent_without_an_intent(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A disk that is full from the beginning: no unload, and an error that names the journal."""
+        with engine(settings(pulsar, tmp_path)) as balancer:
+            balancer._journal._file = FullDisk(balancer._journal._file, lines=0)
+            record = balancer.turn()
+        assert record.outcomes == ()
+        assert pulsar.asked("/unload") == []
+        assert "journal.jsonl" in str(record.error)
+        assert record.sentence.startswith("Stopped after 0 of 3 bundles: ")
+
+
+class TestBarredFirst:
+    def test_a_grouped_namespace_does_not_stand_in_the_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Its largest bundle is passed over before choosing, so the others fill the amount in this very turn."""
+        grouped = "g/x/0x00000000_0xffffffff"
+        first, _, third = pulsar.ids
+        pulsar.own(first, {grouped: 7500.0})
+        pulsar.groups = {"g/x": "rack-a"}
+        record = once(settings(pulsar, tmp_path))
+        assert pulsar.owners[grouped] == first
+        assert record.counts[Reason.ANTI_AFFINITY.label] == 1
+        assert {(one.result, one.owner) for one in record.outcomes} == {(Result.LANDED, third)}
+        assert len(record.outcomes) == 7
+        assert {one.unload.bundle for one in record.outcomes} <= set(HOT)
+
+    def test_a_bundle_of_the_first_version_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A name with a cluster in it is not asked about and not moved: its policies cannot be told."""
+        pulsar.own(pulsar.ids[0], {TWO_NAMES: 1500.0})
+        record = once(settings(pulsar, tmp_path))
+        assert record.error is None
+        assert record.counts[Reason.POLICY_UNKNOWN.label] == 1
+        assert pulsar.owners[TWO_NAMES] == pulsar.ids[0]
+        assert {one.result for one in record.outcomes} == {Result.LANDED}
+
+
+class TestDryRunMore:
+    def test_a_memory_that_cannot_be_looked_at(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A state directory below a file, or with a name that no file system takes, is done without."""
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        for folder in (tmp_path / "file" / "state", tmp_path / ("x" * 300)):
+            record = dry_run(settings(pulsar, tmp_path, state_dir=folder))
+            assert record.error is None
+            assert record.sentence.startswith("Would move 3 bundles")
+
+    def test_in_broker_shedding_is_said(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The plan is shown all the same, and beside it why lbd would not act on it."""
+        pulsar.brokers[1].runtime = {"loadBalancerSheddingEnabled": "true"}
+        record = dry_run(settings(pulsar, tmp_path))
+        assert len(record.unloads) == 3
+        assert Reason.IN_BROKER_SHEDDING in reasons(record).values()
+
+    def test_an_unreadable_averages_row_never_moves(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A bundle whose rate was NaN once is planned by its good samples afterwards."""
+        chosen = patient(pulsar, tmp_path)
+        usual = FakePulsar.report
+
+        def odd(cluster: FakePulsar, identity: str) -> dict[str, Any]:
+            found = usual(cluster, identity)
+            for bundle in HOT[:1]:
+                if bundle in found["lastStats"]:
+                    found["lastStats"][bundle]["msgRateIn"] = "NaN"
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FakePulsar, "report", odd)
+            once(chosen)
+        pulsar.sample(81.0, 46.0, 11.0)
+        record = once(chosen)
+        assert HOT[0] in {unload.bundle for unload in record.unloads}

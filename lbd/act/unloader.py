@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lbd.act.ownership import Clock, Ownership
-from lbd.errors import AdminError, ObserveError
+from lbd.errors import AdminError, LbdError
 from lbd.model import Outcome, Result, Unload
 from lbd.pulsar import paths
 from lbd.pulsar.admin import reason_of
@@ -40,11 +40,19 @@ class Unloader:
     def unload(self, move: Unload) -> Outcome:
         """Try once. Never raises for what a broker does: everything ends in an outcome, with the reason in words."""
         begun = self._clock.monotonic()
+        return replace(self._checked(move), seconds=self._clock.monotonic() - begun)
+
+    def _checked(self, move: Unload) -> Outcome:
         try:
-            outcome = self._refused(move) or self._send(move)
-        except ObserveError as error:
-            outcome = Outcome(move, Result.UNKNOWN, None, str(error), affinity_left=True)
-        return replace(outcome, seconds=self._clock.monotonic() - begun)
+            ready = self._leader_for(move)
+        except LbdError as error:
+            return _not_sent(move, None, str(error))
+        if isinstance(ready, Outcome):
+            return ready
+        try:
+            return self._send(move, *ready)
+        except LbdError as error:
+            return Outcome(move, Result.UNKNOWN, None, str(error), affinity_left=True)
 
     def owner(self, bundle: str) -> str | None:
         """The broker that owns a bundle, None when nobody does. Raises :class:`AdminError` when it cannot be asked."""
@@ -63,32 +71,35 @@ class Unloader:
             return _not_sent(move, owner, f"{move.destination} is not ready")
         return None
 
-    def _send(self, move: Unload) -> Outcome:
+    def _leader_for(self, move: Unload) -> tuple[Leader, bool] | Outcome:
+        """The leader to ask and whether it knows destinations; or why nothing may be sent."""
+        refused = self._refused(move)
+        if refused is not None:
+            return refused
         leader = self._admin.leader()
         if leader is None:
             return _not_sent(move, move.source, "no broker leads, the destination would be lost")
         if not self._admin.ready_at(leader.base):
             gone = f"leader {leader.base} does not answer; it is replaced after a session time-out"
             return _not_sent(move, move.source, gone)
-        named = paths.knows_destinations(self._admin.version_at(leader.base))
+        return leader, paths.knows_destinations(self._admin.version_at(leader.base))
+
+    def _send(self, move: Unload, leader: Leader, named: bool) -> Outcome:
         try:
             answer = self._admin.unload(move.bundle, move.destination if named else None, leader.base)
-        except AdminError as error:
-            return self._after_silence(move, str(error))
+        except LbdError as error:
+            return self._unplaced(move, str(error), PROOF_SECONDS)
         if answer.status != 204:
-            return self._after_refusal(move, f"HTTP {answer.status}{reason_of(answer)}")
+            return self._unplaced(move, f"HTTP {answer.status}{reason_of(answer)}", NUDGE_WAIT_SECONDS)
         return self._place(move, leader, named=named)
 
-    def _after_silence(self, move: Unload, why: str) -> Outcome:
-        """No answer came, but the unload may have happened: whoever owns the bundle now decides."""
-        owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS)
-        return Outcome(move, judged(move, owner), owner, why, affinity_left=True)
+    def _unplaced(self, move: Unload, why: str, seconds: float) -> Outcome:
+        """No answer or a refusal; it may have happened all the same, and whoever owns the bundle now decides.
 
-    def _after_refusal(self, move: Unload, why: str) -> Outcome:
-        """The leader notes the destination before it checks anything else, so it may be left there."""
-        owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
-        result = Result.LANDED if owner == move.destination else Result.FAILED
-        return Outcome(move, result, owner, why, affinity_left=True)
+        The leader notes the destination before it checks anything else, so it may be left there.
+        """
+        owner = self._ownership.owner_within(move.bundle, seconds)
+        return Outcome(move, judged(move, owner), owner, why, affinity_left=True)
 
     def _place(self, move: Unload, leader: Leader, *, named: bool) -> Outcome:
         """After the 204: nudge until somebody owns the bundle, and say who."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from typing import Any
 
 import click
@@ -52,10 +53,12 @@ class Commands(click.Group):
             formatter.write_dl(list(SHORT_HELP.items()))
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
-        """Run the command; an error of lbd is one line on stderr and its own exit code."""
+        """Run the command; an error of lbd is one line on stderr and its own exit code. Only a bug shows its trace."""
         try:
             return super().invoke(ctx)
         except LbdError as error:
+            if error.exit_code == LbdError.exit_code and error.__cause__ is not None:
+                traceback.print_exception(error.__cause__)
             for line in str(error).splitlines():
                 click.echo(f"Error: {line}", err=True)
             ctx.exit(error.exit_code)

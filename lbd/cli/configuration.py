@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
 
-from lbd.cli.options import loaded, settings_options
+from lbd.cli.options import format_option, loaded, settings_options
 from lbd.config import from_broker_conf
 from lbd.daemon.parts import broker_configuration
 from lbd.errors import UsageError
@@ -33,11 +34,16 @@ def check(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ..
 
 
 @config.command()
+@format_option
 @settings_options
 @click.pass_context
-def show(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
+def show(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
     """Print the effective values as YAML, and where each that is no default came from."""
     found = loaded(ctx, config_file, admin_urls)
+    if form == "json":
+        values = {"settings": found.settings.model_dump(mode="json"), "origins": dict(found.origins)}
+        click.echo(json.dumps(values, indent=2))
+        return
     for line in _annotated(found.settings.model_dump(mode="json"), found.origins):
         click.echo(line)
 
@@ -69,13 +75,17 @@ def from_broker(
     r"""Print lbd's settings as the cluster balances today, from BROKER_CONF or else from a live broker.
 
     \b
-    Example: lbd config from-broker /etc/pulsar/broker.conf > /etc/lbd/lbd.yaml
+    Example: lbd config from-broker --admin-url http://127.0.0.1:8080 > lbd.yaml
     """
+    reached: dict[str, Any] = {}
     if broker_conf is not None:
         values = _read(broker_conf)
     else:
-        values = broker_configuration(loaded(ctx, config_file, admin_urls).settings)
+        settings = loaded(ctx, config_file, admin_urls).settings
+        values = broker_configuration(settings)
+        reached = {"pulsar": settings.pulsar.model_dump(mode="json", exclude_unset=True)}
     taken, notes = from_broker_conf(values)
+    taken = {**reached, **taken}
     click.echo(yaml.safe_dump(taken, sort_keys=False), nl=False)
     for note in notes:
         click.echo(note, err=True)

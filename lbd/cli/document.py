@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,18 +17,7 @@ if TYPE_CHECKING:
     from lbd.model import Outcome, Pair, Unload
 
 
-class HitCounts(Protocol):
-    """What rendering needs of a strategy's settings."""
-
-    @property
-    def hit_count_low(self) -> int: ...
-    @property
-    def hit_count_high(self) -> int: ...
-    @property
-    def low_threshold(self) -> float: ...
-
-
-def document(record: CycleRecord, settings: HitCounts, *, everything: bool) -> dict[str, Any]:
+def document(record: CycleRecord, *, everything: bool) -> dict[str, Any]:
     """The JSON shape of a turn."""
     assert record.observation is not None
     assert record.decision is not None
@@ -38,7 +27,7 @@ def document(record: CycleRecord, settings: HitCounts, *, everything: bool) -> d
         "cluster": record.observation.cluster,
         "strategy": "avg-shedder",
         "brokers": brokers(record),
-        "pairs": [_pair(record, pair, settings) for pair in record.decision.facts.pairs],
+        "pairs": [_pair(record, pair) for pair in record.decision.facts.pairs],
         "unloads": [_unload(unload) for unload in record.unloads],
         "skips": [_skip(skip) for skip in skips(record, everything=everything)],
         "skipped": dict(record.counts),
@@ -77,7 +66,7 @@ def _number(value: float) -> float | None:
     return round(float(value), 3) if math.isfinite(value) else None
 
 
-def _pair(record: CycleRecord, pair: Pair, settings: HitCounts) -> dict[str, Any]:
+def _pair(record: CycleRecord, pair: Pair) -> dict[str, Any]:
     hits = hits_before(record, pair)
     return {
         "source": pair.source,
@@ -85,9 +74,9 @@ def _pair(record: CycleRecord, pair: Pair, settings: HitCounts) -> dict[str, Any
         "difference": _number(pair.difference),
         "hits": {
             "low": hits.low,
-            "low_wanted": settings.hit_count_low,
+            "low_wanted": record.wanted_hits.low,
             "high": hits.high,
-            "high_wanted": settings.hit_count_high,
+            "high_wanted": record.wanted_hits.high,
         },
     }
 

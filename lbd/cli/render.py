@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from lbd.cli.document import HitCounts, brokers, document, hits_before, skips
+from lbd.cli.document import brokers, document, hits_before, skips
 from lbd.model import Reason, Result, Skip
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 BAR_WIDTH = 20
 
 
-def as_json(record: CycleRecord, settings: HitCounts, *, everything: bool) -> None:
+def as_json(record: CycleRecord, *, everything: bool) -> None:
     """Print the turn as JSON on stdout."""
-    found = msgspec.json.format(msgspec.json.encode(document(record, settings, everything=everything)), indent=2)
+    found = msgspec.json.format(msgspec.json.encode(document(record, everything=everything)), indent=2)
     sys.stdout.write(found.decode() + "\n")
 
 
-def as_text(record: CycleRecord, settings: HitCounts, *, everything: bool) -> None:
+def as_text(record: CycleRecord, *, everything: bool) -> None:
     """Print the turn for a person."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(_broker_table(record))
     if record.decision is not None and record.decision.facts.pairs:
-        console.print(_pair_table(record, settings))
+        console.print(_pair_table(record))
     for (source, destination), unloads in _by_pair(record.unloads).items():
         console.print(Text(f"{source} -> {destination or '(the broker chooses)'}", "bold"))
         console.print(_unload_table(record, unloads))
@@ -93,7 +93,7 @@ def _amount(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
     return "?" if value is None else f"{value / unit:,.{digits}f}"
 
 
-def _pair_table(record: CycleRecord, settings: HitCounts) -> Table:
+def _pair_table(record: CycleRecord) -> Table:
     assert record.decision is not None
     table = _table(("pair", "left"), ("apart", "right"), ("hits before this turn", "left"))
     for pair in record.decision.facts.pairs:
@@ -101,7 +101,7 @@ def _pair_table(record: CycleRecord, settings: HitCounts) -> Table:
         table.add_row(
             f"{pair.source} -> {pair.destination}",
             f"{pair.difference:.1f}",
-            f"low {hits.low} of {settings.hit_count_low}, high {hits.high} of {settings.hit_count_high}",
+            f"low {hits.low} of {record.wanted_hits.low}, high {hits.high} of {record.wanted_hits.high}",
         )
     return table
 

@@ -12,12 +12,11 @@ from lbd.cli import render
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.daemon.dry import dry_run as plan_once
 from lbd.daemon.dry import dry_run_recording
-from lbd.daemon.parts import effective, engine
+from lbd.daemon.parts import engine
 from lbd.daemon.service import Service
 from lbd.model import Reason, Result
 
 if TYPE_CHECKING:
-    from lbd.cli.document import HitCounts
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
 
@@ -53,7 +52,7 @@ def run(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]
             return
         with render.progress(enabled=form == "text") as show:
             record = balancer.turn(show.plan, show.outcome)
-    _tell(record, form, effective(settings), everything=False)
+    _tell(record, form, everything=False)
     ctx.exit(_exit_code(record))
 
 
@@ -86,18 +85,19 @@ def dry_run(
     """
     settings = loaded(ctx, config_file, admin_urls).settings
     record = dry_run_recording(settings, recording) if recording else plan_once(settings)
-    _tell(record, form, effective(settings), everything=everything)
+    _tell(record, form, everything=everything)
     code = _exit_code(record, refusals=False)
     ctx.exit(PLANNED if detailed_exitcode and code == 0 and record.unloads else code)
 
 
-def _tell(record: CycleRecord, form: str, settings: HitCounts, *, everything: bool) -> None:
+def _tell(record: CycleRecord, form: str, *, everything: bool) -> None:
+    """Print the turn, as far as it came; then its error, if it has one, ends the command."""
+    if record.observation is not None and form == "json":
+        render.as_json(record, everything=everything)
+    elif record.observation is not None:
+        render.as_text(record, everything=everything)
     if record.error is not None:
         raise record.error
-    if form == "json":
-        render.as_json(record, settings, everything=everything)
-    else:
-        render.as_text(record, settings, everything=everything)
 
 
 def _exit_code(record: CycleRecord, *, refusals: bool = True) -> int:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from lbd.act.dry_run import DryRun
 from lbd.cycle import CycleRecord, Parts, turn
-from lbd.daemon.parts import gap_seconds, groups, isolation, observing, strategy_of
+from lbd.daemon.parts import gap_seconds, groups, isolation, observing, strategy_of, wanted_hits
 from lbd.errors import UsageError
+from lbd.load.scoring import Weights
 from lbd.model import Averages, Reason
 from lbd.observe import averages as running
 from lbd.observe.observer import Observation
+from lbd.permit.evidence import Sample, judge
 from lbd.permit.policies import Groups, Isolation
+from lbd.pulsar.admin import Leader
 from lbd.record.journal import read
 from lbd.record.state import Kept, Scratch, StateDir
 from lbd.replay import rounds, settings_from
@@ -34,7 +37,7 @@ def dry_run(settings: Settings) -> CycleRecord:
     Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
     """
     with observing(settings) as observer:
-        kept, attempted_at = _remembered(settings)
+        kept, averages, attempted_at = _remembered(settings)
         return turn(
             Parts(
                 observer=observer,
@@ -44,11 +47,12 @@ def dry_run(settings: Settings) -> CycleRecord:
                 isolation=partial(isolation, observer.admin),
                 groups=partial(groups, observer.admin),
                 attempted_at=lambda: attempted_at,
-                store=Scratch(Kept(hits=kept.hits)),
+                store=Scratch(Kept(hits=kept.hits), averages),
                 actuator=_no_actuator,
                 gap_seconds=float("inf"),
                 ignored_holds=frozenset({Reason.IN_BROKER_SHEDDING}),
                 eager=True,
+                wanted_hits=wanted_hits(settings),
             )
         )
 
@@ -58,15 +62,17 @@ def _no_actuator(ledger: Ledger) -> DryRun:
     return DryRun()
 
 
-def _remembered(settings: Settings) -> tuple[Kept, dict[str, float]]:
-    """Counters and cool-downs of a daemon on this machine; nothing where there is none, or it may not be read."""
-    if not settings.state_dir.is_dir():
-        return Kept(), {}
+def _remembered(settings: Settings) -> tuple[Kept, Averages, dict[str, float]]:
+    """Counters, averages and cool-downs of a daemon on this machine; nothing where there is none to be read."""
+    nothing = (Kept(), Averages.empty(), dict[str, float]())
     try:
-        state = StateDir(settings.state_dir)
-        return state.load().at(time.time(), gap_seconds(settings)), dict(read(state.journal).attempted_at)
-    except UsageError:
-        return Kept(), {}
+        if not settings.state_dir.is_dir():
+            return nothing
+        state, now = StateDir(settings.state_dir), time.time()
+        kept = state.load().at(now, gap_seconds(settings))
+        return kept, state.load_averages(now), dict(read(state.journal).attempted_at)
+    except (UsageError, OSError):
+        return nothing
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
     settings = _with_header(settings, header)
     return turn(
         Parts(
-            observer=_Recorded(Observation(last, header.id or path.name, last.brokers.ids, leader=None)),
+            observer=_Recorded(Observation(last, header.id or path.name, last.brokers.ids, Leader(None, "recorded"))),
             strategy=strategy_of(settings, eager=True),
             weights=settings.weights,
             guardrails=settings.guardrails,
@@ -98,8 +104,8 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
             store=Scratch(averages=averages),
             actuator=_no_actuator,
             gap_seconds=float("inf"),
-            ignored_holds=frozenset({Reason.LEADER_UNREACHABLE}),
             eager=True,
+            wanted_hits=wanted_hits(settings),
         )
     )
 
@@ -107,9 +113,12 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
 def _last_round(path: Path) -> tuple[Header, Averages, Snapshot]:
     """The last recording's header, the averages before its last round, and that round."""
     found: tuple[Header, Averages, Snapshot] | None = None
+    samples: dict[str, Sample] = {}
     for header, _, snapshot in rounds(path):
-        same = found is not None and found[0] is header
-        averages = running.update(found[1], found[2]) if found is not None and same else Averages.empty()
+        averages = Averages.empty()
+        if found is not None and found[0] is header:
+            evidence = judge(samples, found[2], Weights())
+            samples, averages = dict(evidence.samples), running.update(found[1], found[2], evidence.fresh)
         found = (header, averages, snapshot)
     if found is None:
         raise UsageError(f"{path}: no rounds in it; a round is a line with t and reports")

@@ -13,7 +13,8 @@ from lbd.act.ownership import Clock
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Parts, turn
 from lbd.decide import build
-from lbd.errors import AdminError, UsageError
+from lbd.errors import AdminError, LbdError, UsageError
+from lbd.model import Hits
 from lbd.observe.observer import Observer
 from lbd.permit.policies import Groups, Isolation, isolation_of
 from lbd.pulsar.admin import Admin
@@ -32,7 +33,7 @@ CLOCK = Clock(time.monotonic, time.sleep)
 SAMPLE_GAP_SECONDS = 3 * 60.0
 
 NAMESPACES_A_TURN = 100
-"""Namespaces of planned unloads whose policies are read in one turn; bundles of further ones wait."""
+"""Namespaces whose policies are read at once; bundles of further ones count as ``policy-unknown`` in this turn."""
 
 
 def gap_seconds(settings: Settings) -> float:
@@ -43,6 +44,11 @@ def gap_seconds(settings: Settings) -> float:
 def effective(settings: Settings) -> AvgShedderSettings:
     """The strategy's settings with the profile applied."""
     return settings.avg_shedder.stock() if settings.profile == "stock" else settings.avg_shedder
+
+
+def wanted_hits(settings: Settings) -> Hits:
+    """Hit counts at which the strategy fires."""
+    return Hits(settings.avg_shedder.hit_count_low, settings.avg_shedder.hit_count_high)
 
 
 def strategy_of(settings: Settings, *, eager: bool = False) -> Strategy:
@@ -109,7 +115,7 @@ class Engine:
         unloader = Unloader(admin, CLOCK)
         try:
             close_open(self._journal, unloader)
-        except AdminError as error:
+        except LbdError as error:
             return CycleRecord(f"No move: {error}", error=error)
         return turn(
             Parts(
@@ -123,6 +129,7 @@ class Engine:
                 store=self._state,
                 actuator=lambda ledger: Executor(unloader, self._journal, ledger.accepts, self._stopping.is_set),
                 gap_seconds=gap_seconds(settings),
+                wanted_hits=wanted_hits(settings),
                 on_plan=on_plan,
                 on_outcome=on_outcome,
             )

@@ -15,6 +15,7 @@ from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from lbd import log
 from lbd.errors import LbdError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lbd.daemon.parts import Engine
 
 INTERVALS_UNTIL_STUCK = 3
-"""The watchdog is fed while the last turn ended less than so many intervals ago, or two unloads' time-outs."""
+"""The watchdog is fed while the last turn or unload ended less than so many intervals, or two time-outs, ago."""
 
 
 class Service:
@@ -38,7 +39,7 @@ class Service:
         self._systemd = sdnotify.SystemdNotifier()
         self._done = threading.Event()
         self._busy = threading.Lock()
-        self._turned_at = time.monotonic()
+        self._alive_at = time.monotonic()
         self._turns = 0
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(3)})
 
@@ -79,11 +80,15 @@ class Service:
 
     def _turn(self) -> None:
         with self._busy:
-            record = self._engine.turn()
-        self._turned_at = time.monotonic()
+            record = self._engine.turn(on_outcome=lambda _: self._alive())
+        self._alive()
         self._turns += 1
         self._systemd.notify(f"STATUS={record.sentence}")
         self._tell(record)
+
+    def _alive(self) -> None:
+        """A turn or an unload has ended."""
+        self._alive_at = time.monotonic()
 
     def _tell(self, record: CycleRecord) -> None:
         """One line for each turn, with what a search would look for."""
@@ -111,13 +116,15 @@ class Service:
             self._log.error("settings stay as they were", why="; ".join(str(error).splitlines()))
         else:
             self._plan(first=datetime.now(UTC))
+            log.set_up(settings.log.format, settings.log.level)
             self._log.info("settings read again", interval_seconds=settings.interval_seconds)
-        self._systemd.notify("READY=1")
+        finally:
+            self._systemd.notify("READY=1")
 
     def _feed(self) -> None:
         settings = self._engine.settings
         patience = max(INTERVALS_UNTIL_STUCK * settings.interval_seconds, settings.pulsar.unload_timeout_seconds * 2)
-        if time.monotonic() - self._turned_at < patience:
+        if time.monotonic() - self._alive_at < patience:
             self._systemd.notify("WATCHDOG=1")
 
     def _end(self, number: int, frame: object) -> None:

@@ -21,15 +21,18 @@ class Strategy(Protocol):
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision: ...
 
 
-STRATEGIES = {"avg-shedder": (AvgShedderSettings, avg_shedder.decide)}
-"""Settings class and rule of each strategy, by the name that ``strategy:`` takes."""
+STRATEGIES = {"avg-shedder": AvgShedderSettings}
+"""Settings class of each strategy, by the name that ``strategy:`` takes."""
+
+RULES = {AvgShedderSettings: avg_shedder.decide}
+"""The rule that belongs to each settings class."""
 
 
 def build(settings: AvgShedderSettings, weights: Weights) -> Strategy:
     """The rule that belongs to these settings, ready to be asked."""
-    return partial(avg_shedder.decide, settings=settings, weights=weights)
+    return partial(RULES[type(settings)], settings=settings, weights=weights)
 
 
 def settings_of(name: str, values: Mapping[str, Any]) -> AvgShedderSettings:
     """Validated settings of one strategy; KeyError for an unknown name, pydantic's ValidationError for values."""
-    return STRATEGIES[name][0].model_validate(values)
+    return STRATEGIES[name].model_validate(values)

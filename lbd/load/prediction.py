@@ -2,6 +2,7 @@
 
 The estimate is the source's score in proportion to the share of its traffic that moves: it takes none of the source's
 load for background, so on like machines it errs on the high side, and a destination is refused rather than overloaded.
+A destination weaker than its source gets more points than this says: what a machine can carry is not known here.
 """
 
 from __future__ import annotations

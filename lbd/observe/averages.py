@@ -23,7 +23,8 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
     """The averages after one round.
 
     A bundle on no report is forgotten. A bundle that two brokers report gets two samples. ``fresh`` is bool (B,): rows
-    of other brokers add no sample, unless the bundle has none yet; None takes every row, as Pulsar does.
+    of other brokers add no sample, unless the bundle has none yet, and rows with NaN never do; None takes every row,
+    as Pulsar does.
     """
     short, long, samples = _aligned(previous, snapshot.bundles)
     for rows in _passes(snapshot, fresh, samples):
@@ -60,6 +61,7 @@ def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> I
     taken = rows.reported.copy()
     if fresh is not None:
         taken &= fresh[rows.owner()] | (samples[rows.bundle] == 0)
+        taken &= np.isfinite(rows.rates).all(axis=1)
     left = np.flatnonzero(taken).astype(np.int32)
     if rows.bundle.size == len(snapshot.bundles):
         yield left

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import LoadReport, build_snapshot, parse_report
@@ -23,8 +24,10 @@ MODULAR = "ModularLoadManagerImpl"
 class Observation:
     """One round as seen: the snapshot of the brokers that answered, and what is known of the others.
 
-    ``missing`` maps active brokers without a usable report to the reason. ``shedding_on`` names brokers whose own
-    shedder is on. ``raw`` holds the reports as sent, where they were asked to be kept. ``requests`` is what it cost.
+    ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
+    session time-out). ``missing`` maps active brokers without a usable report to the reason. ``shedding_on`` names
+    brokers whose own shedder is on. ``raw`` holds the reports as sent, where they were asked to be kept. ``requests``
+    is what it cost, ``seconds`` how long it took.
     """
 
     snapshot: Snapshot
@@ -61,13 +64,14 @@ class Observer:
         self._check_manager(self.admin.runtime_configuration())
         active = self.admin.active_brokers()
         seen, missing = self._ask_all(active)
+        leader = self.admin.leader()
         if not seen:
             raise ObserveError(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
         return Observation(
             snapshot=build_snapshot(started, {broker: found.report for broker, found in seen.items()}),
             cluster=self.admin.cluster,
             active=tuple(active),
-            leader=self.admin.leader(),
+            leader=leader if leader is not None and self.admin.ready_at(leader.base) else None,
             missing=missing,
             shedding_on=tuple(broker for broker, found in sorted(seen.items()) if _sheds(found.runtime)),
             sample_interval_seconds=max(_interval(found.runtime) for found in seen.values()),
@@ -82,8 +86,14 @@ class Observer:
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:
         answers = list(self._pool.map(self._ask, active))
-        seen = {broker: found for broker, found in zip(active, answers, strict=True) if isinstance(found, _Seen)}
-        missing = {broker: found for broker, found in zip(active, answers, strict=True) if isinstance(found, str)}
+        pairs = list(zip(active, answers, strict=True))
+        seen = {broker: found for broker, found in pairs if isinstance(found, _Seen)}
+        missing = {broker: found for broker, found in pairs if isinstance(found, str)}
+        for broker, other in _mistaken(seen, active).items():
+            del seen[broker]
+            missing[broker] = (
+                f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
+            )
         return seen, missing
 
     def _ask(self, broker: str) -> _Seen | str:
@@ -102,6 +112,12 @@ class Observer:
         manager = runtime.get("loadManagerClassName", MODULAR)
         if not manager.endswith(MODULAR):
             raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", manager.rpartition(".")[2]))
+
+
+def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
+    """Brokers whose report says that it is another active broker's."""
+    own = {broker: urlsplit(found.report.web_service_url or "").netloc for broker, found in seen.items()}
+    return {broker: other for broker, other in own.items() if other != broker and other in active}
 
 
 def _sheds(runtime: Mapping[str, str]) -> bool:

@@ -60,7 +60,7 @@ class LoadReport(msgspec.Struct, frozen=True, rename="camel"):
     broker_version_string: str = ""
     start_timestamp: float = float("nan")
     load_report_type: str = MODULAR_REPORT
-    web_service_url_tls: str | None = None
+    web_service_url: str | None = None
 
 
 class Round(msgspec.Struct, frozen=True):

@@ -46,6 +46,13 @@ def barred(
     return codes
 
 
+def bar_namespaces(codes: CodeArray, bundles: list[str], reasons: Mapping[str, Reason]) -> CodeArray:
+    """The codes with the bundles of further namespaces barred."""
+    found = codes.copy()
+    _bar_namespaces(found, bundles, lambda name: reasons[name].code if name in reasons else 0)
+    return found
+
+
 def _bar(codes: CodeArray, where: np.ndarray[tuple[int], np.dtype[np.bool_]], reason: Reason) -> None:
     codes[where & (codes == 0)] = reason.code
 
@@ -59,9 +66,12 @@ def _bar_namespaces(codes: CodeArray, bundles: list[str], rule: Callable[[str], 
 
 
 def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[str], int]:
+    """Namespaces with a cluster in their name (v1) have no policies that lbd could read."""
     excluded = set(guardrails.excluded_namespaces)
 
     def rule(name: str) -> int:
+        if name.count("/") != 1:
+            return Reason.POLICY_UNKNOWN.code
         if name in excluded or f"{name.partition('/')[0]}/*" in excluded:
             return Reason.EXCLUDED_NAMESPACE.code
         if not isolation.known:

@@ -72,7 +72,7 @@ def judge(
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
         new = _next(old, _usage(brokers, at), float(brokers.started_at[at]), int(reported[at]))
-        fresh[at] = old is None or new.seen != old.seen or new.started_at != old.started_at
+        fresh[at] = old is None or new.seen != old.seen or not _same(new.started_at, old.started_at)
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
         fresh[at] &= paired[at] == 0

@@ -13,7 +13,7 @@ from lbd.model import Reason, Skip, Unload, bundle_namespace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbd.model import FloatArray, Snapshot
+    from lbd.model import CodeArray, FloatArray, Snapshot
     from lbd.permit.policies import Groups, Isolation
     from lbd.permit.settings import Guardrails
 
@@ -27,7 +27,10 @@ class Permitted:
 
 
 class Ledger:
-    """Predicted scores and used-up caps of one turn, advanced by each unload that is let through."""
+    """Predicted scores and used-up caps of one turn, advanced by each unload that is let through.
+
+    ``paired`` is int8 (B,): the reason code of brokers whose reports are not to be trusted, else 0.
+    """
 
     def __init__(
         self,
@@ -37,10 +40,13 @@ class Ledger:
         groups: Groups,
         guardrails: Guardrails,
         plan: Iterable[Unload],
+        *,
+        paired: CodeArray | None = None,
     ) -> None:
         self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
         self._position = snapshot.brokers.index()
         self._isolation, self._groups = isolation, groups
+        self._doubt = np.zeros(len(snapshot.brokers), dtype=np.int8) if paired is None else paired
         self._predicted = scores.copy()
         self._topics = snapshot.brokers.topics.copy()
         self._bundle_topics = _topics_of(snapshot, {unload.bundle for unload in plan})
@@ -57,9 +63,12 @@ class Ledger:
         )
 
     def accepts(self, unload: Unload, owner: str) -> bool:
-        """Whether a bundle that landed on ``owner`` instead may stay there."""
+        """Whether a bundle that landed on ``owner`` instead may stay there; its load counts there then."""
         moved = Unload(unload.bundle, unload.source, owner, unload.msg_rate, unload.throughput)
-        return not (self._no_destination(moved) or self._too_much_load(moved))
+        if self._no_destination(moved) or self._too_much_load(moved):
+            return False
+        self._predicted[self._position[owner]] += self._rise(moved)
+        return True
 
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""
@@ -82,6 +91,10 @@ class Ledger:
         destination = unload.destination
         if destination is None or destination not in self._position or destination == unload.source:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
+        doubt = int(self._doubt[self._position[destination]])
+        if doubt:
+            told = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
+            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, told)
         if self._isolation.reserves(destination):
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is primary of an isolation policy")
         topics = int(self._topics[self._position[destination]]) + self._bundle_topics.get(unload.bundle, 0)

@@ -54,8 +54,12 @@ def _patterns(lists: Iterable[Iterable[str]]) -> tuple[re.Pattern[str], ...]:
 class Groups:
     """Anti-affinity groups of the namespaces asked about; one that is in neither collection is not known."""
 
-    free: frozenset[str]
+    free: frozenset[str] = frozenset()
     grouped: Mapping[str, str] = field(default_factory=dict)
+
+    def and_those(self, others: Groups) -> Groups:
+        """What is known of both."""
+        return Groups(self.free | others.free, {**self.grouped, **others.grouped})
 
     def reason(self, namespace: str) -> tuple[Reason, str] | None:
         """Why bundles of a namespace stay; None when it belongs to no group."""

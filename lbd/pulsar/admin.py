@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from lbd.errors import AdminError, ObserveError
 from lbd.pulsar import paths
-from lbd.pulsar.http import Answer, Http, base_of
+from lbd.pulsar.http import Answer, Http, address_of, base_of, host_of
 
 if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
@@ -25,6 +24,11 @@ Found = TypeVar("Found")
 class _LeaderBroker(msgspec.Struct, rename="camel"):
     service_url: str
     broker_id: str | None = None
+
+
+class _Addresses(msgspec.Struct, rename="camel"):
+    web_service_url: str | None = None
+    web_service_url_tls: str | None = None
 
 
 class _Ownership(msgspec.Struct):
@@ -48,6 +52,7 @@ class Admin:
         self._urls = list(settings.admin_urls)
         self._secure = self._urls[0].startswith("https:")
         self._cluster = settings.cluster
+        self._active: list[str] = []
         self._bases: dict[str, str] = {}
 
     @property
@@ -66,17 +71,21 @@ class Admin:
     def active_brokers(self) -> list[str]:
         """Ids (``host:webPort``) of all active brokers, sorted; from now on their hosts are trusted."""
         found = sorted(self._json(self._any(paths.brokers(self.cluster)), list[str]))
-        self.http.trust({broker.rpartition(":")[0].strip("[]") for broker in found})
+        self.http.trust({host_of(broker) for broker in found})
+        self._active = found
         self._bases = {broker: base for broker, base in self._bases.items() if broker in found}
         return found
 
     def leader(self) -> Leader | None:
-        """Who leads; None while nobody does. A dead leader is still named for a session time-out."""
+        """Who leads; None while nobody does. A dead leader is still named for a session time-out.
+
+        It is reached by its id where the version tells it: ``serviceUrl`` is https as soon as TLS ports are open.
+        """
         answer = self._any(paths.LEADER, expect={200, 404})
         if answer.status == 404:
             return None
         found = self._json(answer, _LeaderBroker)
-        return Leader(found.broker_id, base_of(found.service_url))
+        return Leader(found.broker_id, self.base(found.broker_id) if found.broker_id else base_of(found.service_url))
 
     def load_report(self, broker: str) -> bytes:
         """The broker's live load report, unparsed. 204 (no load manager) and 500 (extensible) are translated."""
@@ -105,9 +114,14 @@ class Admin:
         return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
 
     def owner_base(self, bundle: str) -> str | None:
-        """``scheme://host:port`` of the bundle's owner, None when nobody owns it (412). Assigns nothing."""
-        answer = self._any(paths.topic_hash_positions(bundle), expect={200, 307, 412}, hops=0)
-        if answer.status == 412:
+        """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
+
+        Assigns nothing. Brokers are asked at their own addresses: a 200 means that the one who answers owns it, and an
+        admin URL may be another name of a broker, or stand before several.
+        """
+        own = [self.base(broker) for broker in self._active or self.active_brokers()]
+        answer = self._first(own, paths.topic_hash_positions(bundle), {200, 307, 404, 412}, hops=0)
+        if answer.status in {404, 412}:
             return None
         return base_of(answer.location) if answer.location else answer.base
 
@@ -133,7 +147,7 @@ class Admin:
         return {} if answer.status == 404 else self._json(answer, dict[str, Any])
 
     def anti_affinity_group(self, namespace: str) -> str | None:
-        """The anti-affinity group of a namespace; as bare text; None when it has none (204 or 404 by version)."""
+        """The anti-affinity group of a namespace, a JSON string or bare text; None when it has none (204 or 404)."""
         answer = self._any(paths.anti_affinity(namespace), expect={200, 204, 404})
         group = answer.body.decode(errors="replace").strip().strip('"')
         return group if answer.status == 200 and group not in {"", "null"} else None
@@ -159,27 +173,44 @@ class Admin:
 
     def _secure_base(self, broker: str) -> str:
         answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)
-        base = base_of(answer.location) if answer.location else answer.base
+        base = base_of(answer.location) if answer.location else self._own_base(broker, answer.base)
         if not base.startswith("https:"):
             raise ObserveError(f"{broker} is reached at {base}, wanted https: a token is not sent in the clear")
         return base
+
+    def _own_base(self, broker: str, base: str) -> str:
+        """The https address that a broker gives itself; ``base`` answered for it, and may stand before several."""
+        report = self._json(self._expected(self.http.send("GET", base + paths.LOAD_REPORT), None), _Addresses)
+        if broker not in {address_of(url) for url in (report.web_service_url, report.web_service_url_tls) if url}:
+            raise ObserveError(
+                f"{base} stands before several brokers; pulsar.admin_urls wants the brokers' own addresses"
+            )
+        return base_of(report.web_service_url_tls) if report.web_service_url_tls else base
 
     def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Answer:
         return self._expected(self.http.send("GET", self.base(broker) + path), expect)
 
     def _any(self, path: str, expect: set[int] | None = None, hops: int = 5) -> Answer:
         """Ask the admin URLs in turn until one answers; the one that did is asked first next time."""
+        answer = self._first(self._urls, path, expect or {200}, hops)
+        used = next((url for url in self._urls if answer.url.startswith(url)), self._urls[0])
+        self._urls = [used, *(other for other in self._urls if other != used)]
+        return answer
+
+    def _first(self, bases: list[str], path: str, expect: set[int], hops: int) -> Answer:
+        """The first good answer; a broker that cannot be reached, or answers 5xx, is passed over."""
         failures: list[AdminError] = []
-        for url in list(self._urls):
+        for base in bases:
             try:
-                answer = self.http.send("GET", url + path, hops=hops)
+                return self._expected(self.http.send("GET", base + path, hops=hops), expect)
             except AdminError as error:
+                if error.status is not None and error.status < 500:
+                    raise
                 failures.append(error)
-                continue
-            if failures:
-                self._urls = [url, *(other for other in self._urls if other != url)]
-            return self._expected(answer, expect)
-        raise failures[0] if len(failures) == 1 else AdminError("; ".join(str(error) for error in failures))
+        if len(failures) == 1:
+            raise failures[0]
+        status = failures[0].status if failures else None
+        raise AdminError("; ".join(str(error) for error in failures) or "no broker to ask", status=status)
 
     def _expected(self, answer: Answer, expect: set[int] | None) -> Answer:
         if answer.status not in (expect or {200}):
@@ -233,8 +264,7 @@ def _advice(status: int) -> str:
 def broker_of(base: str, brokers: list[str], bases: dict[str, str]) -> str | None:
     """The id of the broker that is reached at a base URL; None when it is none of them."""
     for broker in brokers:
-        if bases.get(broker, f"http://{broker}") == base:
+        if bases.get(broker, f"http://{broker}").lower() == base.lower():
             return broker
-    host = urlsplit(base).hostname
-    same_host = [broker for broker in brokers if broker.rpartition(":")[0] == host]
+    same_host = [broker for broker in brokers if host_of(broker) == host_of(base)]
     return same_host[0] if len(same_host) == 1 else None

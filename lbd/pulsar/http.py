@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
 from urllib3.util import Retry
 
 from lbd.errors import AdminError, UsageError
@@ -55,6 +55,16 @@ def base_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def address_of(url: str) -> str:
+    """``host:port`` of a URL, which for a broker's plain web address is its id."""
+    return urlsplit(url).netloc
+
+
+def host_of(url_or_id: str) -> str:
+    """The host of a URL or of a broker id, comparable: lower case, no brackets."""
+    return urlsplit(url_or_id if "://" in url_or_id else f"//{url_or_id}").hostname or ""
+
+
 class Secret:
     """The content of a file, read again when the file changes, so that a rotated token needs no restart."""
 
@@ -64,14 +74,19 @@ class Secret:
         self._value = ""
 
     def value(self) -> str:
-        """The secret. Raises :class:`UsageError` that names the file, never its content."""
+        """The secret; while its file is being replaced (gone, empty), the one that was read last.
+
+        Raises :class:`UsageError` that names the file, never its content, when there never was one.
+        """
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
             if stamp != self._stamp:
-                self._value, self._stamp = self._path.read_text(encoding="utf-8").strip(), stamp
+                self._value = self._path.read_text(encoding="utf-8").strip() or self._value
+                self._stamp = stamp
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{self._path}: secret cannot be read: {type(error).__name__}") from error
+            if not self._value:
+                raise UsageError(f"{self._path}: secret cannot be read: {type(error).__name__}") from error
         if not self._value:
             raise UsageError(f"{self._path}: secret is empty")
         return self._value
@@ -92,13 +107,13 @@ class Http:
         self._local = threading.local()
         self._token = Secret(settings.token_file) if settings.token_file else None
         self._password = Secret(settings.basic.password_file) if settings.basic else None
-        self._trusted = {_host(url) for url in settings.admin_urls}
+        self._trusted = {host_of(url) for url in settings.admin_urls}
         self._requests = count(1)
         self.sent = 0
 
     def trust(self, hosts: set[str]) -> None:
         """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""
-        self._trusted = {_host(url) for url in self._settings.admin_urls} | hosts
+        self._trusted = {host_of(url) for url in self._settings.admin_urls} | {host_of(host) for host in hosts}
 
     def send(
         self,
@@ -123,8 +138,8 @@ class Http:
         raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_of(url)}")
 
     def _once(self, method: str, url: str, params: Mapping[str, str] | None, timeout: float) -> Answer:
-        if _host(url) not in self._trusted:
-            refused = f"{_host(url)} is no broker of this cluster; not followed, nothing sent there"
+        if host_of(url) not in self._trusted:
+            refused = f"{host_of(url)} is no broker of this cluster; not followed, nothing sent there"
             raise AdminError(f"{method} {url.partition('?')[0]}: {refused}")
         deadline = time.monotonic() + timeout
         self.sent = next(self._requests)
@@ -156,7 +171,7 @@ class Http:
                     f"{what}: answer exceeds {self._settings.max_answer_bytes} bytes (pulsar.max_answer_bytes)"
                 )
             if time.monotonic() > deadline:
-                raise AdminError(f"{what}: answer not complete in time, {size} bytes came", timed_out=True)
+                raise AdminError(f"{what}: answer not complete in time, {size} bytes came")
         return b"".join(chunks)
 
     def _authorization(self) -> dict[str, str]:
@@ -179,7 +194,7 @@ class _Retry(Retry):
 
     def increment(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - urllib3's signature
         error = kwargs.get("error")
-        if isinstance(error, ReadTimeoutError):
+        if isinstance(error, ReadTimeoutError | ConnectTimeoutError):
             raise error
         return super().increment(*args, **kwargs)
 
@@ -214,10 +229,6 @@ def _followed(url: str, location: str) -> str:
     return found
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or ""
-
-
 def _translated(method: str, url: str, error: Exception) -> AdminError:
     """Errors of requests, urllib3 and the TLS files in one line of ours; nothing of the request's headers is in it."""
     what = f"{method} {url.partition('?')[0]}"
@@ -227,13 +238,12 @@ def _translated(method: str, url: str, error: Exception) -> AdminError:
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return AdminError(f"{what}: no connection in time; is the address right and the broker up?")
     if isinstance(error, requests.exceptions.Timeout) or "Read timed out" in text:
-        return AdminError(f"{what}: no answer in time", timed_out=True)
+        return AdminError(f"{what}: no answer in time")
     if "Connection refused" in text:
         return AdminError(f"{what}: connection refused; is the address right and the broker up?")
     if "Name or service not known" in text or "Failed to resolve" in text:
-        return AdminError(f"{what}: unknown host {_host(url)!r}")
-    sent = isinstance(error, HTTPError) or "Connection aborted" in text
-    return AdminError(f"{what}: {_short(text)}", timed_out=sent)
+        return AdminError(f"{what}: unknown host {host_of(url)!r}")
+    return AdminError(f"{what}: {_short(text)}")
 
 
 def _short(text: str) -> str:

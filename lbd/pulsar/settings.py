@@ -41,7 +41,7 @@ class PulsarSettings(BaseModel):
     admin_urls: tuple[str, ...] = Field(
         ("http://127.0.0.1:8080",), min_length=1, description="web addresses of any brokers, asked in this order"
     )
-    service_url: str | None = Field(None, description="pulsar:// address, for what needs the binary protocol")
+    service_url: str | None = Field(None, description="pulsar:// address; nothing needs it yet")
     cluster: str | None = Field(None, description="null: the cluster that the brokers say they belong to")
     token_file: Path | None = Field(None, description="file with a superuser's token; read again when it changes")
     tls: TlsSettings = TlsSettings()

@@ -134,8 +134,11 @@ class Writer:
         self._put(msgspec.json.encode({"t": taken_at, "reports": raw}))
 
     def _put(self, line: bytes) -> None:
-        self._file.write(line.replace(b"\n", b" ") + b"\n")
-        self._file.flush()
+        try:
+            self._file.write(line.replace(b"\n", b" ") + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise UsageError(f"recording cannot be written: {_why(error)}") from error
 
 
 @contextmanager

@@ -40,9 +40,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     def at(self, now: float, gap_seconds: float) -> Kept:
         """The part that still holds: after a gap, or a clock that went back, hit counters start anew."""
-        if 0 <= now - self.written_at <= gap_seconds:
-            return self
-        return msgspec.structs.replace(self, hits={})
+        known = msgspec.structs.replace(self, members_since=min(self.members_since, now))
+        return known if 0 <= now - self.written_at <= gap_seconds else msgspec.structs.replace(known, hits={})
 
 
 class StateDir:

@@ -240,3 +240,28 @@ class TestAfterAKill:
         journal.close()
         assert (tmp_path / "j").read_bytes() == before
         assert len(pulsar.requests) == asked
+
+
+def test_a_stop_before_the_first_unload(pulsar: FakePulsar) -> None:
+    """Nothing is begun: no intent, no request, no outcome."""
+    diary = Diary(pulsar)
+    assert list(Executor(unloader(pulsar), diary, accepting, lambda: True).run(plan(pulsar, 0, 1))) == []
+    assert diary.lines == []
+    assert pulsar.requests == []
+
+
+def test_a_stop_between_two_unloads(pulsar: FakePulsar) -> None:
+    """The one in flight is brought to its end, and the next is not begun."""
+    diary = Diary(pulsar)
+    executor = Executor(unloader(pulsar), diary, accepting, lambda: bool(diary.lines))
+    assert results(list(executor.run(plan(pulsar, 0, 1)))) == [("landed", 1)]
+    assert [line[0] for line in diary.lines] == ["intent", "landed"]
+
+
+def test_an_open_intent_on_what_is_gone_is_closed(pulsar: FakePulsar, tmp_path: Path) -> None:
+    """A namespace that was deleted has no owner: the intent ends, and the next start finds none open."""
+    journal = Journal(tmp_path / "j", time.time)
+    journal.intend(Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
+    close_open(journal, unloader(pulsar))
+    journal.close()
+    assert read(tmp_path / "j").open == ()

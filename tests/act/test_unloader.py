@@ -210,13 +210,13 @@ class TestRefusedByTheBroker:
         assert pulsar.owners[MOVED] == pulsar.ids[0]
 
     def test_split_while_it_was_asked(self, pulsar: FakePulsar) -> None:
-        """412 from its owner, and from then on nobody owns that range: FAILED, without an owner."""
+        """412 from its owner, and from then on nobody owns that range: who owns it decides, not the status."""
 
         def split() -> None:
             del pulsar.owners[MOVED]
 
         pulsar.fault("/unload", refused(412, "Cannot find bundle"), broker=pulsar.ids[0], then=split)
-        assert told(unloader(pulsar).unload(move(pulsar))) == (Result.FAILED, None, True)
+        assert told(unloader(pulsar).unload(move(pulsar))) == (Result.UNOWNED, None, True)
 
     def test_a_circle_of_redirects(self, pulsar: FakePulsar) -> None:
         """Leader and owner send each other the request: judged by who owns it."""
@@ -278,22 +278,22 @@ class TestSilence:
         assert "HTTP 500 (no)" in outcome.detail
 
     def test_nothing_can_be_asked_before(self, pulsar: FakePulsar) -> None:
-        """No broker answers at all: the outcome is UNKNOWN, not an exception."""
+        """No broker answers at all: nothing was sent, which is an outcome, not an exception."""
         settings = PulsarSettings(admin_urls=(pulsar.urls[0],))
         asked, wanted = Unloader(Admin(settings), Time().clock()), move(pulsar)
         for broker in list(pulsar.ids):
             pulsar.kill(broker)
         outcome = asked.unload(wanted)
-        assert (outcome.result, outcome.owner) == (Result.UNKNOWN, None)
+        assert told(outcome) == (Result.FAILED, None, False)
         assert "connection refused" in outcome.detail
+        assert outcome.detail.endswith("not sent")
 
 
 class TestWitnesses:
     def test_an_owner_that_does_not_own_it_actively_is_none(self, pulsar: FakePulsar) -> None:
         """One broker names another, which does not say so itself: ownership is in transit, and nothing is sent."""
         pulsar.fault("/ownedNamespaces", fake_pulsar.ok({MOVED: {"is_active": False}}))
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert outcome.result is Result.UNKNOWN
+        assert told(unloader(pulsar).unload(move(pulsar))) == (Result.FAILED, None, False)
         assert pulsar.asked("/unload") == []
 
     def test_the_owner_is_no_active_broker(self, pulsar: FakePulsar) -> None:
@@ -302,7 +302,7 @@ class TestWitnesses:
         wanted = move(pulsar, destination=1)
         pulsar.gone.add(pulsar.ids[2])
         outcome = unloader(pulsar).unload(wanted)
-        assert outcome.result is Result.UNKNOWN
+        assert told(outcome) == (Result.FAILED, None, False)
         assert "none of the active brokers" in outcome.detail
         assert pulsar.asked("/unload") == []
 
@@ -318,3 +318,47 @@ class TestWitnesses:
     def test_judged(self, owner: str | None, expected: Result) -> None:
         """What an unload from a to b came to, seen from who owns the bundle."""
         assert judged(Unload(MOVED, "a:80", "b:80", 1.0, 1.0), owner) is expected
+
+
+class TestBeforeItWasSent:
+    @pytest.mark.parametrize(
+        ("part", "reply", "broker"),
+        [
+            ("/topicHashPositions", refused(500, "no"), None),
+            ("leaderBroker", refused(500, "no"), None),
+            ("/brokers/version", refused(500, "no"), 1),
+            ("/brokers/version", fake_pulsar.SILENCE, 1),
+            ("/ownedNamespaces", refused(500, "no"), None),
+        ],
+        ids=["owner", "leader", "version", "version breaks off", "owned"],
+    )
+    def test_an_error_is_no_doubt(self, part: str, reply: Reply, broker: int | None, pulsar: FakePulsar) -> None:
+        """Nothing was asked for yet, so nothing can have happened: FAILED, not sent, and no destination noted."""
+        pulsar.fault(part, reply, broker=None if broker is None else pulsar.ids[broker])
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert (outcome.result, outcome.affinity_left) == (Result.FAILED, False)
+        assert outcome.detail.endswith("not sent")
+        assert pulsar.asked("/unload") == []
+        assert pulsar.owners[MOVED] == pulsar.ids[0]
+
+
+class TestAfterARefusal:
+    def test_500_although_it_was_unloaded(self, pulsar: FakePulsar) -> None:
+        """The broker closed the bundle and failed then: nobody owns it, which is said."""
+        pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], after_acting=True)
+        outcome = unloader(pulsar).unload(move(pulsar))
+        assert told(outcome) == (Result.UNOWNED, None, True)
+        assert outcome.detail.startswith("HTTP 500 (boom)")
+
+    def test_500_and_it_landed_all_the_same(self, pulsar: FakePulsar) -> None:
+        """Who owns it decides, not the status."""
+        pulsar.steals[MOVED] = [pulsar.ids[2]]
+        pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], after_acting=True)
+        assert told(unloader(pulsar).unload(move(pulsar)))[:2] == (Result.LANDED, pulsar.ids[2])
+
+
+def test_an_admin_address_that_is_no_id(pulsar: FakePulsar) -> None:
+    """Asked by another name, the owner is still told by its id, before and after the move."""
+    settings = PulsarSettings(admin_urls=(f"http://localhost:{pulsar.ids[0].rpartition(':')[2]}",))
+    outcome = Unloader(Admin(settings), Time().clock()).unload(move(pulsar))
+    assert told(outcome) == (Result.LANDED, pulsar.ids[2], False)

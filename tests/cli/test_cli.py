@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -214,7 +215,10 @@ class TestConfig:
         found = lbd("config", "from-broker", "--admin-url", pulsar.urls[0])
         (tmp_path / "lbd.yaml").write_text(found.stdout, encoding="utf-8")
         assert lbd("config", "check", "--config", tmp_path / "lbd.yaml").exit_code == 0
-        assert yaml.safe_load(found.stdout) == {"avg_shedder": {"high_threshold": 50.0}}
+        assert yaml.safe_load(found.stdout) == {
+            "pulsar": {"admin_urls": [pulsar.urls[0]]},
+            "avg_shedder": {"high_threshold": 50.0},
+        }
 
     @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
     def test_a_broker_conf_that_cannot_be_read(self, content: bytes | None, tmp_path: Path) -> None:
@@ -529,3 +533,96 @@ class TestRecord:
         config = config_of(tmp_path, pulsar)
         found = lbd("record", tmp_path / "r.jsonl", "--rounds", "1", *arguments, "--config", config)
         assert found.exit_code == 2
+
+
+class TestWhatIsShown:
+    def test_the_hit_counts_of_a_recording(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Those of its header are in force, so those are shown as wanted."""
+        path = recording_of(tmp_path, pulsar)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        lines[0] = json.dumps({"recording": 1, "settings": {"hit_count_low": 3, "hit_count_high": 5}})
+        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        found = lbd("dry-run", "--recording", path, "--format", "json")
+        wanted = json.loads(found.stdout)["pairs"][0]["hits"]
+        assert (wanted["low_wanted"], wanted["high_wanted"]) == (3, 5)
+        assert "low 0 of 3, high 0 of 5" in lbd("dry-run", "--recording", path).stdout
+
+    def test_the_hit_counts_of_the_settings_win(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Over those of the header."""
+        arguments = ["dry-run", "--recording", recording_of(tmp_path, pulsar), "--format", "json"]
+        wanted = json.loads(lbd(*arguments, "--config", config_of(tmp_path)).stdout)["pairs"][0]["hits"]
+        assert (wanted["low_wanted"], wanted["high_wanted"]) == (8, 1)
+
+    def test_in_broker_shedding_beside_a_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A dry-run answers, and says why a run would not act."""
+        for broker in pulsar.brokers:
+            broker.runtime = {"loadBalancerSheddingEnabled": "true"}
+        path = config_of(tmp_path, pulsar)
+        shown = json.loads(lbd("dry-run", "--format", "json", "--config", path).stdout)
+        assert len(shown["unloads"]) == 3
+        assert "in-broker-shedding" in {skip["reason"] for skip in shown["skips"]}
+        assert "in-broker-shedding" in lbd("dry-run", "--config", path).stdout
+
+    def test_what_a_limit_keeps_back_is_counted_under_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Each bundle is in the plan, or skipped for one reason: never counted as moving and held back at once."""
+        guardrails = {"max_unloads_per_turn": 1, "max_traffic_per_turn": 1.0, "membership_settle_seconds": 0}
+        path = config_of(tmp_path, pulsar, guardrails=guardrails)
+        shown = json.loads(lbd("dry-run", "--format", "json", "--config", path).stdout)
+        assert len(shown["unloads"]) == 1
+        assert shown["skipped"]["unloads-per-turn"] == 2
+        assert "moves" not in shown["skipped"]
+        assert sum(shown["skipped"].values()) + len(shown["unloads"]) == len(pulsar.owners)
+
+
+class TestWhatCannotBeReadOrWritten:
+    def test_a_memory_below_a_file(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A dry-run does without the memory of a daemon that it cannot look at."""
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        for state in (tmp_path / "file" / "state", tmp_path / ("x" * 300)):
+            found = lbd("dry-run", "--config", config_of(tmp_path, pulsar, state_dir=str(state)))
+            assert found.exit_code == 0
+            assert "Would move 3 bundles" in found.stdout
+
+    @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+    def test_a_recording_on_a_disk_that_is_full(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Exit 2, and the file is named: here no file may grow beyond 300 bytes."""
+        path = config_of(tmp_path, pulsar)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+        try:
+            found = lbd("record", tmp_path / name, "--rounds", "1", "--config", path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert found.exit_code == 2
+        assert name in found.stderr
+        assert len(found.stderr.splitlines()) == 1
+
+
+class TestRunMore:
+    def test_a_dead_leader(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A hold is no failure: exit 0, one sentence, and nothing in the journal."""
+        path = config_of(tmp_path, pulsar)
+        pulsar.kill(pulsar.ids[1])
+        found = process("run", "--once", "--config", path)
+        assert found.returncode == 0
+        assert "leader-unreachable" in found.stdout
+        assert (tmp_path / "state" / "journal.jsonl").read_bytes() == b""
+
+    def test_variables_of_kubernetes(self, tmp_path: Path) -> None:
+        """In a pod beside a service called lbd the settings are still right."""
+        found = process(
+            "config", "check", "--config", config_of(tmp_path), LBD_PORT="tcp://10.0.0.7:8085", LBD_REQUIRE_E2E="1"
+        )
+        assert found.returncode == 0
+
+
+class TestFromALiveBroker:
+    def test_what_it_prints_reaches_the_cluster(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The address it asked stands in what it prints: check is content, and a dry-run sees the brokers."""
+        printed = lbd("config", "from-broker", "--admin-url", pulsar.urls[0]).stdout
+        assert yaml.safe_load(printed)["pulsar"]["admin_urls"] == [pulsar.urls[0]]
+        path = tmp_path / "lbd.yaml"
+        path.write_text(printed, encoding="utf-8")
+        assert lbd("config", "check", "--config", path).exit_code == 0
+        shown = json.loads(lbd("dry-run", "--format", "json", "--config", path).stdout)
+        assert {broker["id"] for broker in shown["brokers"]} == set(pulsar.ids)

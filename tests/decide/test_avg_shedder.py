@@ -13,6 +13,7 @@ from lbd.decide import build
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.load.scoring import Weights
 from lbd.model import Decision, Hits, Memory, Reason
+from lbd.observe.parse import Usage
 from tests.builders import bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -356,3 +357,38 @@ def test_invariants_of_every_decision(reports: dict[str, LoadReport], live: bool
     assert len(quiet) <= len(decision.skips)
     moved = [name for name, code in zip(seen.bundles, decision.verdicts, strict=True) if code == Reason.MOVES.code]
     assert sorted(names) == sorted(moved)
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["live", "stock"])
+@pytest.mark.parametrize("odd", [Usage(50.0, -1.0), Usage(float("nan"), 100.0)], ids=["unknown limit", "NaN"])
+def test_a_planned_destination_is_not_replaced_by_a_broker_that_is_not_known(odd: Usage, live: bool):
+    """5.0 re-plans an overloaded destination among healthy brokers: one out of pairing or not settled is none."""
+    reports = {
+        "hot1:80": broker(100, 10_000, 3),
+        "hot2:80": broker(99, 10_000, 3, first=16),
+        "hot3:80": broker(98, 10_000, 3, first=32),
+        "full:80": broker(90, 1000),
+        "new:80": broker(30, 1000),
+        "cold:80": broker(20, 1000),
+        "unknown:80": report(odd),
+    }
+    seen = snapshot(reports)
+    paired, settled = np.zeros(7, dtype=np.int8), np.ones(7, dtype=np.bool_)
+    paired[seen.brokers.ids.index("unknown:80")] = Reason.UNKNOWN_RESOURCES.code
+    settled[seen.brokers.ids.index("new:80")] = False
+    eager = {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1, "background_load": "ignore"}
+    decision = ask(seen, permit={"paired": paired, "settled": settled}, live=live, **eager)
+    planned = {pair.source: pair.destination for pair in decision.facts.pairs if pair.fired}
+    moved = {(unload.destination, unload.choices) for unload in decision.unloads if unload.source == "hot3:80"}
+
+    assert "full:80" == planned["hot3:80"]
+    assert {("cold:80", ("cold:80",))} == moved
+
+
+def test_without_a_known_healthy_broker_the_planned_destination_stays():
+    """Then the guardrails refuse it; a broker of which nothing is known is not taken instead."""
+    seen = snapshot({"a:80": broker(100, 10_000, 3), "b:80": broker(90, 1000), "c:80": report(Usage(1.0, -1.0))})
+    paired = np.array([0, 0, Reason.UNKNOWN_RESOURCES.code], dtype=np.int8)
+    decision = ask(seen, permit={"paired": paired}, low_threshold=5, hit_count_low=1)
+
+    assert {"b:80"} == {unload.destination for unload in decision.unloads}

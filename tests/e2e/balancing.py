@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from tests.e2e.cluster import Cluster
 
+SETTLE_SECONDS = 3.0
+"""Clients of the last bundle of a turn may reconnect after the turn has ended."""
+
 EAGER = {
     "avg_shedder": {
         "hit_count_low": 2,
@@ -64,7 +67,7 @@ class Balancer:
         if done.returncode not in (0, 5):
             raise AssertionError(f"lbd run --once ended with {done.returncode}: {done.stderr}")
         told: dict[str, Any] = json.loads(done.stdout)
-        found = {**told, "began": began, "exit_code": done.returncode}
+        found = {**told, "began": began, "ended": time.time() + SETTLE_SECONDS, "exit_code": done.returncode}
         self.turns.append(found)
         self._check(found)
         return found

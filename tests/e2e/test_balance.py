@@ -61,16 +61,31 @@ def relieve(cluster: Cluster, directory: Path) -> tuple[Balancer, dict[str, Any]
 
 
 def publish_gaps(running: Skew, balancer: Balancer) -> dict[str, Any]:
-    """Publish gaps above 100 ms since the first turn, on topics that moved and on the others; and what was lost."""
+    """Publish gaps above 100 ms while turns moved something, on topics that moved then and on the others.
+
+    For a moved topic it is its longest gap; before and after, a broker at its quota makes gaps of its own.
+    """
     result = running.traffic.stop()
-    moved = {running.topics[outcome["bundle"]] for outcome in balancer.outcomes}
-    began = balancer.turns[0]["began"]
-    found: dict[str, Any] = {"lost": result.lost, "duplicates": result.duplicates, "sent": result.sent}
-    for name, topics in (("moved", moved), ("bystanders", set(running.topics.values()) - moved)):
-        gaps = sorted(gap.seconds * 1000 for gap in result.gaps_on(topics) if gap.at >= began)
-        middle, longest = (gaps[len(gaps) // 2], gaps[-1]) if gaps else (0, 0)
-        found[f"gaps of {name}: n, p50 ms, max ms"] = (len(gaps), round(middle), round(longest))
-    return found
+    moved: list[float] = []
+    others: list[float] = []
+    for turn in (turn for turn in balancer.turns if turn.get("outcomes")):
+        during = [gap for gap in result.gaps if turn["began"] <= gap.at <= turn["ended"]]
+        topics = {running.topics[outcome["bundle"]] for outcome in turn["outcomes"]}
+        longest = [max((gap.seconds for gap in during if gap.topic == topic), default=0.0) for topic in topics]
+        moved.extend(longest)
+        others.extend(gap.seconds for gap in during if gap.topic not in topics)
+    return {
+        "lost": result.lost,
+        "duplicates": result.duplicates,
+        "sent": result.sent,
+        "longest gap of each moved topic: n, p50 ms, max ms": _summary(moved),
+        "gaps of bystanders meanwhile: n, p50 ms, max ms": _summary(others),
+    }
+
+
+def _summary(seconds: list[float]) -> tuple[int, int, int]:
+    ordered = sorted(round(one * 1000) for one in seconds)
+    return (len(ordered), ordered[len(ordered) // 2], ordered[-1]) if ordered else (0, 0, 0)
 
 
 def relieved(cluster: Cluster, directory: Path) -> None:

@@ -77,3 +77,40 @@ def test_the_input_is_left_as_it_was():
     update(before, one(300))
 
     assert (100.0, 1) == (float(before.short[0, 0]), int(before.samples[0]))
+
+
+FRESH = np.array([True])
+
+
+def taken(rates: list[float]) -> Averages:
+    """The averages after live turns, each with a new sample."""
+    found = Averages.empty()
+    for rate in rates:
+        found = update(found, one(rate), FRESH)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rates", "samples", "short"),
+    [
+        ([float("nan"), 100], 1, 100.0),
+        ([100, float("nan"), 200], 2, 150.0),
+        ([100, 200, float("nan")], 2, 150.0),
+        ([float("inf"), 100], 1, 100.0),
+    ],
+    ids=["first", "in between", "last", "infinite"],
+)
+def test_a_row_with_a_broken_number_is_no_sample_of_a_live_turn(rates: list[float], samples: int, short: float):
+    """One NaN would stay in the mean for ever: the row is passed over, and good ones count on."""
+    found = taken(rates)
+
+    assert (samples, short, short) == (int(found.samples[0]), float(found.short[0, 0]), float(found.long[0, 0]))
+
+
+def test_a_broken_number_of_one_bundle_leaves_the_others_alone():
+    """Its neighbours on the same report have their sample."""
+    seen = snapshot({"a:80": report(1, {bundle(1): stats(float("nan")), bundle(2): stats(20)})})
+    found = update(Averages.empty(), seen, FRESH)
+
+    assert {bundle(1): 0, bundle(2): 1} == dict(zip(found.bundles, found.samples.tolist(), strict=True))
+    assert np.isfinite(found.short).all()

@@ -57,7 +57,9 @@ def test_excluded_namespaces(excluded: str, reason: str):
     assert reason == reason_of(bundle(1), excluded_namespaces=(excluded,))
 
 
-@pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", "isolation-policy"), ("t/free", ""), ("x/t/iso", "")])
+@pytest.mark.parametrize(
+    ("namespace", "reason"), [("t/iso-a", "isolation-policy"), ("t/free", ""), ("x/t/iso", "policy-unknown")]
+)
 def test_namespaces_under_an_isolation_policy_stay(namespace: str, reason: str):
     """The whole name must match, as in Pulsar."""
     assert reason == reason_of(bundle(1, namespace), isolation_of(POLICY))

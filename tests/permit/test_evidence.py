@@ -127,3 +127,12 @@ def test_a_broker_that_is_away_keeps_its_sample():
     away = judge(first.samples, snapshot({"b:80": report(10, BUSY)}), Weights())
 
     assert first.samples["a:80"] == away.samples["a:80"]
+
+
+def test_a_broker_that_tells_no_start_is_counted_once_a_sample():
+    """2.11 has no start time: two looks at one report are one sample, and the next sample is another."""
+    nan = {"start_timestamp": float("nan")}
+    seen = watch(report(50, BUSY, **nan), report(50, BUSY, **nan), report(51, BUSY, **nan))
+
+    assert [True, False, True] == [bool(e.fresh[0]) for e in seen]
+    assert [1, 1, 2] == [e.samples["a:80"].seen for e in seen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,3 +158,27 @@ def test_namespaces_in_an_anti_affinity_group_stay():
         permitted = permit([unload(0)], Ledger(seen, found, Isolation(), groups, Guardrails(), [unload(0)]))
 
         assert [told] == [skip.reason.label for skip in permitted.skips]
+
+
+@pytest.mark.parametrize("reason", [Reason.UNKNOWN_RESOURCES, Reason.IMPOSSIBLE_NUMBER, Reason.FIRST_SAMPLE])
+def test_a_destination_whose_report_cannot_be_trusted_is_forbidden(reason: Reason):
+    """Its score says nothing: neither is a bundle sent there, nor may one that landed there stay."""
+    seen = cluster()
+    doubted = np.array([0, reason.code], dtype=np.int8)
+    found = scores(seen.brokers, Weights())
+    plain = Ledger(seen, found, Isolation(), FREE, Guardrails(), [unload(0)])
+    ledger = Ledger(seen, found, Isolation(), FREE, Guardrails(), [unload(0)], paired=doubted)
+    refusal = ledger.refusal(unload(0))
+
+    assert refusal is not None
+    assert Reason.DESTINATION_FORBIDDEN is refusal.reason
+    assert (True, False) == (plain.accepts(unload(0), "b:80"), ledger.accepts(unload(0), "b:80"))
+
+
+def test_a_source_whose_report_is_trusted_moves_past_a_doubted_bystander():
+    """Only the destination's own report counts."""
+    seen = snapshot({"a:80": report(60, {NAMES[0]: stats(25)}), "b:80": report(20), "c:80": report(10)})
+    doubted = np.array([0, 0, Reason.FIRST_SAMPLE.code], dtype=np.int8)
+    ledger = Ledger(seen, scores(seen.brokers, Weights()), Isolation(), FREE, Guardrails(), [unload(0)], paired=doubted)
+
+    assert ledger.refusal(unload(0, 5)) is None

@@ -347,3 +347,50 @@ class TestTls:
             mock.get(owned, status=307, headers={"Location": "http://b2:8080/admin/v2/x"})
             with pytest.raises(ObserveError, match="wanted https"):
                 asked.base("b2:8080")
+
+
+class TestAddresses:
+    def test_a_leader_with_a_secure_address_is_reached_by_its_id(self, pulsar: FakePulsar) -> None:
+        """With TLS ports open, leaderBroker tells https, whoever asks; the id leads to the plain port."""
+        second = pulsar.ids[1]
+        pulsar.fault("leaderBroker", ok({"serviceUrl": "https://127.0.0.2:8443", "brokerId": second}))
+        found = admin(pulsar).leader()
+        assert found is not None
+        assert (found.broker, found.base) == (second, f"http://{second}")
+
+    def test_another_name_of_the_owner(self, pulsar: FakePulsar) -> None:
+        """Asked at an address that is no id, the owner's address is its own all the same."""
+        asked = Admin(PulsarSettings(admin_urls=(f"http://localhost:{pulsar.ids[0].rpartition(':')[2]}",)))
+        assert asked.owner_base(LOWER) == pulsar.urls[0]
+
+    def test_a_namespace_that_is_gone_has_no_owner(self, pulsar: FakePulsar) -> None:
+        """404 is as good as 412: nobody owns what is not there."""
+        assert admin(pulsar).owner_base("gone/ns/0x00000000_0xffffffff") is None
+
+    @pytest.mark.parametrize("status", [500, 502, 503])
+    def test_an_address_that_answers_5xx_is_passed_over(self, status: int, pulsar: FakePulsar) -> None:
+        """A broker that is ill, or a proxy before a dead one, is no reason to see nothing: the second one is asked."""
+        pulsar.fault("/v2/brokers/c", refused(status, "ill"), broker=pulsar.ids[0])
+        asked = admin(pulsar, cluster="c")
+        assert asked.active_brokers() == sorted(pulsar.ids)
+        assert [one.broker for one in pulsar.asked("/v2/brokers/c")] == pulsar.ids[:2]
+
+    def test_every_address_answers_5xx(self, pulsar: FakePulsar) -> None:
+        """Then each of them is named."""
+        pulsar.fault("/v2/brokers/c", refused(503, "ill"))
+        with pytest.raises(AdminError, match=r"HTTP 503 \(ill\)") as caught:
+            admin(pulsar, cluster="c").active_brokers()
+        assert all(url in str(caught.value) for url in pulsar.urls)
+
+    @pytest.mark.parametrize("base", ["http://pulsar-01:8080", "http://PULSAR-01:8080", "https://pulsar-01:8443"])
+    def test_capital_letters_in_an_advertised_name(self, base: str) -> None:
+        """Names of hosts are compared without regard to case, and told as the cluster writes them."""
+        assert broker_of(base, ["PULSAR-01:8080", "PULSAR-02:8080"], {}) == "PULSAR-01:8080"
+
+    def test_brokers_with_capital_letters_are_reached(self, pulsar: FakePulsar) -> None:
+        """A list of brokers in capital letters makes their addresses trusted."""
+        port = pulsar.ids[0].rpartition(":")[2]
+        pulsar.fault("/v2/brokers/c", ok([f"LOCALHOST:{port}"]))
+        asked = Admin(PulsarSettings(admin_urls=(pulsar.urls[0],), cluster="c"))
+        assert asked.active_brokers() == [f"LOCALHOST:{port}"]
+        assert asked.ready(f"LOCALHOST:{port}")

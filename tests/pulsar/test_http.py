@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import os
+import re
 import socket
 import threading
 import time
@@ -270,18 +271,16 @@ class TestBounds:
         """Nobody listens there: one line, no stack of library names, and certainly nothing was done."""
         with socket.create_server(("127.0.0.1", 0)) as server:
             url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(AdminError, match="connection refused; is the address right") as caught:
+        with pytest.raises(AdminError, match="connection refused; is the address right"):
             http(url).send("PUT", f"{url}/x")
-        assert caught.value.timed_out is False
 
     @pytest.mark.parametrize("method", ["GET", "PUT"])
     def test_no_answer_in_time(self, method: str) -> None:
         """Asked once, given up after the time-out; the broker may have acted. A hung broker is not asked thrice."""
         with listening(b"") as url:
             begun = time.monotonic()
-            with pytest.raises(AdminError, match="no answer in time") as caught:
+            with pytest.raises(AdminError, match="no answer in time"):
                 http(url, read_timeout_seconds=0.4).send(method, f"{url}/x")
-        assert caught.value.timed_out is True
         assert time.monotonic() - begun < 1.1
 
     def test_an_answer_that_drips_is_given_up(self) -> None:
@@ -289,9 +288,8 @@ class TestBounds:
         head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
         with listening(head + b"x" * 1000, drip_seconds=0.005) as url:
             begun = time.monotonic()
-            with pytest.raises(AdminError, match="not complete in time") as caught:
+            with pytest.raises(AdminError, match="not complete in time"):
                 http(url, read_timeout_seconds=0.4).send("GET", f"{url}/x")
-        assert caught.value.timed_out is True
         assert time.monotonic() - begun < 3
 
     @pytest.mark.parametrize(
@@ -305,9 +303,8 @@ class TestBounds:
     )
     def test_an_answer_that_breaks_off(self, sent: bytes, method: str) -> None:
         """It came to the broker, and what it did is not known."""
-        with listening(sent) as url, pytest.raises(AdminError) as caught:
+        with listening(sent) as url, pytest.raises(AdminError):
             http(url, read_timeout_seconds=1).send(method, f"{url}/x")
-        assert caught.value.timed_out is True
 
     @pytest.mark.parametrize("chunked", [True, False])
     def test_a_compressed_answer_that_comes_in_pieces(self, chunked: bool) -> None:
@@ -328,10 +325,9 @@ class TestBounds:
         """An unload sent and never answered may have happened, and is never sent twice."""
         with fake_pulsar.started(1) as pulsar:
             pulsar.fault("/x", fake_pulsar.SILENCE)
-            with pytest.raises(AdminError) as caught:
+            with pytest.raises(AdminError):
                 http(*pulsar.urls).send("PUT", f"{pulsar.urls[0]}/x")
             assert len(pulsar.asked("/x")) == 1
-        assert caught.value.timed_out is True
 
     def test_a_get_is_sent_again_over_a_broken_connection(self) -> None:
         """Reading has no side effect."""
@@ -368,3 +364,34 @@ class TestBounds:
             asker = http()
             asker.send("GET", f"{ONE}/x")
         assert asker.sent == 2
+
+
+class TestWhileATokenIsReplaced:
+    @pytest.mark.parametrize("between", ["", " \n", None], ids=["empty", "blank", "gone"])
+    def test_the_last_good_one_is_used(self, between: str | None, tmp_path: Path) -> None:
+        """A rotation empties the file for a moment: requests go on, and the new token is taken when it is there."""
+        token = secret(tmp_path / "token", "first")
+        asker = http(token_file=token)
+        with responses.RequestsMock() as mock:
+            for value in ("first", "first", "second"):
+                mock.get(f"{ONE}/x", match=[authorized(f"Bearer {value}")])
+            asker.send("GET", f"{ONE}/x")
+            token.unlink()
+            if between is not None:
+                secret(tmp_path / "token", between)
+            assert asker.send("GET", f"{ONE}/x").status == 200
+            (tmp_path / "new").write_text("second", encoding="utf-8")
+            (tmp_path / "new").replace(token)
+            assert asker.send("GET", f"{ONE}/x").status == 200
+
+
+@pytest.mark.parametrize("listed", ["PULSAR-01", "pulsar-01", "Pulsar-01"])
+@pytest.mark.parametrize("asked", ["PULSAR-01", "pulsar-01"])
+def test_hosts_are_compared_without_regard_to_case(listed: str, asked: str) -> None:
+    """A broker that advertises itself in capital letters is trusted, whoever redirects there."""
+    asker = http()
+    asker.trust({listed})
+    with responses.RequestsMock() as mock:
+        mock.get(f"{ONE}/x", status=307, headers={"Location": f"http://{asked}:8080/x"})
+        mock.get(re.compile(r"(?i)http://pulsar-01:8080/x"), body="here")
+        assert asker.send("GET", f"{ONE}/x").body == b"here"

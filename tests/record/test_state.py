@@ -127,7 +127,8 @@ class TestMemory:
     )
     def test_a_gap_resets_the_counters_alone(self, passed: float, hits: dict[str, Hits]) -> None:
         """Hits in a row are none over a gap; the samples still tell a new one from an old one."""
-        assert kept().at(NOW + passed, 180.0) == kept(hits=hits)
+        since = min(NOW - 1000, NOW + passed)
+        assert kept().at(NOW + passed, 180.0) == kept(hits=hits, members_since=since)
 
 
 class TestAverages:
@@ -233,3 +234,10 @@ def test_scratch_keeps_for_one_process() -> None:
     scratch.save_averages(averages(), NOW)
     assert scratch.load() == kept()
     assert same(scratch.load_averages(NOW + 1e9), averages())
+
+
+@pytest.mark.parametrize(("since", "expected"), [(NOW - 1000, NOW - 1000), (NOW, NOW), (NOW + 3600, NOW), (0.0, 0.0)])
+def test_membership_never_changed_in_the_future(since: float, expected: float) -> None:
+    """A clock that went back must not hold lbd until it has caught up."""
+    for gap in (180.0, float("inf")):
+        assert kept(written_at=since, members_since=since).at(NOW, gap).members_since == expected

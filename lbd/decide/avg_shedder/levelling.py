@@ -158,14 +158,17 @@ class Levelling:
         )
 
     def _choices(self, pair: Pair) -> tuple[str, ...]:
-        """Healthy brokers instead of a planned destination that is overloaded; Pulsar 5.0 draws one of them."""
+        """Healthy brokers instead of a planned destination that is overloaded; Pulsar 5.0 draws one of them.
+
+        Only brokers that take part in this round can be called healthy.
+        """
         limit = self._settings.broker_overloaded_threshold_percentage
         if self._settings.pulsar_version != "5.0" or not self._scores[self._position[pair.destination]] > limit:
             return ()
-        healthy = zip(self._snapshot.brokers.ids, self._scores, strict=True)
-        return tuple(
-            broker for broker, score in healthy if score <= limit and broker not in (pair.source, pair.destination)
-        )
+        takes_part = (self._permission.paired == 0) & self._permission.settled
+        healthy = zip(self._snapshot.brokers.ids, self._scores, takes_part.tolist(), strict=True)
+        ends = (pair.source, pair.destination)
+        return tuple(broker for broker, score, part in healthy if part and score <= limit and broker not in ends)
 
 
 def _nothing(candidates: Candidates, measure: Measure, amount: float) -> str:

@@ -1,4 +1,4 @@
-"""Settings of ``strategy: avg-shedder``: Pulsar's own, under their own names, and four in which live differs."""
+"""Settings of ``strategy: avg-shedder``: Pulsar's own, under their own names, and three in which live differs."""
 
 from __future__ import annotations
 
