@@ -11,7 +11,6 @@ from lbd.act.dry_run import DryRun
 from lbd.cycle import CycleRecord, Parts, turn
 from lbd.daemon.parts import gap_seconds, groups, isolation, observing, strategy_of, wanted_hits
 from lbd.errors import UsageError
-from lbd.load.scoring import Weights
 from lbd.model import Averages, Reason
 from lbd.observe import averages as running
 from lbd.observe.observer import Observation
@@ -90,8 +89,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
 
     What the recording's header says of the strategy holds where the settings leave the default.
     """
-    header, averages, last = _last_round(path)
-    settings = _with_header(settings, header)
+    header, settings, averages, last = _last_round(path, settings)
     return turn(
         Parts(
             observer=_Recorded(Observation(last, header.id or path.name, last.brokers.ids, Leader(None, "recorded"))),
@@ -110,16 +108,18 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
     )
 
 
-def _last_round(path: Path) -> tuple[Header, Averages, Snapshot]:
-    """The last recording's header, the averages before its last round, and that round."""
-    found: tuple[Header, Averages, Snapshot] | None = None
+def _last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
+    """The last recording's header, the settings with it, the averages before its last round, and that round."""
+    found: tuple[Header, Settings, Averages, Snapshot] | None = None
     samples: dict[str, Sample] = {}
     for header, _, snapshot in rounds(path):
-        averages = Averages.empty()
-        if found is not None and found[0] is header:
-            evidence = judge(samples, found[2], Weights())
-            samples, averages = dict(evidence.samples), running.update(found[1], found[2], evidence.fresh)
-        found = (header, averages, snapshot)
+        if found is None or found[0] is not header:
+            found, samples = (header, _with_header(given, header), Averages.empty(), snapshot), {}
+            continue
+        _, settings, averages, last = found
+        evidence = judge(samples, last, settings.weights)
+        samples = dict(evidence.samples)
+        found = (header, settings, running.update(averages, last, evidence.fresh), snapshot)
     if found is None:
         raise UsageError(f"{path}: no rounds in it; a round is a line with t and reports")
     return found

@@ -53,6 +53,7 @@ class Admin:
         self._secure = self._urls[0].startswith("https:")
         self._cluster = settings.cluster
         self._active: list[str] = []
+        self._failed: set[str] = set()
         self._bases: dict[str, str] = {}
 
     @property
@@ -191,22 +192,26 @@ class Admin:
         return self._expected(self.http.send("GET", self.base(broker) + path), expect)
 
     def _any(self, path: str, expect: set[int] | None = None, hops: int = 5) -> Answer:
-        """Ask the admin URLs in turn until one answers; the one that did is asked first next time."""
-        answer = self._first(self._urls, path, expect or {200}, hops)
-        used = next((url for url in self._urls if answer.url.startswith(url)), self._urls[0])
-        self._urls = [used, *(other for other in self._urls if other != used)]
-        return answer
+        """Ask the admin URLs in turn until one answers."""
+        return self._first(self._urls, path, expect or {200}, hops)
 
     def _first(self, bases: list[str], path: str, expect: set[int], hops: int) -> Answer:
-        """The first good answer; a broker that cannot be reached, or answers 5xx, is passed over."""
+        """The first good answer, in the order given, but those that failed the last time they were asked come last.
+
+        A broker that cannot be reached, or answers 5xx, is passed over.
+        """
         failures: list[AdminError] = []
-        for base in bases:
+        for base in sorted(bases, key=self._failed.__contains__):
             try:
-                return self._expected(self.http.send("GET", base + path, hops=hops), expect)
+                answer = self._expected(self.http.send("GET", base + path, hops=hops), expect)
             except AdminError as error:
                 if error.status is not None and error.status < 500:
                     raise
+                self._failed.add(base)
                 failures.append(error)
+            else:
+                self._failed.discard(base)
+                return answer
         if len(failures) == 1:
             raise failures[0]
         status = failures[0].status if failures else None

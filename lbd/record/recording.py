@@ -134,11 +134,8 @@ class Writer:
         self._put(msgspec.json.encode({"t": taken_at, "reports": raw}))
 
     def _put(self, line: bytes) -> None:
-        try:
-            self._file.write(line.replace(b"\n", b" ") + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise UsageError(f"recording cannot be written: {_why(error)}") from error
+        self._file.write(line.replace(b"\n", b" ") + b"\n")
+        self._file.flush()
 
 
 @contextmanager
@@ -151,5 +148,8 @@ def create(path: Path, header: Mapping[str, Any]) -> Iterator[Writer]:
         raise UsageError(f"{path}: exists already; name a new file") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {_why(error)}") from error
-    with file:
-        yield Writer(file, header)
+    try:
+        with file:
+            yield Writer(file, header)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {_why(error)}") from error

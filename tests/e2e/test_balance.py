@@ -18,6 +18,7 @@ from tests.e2e.landing import BUNDLES, CLIENTS, measure, unloader
 from tests.e2e.traffic import Traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.e2e.cluster import Cluster
@@ -88,12 +89,23 @@ def _summary(seconds: list[float]) -> tuple[int, int, int]:
     return (len(ordered), ordered[len(ordered) // 2], ordered[-1]) if ordered else (0, 0, 0)
 
 
-def relieved(cluster: Cluster, directory: Path) -> None:
-    """The scenario and everything that must hold of it; prints one line for the table."""
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print a measured figure also when the test passes."""
+
+    def show(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n{line}")
+
+    return show
+
+
+def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> None:
+    """The scenario and everything that must hold of it; tells one line for the table."""
     with skew.skewed(cluster, f"skew{int(time.time())}", SCENARIO) as running:
         balancer, seen = relieve(cluster, directory)
         lost = publish_gaps(running, balancer)
-    print("\n" + json.dumps({**seen, **lost}))
+    tell(json.dumps({**seen, **lost}))
     bundles = [outcome["bundle"] for outcome in balancer.outcomes]
 
     assert bundles, "nothing was moved"
@@ -105,20 +117,20 @@ def relieved(cluster: Cluster, directory: Path) -> None:
 
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(versions=["4.2.4"], full_jit=True)
-def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path):
+def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """Repeated turns bring the true gap below the low threshold for good, moving no bundle twice."""
-    relieved(cluster, tmp_path)
+    relieved(cluster, tmp_path, tell)
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(versions=["4.0.8", "5.0.0-M1", "3.3.6"], full_jit=True)
-def test_a_hot_broker_is_relieved_on_every_version(cluster: Cluster, tmp_path: Path):
+def test_a_hot_broker_is_relieved_on_every_version(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """The same on the other versions; 2.11 reports host-wide CPU, so that no gap shows there."""
-    relieved(cluster, tmp_path)
+    relieved(cluster, tmp_path, tell)
 
 
-def test_every_landing_told_is_the_landing_seen(cluster: Cluster):
+def test_every_landing_told_is_the_landing_seen(cluster: Cluster, tell: Callable[[str], None]):
     """Thirty unloads under six clients that reconnect at once: whatever the outcome, the brokers confirm it."""
     name = f"landing{int(time.time())}"
     bundles = placing.namespace(cluster, name, BUNDLES)
@@ -127,7 +139,7 @@ def test_every_landing_told_is_the_landing_seen(cluster: Cluster):
         found = measure(cluster, bundles, "leader", 30)
         result = traffic.stop()
 
-    print(f"\n| {cluster.spec.version} | leader | {found.row()} |")
+    tell(f"| {cluster.spec.version} | leader | {found.row()} |")
     assert found.false == []
     assert sum(found.results.values()) == 30
     assert result.lost == 0

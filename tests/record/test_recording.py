@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -165,15 +164,3 @@ def test_plain_lines_under_the_name_of_a_gzip(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl.gz").write_text(f"{HEADER}\n{ROUND}\n", encoding="utf-8")
     with pytest.raises(UsageError, match="Not a gzipped file"):
         list(recording.read(tmp_path / "r.jsonl.gz"))
-
-
-@pytest.mark.parametrize("buffering", [0, -1], ids=["unbuffered", "buffered"])
-def test_a_full_disk_is_told(buffering: int) -> None:
-    """What cannot be written is an error in words, not a stack trace."""
-    file = open("/dev/full", "wb", buffering=buffering)  # noqa: PTH123, SIM115 - closing it fails, too
-    try:
-        with pytest.raises(UsageError, match="No space left"):
-            recording.Writer(file, {"id": "x"}).round(60, {"a:80": b"{}"})
-    finally:
-        with suppress(OSError):
-            file.close()
