@@ -46,6 +46,8 @@ def run(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]
 
     settings = read()
     with engine(settings) as balancer:
+        if balancer.warning:
+            click.echo(f"Warning: {balancer.warning}", err=True)
         if not single:
             log.set_up(settings.log.format, settings.log.level)
             Service(balancer, read).run()

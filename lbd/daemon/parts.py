@@ -135,6 +135,12 @@ class Engine:
             )
         )
 
+    @property
+    def warning(self) -> str:
+        """What a person should know of the journal; empty when all of it could be read."""
+        torn = self._journal.torn_lines
+        return f"{self._state.journal}: {torn} lines cannot be read; cool-downs in them are lost" if torn else ""
+
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages and journal stay."""
         if settings.state_dir != self.settings.state_dir:

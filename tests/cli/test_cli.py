@@ -420,6 +420,15 @@ class TestRun:
         assert found.exit_code == 0
         assert "No move: cluster: balanced" in found.stdout
 
+    def test_a_journal_with_a_torn_line(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """It is worked with, and said."""
+        state = tmp_path / "state"
+        state.mkdir()
+        (state / "journal.jsonl").write_text('{"event": "inte')
+        found = lbd("run", "--once", "--config", config_of(tmp_path, pulsar))
+        assert "Warning:" in found.stderr
+        assert "1 lines cannot be read" in found.stderr
+
     def test_nobody_there(self, tmp_path: Path) -> None:
         """Exit 3 for an address at which nobody listens."""
         found = process("run", "--once", "--config", config_of(tmp_path), "--admin-url", "http://127.0.0.1:9")
