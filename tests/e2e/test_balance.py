@@ -212,3 +212,40 @@ def test_a_killed_move_is_closed_by_the_next_turn(cluster: Cluster, tmp_path: Pa
     closed = [json.loads(line) for line in (state / "journal.jsonl").read_text().splitlines() if "outcome" in line]
 
     assert [("m1", "landed", cluster.brokers[1])] == [(one["move"], one["result"], one["owner"]) for one in closed]
+
+
+@pytest.mark.soak
+@pytest.mark.cluster(versions=["4.0.8"], load_manager="simple")
+def test_the_simple_manager_is_named_and_refused(cluster: Cluster, tmp_path: Path):
+    """The one to which a modular manager that failed to start falls back without a word."""
+    done = run(Balancer(cluster, tmp_path).command("dry-run"))
+
+    assert done.returncode == 3
+    assert "SimpleLoadManagerImpl" in done.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.cluster(versions=["4.0.8"], load_manager="noop", brokers=1)
+def test_no_manager_is_named_and_refused(cluster: Cluster, tmp_path: Path):
+    """Standalone's default, which reports nothing."""
+    done = run(Balancer(cluster, tmp_path).command("dry-run"))
+
+    assert done.returncode == 3
+    assert "NoopLoadManager" in done.stderr
+
+
+@pytest.mark.cluster(versions=["4.0.8"], tokens=True, tls=True)
+def test_a_client_certificate_is_enough(cluster: Cluster, tmp_path: Path):
+    """No token: the certificate's name is the superuser's."""
+    own = cluster.credentials
+    tls = {"ca_file": own.ca_file, "cert_file": own.client_certificate_file, "key_file": own.client_key_file}
+    path = tmp_path / "lbd.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {"pulsar": {"admin_urls": cluster.admin_urls, "tls": {key: str(file) for key, file in tls.items()}}}
+        )
+    )
+    done = run([sys.executable, "-m", "lbd", "dry-run", "--format", "json", "--config", str(path)])
+
+    assert done.returncode == 0, done.stderr
+    assert [broker["id"] for broker in json.loads(done.stdout)["brokers"]] == cluster.brokers
