@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def counting_holds(parts: Parts, observation: Observation, evidence: Evidence, kept: Kept) -> Iterator[Reason]:
+    """Holds that count in this kind of turn, the gravest first."""
     found = _holds(observation, evidence, kept, parts.guardrails)
     return (reason for reason in found if reason not in parts.ignored_holds)
 
@@ -46,6 +47,7 @@ _DATA_DETAIL = {
 
 
 def data_skips(observation: Observation, evidence: Evidence) -> Iterator[Skip]:
+    """Brokers without a report, and those whose report is no ground to move on."""
     for broker, why in observation.missing.items():
         yield Skip(broker, Reason.REPORT_MISSING, why)
     for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
@@ -54,6 +56,7 @@ def data_skips(observation: Observation, evidence: Evidence) -> Iterator[Skip]:
 
 
 UNREPORTED_SECONDS = 300.0
+"""A moved bundle shows up within two stats intervals, which are a minute by default."""
 
 
 def unreported(parts: Parts, snapshot: Snapshot) -> Iterator[Skip]:
