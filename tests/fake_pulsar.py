@@ -430,3 +430,19 @@ def started(count: int = 3) -> Iterator[FakePulsar]:
 def later(reply: Reply, seconds: float) -> Reply:
     """The same reply, later."""
     return replace(reply, delay_seconds=seconds)
+
+
+HOT = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]
+WARM, COLD = "t/n/0x80000000_0xc0000000", "t/n/0xc0000000_0xffffffff"
+
+
+@contextmanager
+def hot_broker() -> Iterator[FakePulsar]:
+    """A cluster in which broker 1 is hot with eight equal bundles, broker 2 warm and broker 3 cold with one each."""
+    with started() as cluster:
+        first, second, third = cluster.ids
+        cluster.own(first, dict.fromkeys(HOT, 1000.0))
+        cluster.own(second, {WARM: 4000.0})
+        cluster.own(third, {COLD: 100.0})
+        cluster.sample(80.0, 45.0, 10.0)
+        yield cluster

@@ -19,7 +19,7 @@ from lbd.model import Hits, Outcome, Reason, Result, Unload
 from lbd.record.journal import Journal, read
 from lbd.record.state import Kept, StateDir
 from tests import fake_pulsar
-from tests.fake_pulsar import EXTENSIBLE, FakePulsar, Reply, ok, refused
+from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar, Reply, ok, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,19 +27,11 @@ if TYPE_CHECKING:
 
     from lbd.cycle import CycleRecord
 
-HOT = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]
-WARM, COLD = "t/n/0x80000000_0xc0000000", "t/n/0xc0000000_0xffffffff"
-
 
 @pytest.fixture
 def pulsar() -> Iterator[FakePulsar]:
     """A cluster of its own for each test: broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.started() as cluster:
-        first, second, third = cluster.ids
-        cluster.own(first, dict.fromkeys(HOT, 1000.0))
-        cluster.own(second, {WARM: 4000.0})
-        cluster.own(third, {COLD: 100.0})
-        cluster.sample(80.0, 45.0, 10.0)
+    with fake_pulsar.hot_broker() as cluster:
         yield cluster
 
 

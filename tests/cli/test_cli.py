@@ -18,15 +18,13 @@ from click.testing import CliRunner
 from lbd.cli import COMMANDS, main
 from lbd.config import Settings
 from tests import fake_pulsar
-from tests.fake_pulsar import EXTENSIBLE, FakePulsar
+from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from click.testing import Result
 
-HOT = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]
-WARM, COLD = "t/n/0x80000000_0xc0000000", "t/n/0xc0000000_0xffffffff"
 TOKEN = "top-secret-token"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -34,12 +32,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture
 def pulsar() -> Iterator[FakePulsar]:
     """A cluster of its own for each test: broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.started() as cluster:
-        first, second, third = cluster.ids
-        cluster.own(first, dict.fromkeys(HOT, 1000.0))
-        cluster.own(second, {WARM: 4000.0})
-        cluster.own(third, {COLD: 100.0})
-        cluster.sample(80.0, 45.0, 10.0)
+    with fake_pulsar.hot_broker() as cluster:
         yield cluster
 
 

@@ -24,18 +24,12 @@ if TYPE_CHECKING:
     from tests.fake_pulsar import FakePulsar
 
 PATIENCE_SECONDS = 20.0
-HOT = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]
 
 
 @pytest.fixture
 def pulsar() -> Iterator[FakePulsar]:
     """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.started() as cluster:
-        first, second, third = cluster.ids
-        cluster.own(first, dict.fromkeys(HOT, 1000.0))
-        cluster.own(second, {"t/n/0x80000000_0xc0000000": 4000.0})
-        cluster.own(third, {"t/n/0xc0000000_0xffffffff": 100.0})
-        cluster.sample(80.0, 45.0, 10.0)
+    with fake_pulsar.hot_broker() as cluster:
         yield cluster
 
 
