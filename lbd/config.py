@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.errors import UsageError
@@ -53,6 +53,7 @@ class Settings(BaseModel):
     interval_seconds: float = Field(
         15,
         gt=0,
+        le=86_400,
         description="time between turns; brokers sample CPU once a minute, so a new sample is seen within this",
     )
     profile: Literal["live", "stock"] = Field(
@@ -61,12 +62,24 @@ class Settings(BaseModel):
     strategy: Literal["avg-shedder"] = "avg-shedder"
     avg_shedder: AvgShedderSettings = AvgShedderSettings()
     weights: Weights = Weights()
-    in_broker_shedding: Literal["refuse"] = Field(
-        "refuse", description="while the brokers' own shedder is on, lbd moves nothing and says so"
+    in_broker_shedding: Literal["refuse", "take-over"] = Field(
+        "refuse",
+        description="while the brokers' own shedder is on: refuse: lbd moves nothing and says so; take-over: lbd turns "
+        "it off on all brokers and notes what was there, for lbd release",
+    )
+    restore_on_stop: bool = Field(
+        False, description="with take-over: give the brokers' own shedding back at a plain stop, as lbd release does"
     )
     guardrails: Guardrails = Guardrails()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()
+
+    @field_validator("state_dir")
+    @classmethod
+    def _usable(cls, path: Path) -> Path:
+        if "\0" in str(path):
+            raise ValueError("wanted the path of a directory")
+        return path
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, An
     except ValidationError as error:
         problems.extend(_problem(item, origins) for item in error.errors())
     if problems:
-        raise UsageError("\n".join(problems))
+        raise UsageError("\n".join(" ".join(problem.split()) for problem in problems))
     return Loaded(settings, origins)
 
 
@@ -112,21 +125,45 @@ def _sources(
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        _ends(found)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path}: configuration cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error
+    try:
+        found = read_yaml(text)
+        _ends(found)
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply, or contains itself") from error
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        raise UsageError(f"{path}: not YAML: {_yaml_problem(error)}") from error
     if found is None:
         return {}
     if not isinstance(found, dict):
         raise UsageError(f"{path}: the file is a {type(found).__name__}, wanted keys and values")
     return found
+
+
+def read_yaml(text: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """The document. Raises ``yaml.YAMLError``, and RecursionError for brackets in brackets in brackets."""
+    return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT - PyYAML's signature
+        """PyYAML lets Python's own errors through for what looks like a number, date or tag and is none."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError) as error:
+            wanted = "no such number, date or tag; a text is put into quotes"
+            raise yaml.constructor.ConstructorError(None, None, wanted, node.start_mark) from error
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """What is wrong and where, without the line itself: it may hold a secret."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{where}{' '.join(problem.split())}"
 
 
 def _ends(found: object) -> None:
@@ -137,7 +174,7 @@ def _ends(found: object) -> None:
 
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:
     """``LBD_AVG_SHEDDER__LOW_THRESHOLD=20`` as nested values; lists and objects are given as JSON."""
-    keys = name[len(PREFIX) :].lower().split("__")
+    keys = name[len(PREFIX) :].lower().split("__", 8)  # more levels than settings have
     if keys[0] not in Settings.model_fields:
         near = _nearest(keys[0], list(Settings.model_fields))
         problems.append(f"environment {name}: no such setting{near and f'; did you mean {PREFIX}{near.upper()}?'}")
@@ -146,7 +183,8 @@ def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | Non
     if text[:1] in {"[", "{"} or text == "null":
         try:
             value = json.loads(text)
-        except ValueError as error:
+            _ends(value)
+        except (ValueError, RecursionError) as error:
             problems.append(f"environment {name}: not JSON: {error}")
             return None
     for key in reversed(keys):

@@ -35,15 +35,26 @@ class ObserveError(LbdError):
 class AdminError(ObserveError):
     """One request to a broker's admin API did not give a usable answer.
 
-    ``status`` is the HTTP status, or None when no usable answer came at all: the broker may have acted all the same.
+    ``status`` is the HTTP status, or None when no usable answer came at all: the broker may have acted all the same,
+    unless ``sent`` is False, for a request that never reached it.
     """
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(self, message: str, *, status: int | None = None, sent: bool = True) -> None:
         super().__init__(message)
         self.status = status
+        self.sent = sent
 
 
 class RefusedError(LbdError):
     """lbd could act, and a rule says that it must not."""
 
     exit_code = 4
+
+
+def told(error: Exception) -> LbdError:
+    """An exception in one line: lbd's own as it is; one that nothing was prepared for as a bug, its trace with it."""
+    if isinstance(error, LbdError):
+        return error
+    found = LbdError(f"bug in lbd, please report it: {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lbd.reason import Reason
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 CodeArray = NDArray[np.int8]
@@ -25,71 +27,6 @@ RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 """Columns of :attr:`Brokers.usage` and :attr:`Brokers.limit`; ``memory`` is the JVM heap."""
 MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
 """Columns of every rates array: messages/s in and out, bytes/s in and out."""
-
-
-class Group(Enum):
-    """Why something was not moved, roughly: the words that metrics and API group by."""
-
-    NORMAL = "normal"
-    LIMIT = "limit"
-    POLICY = "policy"
-    SAFETY = "safety"
-    DATA = "data"
-
-
-class Reason(Enum):
-    """Every reason not to move a bundle, a broker pair, or anything at all. The enum is closed."""
-
-    NOT_ASKED = (0, "not-asked", Group.NORMAL)
-    MOVES = (1, "moves", Group.NORMAL)
-    BALANCED = (2, "balanced", Group.NORMAL)
-    WAITING = (3, "waiting", Group.NORMAL)
-    BELOW_MINIMUM = (4, "below-minimum", Group.NORMAL)
-    TOO_LARGE = (5, "too-large", Group.NORMAL)
-    NO_TRAFFIC = (6, "no-traffic", Group.NORMAL)
-    SOLE_BUNDLE = (7, "sole-bundle", Group.NORMAL)
-    BACKGROUND_LOAD = (8, "background-load", Group.NORMAL)
-    NOTHING_FITS = (9, "nothing-fits", Group.NORMAL)
-    COOL_DOWN = (20, "cool-down", Group.LIMIT)
-    TURN_UNLOADS = (21, "unloads-per-turn", Group.LIMIT)
-    TURN_TRAFFIC = (22, "traffic-per-turn", Group.LIMIT)
-    ISOLATION_POLICY = (40, "isolation-policy", Group.POLICY)
-    ANTI_AFFINITY = (41, "anti-affinity", Group.POLICY)
-    EXCLUDED_NAMESPACE = (42, "excluded-namespace", Group.POLICY)
-    BROKER_BUNDLE = (43, "broker-bundle", Group.POLICY)
-    POLICY_UNKNOWN = (44, "policy-unknown", Group.POLICY)
-    IN_BROKER_SHEDDING = (60, "in-broker-shedding", Group.SAFETY)
-    DESTINATION_OVERLOADED = (61, "destination-overloaded", Group.SAFETY)
-    DESTINATION_ABOVE_SOURCE = (62, "destination-above-source", Group.SAFETY)
-    DESTINATION_FORBIDDEN = (63, "destination-forbidden", Group.SAFETY)
-    TOPIC_LIMIT = (64, "topic-limit", Group.SAFETY)
-    TOO_FEW_BROKERS = (65, "too-few-brokers", Group.SAFETY)
-    SETTLING = (66, "settling", Group.SAFETY)
-    MEMBERSHIP_CHANGED = (67, "membership-changed", Group.SAFETY)
-    LEADER_UNREACHABLE = (68, "leader-unreachable", Group.SAFETY)
-    ROUND_STOPPED = (69, "round-stopped", Group.SAFETY)
-    REPORT_MISSING = (80, "report-missing", Group.DATA)
-    REPORT_EMPTY = (81, "report-empty", Group.DATA)
-    FIRST_SAMPLE = (82, "first-sample", Group.DATA)
-    NO_NEW_SAMPLE = (83, "no-new-sample", Group.DATA)
-    IMPOSSIBLE_NUMBER = (84, "impossible-number", Group.DATA)
-    REPORTED_TWICE = (85, "reported-twice", Group.DATA)
-    NO_STATISTICS = (86, "no-statistics", Group.DATA)
-    ON_NO_REPORT = (88, "on-no-report", Group.DATA)
-    UNKNOWN_RESOURCES = (87, "unknown-resources", Group.DATA)
-
-    def __init__(self, code: int, label: str, group: Group) -> None:
-        self.code = code
-        self.label = label
-        self.group = group
-
-    @classmethod
-    def of(cls, code: int) -> Reason:
-        """The reason that a code column stands for."""
-        return _BY_CODE[code]
-
-
-_BY_CODE = {reason.code: reason for reason in Reason}
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +215,7 @@ class Result(Enum):
 class Outcome:
     """The proven end of one unload. ``owner`` is who owns the bundle now, ``attempts`` how often it was asked for.
 
-    ``affinity_left`` says that the leader may still hold the destination for this range.
+    ``noted`` is the broker that ``leader`` may still hold as destination for this range, None when it holds none.
     """
 
     unload: Unload
@@ -287,7 +224,8 @@ class Outcome:
     detail: str = ""
     attempts: int = 1
     seconds: float = 0.0
-    affinity_left: bool = False
+    noted: str | None = None
+    leader: str | None = None
 
 
 def bundle_namespace(bundle: str) -> str:

@@ -15,10 +15,11 @@ from pydantic import ValidationError
 from lbd.decide import STRATEGIES, build, settings_of
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
-from lbd.model import Averages, Memory, Permission, Reason
+from lbd.model import Averages, Memory, Permission
 from lbd.observe import averages as running
 from lbd.observe.parse import build_snapshot, parse_round
 from lbd.permit.eligibility import broker_bundles
+from lbd.reason import Reason
 from lbd.record import recording
 
 if TYPE_CHECKING:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.model import Averages, Permission, Reason, Snapshot
+from lbd.model import Averages, Permission, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import BundleStats, LoadReport, Usage, build_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from lbd.reason import Reason
 
 TAKEN_AT = 1_800_000_000.0
 LONG_AGO_MS = (TAKEN_AT - 86_400) * 1000

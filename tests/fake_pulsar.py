@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 CLUSTER = "c"
+DYNAMIC = {"loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEnabled"}
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
 EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"
 HTML = b"<html>\n<head>\n<title>Error 404 Not Found</title>\n</head>\n<body><h2>HTTP ERROR 404 Not Found</h2></body>"
@@ -103,6 +104,7 @@ class FakeBroker:
     ready: bool = True
     alive: bool = True
     runtime: dict[str, str] = field(default_factory=dict)
+    stuck: dict[str, str] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -123,6 +125,7 @@ class FakePulsar:
     steals: dict[str, list[str]] = field(default_factory=dict)
     isolation: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
+    dynamic: dict[str, str] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     authorization: str | None = None
     rules: list[Rule] = field(default_factory=list)
@@ -221,6 +224,8 @@ class FakePulsar:
     def _brokers(self, asked: Request, rest: list[str]) -> Reply:
         if rest[1:] and rest[2:] == ["ownedNamespaces"]:
             return self._owned(asked, rest[1])
+        if rest[:1] == ["configuration"]:
+            return self._configuration(asked, rest[1:])
         broker, what = self.broker(asked.broker), rest[-1]
         if what == "leaderBroker":
             return self._leader()
@@ -228,9 +233,30 @@ class FakePulsar:
             return Reply(200, broker.version.encode(), content_type="text/plain")
         if what == "ready":
             return Reply(200, b"ok") if broker.ready else Reply(503, HTML)
-        if what == "runtime":
-            return ok({"clusterName": CLUSTER, "loadManagerClassName": MODULAR, **self._shedding(), **broker.runtime})
         return ok(list(reversed(self.ids)))
+
+    def _configuration(self, asked: Request, rest: list[str]) -> Reply:
+        if asked.method != "GET":
+            return self._override(*rest)
+        return ok(self.dynamic if rest == ["values"] else self.running(self.broker(asked.broker)))
+
+    def running(self, broker: FakeBroker) -> dict[str, str]:
+        """What a broker runs with: its own configuration, and the overrides of all brokers on top."""
+        own = {"clusterName": CLUSTER, "loadManagerClassName": MODULAR, **self._shedding(), **broker.runtime}
+        return own | broker.stuck | {key: _as_boolean(value) for key, value in self.dynamic.items()}
+
+    def _override(self, key: str, value: str | None = None) -> Reply:
+        """Set or delete an override; 2.11 runs on with a deleted one. Whatever the value is, it is answered 200."""
+        if key not in DYNAMIC:
+            return refused(412, f"Can't {'delete' if value is None else 'update'} non-dynamic configuration")
+        if value is not None:
+            self.dynamic[key] = value
+            return Reply(200)
+        for broker in self.brokers:
+            if broker.version.startswith("2.") and key in self.dynamic:
+                broker.stuck[key] = _as_boolean(self.dynamic[key])
+        self.dynamic.pop(key, None)
+        return Reply(200)
 
     def _leader(self) -> Reply:
         if self.leader is None:
@@ -342,6 +368,11 @@ class FakePulsar:
         }
 
 
+def _as_boolean(text: str) -> str:
+    """As Java reads it: what is not ``true`` is false."""
+    return str(text.lower() == "true").lower()
+
+
 def _stats(rate: float) -> dict[str, float]:
     traffic = {"msgRateIn": rate, "msgRateOut": rate, "msgThroughputIn": rate * 100, "msgThroughputOut": rate * 100}
     return {**traffic, "topics": 1, "producerCount": 1, "consumerCount": 1, "cacheSize": 0}
@@ -371,6 +402,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def do_PUT(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
         self._serve()
 
     def _serve(self) -> None:

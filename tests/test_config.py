@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +230,54 @@ JUNK = st.recursive(
 )
 
 
+YAML = ["interval_seconds", "pulsar", "weights", "log", "cpu", ": ", "\n", "\n  ", "- ", "[", "]", "{", "}", ", ", "? "]
+YAML += [
+    "!!int ",
+    "!!float ",
+    "!!bool ",
+    "!!timestamp ",
+    "!!binary ",
+    "!!set ",
+    "!!omap ",
+    "!!str ",
+    "!!python/name:os ",
+]
+YAML += ["2024-99-99", "2024-01-01T25:61:61", "0x_", "0b_", "1:2", "190:20:30", "-0x_", "1e400", ".nan", "-.inf", "~"]
+YAML += [
+    "&x ",
+    "*x",
+    "<<",
+    "|",
+    ">",
+    '"',
+    "'",
+    "\\0",
+    "\\ud800",
+    "%YAML 1.2\n",
+    "---",
+    "...",
+    "#",
+    "\t",
+    "\x85",
+    "\u2028",
+]
+SETTINGS = st.sampled_from(
+    [
+        *(f"LBD_{name}".upper() for name in Settings.model_fields),
+        *(f"LBD_PULSAR__{name}".upper() for name in ("admin_urls", "tls", "read_timeout_seconds")),
+        *(f"LBD_WEIGHTS__{name}".upper() for name in ("cpu", "memory", "")),
+    ]
+)
+
+
+def as_text(value: object) -> str:
+    """As JSON, as far as it can be."""
+    try:
+        return json.dumps(value, default=str)
+    except TypeError:
+        return str(value)
+
+
 class TestJunk:
     @settings(deadline=None)
     @given(values=st.dictionaries(NAMES, JUNK, max_size=4))
@@ -246,6 +296,67 @@ class TestJunk:
         """Variables that nobody knows are told, each in a line of its own."""
         if environ:
             assert len(problems(None, environ)) == len(environ)
+
+    @settings(deadline=None)
+    @given(st.lists(st.sampled_from(YAML) | st.text(max_size=3), max_size=12).map("".join))
+    def test_any_document(self, content: str) -> None:
+        """Whatever PyYAML makes of it, numbers, dates and tags that are none included."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "lbd.yaml"
+            path.write_text(content, encoding="utf-8")
+            try:
+                load(path, {})
+            except UsageError as error:
+                assert all(line.startswith(f"{path}: ") for line in str(error).splitlines())  # noqa: PT017 - see above
+
+    @settings(deadline=None)
+    @given(st.binary(max_size=40))
+    def test_any_bytes(self, content: bytes) -> None:
+        """Text or not."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "lbd.yaml"
+            path.write_bytes(content)
+            try:
+                load(path, {})
+            except UsageError as error:
+                assert str(error).startswith(f"{path}: ")  # noqa: PT017 - see above
+
+    @settings(deadline=None)
+    @given(st.dictionaries(SETTINGS, JUNK.map(as_text) | st.text(max_size=6), min_size=1, max_size=3))
+    def test_any_value_in_the_environment(self, environ: dict[str, str]) -> None:
+        """Known names with whatever is in them: settings that can be worked with, or a line that names the variable."""
+        try:
+            found = load(None, environ)
+        except UsageError as error:
+            assert all(line.startswith("environment LBD_") for line in str(error).splitlines())  # noqa: PT017 - see above
+        else:
+            assert 0 < found.settings.interval_seconds <= 86_400
+            assert 0 < found.settings.pulsar.read_timeout_seconds <= 3600
+
+    @pytest.mark.parametrize("text", ["[" * 50_000, '{"a":' * 50_000, "[" * 900 + "]" * 900])
+    def test_brackets_in_the_environment(self, text: str) -> None:
+        """One line, however deep."""
+        (told,) = problems(None, {"LBD_PULSAR": text})
+        assert told.startswith("environment LBD_PULSAR: ")
+
+    def test_a_name_of_many_parts(self) -> None:
+        """No setting is as deep as that."""
+        (told,) = problems(None, {"LBD_WEIGHTS" + "__A" * 30_000: "1"})
+        assert told.startswith("environment LBD_WEIGHTS__A")
+
+    @pytest.mark.parametrize(
+        "value", ["2024-99-99", "0x_", "!!int x", "!!float x", "!!bool x", "!!timestamp x", "!!int", "9" * 5000]
+    )
+    def test_a_value_that_looks_like_another(self, value: str, tmp_path: Path) -> None:
+        """Told by its place and what would be right, and not repeated: it may be a secret."""
+        (told,) = problems(file_of(tmp_path, f"profile: live\nlog: {value}"))
+        assert told.endswith("not YAML: line 2, column 6: no such number, date or tag; a text is put into quotes")
+
+    def test_a_secret_in_a_broken_line_is_not_repeated(self, tmp_path: Path) -> None:
+        """The line and column are told, not what stands there."""
+        (told,) = problems(file_of(tmp_path, "pulsar:\n  basic: {username: me, password: hunter2\n"))
+        assert "line 3, column 1" in told
+        assert "hunter2" not in told
 
 
 class TestFromBrokerConf:

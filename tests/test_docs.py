@@ -51,6 +51,7 @@ def test_every_command_is_in_the_readme_and_has_help(command: str):
     done = lbd(command, "--help")
     assert done.returncode == 0
     assert "Usage: " in done.stdout
+    assert "\\b" not in done.stdout
 
 
 def test_every_setting_of_a_strategy_says_what_it_means():

@@ -11,11 +11,12 @@ import pytest
 
 from lbd.act.ownership import Clock
 from lbd.config import Settings
-from lbd.daemon import parts
+from lbd.daemon import engine as live
 from lbd.daemon.dry import dry_run
-from lbd.daemon.parts import engine
+from lbd.daemon.engine import engine
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError
-from lbd.model import Hits, Outcome, Reason, Result, Unload
+from lbd.model import Hits, Result, Unload
+from lbd.reason import Reason
 from lbd.record.journal import Journal, read
 from lbd.record.state import Kept, StateDir
 from tests import fake_pulsar
@@ -41,15 +42,16 @@ def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
         "pulsar": {"admin_urls": cluster.urls, "read_timeout_seconds": 2},
         "state_dir": folder / "state",
         "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
-        "guardrails": {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0},
     }
-    return Settings.model_validate({**values, **changes})
+    usual = {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0, "unload_spacing_seconds": 0}
+    guardrails = {**usual, **changes.pop("guardrails", {})}
+    return Settings.model_validate({**values, "guardrails": guardrails, **changes})
 
 
-def once(chosen: Settings, **callbacks: Any) -> CycleRecord:
+def once(chosen: Settings) -> CycleRecord:
     """One live turn, as ``lbd run --once`` makes it."""
     with engine(chosen) as balancer:
-        return balancer.turn(**callbacks)
+        return balancer.once()
 
 
 def patient(pulsar: FakePulsar, folder: Path) -> Settings:
@@ -58,13 +60,19 @@ def patient(pulsar: FakePulsar, folder: Path) -> Settings:
 
 
 def journal(folder: Path) -> list[dict[str, Any]]:
-    """Every line of the journal."""
-    return [json.loads(line) for line in (folder / "state" / "journal.jsonl").read_text().splitlines()]
+    """Every intent and outcome of the journal."""
+    lines = [json.loads(line) for line in (folder / "state" / "journal.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] in {"intent", "outcome"}]
 
 
 def reasons(record: CycleRecord) -> dict[str, Reason]:
     """Why each thing that was named did not move."""
     return {skip.what: skip.reason for skip in record.skips}
+
+
+def held_by(record: CycleRecord) -> Reason | None:
+    """The hold of a turn."""
+    return record.hold[0] if record.hold is not None else None
 
 
 def unmoved(pulsar: FakePulsar, record: CycleRecord) -> None:
@@ -97,8 +105,10 @@ class TestMoving:
 
     def test_the_plan_and_each_outcome_are_told_as_they_come(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """For a progress bar: first the plan, then the outcomes."""
-        told: list[tuple[Unload, ...] | Outcome] = []
-        record = once(settings(pulsar, tmp_path), on_plan=told.append, on_outcome=told.append)
+        told: list[Any] = []
+        with engine(settings(pulsar, tmp_path)) as balancer:
+            balancer.on_end = told.append
+            record = balancer.once(told.append)
         assert told == [record.unloads, *record.outcomes]
 
     def test_what_was_moved_rests(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -130,20 +140,21 @@ class TestMoving:
         assert [what for what, reason in reasons(record).items() if reason is Reason.ROUND_STOPPED] == [
             record.unloads[2].bundle
         ]
-        assert record.sentence == "Moved 0 of 3 bundles: 2 landed-elsewhere."
+        assert record.sentence == "Moved 0 of 3 bundles: 2 landed-elsewhere, 1 not asked for."
 
     def test_a_leader_that_dies_after_the_reports(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Nothing is sent; the outcomes say why, and are in the journal."""
+        """Nothing is sent, nothing counts as attempted; why is said of each bundle."""
 
         def die() -> None:
             pulsar.fault("/brokers/ready", Reply(503), broker=pulsar.ids[1])
 
         pulsar.fault("/antiAffinity", Reply(204), times=1, then=die)
         record = once(settings(pulsar, tmp_path))
-        assert [outcome.result for outcome in record.outcomes] == [Result.FAILED] * 2
-        assert all("leader" in outcome.detail for outcome in record.outcomes)
+        assert record.outcomes == ()
+        assert [skip.reason for skip in record.refused] == [Reason.LEADER_UNREACHABLE] * 3
+        assert record.sentence == "Moved 0 of 3 bundles: 3 not asked for."
         assert pulsar.asked("/unload") == []
-        assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"] * 2
+        assert not (tmp_path / "state" / "journal.jsonl").read_text()
 
     def test_caps_hold(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """One unload a turn: the first is made, the others are named with the limit."""
@@ -193,7 +204,7 @@ class TestHolds:
         """One broker that sheds by itself is enough: lbd and it never act together."""
         pulsar.brokers[1].runtime = runtime
         record = once(settings(pulsar, tmp_path))
-        assert (record.hold is Reason.IN_BROKER_SHEDDING) is held
+        assert (held_by(record) is Reason.IN_BROKER_SHEDDING) is held
         assert bool(record.outcomes) is not held
         if held:
             unmoved(pulsar, record)
@@ -205,8 +216,8 @@ class TestHolds:
         pulsar.leader = None
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
-        assert record.hold is Reason.LEADER_UNREACHABLE
-        assert record.sentence == "No move: leader-unreachable."
+        assert held_by(record) is Reason.LEADER_UNREACHABLE
+        assert record.sentence.startswith("No move: leader-unreachable: none leads")
 
     def test_a_hold_keeps_the_counters_one_below_their_limit(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """After it, one more sample is seen before anything is moved."""
@@ -226,7 +237,7 @@ class TestHolds:
         StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=sorted(pulsar.ids[:2]), members_since=1.0))
         record = once(chosen)
         unmoved(pulsar, record)
-        assert record.hold is Reason.MEMBERSHIP_CHANGED
+        assert held_by(record) is Reason.MEMBERSHIP_CHANGED
 
     def test_membership_that_settled(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The same set for long enough holds nothing."""
@@ -261,7 +272,7 @@ class TestData:
             pulsar.fault("load-report", refused(500, "boom"), broker=broker)
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
-        assert record.hold is Reason.TOO_FEW_BROKERS
+        assert held_by(record) is Reason.TOO_FEW_BROKERS
 
     def test_no_report_at_all(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """An error for exit 3, and still a sentence."""
@@ -360,7 +371,7 @@ class TestMemory:
     def test_an_open_intent_of_a_killed_lbd_is_closed_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The journal has its outcome before anything new is planned, and the bundle rests."""
         chosen = settings(pulsar, tmp_path)
-        opened = Journal(StateDir(chosen.state_dir).journal, time.time)
+        opened = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - 100)
         opened.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0), 1)
         opened.close()
         record = once(chosen)
@@ -395,7 +406,7 @@ class TestErrors:
         def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("half of nothing")
 
-        monkeypatch.setattr(parts, "strategy_of", lambda *_, **__: broken)
+        monkeypatch.setattr(live, "strategy_of", lambda *_, **__: broken)
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.sentence == "No move: bug in lbd, please report it: ZeroDivisionError: half of nothing"
@@ -582,7 +593,7 @@ class TestDeadLeader:
             record = once(chosen)
             unmoved(pulsar, record)
             assert record.error is None
-            assert record.hold is Reason.LEADER_UNREACHABLE
+            assert held_by(record) is Reason.LEADER_UNREACHABLE
         assert StateDir(chosen.state_dir).load().hits[pulsar.ids[0]].high == 1
         assert read(chosen.state_dir / "journal.jsonl").attempted_at == {}
 
@@ -604,7 +615,7 @@ class TestWhatIsGone:
     ) -> None:
         """Nobody owns what is gone: the intent is closed, this turn goes on, and so do all that follow."""
         now = [0.0]
-        monkeypatch.setattr(parts, "CLOCK", Clock(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds)))
+        monkeypatch.setattr(live, "CLOCK", Clock(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds)))
         chosen = settings(pulsar, tmp_path)
         gone = Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0)
         opened = Journal(StateDir(chosen.state_dir).journal, time.time)
@@ -614,7 +625,7 @@ class TestWhatIsGone:
         assert record.error is None
         assert journal(tmp_path)[1]["result"] in {"unowned", "failed"}
         assert read(chosen.state_dir / "journal.jsonl").open == ()
-        assert {one.result for one in record.outcomes} == {Result.LANDED}
+        assert {one.result for one in record.outcomes} == {Result.UNOWNED}
         lines = len(journal(tmp_path))
         pulsar.sample(81.0, 46.0, 11.0)
         assert once(chosen).error is None
@@ -627,7 +638,7 @@ class TestFullDisk:
         """The journal takes the first move and not the second: the turn ends there, and tells the first one."""
         with engine(settings(pulsar, tmp_path)) as balancer:
             balancer._journal._file = FullDisk(balancer._journal._file, lines=2)
-            record = balancer.turn()
+            record = balancer.once()
         assert [(one.result, one.owner) for one in record.outcomes] == [(Result.LANDED, pulsar.ids[2])]
         assert isinstance(record.error, LbdError)
         assert "No space left" in str(record.error)
@@ -639,7 +650,7 @@ class TestFullDisk:
         """A disk that is full from the beginning: no unload, and an error that names the journal."""
         with engine(settings(pulsar, tmp_path)) as balancer:
             balancer._journal._file = FullDisk(balancer._journal._file, lines=0)
-            record = balancer.turn()
+            record = balancer.once()
         unmoved(pulsar, record)
         assert "journal.jsonl" in str(record.error)
 

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from lbd.act.orders import Accepts, Ended
 
-    from lbd.model import Outcome, Unload
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbd.model import Unload
+    from lbd.reason import Reason
 
 
 class DryRun:
     """Takes a plan and does nothing; the plan itself is the answer."""
 
-    def run(self, plan: Iterable[Unload]) -> Iterator[Outcome]:
-        """No outcomes: nothing was asked of any broker."""
-        del plan
-        return iter(())
+    acts = False
+
+    def collect(self) -> Ended:
+        """Nothing: nothing was asked of any broker."""
+        return Ended()
+
+    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
+        """Drop the plan."""
+
+    def settled(self) -> None:
+        """No broker was touched."""
+
+    def halt(self, reason: Reason, detail: str) -> None:
+        """Nothing is under way."""

@@ -52,24 +52,37 @@ class Ownership:
             raise AdminError(f"{bundle} is owned at {base}, which is none of the active brokers {active}")
         return found
 
-    def owner_within(self, bundle: str, seconds: float) -> str | None:
+    def owner_within(self, bundle: str, seconds: float, patience_seconds: float = 0.0) -> str | None:
         """The owner as soon as there is one; None when nobody owns the bundle until the time is over.
 
-        Raises :class:`AdminError` when it could not be told at the end of that time either.
+        While it cannot be told (ownership changes hands, a dead owner's session still lives) it is asked for as long as
+        ``patience_seconds``, if that is more. Raises :class:`AdminError` when it could not be told then either.
         """
-        deadline = self._clock.monotonic() + seconds
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            found, failure = self._asked(bundle)
-            if found is not None:
-                return found
-            if self._clock.monotonic() >= deadline:
-                break
-            self._clock.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        found, failure = self._until(lambda owner: owner is not None, bundle, seconds, patience_seconds)
         if failure is not None:
             raise failure
-        return None
+        return found
+
+    def let_go(self, bundle: str, broker: str, seconds: float, patience_seconds: float) -> bool:
+        """Whether ``broker`` ceases to own the bundle within that time, told as in :meth:`owner_within`."""
+        found, failure = self._until(lambda owner: owner != broker, bundle, seconds, patience_seconds)
+        if failure is not None:
+            raise failure
+        return found != broker
+
+    def _until(
+        self, reached: Callable[[str | None], bool], bundle: str, seconds: float, patience_seconds: float
+    ) -> tuple[str | None, AdminError | None]:
+        """The first answer that is wanted, or the last one."""
+        begun, pause = self._clock.monotonic(), FIRST_PAUSE_SECONDS
+        while True:
+            found, failure = self._asked(bundle)
+            waited = self._clock.monotonic() - begun
+            limit = seconds if failure is None else max(seconds, patience_seconds)
+            if (failure is None and reached(found)) or waited >= limit:
+                return found, failure
+            self._clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _asked(self, bundle: str) -> tuple[str | None, AdminError | None]:
         """One look; a failure is an answer of its own, since ownership in transit is answered with errors."""

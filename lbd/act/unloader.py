@@ -1,4 +1,4 @@
-"""One unload, sent, nudged and proven.
+"""One unload, checked, sent, nudged and proven.
 
 204 is no proof: the leader hands the destination to the first lookup that comes and forgets it (#24884), so clients
 that reconnect at the same moment can pull the bundle elsewhere. Hence: check, unload, nudge, and ask who owns it.
@@ -6,14 +6,15 @@ that reconnect at the same moment can pull the bundle elsewhere. Hence: check, u
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lbd.act.ownership import Clock, Ownership
 from lbd.errors import AdminError, LbdError
-from lbd.model import Outcome, Result, Unload
+from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar import paths
 from lbd.pulsar.admin import reason_of
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from lbd.pulsar.admin import Admin, Leader
@@ -27,6 +28,23 @@ NUDGE_WAIT_SECONDS = 0.3
 
 PROOF_SECONDS = 5.0
 
+RANGE_IS_NO_BUNDLE = 412
+FOUND_OPEN = "found open after a restart"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A move that may be sent now: the leader to send it to, and whether that version knows destinations."""
+
+    move: Unload
+    leader: Leader
+    named: bool
+
+    @property
+    def noted(self) -> str | None:
+        """What the leader notes as soon as it is asked."""
+        return self.move.destination if self.named else None
+
 
 class Unloader:
     """Unloads single bundles of one cluster."""
@@ -37,81 +55,127 @@ class Unloader:
         self._nudge = nudge
         self._ownership = Ownership(admin, clock)
 
-    def unload(self, move: Unload) -> Outcome:
+    def check(self, move: Unload) -> Ready | Skip:
+        """The last look before the request: who owns it, whether destination and leader are there. Never raises."""
+        try:
+            return self._refused(move) or self._leader_for(move)
+        except LbdError as error:
+            return Skip(move.bundle, Reason.NOT_CHECKED, f"{error}; not sent")
+
+    def send(self, ready: Ready) -> Outcome:
         """Try once. Never raises for what a broker does: everything ends in an outcome, with the reason in words."""
         begun = self._clock.monotonic()
-        return replace(self._checked(move), seconds=self._clock.monotonic() - begun)
+        outcome = self._cleared(ready, self._sent(ready))
+        return replace(outcome, seconds=self._clock.monotonic() - begun, leader=ready.leader.broker)
 
-    def _checked(self, move: Unload) -> Outcome:
+    def finish(self, move: Unload, age_seconds: float) -> Outcome | None:
+        """The outcome of a move that a killed process began so long ago; None while it cannot be told yet.
+
+        A source that still owns the bundle may be closing its topics until an unload's time is over. What nobody owns
+        is placed where it was meant to go, if that is there. After twice that time what cannot be told is UNKNOWN.
+        """
+        waits = age_seconds < self._patience_seconds
         try:
-            ready = self._leader_for(move)
+            owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
+            if owner == move.source and waits:
+                return None
+            ready = self._missing(move) or self._leader_for(move)
+            if isinstance(ready, Ready):
+                return self._found_open(ready, owner)
+            if owner is None and waits:
+                return None
+            return Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {ready.detail}", noted=move.destination)
         except LbdError as error:
-            return _not_sent(move, None, str(error))
-        if isinstance(ready, Outcome):
-            return ready
-        try:
-            return self._send(move, *ready)
-        except LbdError as error:
-            return Outcome(move, Result.UNKNOWN, None, str(error), affinity_left=True)
+            if age_seconds < 2 * self._patience_seconds:
+                return None
+            return Outcome(move, Result.UNKNOWN, None, f"{FOUND_OPEN}; {error}", noted=move.destination)
 
-    def owner(self, bundle: str) -> str | None:
-        """The broker that owns a bundle, None when nobody does. Raises :class:`AdminError` when it cannot be asked."""
-        return self._ownership.owner_within(bundle, PROOF_SECONDS)
+    def _found_open(self, ready: Ready, owner: str | None) -> Outcome:
+        if owner is None:
+            found = replace(self._place(ready), detail=FOUND_OPEN)
+        else:
+            found = Outcome(ready.move, judged(ready.move, owner), owner, FOUND_OPEN, noted=ready.noted)
+        return replace(self._cleared(ready, found), leader=ready.leader.broker)
 
-    def _refused(self, move: Unload) -> Outcome | None:
-        """The last look before the request: who owns it, whether the destination is listed and ready."""
+    def _refused(self, move: Unload) -> Skip | None:
         if move.destination is None:
-            return _not_sent(move, move.source, "no destination is named")
+            return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, "no destination is named; not sent")
         owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
         if owner != move.source:
-            return _not_sent(move, owner, f"{owner or 'nobody'} owns it, not {move.source}")
-        if move.destination not in self._admin.active_brokers():
-            return _not_sent(move, owner, f"{move.destination} is no longer active")
-        if not self._admin.ready(move.destination):
-            return _not_sent(move, owner, f"{move.destination} is not ready")
+            told = f"{owner or 'nobody'} owns it, not {move.source}; not sent"
+            return Skip(move.bundle, Reason.OWNER_CHANGED, told)
+        return self._missing(move)
+
+    def _missing(self, move: Unload) -> Skip | None:
+        destination = move.destination or ""
+        if destination not in self._admin.active_brokers():
+            return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is no longer active; not sent")
+        if not self._admin.ready(destination):
+            return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is not ready; not sent")
         return None
 
-    def _leader_for(self, move: Unload) -> tuple[Leader, bool] | Outcome:
-        """The leader to ask and whether it knows destinations; or why nothing may be sent."""
-        refused = self._refused(move)
-        if refused is not None:
-            return refused
+    def _leader_for(self, move: Unload) -> Ready | Skip:
         leader = self._admin.leader()
         if leader is None:
-            return _not_sent(move, move.source, "no broker leads, the destination would be lost")
+            return Skip(move.bundle, Reason.LEADER_UNREACHABLE, "no broker leads, the destination would be lost")
         if not self._admin.ready_at(leader.base):
             gone = f"leader {leader.base} does not answer; it is replaced after a session time-out"
-            return _not_sent(move, move.source, gone)
-        return leader, paths.knows_destinations(self._admin.version_at(leader.base))
+            return Skip(move.bundle, Reason.LEADER_UNREACHABLE, gone)
+        return Ready(move, leader, paths.knows_destinations(self._admin.version_at(leader.base)))
 
-    def _send(self, move: Unload, leader: Leader, named: bool) -> Outcome:
+    def _sent(self, ready: Ready) -> Outcome:
         try:
-            answer = self._admin.unload(move.bundle, move.destination if named else None, leader.base)
+            return self._unloaded(ready)
         except LbdError as error:
-            return self._unplaced(move, str(error), PROOF_SECONDS)
-        if answer.status != 204:
-            return self._unplaced(move, f"HTTP {answer.status}{reason_of(answer)}", NUDGE_WAIT_SECONDS)
-        return self._place(move, leader, named=named)
+            return Outcome(ready.move, Result.UNKNOWN, None, str(error), noted=ready.noted)
 
-    def _unplaced(self, move: Unload, why: str, seconds: float) -> Outcome:
-        """No answer or a refusal; it may have happened all the same, and whoever owns the bundle now decides.
+    def _unloaded(self, ready: Ready) -> Outcome:
+        begun = self._clock.monotonic()
+        try:
+            answer = self._admin.unload(ready.move.bundle, ready.noted, ready.leader.base)
+        except AdminError as error:
+            return self._in_doubt(ready, str(error), self._closing(begun) if error.sent else 0.0)
+        if answer.status == 204:
+            return self._place(ready)
+        reason = reason_of(answer)
+        told = f"HTTP {answer.status}{reason}"
+        if answer.status == RANGE_IS_NO_BUNDLE:
+            return self._judged(ready, told)
+        return self._in_doubt(ready, told, NUDGE_WAIT_SECONDS if reason else self._closing(begun))
 
-        The leader notes the destination before it checks anything else, so it may be left there.
-        """
-        owner = self._ownership.owner_within(move.bundle, seconds)
-        return Outcome(move, judged(move, owner), owner, why, affinity_left=True)
+    @property
+    def _patience_seconds(self) -> float:
+        """Longer than a broker closes topics, and than the session of a dead one lives."""
+        return self._admin.settings.unload_timeout_seconds
 
-    def _place(self, move: Unload, leader: Leader, *, named: bool) -> Outcome:
-        """After the 204: nudge until somebody owns the bundle, and say who."""
-        owner, consumed = None, not named
-        if self._nudge == "leader" and named:
-            consumed = self._look_up(move, leader.base, authoritative=False)
+    def _closing(self, begun: float) -> float:
+        """How much longer the source may be closing topics for a request that it did not answer itself."""
+        return max(self._patience_seconds - (self._clock.monotonic() - begun), PROOF_SECONDS)
+
+    def _in_doubt(self, ready: Ready, why: str, seconds: float) -> Outcome:
+        """No answer, or a refusal: it may happen all the same, and whoever owns the bundle in the end decides."""
+        move = ready.move
+        if not self._ownership.let_go(move.bundle, move.source, seconds, self._patience_seconds):
+            return Outcome(move, Result.FAILED, move.source, why, noted=ready.noted)
+        placed = self._place(ready)
+        return replace(placed, detail=f"{why}; {placed.detail}" if placed.detail else why)
+
+    def _judged(self, ready: Ready, why: str) -> Outcome:
+        """The range is no bundle any more: what is left of it is nobody's to place."""
+        owner = self._ownership.owner_within(ready.move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
+        return Outcome(ready.move, judged(ready.move, owner), owner, why, noted=ready.noted)
+
+    def _place(self, ready: Ready) -> Outcome:
+        """The source let go: nudge until somebody owns the bundle, and say who."""
+        move, owner, consumed = ready.move, None, False
+        if self._nudge == "leader" and ready.named:
+            consumed = self._look_up(move, ready.leader.base, authoritative=False)
             owner = self._soon(move)
         if owner is None and self._nudge != "none":
             self._look_up(move, self._admin.base(move.destination or ""), authoritative=True)
         if owner is None:
-            owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS)
-        return _placed(move, owner, affinity_left=not consumed)
+            owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)
+        return _placed(ready, owner, consumed=consumed)
 
     def _soon(self, move: Unload) -> str | None:
         """The owner shortly after a lookup at the leader; None also while that cannot be told yet."""
@@ -127,19 +191,30 @@ class Unloader:
         except AdminError:
             return False
 
+    def _cleared(self, ready: Ready, outcome: Outcome) -> Outcome:
+        """Have a left-over note name the present owner: whenever it is used, the bundle stays where it is.
 
-def _not_sent(move: Unload, owner: str | None, why: str) -> Outcome:
-    return Outcome(move, Result.FAILED, owner, f"{why}; not sent")
+        Not of a leader that owns the bundle, which would unload it instead of sending the request on.
+        """
+        owner, leader = outcome.owner, ready.leader
+        if outcome.noted in {None, owner} or owner is None or leader.broker in {None, owner}:
+            return outcome
+        try:
+            noted = self._admin.note(outcome.unload.bundle, owner, leader.base)
+        except LbdError:
+            return outcome
+        return replace(outcome, noted=owner) if noted else outcome
 
 
-def _placed(move: Unload, owner: str | None, *, affinity_left: bool) -> Outcome:
+def _placed(ready: Ready, owner: str | None, *, consumed: bool) -> Outcome:
+    """A bundle that landed elsewhere may have been taken past the leader, whose note then stays."""
+    move = ready.move
     if owner == move.destination:
-        return Outcome(move, Result.LANDED, owner, affinity_left=affinity_left)
+        return Outcome(move, Result.LANDED, owner, noted=None if consumed else ready.noted)
     if owner is None:
         unowned = "nobody owns it; the next client's lookup assigns it"
-        return Outcome(move, Result.UNOWNED, None, unowned, affinity_left=affinity_left)
-    elsewhere = f"landed on {owner}, wanted {move.destination}"
-    return Outcome(move, Result.ELSEWHERE, owner, elsewhere, affinity_left=affinity_left)
+        return Outcome(move, Result.UNOWNED, None, unowned, noted=ready.noted)
+    return Outcome(move, Result.ELSEWHERE, owner, f"landed on {owner}, wanted {move.destination}", noted=ready.noted)
 
 
 def judged(move: Unload, owner: str | None) -> Result:

@@ -14,6 +14,13 @@ from lbd.errors import LbdError
 COMMANDS = {
     "run": "lbd.cli.turns",
     "dry-run": "lbd.cli.turns",
+    "doctor": "lbd.cli.doctor",
+    "status": "lbd.cli.operate",
+    "pause": "lbd.cli.operate",
+    "resume": "lbd.cli.operate",
+    "release": "lbd.cli.release",
+    "unload": "lbd.cli.operate",
+    "history": "lbd.cli.moves",
     "record": "lbd.cli.recordings",
     "replay": "lbd.cli.recordings",
     "config": "lbd.cli.configuration",
@@ -23,6 +30,13 @@ COMMANDS = {
 SHORT_HELP = {
     "run": "Balance the cluster: observe, decide, unload, verify.",
     "dry-run": "Print the unloads that one turn would make; change nothing.",
+    "doctor": "Check the cluster and what lbd keeps of it; change nothing.",
+    "status": "Tell whether lbd runs, what it last saw and did, and who paused it.",
+    "pause": "Keep lbd from moving anything, for a time or until lbd resume.",
+    "resume": "End a pause.",
+    "release": "Give the brokers' own shedding back as it was before lbd took it over.",
+    "unload": "Move one bundle to a named broker at once, and prove that it landed.",
+    "history": "List moves and how each was proven to have ended.",
     "record": "Keep rounds of load reports in a file.",
     "replay": "Run a strategy over recordings.",
     "config": "Check, show or take over settings.",
@@ -70,7 +84,7 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="lbd")
 @click.pass_context
 def main(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
-    r"""An external load balancer for Apache Pulsar.
+    """An external load balancer for Apache Pulsar.
 
     It polls each broker's load report, decides which bundles should move where, unloads each to a named broker, and
     proves that it landed there.

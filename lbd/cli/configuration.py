@@ -72,7 +72,7 @@ def _origin(dotted: str, origins: Mapping[str, str]) -> str:
 def from_broker(
     ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], broker_conf: Path | None
 ) -> None:
-    r"""Print lbd's settings as the cluster balances today, from BROKER_CONF or else from a live broker.
+    """Print lbd's settings as the cluster balances today, from BROKER_CONF or else from a live broker.
 
     \b
     Example: lbd config from-broker --admin-url http://127.0.0.1:8080 > lbd.yaml

@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from lbd.cli.options import format_option, loaded, settings_options
+from lbd.config import read_yaml
 from lbd.daemon.parts import observing
 from lbd.errors import ObserveError, UsageError
 from lbd.record import recording
@@ -39,7 +40,7 @@ def record(
     rounds: int | None,
     interval_seconds: float | None,
 ) -> None:
-    r"""Keep rounds of load reports in FILE (.jsonl or .jsonl.gz), as the brokers send them.
+    """Keep rounds of load reports in FILE (.jsonl or .jsonl.gz), as the brokers send them.
 
     \b
     Example: lbd record --rounds 60 monday.jsonl.gz
@@ -95,7 +96,7 @@ def _further(observer: Any, writer: recording.Writer, interval: float, rounds: i
 )
 @format_option
 def replay(files: tuple[Path, ...], strategy: str | None, overrides: tuple[str, ...], profile: str, form: str) -> None:
-    r"""Run a strategy over recordings: what would have been unloaded in each round.
+    """Run a strategy over recordings: what would have been unloaded in each round.
 
     \b
     Example: lbd replay --format json monday.jsonl.gz
@@ -111,8 +112,8 @@ def _override(text: str) -> tuple[str, object]:
     if not equals:
         raise UsageError(f"--set {text!r}: wanted KEY=VALUE")
     try:
-        return key.strip(), yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        return key.strip(), read_yaml(value)
+    except (yaml.YAMLError, RecursionError) as error:
         raise UsageError(f"--set {text!r}: the value is not YAML") from error
 
 

@@ -1,4 +1,4 @@
-"""A turn as a person reads it."""
+"""A turn as a person reads it, and what other commands print in the same way."""
 
 from __future__ import annotations
 
@@ -12,30 +12,43 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from lbd.cli.document import brokers, document, hits_before, skips
-from lbd.model import Reason, Result, Skip
+from lbd.cycle.document import document, hits_before, skips
+from lbd.daemon.telling import broker_statuses
+from lbd.model import Result, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from rich.console import JustifyMethod
 
     from lbd.cycle import CycleRecord
     from lbd.model import Outcome, Unload
+    from lbd.reason import Reason
+    from lbd.record.status import BrokerStatus
 
 BAR_WIDTH = 20
 
 
 def as_json(record: CycleRecord, *, everything: bool) -> None:
     """Print the turn as JSON on stdout."""
-    found = msgspec.json.format(msgspec.json.encode(document(record, everything=everything)), indent=2)
-    sys.stdout.write(found.decode() + "\n")
+    json_out(document(record, everything=everything))
+
+
+def json_out(found: object) -> None:
+    """Print JSON on stdout."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+
+
+def plain(text: str) -> str:
+    """One line without control characters: what stands in a file must not steer a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def as_text(record: CycleRecord, *, everything: bool) -> None:
     """Print the turn for a person."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(_broker_table(record))
+    hot = {pair.source for pair in record.decision.facts.pairs} if record.decision is not None else set()
+    console.print(broker_table(broker_statuses(record), hot))
     if record.decision is not None and record.decision.facts.pairs:
         console.print(_pair_table(record))
     for (source, destination), unloads in _by_pair(record.unloads).items():
@@ -52,15 +65,17 @@ def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[U
     return found
 
 
-def _table(*columns: tuple[str, JustifyMethod]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+def table(*columns: tuple[str, JustifyMethod]) -> Table:
+    """An empty table with these columns."""
+    found = Table(box=None, pad_edge=False, header_style="dim")
     for name, justify in columns:
-        table.add_column(name, justify=justify, no_wrap=True)
-    return table
+        found.add_column(name, justify=justify, no_wrap=True)
+    return found
 
 
-def _broker_table(record: CycleRecord) -> Table:
-    table = _table(
+def broker_table(brokers: Iterable[BrokerStatus], hot: Container[str], end: str = "") -> Table:
+    """A row for each broker, the most loaded first; ``hot`` ones stand out, and all are named without ``end``."""
+    found = table(
         ("broker", "left"),
         ("score", "right"),
         ("", "left"),
@@ -69,54 +84,55 @@ def _broker_table(record: CycleRecord) -> Table:
         ("MB/s", "right"),
         ("bundles", "right"),
     )
-    hot = {pair.source for pair in record.decision.facts.pairs} if record.decision else set()
-    for row in sorted(brokers(record), key=lambda row: -(row["score"] or 0)):
-        style = "bold red" if row["id"] in hot else ""
-        table.add_row(
-            Text(row["id"], style),
-            Text("?" if row["score"] is None else f"{row['score']:.1f}", style),
-            _bar(row["score"] or 0.0, style or "green"),
-            str(row["binding"] or "-").replace("_", " "),
-            _amount(row["msg_rate"]),
-            _amount(row["throughput"], 1e6, 1),
-            str(row["bundles"]),
+    for row in sorted(brokers, key=lambda row: -(row.score or 0.0)):
+        style = "bold red" if row.id in hot else ""
+        found.add_row(
+            Text(plain(row.id.removesuffix(end)), style),
+            Text("?" if row.score is None else f"{row.score:.1f}", style),
+            bar(row.score or 0.0, style or "green"),
+            Text(plain(row.binding or "-").replace("_", " ")),
+            amount(row.msg_rate),
+            amount(row.throughput, 1e6, 1),
+            str(row.bundles),
         )
-    return table
+    return found
 
 
-def _bar(score: float, style: str) -> Text:
+def bar(score: float, style: str) -> Text:
+    """A score of 0 to 100 points as a bar."""
     filled = round(min(max(score, 0.0), 100.0) / 100 * BAR_WIDTH)
     return Text("█" * filled, style).append("·" * (BAR_WIDTH - filled), "dim")
 
 
-def _amount(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
+def amount(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
+    """A number in a unit; a question mark where it is not known."""
     return "?" if value is None else f"{value / unit:,.{digits}f}"
 
 
 def _pair_table(record: CycleRecord) -> Table:
     assert record.decision is not None
-    table = _table(("pair", "left"), ("apart", "right"), ("hits before this turn", "left"))
+    found = table(("pair", "left"), ("apart", "right"), ("hits before this turn", "left"))
     for pair in record.decision.facts.pairs:
         hits = hits_before(record, pair)
-        table.add_row(
+        found.add_row(
             f"{pair.source} -> {pair.destination}",
             f"{pair.difference:.1f}",
             f"low {hits.low} of {record.wanted_hits.low}, high {hits.high} of {record.wanted_hits.high}",
         )
-    return table
+    return found
 
 
 def _unload_table(record: CycleRecord, unloads: list[Unload]) -> Table:
     results = {outcome.unload.bundle: outcome for outcome in record.outcomes}
-    table = _table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    found = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
     for unload in unloads:
-        table.add_row(
+        found.add_row(
             f"  {unload.bundle}",
-            _amount(unload.msg_rate),
-            _amount(unload.throughput, 1e6, 1),
+            amount(unload.msg_rate),
+            amount(unload.throughput, 1e6, 1),
             _result(results.get(unload.bundle), acted=bool(results)),
         )
-    return table
+    return found
 
 
 def _result(outcome: Outcome | None, *, acted: bool) -> Text:
@@ -163,11 +179,16 @@ class Show:
         if self._progress is not None and unloads:
             self._task = self._progress.add_task("unloading", total=len(unloads))
 
-    def outcome(self, outcome: Outcome) -> None:
-        """One unload ended."""
-        if self._progress is not None:
-            told = f"{outcome.unload.bundle} {outcome.result.value}"
-            self._progress.update(self._task, advance=1, description=told)
+    def ended(self, ended: Outcome | Skip) -> None:
+        """One unload ended, or was not sent; an inherited one may end before there is a plan."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, advance=1, description=_told(ended))
+
+
+def _told(ended: Outcome | Skip) -> str:
+    if isinstance(ended, Skip):
+        return f"{ended.what} not sent"
+    return f"{ended.unload.bundle} {ended.result.value}"
 
 
 @contextmanager

@@ -12,15 +12,16 @@ from lbd.cli import render
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.daemon.dry import dry_run as plan_once
 from lbd.daemon.dry import dry_run_recording
-from lbd.daemon.parts import engine
+from lbd.daemon.engine import engine
 from lbd.daemon.service import Service
-from lbd.model import Reason, Result
+from lbd.model import Result
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
 
-REFUSALS = {Reason.IN_BROKER_SHEDDING}
+REFUSALS = {Reason.IN_BROKER_SHEDDING, Reason.PAUSED}
 PLANNED, MISSED, REFUSED = 6, 5, 4
 
 
@@ -28,11 +29,20 @@ PLANNED, MISSED, REFUSED = 6, 5, 4
 @click.option(
     "--once", "single", is_flag=True, help="One turn, then exit; counters are kept in state_dir between turns."
 )
+@click.option("--observe", is_flag=True, help="Never unload; say once for each imbalance what would move.")
 @format_option
 @settings_options
 @click.pass_context
-def run(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, *, single: bool) -> None:
-    r"""Balance the cluster: each turn observes, decides, unloads to named brokers, and proves each landing.
+def run(
+    ctx: click.Context,
+    config_file: str | None,
+    admin_urls: tuple[str, ...],
+    form: str,
+    *,
+    single: bool,
+    observe: bool,
+) -> None:
+    """Balance the cluster: each turn observes, decides, unloads to named brokers, and proves each landing.
 
     Turns go on until SIGTERM or Ctrl-C; the unload in flight is brought to its end first. SIGHUP reads the settings
     again.
@@ -45,15 +55,16 @@ def run(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]
         return loaded(ctx, config_file, admin_urls).settings
 
     settings = read()
-    with engine(settings) as balancer:
-        if balancer.warning:
-            click.echo(f"Warning: {balancer.warning}", err=True)
+    with engine(settings, observe_only=observe) as balancer:
+        for warning in balancer.warnings:
+            click.echo(f"Warning: {warning}", err=True)
         if not single:
             log.set_up(settings.log.format, settings.log.level)
             Service(balancer, read).run()
             return
         with render.progress(enabled=form == "text") as show:
-            record = balancer.turn(show.plan, show.outcome)
+            balancer.on_end = show.ended
+            record = balancer.once(show.plan)
     _tell(record, form, everything=False)
     ctx.exit(_exit_code(record))
 
@@ -77,7 +88,7 @@ def dry_run(
     everything: bool,
     detailed_exitcode: bool,
 ) -> None:
-    r"""Print what would be unloaded if the imbalance lasts; change nothing.
+    """Print what would be unloaded if the imbalance lasts; change nothing.
 
     Hit counts are taken as reached. Where the state directory of a running lbd can be read, the turns still to wait are
     shown beside each pair.
@@ -105,4 +116,5 @@ def _tell(record: CycleRecord, form: str, *, everything: bool) -> None:
 def _exit_code(record: CycleRecord, *, refusals: bool = True) -> int:
     if any(outcome.result is not Result.LANDED for outcome in record.outcomes):
         return MISSED
-    return REFUSED if refusals and record.hold in REFUSALS else 0
+    held = record.hold is not None and record.hold[0] in REFUSALS
+    return REFUSED if refusals and (held or record.refused) else 0

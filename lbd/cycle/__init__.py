@@ -1,6 +1,7 @@
-"""One turn: observe, decide, permit, act, record. It never raises, and ends in exactly one sentence.
+"""One turn: observe, decide, permit, hand over, record. It never raises, and ends in exactly one sentence.
 
-The daemon, ``run --once``, ``dry-run`` and recordings run this same function with other parts plugged in.
+The daemon, ``run --once``, ``dry-run`` and recordings run this same function with other parts plugged in. Moves are
+worked off beside the turns: what ended since the last one enters this one's record.
 """
 
 from __future__ import annotations
@@ -12,94 +13,138 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from lbd.cycle.holds import counting_holds, data_skips, ignored, stopped, unreported
-from lbd.cycle.parts import CycleRecord, Parts
+from lbd.act.orders import brokers_of
+from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
+from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
-from lbd.errors import LbdError
-from lbd.model import Memory, Permission, Reason, Result, bundle_namespace
+from lbd.errors import LbdError, told
+from lbd.model import Memory, Permission, bundle_namespace
 from lbd.observe import averages as running
 from lbd.permit import evidence as judging
 from lbd.permit.eligibility import bar_namespaces, barred
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import Groups
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from lbd.model import Averages, Decision, Outcome, Snapshot, Unload
+    from collections.abc import Iterable
+
+    from lbd.act.orders import Ended
+    from lbd.model import Averages, Decision, Snapshot, Unload
     from lbd.observe.observer import Observation
+    from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
+    from lbd.permit.policies import Isolation
     from lbd.record.state import Kept
 
-__all__ = ["CycleRecord", "Parts", "turn"]
+__all__ = ["CycleRecord", "Hold", "Parts", "finish", "turn"]
 
 
 def turn(parts: Parts) -> CycleRecord:
     """Run one turn."""
+    ended = parts.actuator.collect()
     try:
-        return _turn(parts)
-    except LbdError as error:
-        return CycleRecord(f"No move: {error}", error=error)
+        record = _turn(parts, ended)
     except Exception as error:  # noqa: BLE001 - a turn never raises; the bug is told by its type and text
-        bug = _bug(error)
-        return CycleRecord(f"No move: {bug}", error=bug)
+        record = CycleRecord(error=told(error))
+        parts.actuator.halt(Reason.ROUND_STOPPED, f"not asked for: {record.error}")
+    return _with(replace(record, acts=parts.actuator.acts), ended)
 
 
-def _bug(error: Exception) -> LbdError:
-    bug = LbdError(f"bug in lbd, please report it: {type(error).__name__}: {error}")
-    bug.__cause__ = error
-    return bug
+def finish(parts: Parts, record: CycleRecord) -> CycleRecord:
+    """The record with the outcomes of its own plan, for who waited until all of them had ended."""
+    ended = parts.actuator.collect()
+    try:
+        _unsettle(parts, ended)
+    except LbdError as error:
+        record = replace(record, error=record.error or error)
+    return _with(record, ended)
 
 
-def _turn(parts: Parts) -> CycleRecord:
+def _with(record: CycleRecord, ended: Ended) -> CycleRecord:
+    """The record and what ended, in its sentence."""
+    found = replace(
+        record,
+        outcomes=(*record.outcomes, *ended.outcomes),
+        refused=(*record.refused, *ended.skips),
+        skips=(*record.skips, *ended.skips),
+        unfinished=ended.unfinished,
+        error=record.error or ended.failure,
+    )
+    return replace(found, sentence=sentence(found))
+
+
+def _unsettle(parts: Parts, ended: Ended) -> None:
+    """Brokers of moves that ended since the last turn, or are under way, must show two fresh samples."""
+    if ended.touched:
+        parts.store.save(_unsettled(parts.store.load(), ended.touched))
+        parts.actuator.settled()
+
+
+def _turn(parts: Parts, ended: Ended) -> CycleRecord:
+    _unsettle(parts, ended)
     observation = parts.observer.observe()
     snapshot = observation.snapshot
     before = parts.store.load().at(snapshot.taken_at, parts.gap_seconds)
-    evidence = judging.judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds)
+    evidence = judging.without(
+        judging.judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds),
+        snapshot,
+        ended.touched,
+    )
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     kept = _members(before, observation)
-    hold = next(counting_holds(parts, observation, evidence, kept), None)
+    holds = tuple(found_holds(parts, observation, evidence, kept, ended.unfinished))
+    hold = _holding(parts, holds)
     isolation = parts.isolation()
-    permission = Permission(
-        barred=barred(snapshot, parts.attempted_at(), isolation, parts.guardrails),
+    decision, groups = _decide(parts, snapshot, averages, _permission(parts, snapshot, evidence, isolation, hold), kept)
+    ledger = Ledger(
+        snapshot, decision.facts.scores, isolation, groups, parts.guardrails, decision.unloads, paired=evidence.paired
+    )
+    permitted = permit(decision.unloads, ledger)
+    parts.store.save_averages(averages, snapshot.taken_at)
+    parts.store.save(_remembered(kept, decision, evidence, permitted.unloads, snapshot.taken_at))
+    parts.on_plan(permitted.unloads)
+    parts.actuator.hand_over(permitted.unloads, ledger.accepts)
+    return CycleRecord(
+        observation=observation,
+        decision=decision,
+        unloads=permitted.unloads,
+        skips=(
+            *data_skips(observation, evidence),
+            *unreported(parts, snapshot),
+            *ignored(parts, holds),
+            *decision.skips,
+            *permitted.skips,
+        ),
+        hold=hold,
+        kept=before,
+        eager=parts.eager,
+        wanted_hits=parts.wanted_hits,
+        counts=_counts(decision, permitted),
+    )
+
+
+def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
+    """The gravest hold that counts in this kind of turn; what is planned and not begun is given up under it."""
+    hold = next((found for found in holds if found[0] not in parts.ignored_holds), None)
+    if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
+        parts.actuator.halt(*hold)
+    return hold
+
+
+def _permission(
+    parts: Parts, snapshot: Snapshot, evidence: Evidence, isolation: Isolation, hold: Hold | None
+) -> Permission:
+    codes = barred(snapshot, parts.attempted_at(), isolation, parts.guardrails)
+    for reason in parts.ignored_bars:
+        codes[codes == reason.code] = 0
+    return Permission(
+        barred=codes,
         counts=evidence.fresh,
         paired=evidence.paired,
         settled=evidence.settled,
-        hold=hold,
+        hold=hold[0] if hold is not None else None,
     )
-    decision, groups = _decide(parts, snapshot, averages, permission, Memory(kept.hits))
-    scores = decision.facts.scores
-    ledger = Ledger(snapshot, scores, isolation, groups, parts.guardrails, decision.unloads, paired=evidence.paired)
-    permitted = permit(decision.unloads, ledger)
-    kept = msgspec.structs.replace(
-        kept, hits=dict(decision.memory.hits), samples=dict(evidence.samples), written_at=snapshot.taken_at
-    )
-    parts.store.save_averages(averages, snapshot.taken_at)
-    kept = _unsettled(kept, {end for unload in permitted.unloads for end in (unload.source, unload.destination)})
-    parts.store.save(kept)
-    outcomes, failure = _act(parts, ledger, permitted.unloads)
-    if any(outcome.result is Result.ELSEWHERE for outcome in outcomes):
-        parts.store.save(_unsettled(kept, {outcome.owner for outcome in outcomes}))
-    record = CycleRecord(
-        "",
-        observation,
-        decision,
-        permitted.unloads,
-        (
-            *data_skips(observation, evidence),
-            *unreported(parts, snapshot),
-            *ignored(parts, observation, evidence, kept),
-            *decision.skips,
-            *permitted.skips,
-            *stopped(permitted.unloads, outcomes),
-        ),
-        outcomes,
-        hold,
-        before,
-        failure,
-        parts.eager,
-        parts.wanted_hits,
-        _counts(decision, permitted),
-    )
-    return replace(record, sentence=sentence(record))
 
 
 ROUNDS_OF_POLICIES = 10
@@ -107,16 +152,16 @@ ROUNDS_OF_POLICIES = 10
 
 
 def _decide(
-    parts: Parts, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
+    parts: Parts, snapshot: Snapshot, averages: Averages, permission: Permission, kept: Kept
 ) -> tuple[Decision, Groups]:
     """Ask the strategy, read the policies of what it would move, bar what may not move, and ask again.
 
-    Deciding is pure, so asking twice costs nothing but time, and few namespaces need to be read. ``memory`` is the
-    same each time: a turn counts once.
+    Deciding is pure, so asking twice costs nothing but time, and few namespaces need to be read. The memory is the same
+    each time: a turn counts once.
     """
     groups = Groups()
     for _ in range(ROUNDS_OF_POLICIES):
-        decision = parts.strategy(snapshot, averages, permission, memory)
+        decision = parts.strategy(snapshot, averages, permission, Memory(kept.hits))
         names = {bundle_namespace(unload.bundle) for unload in decision.unloads} - groups.free
         if not names:
             break
@@ -126,25 +171,17 @@ def _decide(
     return decision, groups
 
 
-def _act(parts: Parts, ledger: Ledger, plan: tuple[Unload, ...]) -> tuple[tuple[Outcome, ...], LbdError | None]:
-    """The outcomes so far also when acting itself fails: what was moved is never forgotten."""
-    outcomes: list[Outcome] = []
-    try:
-        parts.on_plan(plan)
-        for outcome in parts.actuator(ledger).run(plan):
-            outcomes.append(outcome)
-            parts.on_outcome(outcome)
-    except LbdError as error:
-        return tuple(outcomes), error
-    except Exception as error:  # noqa: BLE001 - see turn
-        return tuple(outcomes), _bug(error)
-    return tuple(outcomes), None
+def _unsettled(kept: Kept, touched: Iterable[str]) -> Kept:
+    """Touched brokers must show two fresh samples, whatever happens to lbd meanwhile."""
+    return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, touched))
 
 
-def _unsettled(kept: Kept, touched: set[str | None]) -> Kept:
-    """What is kept before acting, and so whatever happens to lbd: touched brokers must show two fresh samples."""
-    brokers = [broker for broker in touched if broker is not None]
-    return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, brokers))
+def _remembered(kept: Kept, decision: Decision, evidence: Evidence, plan: tuple[Unload, ...], taken_at: float) -> Kept:
+    """What is kept before acting."""
+    found = msgspec.structs.replace(
+        kept, hits=dict(decision.memory.hits), samples=dict(evidence.samples), written_at=taken_at
+    )
+    return _unsettled(found, brokers_of(plan))
 
 
 def _members(kept: Kept, observation: Observation) -> Kept:

@@ -1,4 +1,4 @@
-"""Why a turn may not fire at all, and what it has to say of data, holds and unloads that were not asked for."""
+"""Why a turn may not fire at all, and what it has to say of data and of the holds it passes over."""
 
 from __future__ import annotations
 
@@ -6,36 +6,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.model import Reason, Skip
+from lbd.model import Skip
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from lbd.cycle.parts import Parts
-    from lbd.model import Outcome, Snapshot, Unload
+    from lbd.cycle.parts import Hold, Parts
+    from lbd.model import Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
-    from lbd.permit.settings import Guardrails
     from lbd.record.state import Kept
 
 
-def counting_holds(parts: Parts, observation: Observation, evidence: Evidence, kept: Kept) -> Iterator[Reason]:
-    """Holds that count in this kind of turn, the gravest first."""
-    found = _holds(observation, evidence, kept, parts.guardrails)
-    return (reason for reason in found if reason not in parts.ignored_holds)
-
-
-def _holds(observation: Observation, evidence: Evidence, kept: Kept, guardrails: Guardrails) -> Iterator[Reason]:
+def found_holds(
+    parts: Parts, observation: Observation, evidence: Evidence, kept: Kept, unfinished: tuple[Unload, ...]
+) -> Iterator[Hold]:
     """Why nothing may fire in this turn, the gravest first."""
-    usable = int(np.count_nonzero(evidence.paired == 0))
+    usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
+    settled_at = kept.members_since + parts.guardrails.membership_settle_seconds
+    ordered = parts.ordered_hold()
     if observation.shedding_on:
-        yield Reason.IN_BROKER_SHEDDING
+        names = ", ".join(observation.shedding_on)
+        todo = "set loadBalancerSheddingEnabled=false (dynamic) before lbd may move"
+        yield Reason.IN_BROKER_SHEDDING, f"{names} shed by themselves; {observation.shedding_note or todo}"
+    if ordered is not None:
+        yield ordered
     if observation.leader is None:
-        yield Reason.LEADER_UNREACHABLE
-    if observation.snapshot.taken_at - kept.members_since < guardrails.membership_settle_seconds:
-        yield Reason.MEMBERSHIP_CHANGED
-    if usable < max(2, (len(observation.active) + 1) // 2):
-        yield Reason.TOO_FEW_BROKERS
+        yield Reason.LEADER_UNREACHABLE, "none leads, or the one named does not answer and is replaced after a while"
+    if observation.snapshot.taken_at < settled_at:
+        left = settled_at - observation.snapshot.taken_at
+        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went, {left:.0f} s to wait"
+    if usable < wanted:
+        yield Reason.TOO_FEW_BROKERS, f"{usable} of {len(observation.active)} reports are usable, wanted {wanted}"
+    if unfinished:
+        yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
 
 
 _DATA_DETAIL = {
@@ -67,19 +72,8 @@ def unreported(parts: Parts, snapshot: Snapshot) -> Iterator[Skip]:
         yield Skip(bundle, Reason.ON_NO_REPORT, f"asked to move {ago:.0f} s ago, no broker reports it yet")
 
 
-def ignored(parts: Parts, observation: Observation, evidence: Evidence, kept: Kept) -> Iterator[Skip]:
+def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
     """Holds that a turn which cannot act passes over, and a live turn would not."""
-    for reason in _holds(observation, evidence, kept, parts.guardrails):
+    for reason, detail in holds:
         if reason in parts.ignored_holds:
-            yield Skip("cluster", reason, "lbd run would move nothing")
-
-
-def stopped(plan: tuple[Unload, ...], outcomes: tuple[Outcome, ...]) -> Iterator[Skip]:
-    """Planned and not attempted, because the round was stopped. Without outcomes nothing was attempted on purpose."""
-    if outcomes:
-        tried = {outcome.unload.bundle for outcome in outcomes}
-        for unload in plan:
-            if unload.bundle not in tried:
-                yield Skip(
-                    unload.bundle, Reason.ROUND_STOPPED, "not asked for: two misses in a row, or lbd was stopped"
-                )
+            yield Skip("cluster", reason, f"lbd run would move nothing: {detail}")

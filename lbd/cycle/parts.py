@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Protocol
 from lbd.model import Hits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from lbd.act.orders import Accepts, Ended
     from lbd.decide import Strategy
     from lbd.errors import LbdError
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, Decision, Outcome, Reason, Skip, Unload
+    from lbd.model import Averages, Decision, Outcome, Skip, Unload
     from lbd.observe.observer import Observation
-    from lbd.permit.limits import Ledger
     from lbd.permit.policies import Groups, Isolation
     from lbd.permit.settings import Guardrails
+    from lbd.reason import Reason
     from lbd.record.state import Kept
 
 
@@ -28,9 +29,14 @@ class Observer(Protocol):
 
 
 class Actuator(Protocol):
-    """What works a plan off."""
+    """What works plans off, beside the turns."""
 
-    def run(self, plan: Iterable[Unload]) -> Iterator[Outcome]: ...
+    @property
+    def acts(self) -> bool: ...
+    def collect(self) -> Ended: ...
+    def settled(self) -> None: ...
+    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None: ...
+    def halt(self, reason: Reason, detail: str) -> None: ...
 
 
 class Store(Protocol):
@@ -42,14 +48,17 @@ class Store(Protocol):
     def save_averages(self, averages: Averages, now: float) -> None: ...
 
 
+Hold = tuple["Reason", str]
+"""Why nothing may fire in a turn, and what there is to say of it."""
+
+
 @dataclass(frozen=True)
 class Parts:
-    """Everything that a turn needs, chosen in one place (``daemon.py``).
+    """Everything that a turn needs, chosen in one place (``daemon/``).
 
-    ``actuator`` is made for each turn, from the ledger that knows what a destination still takes. ``gap_seconds`` is
-    the silence after which hit counters start anew. Turns that cannot act list in ``ignored_holds`` what would only
-    hide their answer, and say with ``eager`` that their strategy takes hit counts as reached; ``wanted_hits`` are the
-    real ones.
+    ``ordered_hold`` is a hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start
+    anew. Turns that cannot act list in ``ignored_holds`` what would only hide their answer, and say with ``eager`` that
+    their strategy takes hit counts as reached; ``wanted_hits`` are the real ones.
     """
 
     observer: Observer
@@ -60,28 +69,37 @@ class Parts:
     groups: Callable[[frozenset[str]], Groups]
     attempted_at: Callable[[], Mapping[str, float]]
     store: Store
-    actuator: Callable[[Ledger], Actuator]
+    actuator: Actuator
     gap_seconds: float
+    ordered_hold: Callable[[], Hold | None] = lambda: None
     ignored_holds: frozenset[Reason] = frozenset()
+    ignored_bars: frozenset[Reason] = frozenset()
     eager: bool = False
     wanted_hits: Hits = field(default_factory=Hits)
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
-    on_outcome: Callable[[Outcome], None] = lambda _: None
 
 
 @dataclass(frozen=True, eq=False)
 class CycleRecord:
-    """Everything one turn saw, decided and did. ``error`` is set when it could not be finished."""
+    """Everything one turn saw, decided and did.
 
-    sentence: str
+    ``unloads`` is what this turn planned; ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` tell of
+    plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown.
+    ``error`` is set when the turn, or acting, could not be finished.
+    """
+
+    sentence: str = ""
     observation: Observation | None = None
     decision: Decision | None = None
     unloads: tuple[Unload, ...] = ()
     skips: tuple[Skip, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    hold: Reason | None = None
+    refused: tuple[Skip, ...] = ()
+    unfinished: tuple[Unload, ...] = ()
+    hold: Hold | None = None
     kept: Kept | None = None
     error: LbdError | None = None
+    acts: bool = True
     eager: bool = False
     wanted_hits: Hits = field(default_factory=Hits)
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbd.model import Reason, Result
+from lbd.model import Result
 
 if TYPE_CHECKING:
     from lbd.cycle.parts import CycleRecord
@@ -14,21 +14,55 @@ if TYPE_CHECKING:
 
 def sentence(record: CycleRecord) -> str:
     """What happened, in one sentence."""
-    if record.error is not None and not record.outcomes:
-        return f"No move: {record.error}"
-    if record.error is not None:
-        return f"Stopped after {len(record.outcomes)} of {_bundles(len(record.unloads))}: {record.error}"
-    if record.outcomes:
-        results = Counter(outcome.result.value for outcome in record.outcomes)
-        told = ", ".join(f"{number} {result}" for result, number in results.items())
-        return f"Moved {results[Result.LANDED.value]} of {len(record.unloads)} bundles: {told}."
+    told, begun = _of_before(record), _begun(record)
+    if told:
+        return f"{told.removesuffix('.')}; begins to move {_bundles(begun)}." if begun else told
     if record.unloads:
-        lasting = " if the imbalance lasts (hit counts taken as reached)" if record.eager else ""
-        return f"Would move {_bundles(len(record.unloads))}{lasting}."
+        return f"{_verb(record)} {_bundles(len(record.unloads))}{_lasting(record)}."
     if record.hold is not None:
-        return f"No move: {record.hold.label}{_hold_detail(record)}."
+        reason, detail = record.hold
+        return _no(f"{reason.label}{detail and f': {detail}'}.")
     reasons = [skip for skip in record.skips if skip.what == "cluster" or " -> " in skip.what] or list(record.skips)
-    return f"No move: {_told(reasons[0])}." if reasons else "No move."
+    return _no(f"{_told(reasons[0])}.") if reasons else "No move."
+
+
+def _of_before(record: CycleRecord) -> str:
+    """Of moves that have ended, and of what went wrong; empty when there is nothing of that."""
+    ended = len(record.outcomes) + len(record.refused)
+    if record.error is not None and not record.outcomes:
+        return _no(record.error)
+    if record.error is not None:
+        total = ended + len(record.unfinished)
+        return f"Stopped after {len(record.outcomes)} of {_bundles(total)}: {record.error}"
+    return _moved(record) if ended else ""
+
+
+def _begun(record: CycleRecord) -> int:
+    """How much of its own plan is under way when the turn is told; where it was waited for, nothing is."""
+    ended = {one.unload.bundle for one in record.outcomes} | {skip.what for skip in record.refused}
+    return sum(unload.bundle not in ended for unload in record.unloads) if record.acts else 0
+
+
+def _no(why: object) -> str:
+    return f"No move: {why}"
+
+
+def _verb(record: CycleRecord) -> str:
+    return "Begins to move" if record.acts else "Would move"
+
+
+def _lasting(record: CycleRecord) -> str:
+    return " if the imbalance lasts (hit counts taken as reached)" if record.eager else ""
+
+
+def _moved(record: CycleRecord) -> str:
+    """What ended, and what is still under way."""
+    results = Counter(outcome.result.value for outcome in record.outcomes)
+    results.update({"not asked for": len(record.refused)} if record.refused else {})
+    total = sum(results.values()) + len(record.unfinished)
+    told = ", ".join(f"{number} {result}" for result, number in results.items())
+    more = f"; {len(record.unfinished)} under way" if record.unfinished else ""
+    return f"Moved {results[Result.LANDED.value]} of {_bundles(total)}: {told}{more}."
 
 
 def _bundles(number: int) -> str:
@@ -38,10 +72,3 @@ def _bundles(number: int) -> str:
 def _told(skip: Skip) -> str:
     detail = f" ({skip.detail})" if skip.detail else ""
     return f"{skip.what}: {skip.reason.label}{detail}"
-
-
-def _hold_detail(record: CycleRecord) -> str:
-    if record.hold is Reason.IN_BROKER_SHEDDING and record.observation is not None:
-        names = ", ".join(record.observation.shedding_on)
-        return f": {names} shed by themselves; set loadBalancerSheddingEnabled=false (dynamic) before lbd may move"
-    return ""

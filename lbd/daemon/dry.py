@@ -8,16 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbd.act.dry_run import DryRun
-from lbd.cycle import CycleRecord, Parts, turn
+from lbd.cycle import CycleRecord, Hold, Parts, turn
 from lbd.daemon.parts import gap_seconds, groups, isolation, observing, strategy_of, wanted_hits
+from lbd.daemon.requests import ordered
 from lbd.errors import UsageError
-from lbd.model import Averages, Reason
+from lbd.model import Averages
 from lbd.observe import averages as running
 from lbd.observe.observer import Observation
 from lbd.permit.evidence import Sample, judge
 from lbd.permit.policies import Groups, Isolation
 from lbd.pulsar.admin import Leader
-from lbd.record.journal import read
+from lbd.reason import Reason
+from lbd.record.control import Control
+from lbd.record.journal import KEEP_SECONDS, read
 from lbd.record.state import Kept, Scratch, StateDir
 from lbd.replay import rounds, settings_from
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.model import Snapshot
-    from lbd.permit.limits import Ledger
     from lbd.record.recording import Header
 
 
@@ -47,18 +49,22 @@ def dry_run(settings: Settings) -> CycleRecord:
                 groups=partial(groups, observer.admin),
                 attempted_at=lambda: attempted_at,
                 store=Scratch(Kept(hits=kept.hits), averages),
-                actuator=_no_actuator,
+                actuator=DryRun(),
                 gap_seconds=float("inf"),
-                ignored_holds=frozenset({Reason.IN_BROKER_SHEDDING}),
+                ordered_hold=partial(_ordered, settings),
+                ignored_holds=frozenset({Reason.IN_BROKER_SHEDDING, Reason.PAUSED}),
                 eager=True,
                 wanted_hits=wanted_hits(settings),
             )
         )
 
 
-def _no_actuator(ledger: Ledger) -> DryRun:
-    del ledger
-    return DryRun()
+def _ordered(settings: Settings) -> Hold | None:
+    """The pause of a daemon on this machine; a directory that this user may not look into tells of none."""
+    try:
+        return ordered(Control(settings.state_dir), time.time()) if settings.state_dir.is_dir() else None
+    except OSError:
+        return None
 
 
 def _remembered(settings: Settings) -> tuple[Kept, Averages, dict[str, float]]:
@@ -69,7 +75,7 @@ def _remembered(settings: Settings) -> tuple[Kept, Averages, dict[str, float]]:
             return nothing
         state, now = StateDir(settings.state_dir), time.time()
         kept = state.load().at(now, gap_seconds(settings))
-        return kept, state.load_averages(now), dict(read(state.journal).attempted_at)
+        return kept, state.load_averages(now), dict(read(state.journal, now, KEEP_SECONDS).attempted_at)
     except (UsageError, OSError):
         return nothing
 
@@ -100,7 +106,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
             groups=Groups,
             attempted_at=dict,
             store=Scratch(averages=averages),
-            actuator=_no_actuator,
+            actuator=DryRun(),
             gap_seconds=float("inf"),
             eager=True,
             wanted_hits=wanted_hits(settings),

@@ -16,17 +16,30 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
+from lbd.daemon.telling import move_line, status_of, turn_line
 from lbd.errors import LbdError
+from lbd.record.status import write_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
-    from lbd.daemon.parts import Engine
+    from lbd.daemon.engine import Engine
+    from lbd.model import Outcome, Skip
 
 INTERVALS_UNTIL_STUCK = 3
-"""The watchdog is fed while the last turn or unload ended less than so many intervals, or two time-outs, ago."""
+LEAST_PATIENCE_SECONDS = 60.0
+"""The watchdog is fed while the last turn or move ended less than so many intervals ago, and never less than this: a
+turn that waits for the time-outs of dead brokers is slow, not stuck."""
+
+STOP_SECONDS = 60.0
+"""How long a stop waits for the moves in flight; most of them take a second."""
+
+LEAVE_SECONDS = 70.0
+"""When it ends whatever is under way, which the journal hands over to the next start; systemd waits 90 s."""
+
+REQUESTS_EVERY_SECONDS = 0.5
 
 
 class Service:
@@ -41,23 +54,57 @@ class Service:
         self._busy = threading.Lock()
         self._alive_at = time.monotonic()
         self._turns = 0
-        self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(3)})
+        self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(6)})
 
     def run(self) -> None:
-        """Turn until SIGTERM or SIGINT; a turn that is running is let finish."""
+        """Turn until SIGTERM or SIGINT; what is under way then is brought to its end, or handed over."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, self._ask_reload)
+        self._engine.on_end = self._moved
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
         self._plan(first=datetime.now(UTC))
+        self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
         self._plan_watchdog()
         self._scheduler.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())
         self._done.wait()
+        self._stop()
+
+    def _stop(self) -> None:
         self._systemd.notify("STOPPING=1")
-        self._scheduler.shutdown(wait=True)
-        self._log.info("stopped", turns=self._turns)
+        last = threading.Timer(LEAVE_SECONDS, self._leave)
+        last.daemon = True
+        last.start()
+        self._scheduler.shutdown(wait=False)
+        self._engine.halt()
+        with self._busy:
+            self._engine.halt()
+            if self._engine.wait(STOP_SECONDS):
+                self._restore()
+            self._flush()
+        self._log.info("stopped", turns=self._turns, handed_over=self._engine.in_flight)
+
+    def _restore(self) -> None:
+        try:
+            told = self._engine.restore()
+        except LbdError as error:
+            self._log.error("in-broker shedding was not given back; lbd release tries again", why=str(error))
+        else:
+            if told:
+                self._log.info(told)
+
+    def _flush(self) -> None:
+        try:
+            self._engine.flush()
+        except LbdError as error:
+            self._log.error("the last averages are lost", why=str(error))
+
+    def _leave(self) -> None:
+        """A broker that does not answer must not hold the process; what is open is closed by the next start."""
+        self._log.warning("left without waiting any longer", handed_over=self._engine.in_flight)
+        os._exit(0)
 
     def _plan(self, first: datetime) -> None:
         """Turns at the interval, from planned time to planned time; one that is late is not run twice."""
@@ -76,41 +123,50 @@ class Service:
     def _plan_watchdog(self) -> None:
         microseconds = int(os.environ.get("WATCHDOG_USEC", "0") or "0")
         if microseconds > 0:
-            self._scheduler.add_job(self._feed, "interval", seconds=microseconds / 2e6, id="watchdog")
+            often = {"seconds": microseconds / 2e6, "misfire_grace_time": None, "coalesce": True}
+            self._scheduler.add_job(self._feed, "interval", id="watchdog", **often)
 
     def _turn(self) -> None:
         with self._busy:
-            record = self._engine.turn(on_outcome=lambda _: self._alive())
+            if self._done.is_set():
+                return
+            record = self._engine.turn()
         self._alive()
         self._turns += 1
         self._systemd.notify(f"STATUS={record.sentence}")
-        self._tell(record)
+        self._log.log(40 if record.error is not None else 20, record.sentence, turn=self._turns, **turn_line(record))
+        self._write(record)
+
+    def _write(self, record: CycleRecord) -> None:
+        job = self._scheduler.get_job("turn")
+        planned = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
+        try:
+            write_status(self._engine.settings.state_dir, status_of(self._engine, record, self._turns, planned))
+        except LbdError as error:
+            self._log.error("lbd status shows what was before", why=str(error))
+
+    def _serve(self) -> None:
+        """Unloads asked for by hand; while a turn runs they wait for it."""
+        with self._busy:
+            if not self._done.is_set():
+                self._engine.serve()
+
+    def _moved(self, ended: Outcome | Skip) -> None:
+        """A move has ended, in a thread of its own."""
+        self._alive()
+        event, facts = move_line(ended)
+        self._log.info(event, **facts)
 
     def _alive(self) -> None:
-        """A turn or an unload has ended."""
+        """A turn or a move has ended."""
         self._alive_at = time.monotonic()
-
-    def _tell(self, record: CycleRecord) -> None:
-        """One line for each turn, with what a search would look for."""
-        seen = record.observation
-        self._log.log(
-            40 if record.error is not None else 20,
-            record.sentence,
-            turn=self._turns,
-            planned=len(record.unloads),
-            outcomes=[f"{one.unload.bundle} {one.result.value} {one.owner}" for one in record.outcomes],
-            hold=record.hold.label if record.hold is not None else None,
-            brokers=len(seen.active) if seen is not None else None,
-            requests=seen.requests if seen is not None else None,
-            seconds=round(seen.seconds, 3) if seen is not None else None,
-        )
 
     def _take_settings(self) -> None:
         """All of the new settings, or none of them."""
-        self._systemd.notify("RELOADING=1")
+        self._systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
-            settings = self._read()
             with self._busy:
+                settings = self._read()
                 self._engine.take(settings)
         except LbdError as error:
             self._log.error("settings stay as they were", why="; ".join(str(error).splitlines()))
@@ -122,26 +178,26 @@ class Service:
             self._systemd.notify("READY=1")
 
     def _feed(self) -> None:
-        settings = self._engine.settings
-        patience = max(INTERVALS_UNTIL_STUCK * settings.interval_seconds, settings.pulsar.unload_timeout_seconds * 2)
+        patience = max(INTERVALS_UNTIL_STUCK * self._engine.settings.interval_seconds, LEAST_PATIENCE_SECONDS)
         if time.monotonic() - self._alive_at < patience:
             self._systemd.notify("WATCHDOG=1")
 
     def _end(self, number: int, frame: object) -> None:
         del frame
-        self._log.info("ending", signal=signal.Signals(number).name)
-        self._engine.stop()
         self._done.set()
+        self._log.info("ending", signal=signal.Signals(number).name)
 
     def _ask_reload(self, number: int, frame: object) -> None:
         """Reload as soon as the turn that is running has ended, and have another one at once."""
         del number, frame
-        self._scheduler.add_job(self._take_settings, misfire_grace_time=None)
+        self._scheduler.add_job(
+            self._take_settings, id="reload", replace_existing=True, max_instances=2, misfire_grace_time=None
+        )
 
     def _job_went_wrong(self, event: Any) -> None:  # noqa: ANN401 - apscheduler's events have no common type
         """A turn that overran its interval is said and not queued; one that raised is a bug, and the next one runs."""
         failure = getattr(event, "exception", None)
         if failure is not None:
             self._log.error("bug in lbd, please report it", failure=repr(failure))
-        else:
+        elif event.job_id == "turn":
             self._log.warning("turn left out: the one before is still running")

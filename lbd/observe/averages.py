@@ -23,8 +23,8 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
     """The averages after one round.
 
     A bundle on no report is forgotten. A bundle that two brokers report gets two samples. ``fresh`` is bool (B,): rows
-    of other brokers add no sample, unless the bundle has none yet, and rows with NaN never do; None takes every row,
-    as Pulsar does.
+    of other brokers add no sample, unless the bundle has none yet, and rows with NaN or a negative number never do;
+    None takes every row, as Pulsar does.
     """
     short, long, samples = _aligned(previous, snapshot.bundles)
     for rows in _passes(snapshot, fresh, samples):
@@ -38,7 +38,8 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
 
 def _mean(old: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
     n = count.astype(np.float64)[:, None]
-    mean: FloatArray = ((n - 1.0) * old + new) / n
+    with np.errstate(all="ignore"):
+        mean: FloatArray = ((n - 1.0) * old + new) / n
     return mean
 
 
@@ -61,7 +62,7 @@ def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> I
     taken = rows.reported.copy()
     if fresh is not None:
         taken &= fresh[rows.owner()] | (samples[rows.bundle] == 0)
-        taken &= np.isfinite(rows.rates).all(axis=1)
+        taken &= ((rows.rates >= 0) & np.isfinite(rows.rates)).all(axis=1)
     left = np.flatnonzero(taken).astype(np.int32)
     if rows.bundle.size == len(snapshot.bundles):
         yield left

@@ -5,11 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import LoadReport, build_snapshot, parse_report
 from lbd.pulsar.admin import Admin, unsupported
+from lbd.pulsar.http import address_of
+from lbd.pulsar.paths import sheds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,8 +27,8 @@ class Observation:
 
     ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
     session time-out). ``missing`` maps active brokers without a usable report to the reason. ``shedding_on`` names
-    brokers whose own shedder is on. ``raw`` holds the reports as sent, where they were asked to be kept. ``requests``
-    is what it cost, ``seconds`` how long it took.
+    brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should. ``raw`` holds
+    the reports as sent, where they were asked to be kept. ``requests`` is what it cost, ``seconds`` how long it took.
     """
 
     snapshot: Snapshot
@@ -36,6 +37,7 @@ class Observation:
     leader: Leader | None
     missing: Mapping[str, str] = field(default_factory=dict)
     shedding_on: tuple[str, ...] = ()
+    shedding_note: str = ""
     sample_interval_seconds: float = 60.0
     raw: Mapping[str, bytes] = field(default_factory=dict)
     requests: int = 0
@@ -73,7 +75,7 @@ class Observer:
             active=tuple(active),
             leader=leader if leader is not None and self.admin.ready_at(leader.base) else None,
             missing=missing,
-            shedding_on=tuple(broker for broker, found in sorted(seen.items()) if _sheds(found.runtime)),
+            shedding_on=tuple(broker for broker, found in sorted(seen.items()) if sheds(found.runtime)),
             sample_interval_seconds=max(_interval(found.runtime) for found in seen.values()),
             raw={broker: found.raw for broker, found in seen.items() if found.raw is not None},
             requests=self.admin.http.sent - before,
@@ -116,18 +118,14 @@ class Observer:
 
 def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
     """Brokers whose report says that it is another active broker's."""
-    own = {broker: urlsplit(found.report.web_service_url or "").netloc for broker, found in seen.items()}
+    own = {broker: address_of(found.report.web_service_url or "") for broker, found in seen.items()}
     return {broker: other for broker, other in own.items() if other != broker and other in active}
-
-
-def _sheds(runtime: Mapping[str, str]) -> bool:
-    return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", "loadBalancerSheddingEnabled"))
 
 
 def _interval(runtime: Mapping[str, str]) -> float:
     try:
         return 60.0 * max(1, int(runtime.get("loadBalancerHostUsageCheckIntervalMinutes", "1")))
-    except ValueError:
+    except (ValueError, OverflowError):
         return 60.0
 
 

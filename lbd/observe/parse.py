@@ -7,7 +7,7 @@ missing ones are optional, and the strings ``"NaN"`` and ``"Infinity"`` are numb
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import numpy as np
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray
 
 MODULAR_REPORT = "LocalBrokerData"
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""How many of something; what is negative, or more than a column can hold, is no report."""
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for junk of whatever sort; brackets in brackets in brackets are the last one."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -37,9 +42,9 @@ class BundleStats(msgspec.Struct, frozen=True, rename="camel", gc=False):
     msg_rate_out: float = 0.0
     msg_throughput_in: float = 0.0
     msg_throughput_out: float = 0.0
-    topics: int = 0
-    producer_count: int = 0
-    consumer_count: int = 0
+    topics: Count = 0
+    producer_count: Count = 0
+    consumer_count: Count = 0
 
 
 class LoadReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,7 +61,7 @@ class LoadReport(msgspec.Struct, frozen=True, rename="camel"):
     msg_throughput_out: float = 0.0
     last_stats: dict[str, BundleStats] = {}
     bundles: list[str] = []
-    num_topics: int = 0
+    num_topics: Count = 0
     broker_version_string: str = ""
     start_timestamp: float = float("nan")
     load_report_type: str = MODULAR_REPORT
@@ -83,13 +88,13 @@ def parse_report(body: bytes, broker: str) -> LoadReport:
     """
     try:
         report = _REPORT.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise ObserveError(
             f"load report of {broker} cannot be read: {error}; it begins with {body[:40]!r}, wanted a JSON object"
         ) from error
     if report.load_report_type != MODULAR_REPORT:
         raise ObserveError(
-            f"load report of {broker} has loadReportType {report.load_report_type!r}, wanted {MODULAR_REPORT!r}: "
+            f"load report of {broker} has loadReportType {report.load_report_type[:80]!r}, wanted {MODULAR_REPORT!r}: "
             "the broker runs another load manager (a modular one that failed to start falls back to this silently)"
         )
     return report
@@ -99,7 +104,7 @@ def parse_round(line: bytes, where: str) -> Round:
     """One round of a recording; ``where`` (file and line number) is named in the :class:`UsageError` for a bad one."""
     try:
         return _ROUND.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise UsageError(f'{where}: not a round: {error}; wanted {{"t": seconds, "reports": {{...}}}}') from error
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.model import Reason, bundle_namespace
+from lbd.model import bundle_namespace
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load.scoring import SCORED, Weights
-from lbd.model import RESOURCES, Reason
+from lbd.model import RESOURCES
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,6 +28,9 @@ SAMPLE_INTERVAL_SECONDS = 60.0
 SAMPLES_TO_SETTLE = 2
 IMPOSSIBLE_SHARE = 10.0
 """A usage above ten times its limit is a broken counter; bursts over a cgroup quota stay far below."""
+
+IMPOSSIBLE_NUMBER = 1e15
+"""No broker has a limit, or carries messages or bytes a second, above it: shares of such a total would bind nothing."""
 
 _SAMPLED = (RESOURCES.index("cpu"), RESOURCES.index("bandwidth_in"), RESOURCES.index("bandwidth_out"))
 
@@ -87,6 +91,13 @@ def unsettle(samples: Mapping[str, Sample], brokers: Iterable[str]) -> dict[str,
     return {**samples, **touched}
 
 
+def without(evidence: Evidence, snapshot: Snapshot, touched: Iterable[str]) -> Evidence:
+    """The evidence when moves touched these brokers since the last round: this round's sample may be from before."""
+    names = set(touched)
+    calm = np.array([broker not in names for broker in snapshot.brokers.ids], dtype=np.bool_)
+    return replace(evidence, samples=unsettle(evidence.samples, names), settled=evidence.settled & calm)
+
+
 def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
     cpu, bandwidth_in, bandwidth_out = (float(brokers.usage[at, column]) for column in _SAMPLED)
     return cpu, bandwidth_in, bandwidth_out
@@ -124,7 +135,9 @@ def _impossible(brokers: Brokers, weights: Weights) -> CodeArray:
     with np.errstate(all="ignore"):
         odd = known & ~((usage >= 0) & (usage <= limit * IMPOSSIBLE_SHARE))
     wrong = (
-        odd.any(axis=1) | np.isnan(limit).any(axis=1) | ~((brokers.rates >= 0) & np.isfinite(brokers.rates)).all(axis=1)
+        odd.any(axis=1)
+        | ~(limit <= IMPOSSIBLE_NUMBER).all(axis=1)
+        | ~((brokers.rates >= 0) & (brokers.rates <= IMPOSSIBLE_NUMBER)).all(axis=1)
     )
     codes = np.zeros(len(brokers), dtype=np.int8)
     codes[~known.any(axis=1)] = Reason.UNKNOWN_RESOURCES.code

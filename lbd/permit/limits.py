@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import prediction
-from lbd.model import Reason, Skip, Unload, bundle_namespace
+from lbd.model import Skip, Unload, bundle_namespace
+from lbd.permit.evidence import IMPOSSIBLE_NUMBER
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +52,8 @@ class Ledger:
         self._predicted = scores.copy()
         self._topics = snapshot.brokers.topics.copy()
         self._bundle_topics = _topics_of(snapshot, {unload.bundle for unload in plan})
-        totals = np.nansum(np.where(snapshot.brokers.rates > 0, snapshot.brokers.rates, 0), axis=0)
+        rates = snapshot.brokers.rates
+        totals = np.where((rates > 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0).sum(axis=0)
         self._messages_left = float(totals[0] + totals[1]) * guardrails.max_traffic_per_turn
         self._bytes_left = float(totals[2] + totals[3]) * guardrails.max_traffic_per_turn
         self._unloads_left = guardrails.max_unloads_per_turn or max(10, len(snapshot.bundles) // 100)

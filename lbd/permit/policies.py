@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lbd.model import Reason
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ def isolation_of(policies: Mapping[str, Any]) -> Isolation:
             namespaces=_patterns(policy["namespaces"] for policy in policies.values()),
             primaries=_patterns(policy["primary"] for policy in policies.values()),
         )
-    except (KeyError, TypeError, re.error):
+    except (KeyError, TypeError, re.error, OverflowError, RecursionError):
         return Isolation(known=False)
 
 

@@ -36,6 +36,13 @@ class Guardrails(BaseModel):
     max_topics_per_broker: int = Field(
         50_000, ge=1, **broker_conf("loadBalancerBrokerMaxTopics", "topics on a destination")
     )
+    unload_spacing_seconds: float = Field(
+        1,
+        ge=0,
+        description="from the end of an unload to the next one on the same source: clients of a broker that closes one "
+        "bundle after the other stall for seconds",
+    )
+    max_unloads_at_once: int = Field(4, ge=1, description="unloads in flight, each on a source of its own")
     membership_settle_seconds: float = Field(
         120,
         ge=0,

@@ -74,7 +74,7 @@ class Admin:
         found = sorted(self._json(self._any(paths.brokers(self.cluster)), list[str]))
         self.http.trust({host_of(broker) for broker in found})
         self._active = found
-        self._bases = {broker: base for broker, base in self._bases.items() if broker in found}
+        self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in found}
         return found
 
     def leader(self) -> Leader | None:
@@ -106,6 +106,18 @@ class Admin:
         path = paths.RUNTIME_CONFIGURATION
         answer = self._any(path) if broker is None else self._at(broker, path)
         return {key: value for key, value in self._json(answer, dict[str, str | None]).items() if value is not None}
+
+    def dynamic_configuration(self) -> dict[str, str]:
+        """What overrides broker.conf on all brokers, as it was given: it need not be a value that brokers can read."""
+        return self._json(self._any(paths.DYNAMIC_CONFIGURATION), dict[str, str])
+
+    def set_dynamic(self, key: str, value: str) -> None:
+        """Override broker.conf. Only ``runtime_configuration`` proves it: nonsense is stored and answered 200, too."""
+        self._any(paths.dynamic(key, value), {200, 204}, method="POST")
+
+    def delete_dynamic(self, key: str) -> None:
+        """Take an override away; no error when there is none. 2.11 keeps running with its value until a restart."""
+        self._any(paths.dynamic(key), {200, 204}, method="DELETE")
 
     def owned(self, broker: str) -> dict[str, bool]:
         """Bundles that the broker owns, each with whether it is active. Empty when the broker is no longer known."""
@@ -159,6 +171,15 @@ class Admin:
         timeout = self.settings.unload_timeout_seconds
         return self.http.send("PUT", at + paths.unload(bundle), params=params, timeout_seconds=timeout)
 
+    def note(self, bundle: str, broker: str, at: str) -> bool:
+        """Have the leader at ``at`` note ``broker`` for a bundle that it does not own itself; nothing is unloaded.
+
+        It notes the destination before it sends the request on to the owner, and here nobody follows it there. Never to
+        be asked of a leader that owns the bundle: it would unload.
+        """
+        params = {"destinationBroker": broker}
+        return self.http.send("PUT", at + paths.unload(bundle), params=params, hops=0).status == 307
+
     def look_up(self, bundle: str, at: str, *, authoritative: bool) -> Answer:
         """Look up a made-up topic of the bundle: the leader assigns it, or, authoritative, who is asked takes it."""
         params = {"authoritative": "true"} if authoritative else {}
@@ -191,11 +212,11 @@ class Admin:
     def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Answer:
         return self._expected(self.http.send("GET", self.base(broker) + path), expect)
 
-    def _any(self, path: str, expect: set[int] | None = None, hops: int = 5) -> Answer:
+    def _any(self, path: str, expect: set[int] | None = None, hops: int = 5, method: str = "GET") -> Answer:
         """Ask the admin URLs in turn until one answers."""
-        return self._first(self._urls, path, expect or {200}, hops)
+        return self._first(self._urls, path, expect or {200}, hops, method)
 
-    def _first(self, bases: list[str], path: str, expect: set[int], hops: int) -> Answer:
+    def _first(self, bases: list[str], path: str, expect: set[int], hops: int, method: str = "GET") -> Answer:
         """The first good answer, in the order given, but those that failed the last time they were asked come last.
 
         A broker that cannot be reached, or answers 5xx, is passed over.
@@ -203,7 +224,7 @@ class Admin:
         failures: list[AdminError] = []
         for base in sorted(bases, key=self._failed.__contains__):
             try:
-                answer = self._expected(self.http.send("GET", base + path, hops=hops), expect)
+                answer = self._expected(self.http.send(method, base + path, hops=hops), expect, method)
             except AdminError as error:
                 if error.status is not None and error.status < 500:
                     raise
@@ -217,21 +238,21 @@ class Admin:
         status = failures[0].status if failures else None
         raise AdminError("; ".join(str(error) for error in failures) or "no broker to ask", status=status)
 
-    def _expected(self, answer: Answer, expect: set[int] | None) -> Answer:
+    def _expected(self, answer: Answer, expect: set[int] | None, method: str = "GET") -> Answer:
         if answer.status not in (expect or {200}):
-            raise self._unexpected(answer, expect or {200})
+            raise self._unexpected(answer, expect or {200}, method)
         return answer
 
-    def _unexpected(self, answer: Answer, expect: set[int]) -> AdminError:
+    def _unexpected(self, answer: Answer, expect: set[int], method: str = "GET") -> AdminError:
         wanted = "/".join(str(status) for status in sorted(expect))
         told = f"HTTP {answer.status}{reason_of(answer)}, wanted {wanted}{_advice(answer.status)}"
-        return AdminError(f"GET {answer.url.partition('?')[0]}: {told}", status=answer.status)
+        return AdminError(f"{method} {answer.url.partition('?')[0]}: {told}", status=answer.status)
 
     @staticmethod
     def _json(answer: Answer, wanted: type[Found]) -> Found:
         try:
             return msgspec.json.decode(answer.body, type=wanted)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             begins = f"the answer cannot be read, it begins with {answer.body[:40]!r}: {error}"
             raise AdminError(f"GET {answer.url}: {begins}; is this a broker's web address?") from error
 
@@ -251,7 +272,7 @@ def reason_of(answer: Answer) -> str:
     """The ``reason`` of an error body, first line, cut short; nothing for HTML and empty bodies."""
     try:
         found = msgspec.json.decode(answer.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
     reason = found.get("reason") if isinstance(found, dict) else None
     if not isinstance(reason, str):
@@ -263,7 +284,7 @@ def reason_of(answer: Answer) -> str:
 def _advice(status: int) -> str:
     if status in {401, 403}:
         return "; the token is missing, wrong, or not a superuser's (pulsar.token_file)"
-    return ""
+    return "; brokers take this setting only from broker.conf, with a restart" if status == 412 else ""
 
 
 def broker_of(base: str, brokers: list[str], bases: dict[str, str]) -> str | None:

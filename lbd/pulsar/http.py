@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
 from urllib3.util import Retry
 
 from lbd.errors import AdminError, UsageError
@@ -50,19 +50,28 @@ class Answer:
 
 
 def base_of(url: str) -> str:
-    """``scheme://host:port`` of a URL."""
+    """``scheme://host:port`` of a URL that a broker gave. Raises :class:`AdminError` when it is no address."""
+    if not address_of(url):
+        wanted = "wanted http://host:port or https://host:port"
+        raise AdminError(f"a broker gave the address {url[:80]!r}, {wanted}", sent=False)
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def address_of(url: str) -> str:
-    """``host:port`` of a URL, which for a broker's plain web address is its id."""
-    return urlsplit(url).netloc
+    """``host:port`` of a URL, which for a broker's plain web address is its id; empty where it is no address."""
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
 
 
 def host_of(url_or_id: str) -> str:
-    """The host of a URL or of a broker id, comparable: lower case, no brackets."""
-    return urlsplit(url_or_id if "://" in url_or_id else f"//{url_or_id}").hostname or ""
+    """The host of a URL or of a broker id, comparable: lower case, no brackets; empty where it is no address."""
+    try:
+        return urlsplit(url_or_id if "://" in url_or_id else f"//{url_or_id}").hostname or ""
+    except ValueError:
+        return ""
 
 
 class Secret:
@@ -113,7 +122,7 @@ class Http:
 
     def trust(self, hosts: set[str]) -> None:
         """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""
-        self._trusted = {host_of(url) for url in self._settings.admin_urls} | {host_of(host) for host in hosts}
+        self._trusted = {host_of(url) for url in (*self._settings.admin_urls, *hosts)} - {""}
 
     def send(
         self,
@@ -135,12 +144,12 @@ class Http:
             if answer.location is None or hops == 0:
                 return answer
             url, params = _followed(url, answer.location), None
-        raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_of(url)}")
+        raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_of(url)}", sent=False)
 
     def _once(self, method: str, url: str, params: Mapping[str, str] | None, timeout: float) -> Answer:
         if host_of(url) not in self._trusted:
-            refused = f"{host_of(url)} is no broker of this cluster; not followed, nothing sent there"
-            raise AdminError(f"{method} {url.partition('?')[0]}: {refused}")
+            refused = f"{host_of(url) or 'this'} is no broker of this cluster; not followed, nothing sent there"
+            raise AdminError(f"{method} {_told(url)}: {refused}", sent=False)
         deadline = time.monotonic() + timeout
         self.sent = next(self._requests)
         try:
@@ -223,28 +232,54 @@ def _followed(url: str, location: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise AdminError(f"{url.partition('?')[0]}: redirected to {location[:80]!r}, which is no address; not followed")
+        told = f"{url.partition('?')[0]}: redirected to {location[:80]!r}, which is no address; not followed"
+        raise AdminError(told, sent=False)
     if url.startswith("https:") and parts.scheme != "https":
-        raise AdminError(f"{url.partition('?')[0]}: redirected out of https to {base_of(found)}; not followed")
+        what = f"{url.partition('?')[0]}: redirected out of https to {base_of(found)}"
+        raise AdminError(f"{what}; not followed", sent=False)
     return found
 
 
 def _translated(method: str, url: str, error: Exception) -> AdminError:
     """Errors of requests, urllib3 and the TLS files in one line of ours; nothing of the request's headers is in it."""
-    what = f"{method} {url.partition('?')[0]}"
+    unreached = _unreached(url, error)
+    words = unreached or _went_wrong(url, error)
+    return AdminError(f"{method} {_told(url)}: {words}", sent=unreached is None)
+
+
+def _unreached(url: str, error: Exception) -> str | None:
+    """Why the broker has not even heard of the request; None when it may have."""
     text = str(error)
-    if isinstance(error, requests.exceptions.SSLError):
-        return AdminError(f"{what}: TLS failed: {_short(text)}; check pulsar.tls.ca_file and the certificate's names")
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return AdminError(f"{what}: no connection in time; is the address right and the broker up?")
-    if isinstance(error, requests.exceptions.Timeout) or "Read timed out" in text:
-        return AdminError(f"{what}: no answer in time")
+        return "no connection in time; is the address right and the broker up?"
     if "Connection refused" in text:
-        return AdminError(f"{what}: connection refused; is the address right and the broker up?")
+        return "connection refused; is the address right and the broker up?"
     if "Name or service not known" in text or "Failed to resolve" in text:
-        return AdminError(f"{what}: unknown host {host_of(url)!r}")
-    return AdminError(f"{what}: {_short(text)}")
+        return f"unknown host {host_of(url)!r}"
+    return None
 
 
-def _short(text: str) -> str:
-    return " ".join(text.split())[-160:]
+def _went_wrong(url: str, error: Exception) -> str:
+    text = str(error)
+    why = " ".join(_innermost(error).split())[:160]
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+        return "TLS failed: no TLS is spoken there, whatever pulsar.tls.ca_file is; is this the port for http?"
+    if isinstance(error, requests.exceptions.SSLError):
+        return f"TLS failed: {why}; check pulsar.tls.ca_file and the certificate's names"
+    if isinstance(error, requests.exceptions.Timeout) or "Read timed out" in text:
+        return "no answer in time"
+    if isinstance(error, requests.exceptions.ConnectionError) and url.startswith("http:"):
+        return f"no HTTP answer: {why}; is this the port for https?"
+    return f"the answer broke off: {why}" if isinstance(error, ProtocolError) else why
+
+
+def _innermost(error: BaseException) -> str:
+    """The text of what began it: requests wraps urllib3's errors, which wrap the system's."""
+    causes = [getattr(error, "reason", None), *error.args]
+    cause = next((one for one in causes if isinstance(one, BaseException)), None)
+    return str(error) if cause is None else _innermost(cause)
+
+
+def _told(url: str) -> str:
+    """A URL on one line, without its query."""
+    return "".join(char if char.isprintable() else "?" for char in url.partition("?")[0])

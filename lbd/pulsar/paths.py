@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import zlib
 from itertools import count
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lbd.errors import UsageError
 from lbd.model import bundle_namespace, bundle_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 
@@ -18,11 +22,19 @@ READY = "/admin/v2/brokers/ready"
 VERSION = "/admin/v2/brokers/version"
 LEADER = "/admin/v2/brokers/leaderBroker"
 RUNTIME_CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
+DYNAMIC_CONFIGURATION = "/admin/v2/brokers/configuration/values"
+SHEDDING_ENABLED = "loadBalancerSheddingEnabled"
 
 
 def brokers(cluster: str) -> str:
     """All active brokers of a cluster."""
     return f"/admin/v2/brokers/{quote(cluster, safe='')}"
+
+
+def dynamic(key: str, value: str | None = None) -> str:
+    """The override of one setting on all brokers: POST with the value, DELETE without."""
+    path = f"/admin/v2/brokers/configuration/{quote(key, safe='')}"
+    return path if value is None else f"{path}/{quote(value, safe='')}"
 
 
 def owned_namespaces(cluster: str, broker: str) -> str:
@@ -90,3 +102,8 @@ def version_of(text: str) -> tuple[int, int, int]:
 def knows_destinations(version: str) -> bool:
     """``destinationBroker`` exists since 3.0.0 (#18663); before, it is ignored and answered 204 all the same."""
     return version_of(version) >= (3, 0, 0)
+
+
+def sheds(runtime: Mapping[str, str]) -> bool:
+    """Whether a broker with this effective configuration moves bundles by itself, as its load manager decides it."""
+    return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", SHEDDING_ENABLED))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+LONGEST_SECONDS = 3600
+"""A time-out above it is a slip of the pen; far above it, the system could not even count it."""
+
+_NEVER_IN_A_URL = re.compile(r"[\s\x00-\x1f\x7f<>\"{}|\\^`#]")
 
 
 class TlsSettings(BaseModel):
@@ -46,10 +52,17 @@ class PulsarSettings(BaseModel):
     token_file: Path | None = Field(None, description="file with a superuser's token; read again when it changes")
     tls: TlsSettings = TlsSettings()
     basic: BasicSettings | None = None
-    connect_timeout_seconds: float = Field(3.0, gt=0, description="a healthy broker accepts within milliseconds")
-    read_timeout_seconds: float = Field(10.0, gt=0, description="for all reads; the whole answer must come within it")
+    connect_timeout_seconds: float = Field(
+        3.0, gt=0, le=LONGEST_SECONDS, description="a healthy broker accepts within milliseconds"
+    )
+    read_timeout_seconds: float = Field(
+        10.0, gt=0, le=LONGEST_SECONDS, description="for all reads; the whole answer must come within it"
+    )
     unload_timeout_seconds: float = Field(
-        75.0, ge=70, description="above namespaceBundleUnloadingTimeoutMs (60 s), or a slow unload looks lost"
+        75.0,
+        ge=70,
+        le=LONGEST_SECONDS,
+        description="above namespaceBundleUnloadingTimeoutMs (60 s), or a slow unload looks lost",
     )
     concurrency: int = Field(16, ge=1, le=256, description="load reports asked for at the same time")
     max_answer_bytes: int = Field(
@@ -76,6 +89,7 @@ def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        usable = usable and not _NEVER_IN_A_URL.search(url)
     except ValueError:
         usable = False
     if not usable or parts.path.strip("/") or parts.query:

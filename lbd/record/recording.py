@@ -78,20 +78,29 @@ _KIND = msgspec.json.Decoder(_Kind)
 def _kind(line: bytes, where: str) -> _Kind:
     try:
         return _KIND.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{where}: not a line of a recording: {error}; wanted one JSON object a line") from error
 
 
 def _header(version: object, line: bytes, where: str) -> Header:
     if isinstance(version, bool) or version != FORMAT:
         raise UsageError(f"{where}: recording format {version!r}, this lbd reads format {FORMAT}")
-    found = json.loads(line)
+    found = _object(line, where)
     known = {name: found[name] for name in _HEADER_KINDS if name in found}
     for name, value in known.items():
         kinds, wanted = _HEADER_KINDS[name]
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise UsageError(f"{where}: header {name!r} is {value!r}, wanted {wanted}")
     return Header(**known, where=where)
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    """The header whole; a decoder that looks for one key passes over junk in the others."""
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: the header cannot be read: {error}; wanted one JSON object") from error
+    return found
 
 
 _HEADER_KINDS: dict[str, tuple[Any, str]] = {

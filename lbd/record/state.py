@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
 from zipfile import BadZipFile
@@ -16,6 +17,7 @@ import numpy as np
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Averages, Hits
 from lbd.permit.evidence import Sample
+from lbd.record.journal.segments import LIVE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 AVERAGES_GO_STALE_SECONDS = 15 * 60.0
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -53,7 +56,7 @@ class StateDir:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{path}: state_dir cannot be created: {error.strerror}") from error
-        self.journal = path / "journal.jsonl"
+        self.journal = path / LIVE_NAME
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -64,14 +67,13 @@ class StateDir:
             raise UsageError(f"{self.path}: state_dir is not writable: {error.strerror}") from error
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor)
             except BlockingIOError as error:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise RefusedError(
                     f"{self.path}: another lbd (process {holder}) works on this state directory"
                 ) from error
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            _sign(descriptor)
             yield
         finally:
             os.close(descriptor)
@@ -126,6 +128,22 @@ class StateDir:
             fresh.replace(target)
         except OSError as error:
             raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+def _sign(descriptor: int) -> None:
+    """Who holds it, for people; on a full disk the lock holds without."""
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+
+def _lock(descriptor: int) -> None:
+    """``lbd status`` asks with a lock that it holds for microseconds: one refusal is no other lbd yet."""
+    for _ in range(LOCK_TRIES - 1):
+        with suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(LOCK_PAUSE_SECONDS)
+    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Scratch:

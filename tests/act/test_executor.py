@@ -1,19 +1,23 @@
-"""A plan is worked off one by one: intent before the request, outcome after it, and no more after two misses."""
+"""Plans are worked off beside who hands them over: intent before the request, outcome after it, spaced, and stopped."""
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.executor import Executor, close_open
+from lbd.act.executor import Executor
+from lbd.act.orders import Ended, Orders, Pace
 from lbd.act.ownership import Clock
 from lbd.act.unloader import Unloader
-from lbd.model import Outcome, Result, Unload
+from lbd.errors import UsageError
+from lbd.model import Outcome, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.reason import Reason
 from lbd.record.journal import Journal, read
 from tests import fake_pulsar
 from tests.fake_pulsar import FakePulsar, Reply, refused
@@ -21,6 +25,9 @@ from tests.fake_pulsar import FakePulsar, Reply, refused
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from lbd.act.orders import Accepts
+    from lbd.act.unloader import Ready
 
 BUNDLES = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(6)]
 
@@ -39,6 +46,8 @@ class Diary:
 
     pulsar: FakePulsar
     lines: list[tuple[str, str, int, int]] = field(default_factory=list)
+    open: tuple[tuple[str, Unload], ...] = ()
+    attempted_at: dict[str, float] = field(default_factory=dict)
 
     def intend(self, unload: Unload, attempt: int) -> str:
         """Note the attempt and how many unloads had been sent before it."""
@@ -81,17 +90,29 @@ def plan(pulsar: FakePulsar, *numbers: int, source: int = 0) -> list[Unload]:
     return [Unload(BUNDLES[number], pulsar.ids[source], pulsar.ids[2], 200.0, 20_000.0) for number in numbers]
 
 
-def results(outcomes: list[Outcome]) -> list[tuple[str, int]]:
+def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], accepts: Accepts = accepting) -> Ended:
+    """A plan, handed over and waited for."""
+    executor = Executor(journal, time.time)
+    executor.start(moves, accepts, Orders(unloader(pulsar)))
+    assert executor.wait(10)
+    return executor.collect()
+
+
+def results(ended: Ended) -> list[tuple[str, int]]:
     """How each ended, and after how many attempts."""
-    return [(outcome.result.value, outcome.attempts) for outcome in outcomes]
+    return [(outcome.result.value, outcome.attempts) for outcome in ended.outcomes]
+
+
+def values(ended: Ended) -> list[str]:
+    """How each ended."""
+    return [outcome.result.value for outcome in ended.outcomes]
 
 
 class TestJournal:
     def test_intent_before_the_request_and_outcome_after(self, pulsar: FakePulsar) -> None:
         """At each intent no request of that unload was sent yet; each takes two: leader and owner."""
         diary = Diary(pulsar)
-        outcomes = list(Executor(unloader(pulsar), diary, accepting).run(plan(pulsar, 0, 1)))
-        assert results(outcomes) == [("landed", 1), ("landed", 1)]
+        assert results(executed(pulsar, diary, plan(pulsar, 0, 1))) == [("landed", 1), ("landed", 1)]
         assert diary.lines == [
             ("intent", BUNDLES[0], 1, 0),
             ("landed", BUNDLES[0], 1, 2),
@@ -99,18 +120,11 @@ class TestJournal:
             ("landed", BUNDLES[1], 1, 4),
         ]
 
-    def test_nothing_is_done_before_it_is_asked_for(self, pulsar: FakePulsar) -> None:
-        """Outcomes come as they end; who stops asking stops the round."""
-        outcomes = Executor(unloader(pulsar), Diary(pulsar), accepting).run(plan(pulsar, 0, 1))
-        assert pulsar.requests == []
-        assert next(outcomes).result is Result.LANDED
-        assert pulsar.owners[BUNDLES[1]] == pulsar.ids[0]
-
     def test_a_retry_has_lines_of_its_own(self, pulsar: FakePulsar) -> None:
         """Every attempt starts a cool-down, so every attempt is written."""
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[0]]
         diary = Diary(pulsar)
-        list(Executor(unloader(pulsar), diary, accepting).run(plan(pulsar, 0)))
+        executed(pulsar, diary, plan(pulsar, 0))
         assert [line[:3] for line in diary.lines] == [
             ("intent", BUNDLES[0], 1),
             ("landed-elsewhere", BUNDLES[0], 1),
@@ -135,14 +149,13 @@ class TestRetry:
     ) -> None:
         """A bundle back on its source is tried once more; one on a healthy third broker stays there."""
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[thief] for thief in thieves]
-        executor = Executor(unloader(pulsar), Diary(pulsar), accepting if accepts else refusing)
-        assert results(list(executor.run(plan(pulsar, 0)))) == [expected]
+        ended = executed(pulsar, Diary(pulsar), plan(pulsar, 0), accepting if accepts else refusing)
+        assert results(ended) == [expected]
 
     def test_once_more_when_it_must_not_stay_there(self, pulsar: FakePulsar) -> None:
         """It landed where policy or load forbid: it is moved on from where it is now, to where it was meant to go."""
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[1]]
-        outcomes = list(Executor(unloader(pulsar), Diary(pulsar), refusing).run(plan(pulsar, 0)))
-        assert results(outcomes) == [("landed", 2)]
+        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), refusing)) == [("landed", 2)]
         assert pulsar.owners[BUNDLES[0]] == pulsar.ids[2]
 
     @pytest.mark.parametrize(
@@ -151,17 +164,14 @@ class TestRetry:
     def test_a_refusal_is_not_tried_again(self, reply: Reply, pulsar: FakePulsar) -> None:
         """The broker said no; the next turn decides anew."""
         pulsar.fault("/unload", reply, broker=pulsar.ids[0])
-        assert results(list(Executor(unloader(pulsar), Diary(pulsar), refusing).run(plan(pulsar, 0)))) == [
-            ("failed", 1)
-        ]
-        assert len(pulsar.asked("/unload")) == 2
+        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), refusing)) == [("failed", 1)]
+        assert [one.broker for one in pulsar.asked("/unload")].count(pulsar.ids[0]) == 1
 
     def test_silence_is_not_tried_again(self, pulsar: FakePulsar) -> None:
         """What may have happened is judged, never repeated."""
         pulsar.fault("/unload", fake_pulsar.SILENCE, broker=pulsar.ids[0], after_acting=True)
-        executor = Executor(unloader(pulsar), Diary(pulsar), refusing)
-        assert results(list(executor.run(plan(pulsar, 0)))) == [("unowned", 1)]
-        assert len(pulsar.asked("/unload")) == 2
+        assert results(executed(pulsar, Diary(pulsar), plan(pulsar, 0), refusing)) == [("landed", 1)]
+        assert [one.broker for one in pulsar.asked("/unload")].count(pulsar.ids[0]) == 1
 
 
 class TestStopping:
@@ -183,8 +193,9 @@ class TestStopping:
         """A landing between two misses begins the count anew."""
         for number in stolen:
             pulsar.steals[BUNDLES[number]] = [pulsar.ids[1]]
-        outcomes = list(Executor(unloader(pulsar), Diary(pulsar), accepting).run(plan(pulsar, *range(6))))
-        assert [outcome.result.value for outcome in outcomes] == expected
+        ended = executed(pulsar, Diary(pulsar), plan(pulsar, *range(6)))
+        assert values(ended) == expected
+        assert [skip.reason for skip in ended.skips] == [Reason.ROUND_STOPPED] * (6 - len(expected))
 
     def test_misses_are_counted_for_each_source(self, pulsar: FakePulsar) -> None:
         """One miss each from two sources stops nothing."""
@@ -192,76 +203,357 @@ class TestStopping:
             pulsar.steals[BUNDLES[number]] = [pulsar.ids[number ^ 1]]
         pulsar.owners[BUNDLES[1]] = pulsar.ids[1]
         mixed = [*plan(pulsar, 0), *plan(pulsar, 1, source=1), *plan(pulsar, 2)]
-        outcomes = list(Executor(unloader(pulsar), Diary(pulsar), accepting).run(mixed))
-        assert [outcome.result.value for outcome in outcomes] == ["landed-elsewhere", "landed-elsewhere", "landed"]
+        ended = executed(pulsar, Diary(pulsar), mixed)
+        assert sorted(values(ended)) == ["landed", "landed-elsewhere", "landed-elsewhere"]
 
-    def test_a_dead_leader_stops_the_round(self, pulsar: FakePulsar) -> None:
-        """Nothing that would need it is sent."""
+    def test_a_dead_leader_ends_the_round_and_is_no_failure(self, pulsar: FakePulsar) -> None:
+        """Nothing that would need it is sent, nothing is written, and nothing counts as attempted."""
         pulsar.kill(pulsar.ids[1])
-        outcomes = list(Executor(unloader(pulsar), Diary(pulsar), accepting).run(plan(pulsar, *range(6))))
-        assert results(outcomes) == [("failed", 1)] * 2
+        diary = Diary(pulsar)
+        ended = executed(pulsar, diary, plan(pulsar, *range(6)))
+        assert ended.outcomes == ()
+        assert [skip.reason for skip in ended.skips] == [Reason.LEADER_UNREACHABLE] * 6
+        assert diary.lines == []
         assert pulsar.asked("/unload") == []
 
     def test_an_empty_plan(self, pulsar: FakePulsar) -> None:
         """Asks nobody."""
-        assert list(Executor(unloader(pulsar), Diary(pulsar), accepting).run([])) == []
+        assert executed(pulsar, Diary(pulsar), []) == Ended()
         assert pulsar.requests == []
+
+    def test_a_halt_before_the_first_unload(self, pulsar: FakePulsar) -> None:
+        """What was not begun is told as not sent, with the reason given."""
+        held = threading.Event()
+        executor = Executor(Diary(pulsar), time.time)
+        mover = Slow(unloader(pulsar), held)
+        executor.start(plan(pulsar, 0, 1, 2), accepting, Orders(mover))
+        mover.begun.wait(5)
+        executor.halt(Reason.PAUSED, "by ann")
+        held.set()
+        assert executor.wait(10)
+        ended = executor.collect()
+        assert values(ended) == ["landed"]
+        assert ended.skips == tuple(Skip(BUNDLES[number], Reason.PAUSED, "by ann") for number in (1, 2))
+
+    def test_a_journal_that_cannot_be_written_sends_nothing(self, pulsar: FakePulsar) -> None:
+        """The failure is told, the rest is not begun."""
+
+        class Full(Diary):
+            def intend(self, unload: Unload, attempt: int) -> str:
+                raise UsageError("journal cannot be written: No space left on device")
+
+        ended = executed(pulsar, Full(pulsar), plan(pulsar, 0, 1))
+        assert (ended.outcomes, len(ended.skips)) == ((), 2)
+        assert "No space left" in str(ended.failure)
+        assert pulsar.asked("/unload") == []
+
+    def test_an_outcome_that_cannot_be_written_is_told_and_ends_the_round(self, pulsar: FakePulsar) -> None:
+        """What was moved is never forgotten."""
+
+        class FullThen(Diary):
+            def conclude(self, move: str, outcome: Outcome) -> None:
+                raise UsageError("journal cannot be written: No space left on device")
+
+        ended = executed(pulsar, FullThen(pulsar), plan(pulsar, 0, 1))
+        assert values(ended) == ["landed"]
+        assert [skip.what for skip in ended.skips] == [BUNDLES[1]]
+        assert "No space left" in str(ended.failure)
+
+    def test_a_bug_ends_the_round_and_is_told(self, pulsar: FakePulsar) -> None:
+        """A thread has nobody to raise to."""
+
+        class Broken(Diary):
+            def intend(self, unload: Unload, attempt: int) -> str:
+                raise ZeroDivisionError
+
+        ended = executed(pulsar, Broken(pulsar), plan(pulsar, 0))
+        assert "bug in lbd" in str(ended.failure)
+
+    def test_a_bug_after_the_request_is_an_unknown_outcome(self, pulsar: FakePulsar) -> None:
+        """What was sent ends in an outcome in the journal, whatever happened to lbd."""
+
+        class Broken(Slow):
+            def send(self, ready: Ready) -> Outcome:
+                raise ZeroDivisionError("half of nothing")
+
+        diary = Diary(pulsar)
+        executor = Executor(diary, time.time)
+        executor.start(plan(pulsar, 0), accepting, Orders(Broken(unloader(pulsar), threading.Event())))
+        assert executor.wait(10)
+        ended = executor.collect()
+        assert values(ended) == ["unknown"]
+        assert [line[0] for line in diary.lines] == ["intent", "unknown"]
+        assert "bug in lbd" in str(ended.failure)
+
+    def test_a_second_attempt_that_cannot_be_written_leaves_the_first_outcome(self, pulsar: FakePulsar) -> None:
+        """The unload was sent once and came back; that is what is told."""
+
+        class FullThen(Diary):
+            def intend(self, unload: Unload, attempt: int) -> str:
+                if attempt == 2:
+                    raise UsageError("journal cannot be written: No space left on device")
+                return super().intend(unload, attempt)
+
+        pulsar.steals[BUNDLES[0]] = [pulsar.ids[0]]
+        ended = executed(pulsar, FullThen(pulsar), plan(pulsar, 0, 1))
+        assert results(ended) == [("landed-elsewhere", 1)]
+        assert [skip.what for skip in ended.skips] == [BUNDLES[1]]
+        assert "No space left" in str(ended.failure)
+
+    def test_a_hold_between_plan_and_request_holds(self, pulsar: FakePulsar) -> None:
+        """It is asked for before each request, and ends the rest of the plan."""
+        asked: list[int] = []
+
+        def hold() -> tuple[Reason, str] | None:
+            asked.append(1)
+            return (Reason.PAUSED, "by ann") if len(asked) > 1 else None
+
+        executor = Executor(Diary(pulsar), time.time)
+        executor.start(plan(pulsar, 0, 1, 2), accepting, Orders(unloader(pulsar), held=hold))
+        assert executor.wait(10)
+        ended = executor.collect()
+        assert values(ended) == ["landed"]
+        assert [skip.reason for skip in ended.skips] == [Reason.PAUSED] * 2
+        assert len(asked) == 2
+
+    def test_a_halt_during_the_check_sends_nothing(self, pulsar: FakePulsar) -> None:
+        """The check takes seconds where a broker is dead; a stop in it holds for this very move."""
+        executor = Executor(diary := Diary(pulsar), time.time)
+        pulsar.fault(
+            "/brokers/version",
+            Reply(200, b"4.0.8"),
+            times=1,
+            then=lambda: executor.halt(Reason.ROUND_STOPPED, "lbd was stopped"),
+        )
+        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        assert executor.wait(10)
+        assert executor.collect().skips == (Skip(BUNDLES[0], Reason.ROUND_STOPPED, "lbd was stopped"),)
+        assert (diary.lines, pulsar.asked("/unload")) == ([], [])
+
+    def test_failed_checks_are_no_misses(self, pulsar: FakePulsar) -> None:
+        """Nothing was sent, so nothing was missed: the third one goes on."""
+        for number in (0, 1):
+            pulsar.owners[BUNDLES[number]] = pulsar.ids[1]
+        ended = executed(pulsar, Diary(pulsar), plan(pulsar, 0, 1, 2))
+        assert [skip.reason for skip in ended.skips] == [Reason.OWNER_CHANGED] * 2
+        assert values(ended) == ["landed"]
+
+
+class Slow:
+    """An unloader that says when it was asked and waits to be let go on."""
+
+    def __init__(self, inner: Unloader, go: threading.Event) -> None:
+        self._inner, self._go = inner, go
+        self.begun = threading.Event()
+        self.at_once: list[int] = []
+        self._now = 0
+        self._lock = threading.Lock()
+        self.finish = inner.finish
+        self.check = inner.check
+
+    def send(self, ready: Ready) -> Outcome:
+        """Count how many are in flight."""
+        with self._lock:
+            self._now += 1
+            self.at_once.append(self._now)
+        self.begun.set()
+        self._go.wait(5)
+        try:
+            return self._inner.send(ready)
+        finally:
+            with self._lock:
+                self._now -= 1
+
+
+class TestPace:
+    def test_handing_over_returns_at_once(self, pulsar: FakePulsar) -> None:
+        """Until they end, moves are unfinished; afterwards they are collected once."""
+        held = threading.Event()
+        executor = Executor(Diary(pulsar), time.time)
+        executor.start(plan(pulsar, 0), accepting, Orders(Slow(unloader(pulsar), held)))
+        assert executor.collect().unfinished == tuple(plan(pulsar, 0))
+        assert not executor.wait(0)
+        held.set()
+        assert executor.wait(10)
+        first = executor.collect()
+        assert values(first) == ["landed"]
+        assert executor.collect() == Ended(touched=first.touched)
+        executor.settled()
+        assert executor.collect() == Ended()
+
+    def test_touched_brokers_are_told_until_they_are_written_down(self, pulsar: FakePulsar) -> None:
+        """Both ends, and the source also when a bundle was tried again from where it had landed instead."""
+        pulsar.steals[BUNDLES[0]] = [pulsar.ids[1]]
+        executor = Executor(Diary(pulsar), time.time)
+        executor.start(plan(pulsar, 0), refusing, Orders(unloader(pulsar)))
+        assert executor.wait(10)
+        assert executor.collect().touched == executor.collect().touched == {pulsar.ids[0], pulsar.ids[2]}
+
+    def test_a_listener_that_fails_holds_nothing(self, pulsar: FakePulsar) -> None:
+        """A log on a full disk must not keep the moves from ending; the turn tells it."""
+
+        def full(_: Outcome | Skip) -> None:
+            raise OSError(28, "No space left on device")
+
+        executor = Executor(Diary(pulsar), time.time, full)
+        executor.start(plan(pulsar, 0, 1), accepting, Orders(unloader(pulsar)))
+        assert executor.wait(10)
+        ended = executor.collect()
+        assert values(ended) == ["landed", "landed"]
+        assert "No space left" in str(ended.failure)
+
+    def test_nothing_is_kept_of_empty_plans(self, pulsar: FakePulsar) -> None:
+        """A turn hands over a plan each time, most of them empty, also while a move is under way."""
+        executor = Executor(Diary(pulsar), time.time)
+        go = threading.Event()
+        executor.start(plan(pulsar, 0), accepting, Orders(Slow(unloader(pulsar), go)))
+        for _ in range(5):
+            executor.start([], accepting, Orders(unloader(pulsar)))
+        assert len(executor._rounds) == 1
+        go.set()
+        assert executor.wait(10)
+
+    @pytest.mark.parametrize(("sources", "at_once", "most"), [(1, 4, 1), (2, 4, 2), (2, 1, 1)])
+    def test_one_in_flight_for_each_source(self, sources: int, at_once: int, most: int, pulsar: FakePulsar) -> None:
+        """Two from one source never overlap; sources do, as many as are allowed."""
+        for number in range(4):
+            pulsar.owners[BUNDLES[number]] = pulsar.ids[number % sources]
+        moves = [one for number in range(4) for one in plan(pulsar, number, source=number % sources)]
+        go = threading.Event()
+        mover = Slow(unloader(pulsar), go)
+        executor = Executor(Diary(pulsar), time.time)
+        executor.start(moves, accepting, Orders(mover, Pace(at_once=at_once)))
+        time.sleep(0.3)
+        go.set()
+        assert executor.wait(10)
+        assert values(executor.collect()) == ["landed"] * 4
+        assert max(mover.at_once) == most
+
+    def test_one_in_flight_for_each_range(self, pulsar: FakePulsar) -> None:
+        """The same range of two namespaces on two sources: many leaders know a destination by its range (#25518)."""
+        other = BUNDLES[0].replace("t/n/", "t/other/")
+        pulsar.own(pulsar.ids[1], {other: 100.0})
+        go = threading.Event()
+        mover = Slow(unloader(pulsar), go)
+        executor = Executor(Diary(pulsar), time.time)
+        moves = [*plan(pulsar, 0), Unload(other, pulsar.ids[1], pulsar.ids[2], 1.0, 1.0)]
+        executor.start(moves, accepting, Orders(mover))
+        time.sleep(0.3)
+        go.set()
+        assert executor.wait(10)
+        assert values(executor.collect()) == ["landed"] * 2
+        assert max(mover.at_once) == 1
+
+    def test_unloads_from_one_source_are_spaced(self, pulsar: FakePulsar) -> None:
+        """From the end of one to the begin of the next; a halt does not wait for it."""
+        diary = Diary(pulsar)
+        executor = Executor(diary, time.time)
+        began = time.monotonic()
+        executor.start(plan(pulsar, 0, 1, 2), accepting, Orders(unloader(pulsar), Pace(spacing_seconds=0.4)))
+        assert executor.wait(10)
+        assert time.monotonic() - began >= 0.8
+        executor.start(plan(pulsar, 3, 4), accepting, Orders(unloader(pulsar), Pace(spacing_seconds=60)))
+        while len(diary.lines) < 8:
+            time.sleep(0.01)
+        executor.halt(Reason.ROUND_STOPPED, "stop")
+        assert executor.wait(5)
+
+
+def ended_within(executor: Executor, seconds: float) -> None:
+    """What a killed process left open is closed beside the turns."""
+    deadline = time.monotonic() + seconds
+    while executor.unfinished:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 class TestAfterAKill:
+    def recovered(self, pulsar: FakePulsar, folder: Path, seconds_ago: float, wait_seconds: float = 5) -> Executor:
+        """A journal with one intent that was left open so long ago, and an executor that asked once."""
+        Journal(folder / "j", lambda: time.time() - seconds_ago).intend(plan(pulsar, 0)[0], 1)
+        executor = Executor(Journal(folder / "j", time.time), time.time)
+        assert executor.unfinished == tuple(plan(pulsar, 0))
+        executor.recover(lambda: unloader(pulsar), wait_seconds)
+        return executor
+
     @pytest.mark.parametrize(
         ("owner", "result"),
-        [(2, "landed"), (0, "failed"), (1, "landed-elsewhere"), (None, "unowned")],
-        ids=["it landed", "it never left", "it went elsewhere", "nobody owns it"],
+        [(2, "landed"), (1, "landed-elsewhere"), (None, "landed"), (0, "failed")],
+        ids=["it landed", "it went elsewhere", "nobody owned it", "it never left"],
     )
     def test_an_open_intent_is_closed_by_who_owns_it(
         self, owner: int | None, result: str, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
-        """Nothing is sent; the outcome is in the journal, and with it the intent is no longer open."""
-        before = Journal(tmp_path / "j", time.time)
-        before.intend(plan(pulsar, 0)[0], 1)
-        before.close()
+        """Nothing is unloaded again; what nobody owns is placed; the outcome is in the journal."""
         pulsar.owners[BUNDLES[0]] = None if owner is None else pulsar.ids[owner]
-        journal = Journal(tmp_path / "j", time.time)
-        close_open(journal, unloader(pulsar))
-        journal.close()
+        pulsar.affinity[BUNDLES[0]] = pulsar.ids[2]
+        executor = self.recovered(pulsar, tmp_path, seconds_ago=100)
+        assert executor.unfinished == ()
+        assert values(executor.collect()) == [result]
         assert read(tmp_path / "j").open == ()
-        assert f'"result":"{result}"' in (tmp_path / "j").read_text(encoding="utf-8")
-        assert pulsar.asked("/unload") == []
+        assert [one for one in pulsar.asked("/unload") if one.broker == pulsar.ids[0]] == []
+
+    def test_a_source_that_may_still_be_at_it_is_waited_for(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """It closes topics for up to a minute: the intent stays open beside the turns, until it is known."""
+        executor = self.recovered(pulsar, tmp_path, seconds_ago=5, wait_seconds=0.3)
+        assert executor.unfinished
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
+        ended_within(executor, 5)
+        assert values(executor.collect()) == ["landed"]
+        assert read(tmp_path / "j").open == ()
+
+    def test_what_cannot_be_told_yet_stays_open(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """No broker answers for now."""
+        pulsar.fault("/topicHashPositions", refused(500, "no"))
+        executor = self.recovered(pulsar, tmp_path, seconds_ago=100, wait_seconds=0.3)
+        assert executor.unfinished
+        pulsar.rules.clear()
+        ended_within(executor, 5)
+
+    def test_what_can_never_be_told_ends_unknown(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """After twice the time of an unload lbd goes on, and says that it does not know."""
+        pulsar.fault("/topicHashPositions", refused(500, "no"))
+        executor = self.recovered(pulsar, tmp_path, seconds_ago=151)
+        ended = executor.collect()
+        assert values(ended) == ["unknown"]
+        assert "HTTP 500 (no)" in ended.outcomes[0].detail
+
+    def test_a_destination_that_is_gone_is_not_used(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Nobody owns the bundle: the next client's lookup places it, lbd does not."""
+        pulsar.owners[BUNDLES[0]] = None
+        pulsar.brokers[2].ready = False
+        executor = self.recovered(pulsar, tmp_path, seconds_ago=100)
+        assert values(executor.collect()) == ["unowned"]
+        assert pulsar.asked("/lookup/") == []
+
+    def test_other_settings_reach_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The unloader is asked for each time: a token that was mended is used."""
+        pulsar.authorization = "Bearer right"
+        Journal(tmp_path / "j", lambda: time.time() - 100).intend(plan(pulsar, 0)[0], 1)
+        (tmp_path / "token").write_text("right")
+        settings = [PulsarSettings(admin_urls=tuple(pulsar.urls))]
+        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        executor.recover(lambda: Unloader(Admin(settings[-1]), Clock(time.monotonic, time.sleep)), 0.5)
+        assert executor.unfinished
+        settings.append(PulsarSettings(admin_urls=tuple(pulsar.urls), token_file=tmp_path / "token"))
+        ended_within(executor, 5)
 
     def test_what_is_closed_is_left_alone(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A journal without open intents asks nobody and grows by nothing."""
-        journal = Journal(tmp_path / "j", time.time)
-        list(Executor(unloader(pulsar), journal, accepting).run(plan(pulsar, 0)))
-        journal.close()
+        executed(pulsar, Journal(tmp_path / "j", time.time), plan(pulsar, 0))
         before, asked = (tmp_path / "j").read_bytes(), len(pulsar.requests)
-        journal = Journal(tmp_path / "j", time.time)
-        close_open(journal, unloader(pulsar))
-        journal.close()
+        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        executor.recover(lambda: unloader(pulsar), 5)
+        assert executor.unfinished == ()
         assert (tmp_path / "j").read_bytes() == before
         assert len(pulsar.requests) == asked
 
-
-def test_a_stop_before_the_first_unload(pulsar: FakePulsar) -> None:
-    """Nothing is begun: no intent, no request, no outcome."""
-    diary = Diary(pulsar)
-    assert list(Executor(unloader(pulsar), diary, accepting, lambda: True).run(plan(pulsar, 0, 1))) == []
-    assert diary.lines == []
-    assert pulsar.requests == []
-
-
-def test_a_stop_between_two_unloads(pulsar: FakePulsar) -> None:
-    """The one in flight is brought to its end, and the next is not begun."""
-    diary = Diary(pulsar)
-    executor = Executor(unloader(pulsar), diary, accepting, lambda: bool(diary.lines))
-    assert results(list(executor.run(plan(pulsar, 0, 1)))) == [("landed", 1)]
-    assert [line[0] for line in diary.lines] == ["intent", "landed"]
-
-
-def test_an_open_intent_on_what_is_gone_is_closed(pulsar: FakePulsar, tmp_path: Path) -> None:
-    """A namespace that was deleted has no owner: the intent ends, and the next start finds none open."""
-    journal = Journal(tmp_path / "j", time.time)
-    journal.intend(Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
-    close_open(journal, unloader(pulsar))
-    journal.close()
-    assert read(tmp_path / "j").open == ()
+    def test_an_open_intent_on_what_is_gone_is_closed(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A namespace that was deleted has no owner: the intent ends, and the next start finds none open."""
+        gone = Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 1.0, 1.0)
+        Journal(tmp_path / "j", time.time).intend(gone, 1)
+        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        executor.recover(lambda: unloader(pulsar), 5)
+        ended_within(executor, 5)
+        assert values(executor.collect()) == ["unowned"]
+        assert read(tmp_path / "j").open == ()

@@ -9,9 +9,10 @@ import pytest
 
 from lbd.act.ownership import Clock
 from lbd.act.unloader import Nudge, Unloader, judged
-from lbd.model import Outcome, Result, Unload
+from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.reason import Reason
 from tests import fake_pulsar
 from tests.fake_pulsar import FakePulsar, Reply, refused
 
@@ -55,9 +56,16 @@ def move(pulsar: FakePulsar, destination: int = 2, bundle: str = MOVED) -> Unloa
     return Unload(bundle, pulsar.ids[0], pulsar.ids[destination], 200.0, 20_000.0)
 
 
-def told(outcome: Outcome) -> tuple[Result, str | None, bool]:
-    """What an outcome comes down to."""
-    return outcome.result, outcome.owner, outcome.affinity_left
+def unloaded(mover: Unloader, wanted: Unload) -> Outcome:
+    """Checked and sent."""
+    ready = mover.check(wanted)
+    assert not isinstance(ready, Skip), ready
+    return mover.send(ready)
+
+
+def told(outcome: Outcome) -> tuple[Result, str | None, str | None]:
+    """What an outcome comes down to: how, where, and what the leader may still have noted."""
+    return outcome.result, outcome.owner, outcome.noted
 
 
 class TestLanding:
@@ -66,122 +74,160 @@ class TestLanding:
     def test_landed(self, nudge: Nudge, left: bool, destination: int, pulsar: FakePulsar) -> None:
         """The destination owns it. The leader's lookup consumes the affinity, the authoritative one leaves it."""
         wanted = pulsar.ids[destination]
-        outcome = unloader(pulsar, nudge).unload(move(pulsar, destination))
-        assert told(outcome) == (Result.LANDED, wanted, left)
+        outcome = unloaded(unloader(pulsar, nudge), move(pulsar, destination))
+        assert told(outcome) == (Result.LANDED, wanted, wanted if left else None)
         assert pulsar.owners == {MOVED: wanted, OTHER: pulsar.ids[0]}
         assert pulsar.affinity == ({MOVED: wanted} if left else {})
 
     def test_without_a_nudge_nobody_may_own_it(self, pulsar: FakePulsar) -> None:
         """204 is no proof: where no client comes, nobody owns the bundle, and the leader still holds the affinity."""
         time = Time()
-        outcome = unloader(pulsar, "none", time).unload(move(pulsar))
-        assert told(outcome) == (Result.UNOWNED, None, True)
+        outcome = unloaded(unloader(pulsar, "none", time), move(pulsar))
+        assert told(outcome) == (Result.UNOWNED, None, pulsar.ids[2])
         assert pulsar.affinity == {MOVED: pulsar.ids[2]}
         assert time.now >= 5.0
 
     def test_a_leaders_lookup_that_fails_is_made_up_for(self, pulsar: FakePulsar) -> None:
         """The destination is then asked itself, and takes the bundle."""
         pulsar.fault("/lookup/", Reply(503), broker=pulsar.ids[1])
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (Result.LANDED, pulsar.ids[2], True)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], pulsar.ids[2])
 
     def test_both_lookups_fail(self, pulsar: FakePulsar) -> None:
         """Nobody owns it at the end, which is said."""
         pulsar.fault("/lookup/", Reply(503))
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (Result.UNOWNED, None, True)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.UNOWNED, None, pulsar.ids[2])
         assert "nobody owns it" in outcome.detail
 
     @pytest.mark.parametrize("thief", [0, 1])
     def test_landed_elsewhere(self, thief: int, pulsar: FakePulsar) -> None:
         """A client's lookup was first: who owns it now is said, its source or a third broker."""
         pulsar.steals[MOVED] = [pulsar.ids[thief]]
-        outcome = unloader(pulsar).unload(move(pulsar))
+        outcome = unloaded(unloader(pulsar), move(pulsar))
         assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, pulsar.ids[thief])
         assert pulsar.ids[thief] in outcome.detail
 
     def test_ownership_in_transit_is_waited_for(self, pulsar: FakePulsar) -> None:
         """A few errors while it changes hands are no outcome."""
         pulsar.fault("/topicHashPositions", refused(500, "bundle is being unloaded"), times=3, after_acting=True)
-        outcome = unloader(pulsar).unload(move(pulsar))
+        outcome = unloaded(unloader(pulsar), move(pulsar))
         assert (outcome.result, outcome.owner) == (Result.LANDED, pulsar.ids[2])
 
     def test_before_3_0_the_lookup_alone_places(self, pulsar: FakePulsar) -> None:
         """A plain unload, since a destination would be ignored, and the authoritative lookup at the destination."""
         for broker in pulsar.brokers:
             broker.version = "2.11.0"
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (Result.LANDED, pulsar.ids[2], False)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)
         assert all("destinationBroker" not in one.query for one in pulsar.asked("/unload"))
+
+    def test_another_broker_leads_between_the_check_and_the_request(self, pulsar: FakePulsar) -> None:
+        """The one that led sends the request on; destination and lookup reach the new leader."""
+        mover = unloader(pulsar)
+        ready = mover.check(move(pulsar))
+        assert not isinstance(ready, Skip)
+        pulsar.leader = pulsar.ids[2]
+        assert told(mover.send(ready)) == (Result.LANDED, pulsar.ids[2], None)
+        assert pulsar.affinity == {}
+
+    def test_the_leader_dies_between_the_check_and_the_request(self, pulsar: FakePulsar) -> None:
+        """Whether the request reached anybody cannot be known; the bundle is where it was in the end."""
+        mover = unloader(pulsar)
+        ready = mover.check(move(pulsar))
+        assert not isinstance(ready, Skip)
+        pulsar.kill(pulsar.ids[1])
+        outcome = mover.send(ready)
+        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
+        assert outcome.detail.startswith("PUT ")
+
+    def test_the_source_dies_before_the_request(self, pulsar: FakePulsar) -> None:
+        """Its session still lives, so it is named as owner and cannot be asked; when that ends, clients have it."""
+        time = Time()
+
+        def sleep(seconds: float) -> None:
+            time.sleep(seconds)
+            if time.now > 30 and pulsar.ids[0] == source:
+                pulsar.gone.add(source)
+                pulsar.owners[MOVED] = leader
+
+        source, leader = pulsar.ids[:2]
+        mover = Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls[1:]))), Clock(lambda: time.now, sleep))
+        ready = mover.check(move(pulsar))
+        assert not isinstance(ready, Skip)
+        pulsar.kill(source)
+        outcome = mover.send(ready)
+        assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, leader)
 
     def test_the_time_it_took_is_told(self, pulsar: FakePulsar) -> None:
         """From the last look to the proof."""
         time = Time(now=1000.0)
-        outcome = unloader(pulsar, "none", time).unload(move(pulsar))
+        outcome = unloaded(unloader(pulsar, "none", time), move(pulsar))
         assert outcome.seconds == time.now - 1000.0
 
 
 class TestNotSent:
-    def refused(self, pulsar: FakePulsar, words: str, owner: int | None = 0) -> None:
-        """The outcome is FAILED, in these words, and no unload was sent."""
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (Result.FAILED, None if owner is None else pulsar.brokers[owner].id, False)
-        assert words in outcome.detail
-        assert outcome.detail.endswith("not sent")
+    def refused(self, pulsar: FakePulsar, reason: Reason, words: str) -> None:
+        """Refused for this reason, in these words, and no unload was sent."""
+        skip = unloader(pulsar).check(move(pulsar))
+        assert isinstance(skip, Skip)
+        assert (skip.what, skip.reason) == (MOVED, reason)
+        assert words in skip.detail
         assert pulsar.asked("/unload") == []
 
     def test_dead_leader(self, pulsar: FakePulsar) -> None:
         """A dead leader is still named for a session time-out, and every unload would be sent to it."""
         pulsar.kill(pulsar.ids[1])
-        self.refused(pulsar, "does not answer")
+        self.refused(pulsar, Reason.LEADER_UNREACHABLE, "does not answer")
 
     def test_no_leader(self, pulsar: FakePulsar) -> None:
         """Without one the destination would be lost."""
         pulsar.leader = None
-        self.refused(pulsar, "no broker leads")
+        self.refused(pulsar, Reason.LEADER_UNREACHABLE, "no broker leads")
 
     @pytest.mark.parametrize("owner", [1, 2])
     def test_the_source_no_longer_owns_it(self, owner: int, pulsar: FakePulsar) -> None:
         """It moved between the plan and now."""
         pulsar.owners[MOVED] = pulsar.ids[owner]
-        self.refused(pulsar, f"{pulsar.ids[owner]} owns it", owner)
+        self.refused(pulsar, Reason.OWNER_CHANGED, f"{pulsar.ids[owner]} owns it")
 
     def test_nobody_owns_it(self, pulsar: FakePulsar) -> None:
         """An unload would leave an affinity behind and move nothing."""
         pulsar.owners[MOVED] = None
-        self.refused(pulsar, "nobody owns it", None)
+        self.refused(pulsar, Reason.OWNER_CHANGED, "nobody owns it")
 
     def test_it_was_split(self, pulsar: FakePulsar) -> None:
         """The range is no bundle any more."""
         rate = pulsar.rates.pop(MOVED)
         del pulsar.owners[MOVED]
         pulsar.own(pulsar.ids[0], {"t/n/0x00000000_0x40000000": rate, "t/n/0x40000000_0x80000000": rate})
-        self.refused(pulsar, "nobody owns it", None)
+        self.refused(pulsar, Reason.OWNER_CHANGED, "nobody owns it")
 
     def test_the_destination_is_not_active(self, pulsar: FakePulsar) -> None:
         """It left the cluster between the plan and now."""
         wanted = move(pulsar)
         pulsar.gone.add(pulsar.ids[2])
-        outcome = unloader(pulsar).unload(wanted)
-        assert told(outcome) == (Result.FAILED, pulsar.ids[0], False)
-        assert "no longer active; not sent" in outcome.detail
+        skip = unloader(pulsar).check(wanted)
+        told = f"{wanted.destination} is no longer active; not sent"
+        assert skip == Skip(MOVED, Reason.DESTINATION_FORBIDDEN, told)
         assert pulsar.asked("/unload") == []
 
     def test_the_destination_is_not_ready(self, pulsar: FakePulsar) -> None:
         """It is listed and does not serve."""
         pulsar.brokers[2].ready = False
-        self.refused(pulsar, "is not ready")
+        self.refused(pulsar, Reason.DESTINATION_FORBIDDEN, "is not ready")
 
     def test_the_destination_is_dead_and_listed(self, pulsar: FakePulsar) -> None:
         """Killed a moment ago: its session still lives."""
         pulsar.kill(pulsar.ids[2])
-        self.refused(pulsar, "is not ready")
+        self.refused(pulsar, Reason.DESTINATION_FORBIDDEN, "is not ready")
 
     def test_no_destination(self, pulsar: FakePulsar) -> None:
         """A plan that names none is not sent: who takes it could not be proven right."""
-        outcome = unloader(pulsar).unload(Unload(MOVED, pulsar.ids[0], None, 200.0, 20_000.0))
-        assert told(outcome) == (Result.FAILED, pulsar.ids[0], False)
-        assert pulsar.asked("/unload") == []
+        skip = unloader(pulsar).check(Unload(MOVED, pulsar.ids[0], None, 200.0, 20_000.0))
+        assert isinstance(skip, Skip)
+        assert skip.reason is Reason.DESTINATION_FORBIDDEN
+        assert pulsar.requests == []
 
 
 class TestRefusedByTheBroker:
@@ -202,10 +248,11 @@ class TestRefusedByTheBroker:
         ids=["409", "412", "500", "503", "503 in HTML", "401", "200"],
     )
     def test_failed(self, reply: Reply, words: str, pulsar: FakePulsar) -> None:
-        """Its source still owns it; status and reason are told; the leader may have noted the destination."""
+        """Its source still owns it; status and reason are told; what the leader noted is made to name the source."""
         pulsar.fault("/unload", reply, broker=pulsar.ids[0])
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (Result.FAILED, pulsar.ids[0], True)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[0])
+        assert pulsar.affinity == {MOVED: pulsar.ids[0]}
         assert outcome.detail.startswith(words)
         assert pulsar.owners[MOVED] == pulsar.ids[0]
 
@@ -216,19 +263,19 @@ class TestRefusedByTheBroker:
             del pulsar.owners[MOVED]
 
         pulsar.fault("/unload", refused(412, "Cannot find bundle"), broker=pulsar.ids[0], then=split)
-        assert told(unloader(pulsar).unload(move(pulsar))) == (Result.UNOWNED, None, True)
+        assert told(unloaded(unloader(pulsar), move(pulsar))) == (Result.UNOWNED, None, pulsar.ids[2])
 
     def test_a_circle_of_redirects(self, pulsar: FakePulsar) -> None:
         """Leader and owner send each other the request: judged by who owns it."""
         pulsar.fault("/unload", Reply(307, location=f"{pulsar.urls[1]}{'/x' * 3}/unload"))
-        outcome = unloader(pulsar).unload(move(pulsar))
+        outcome = unloaded(unloader(pulsar), move(pulsar))
         assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
         assert "still redirected" in outcome.detail
 
     def test_a_redirect_out_of_the_cluster(self, pulsar: FakePulsar) -> None:
         """Nothing is sent there."""
         pulsar.fault("/unload", Reply(307, location="http://evil.example:8080/unload"))
-        outcome = unloader(pulsar).unload(move(pulsar))
+        outcome = unloaded(unloader(pulsar), move(pulsar))
         assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
         assert "evil.example is no broker of this cluster" in outcome.detail
 
@@ -240,29 +287,49 @@ class TestSilence:
             (True, [2], Result.LANDED, 2),
             (True, [1], Result.ELSEWHERE, 1),
             (True, [0], Result.FAILED, 0),
-            (True, [], Result.UNOWNED, None),
+            (True, [], Result.LANDED, 2),
             (False, [], Result.FAILED, 0),
         ],
-        ids=["landed", "landed elsewhere", "came back", "unowned", "never acted"],
+        ids=["landed", "landed elsewhere", "came back", "nobody came", "never acted"],
     )
     def test_judged_by_who_owns_it(
-        self, acts: bool, thieves: list[int], result: Result, owner: int | None, pulsar: FakePulsar
+        self, acts: bool, thieves: list[int], result: Result, owner: int, pulsar: FakePulsar
     ) -> None:
-        """The connection broke after the request: what happened is asked, not guessed, and nothing is sent again."""
+        """The connection broke after the request: what happened is asked, not guessed, and no unload is sent again.
+
+        A source that owns it still may be closing its topics, so it is watched as long as that may take; what nobody
+        owns is placed where it was meant to go.
+        """
         pulsar.steals[MOVED] = [pulsar.ids[thief] for thief in thieves]
         pulsar.fault("/unload", fake_pulsar.SILENCE, broker=pulsar.ids[0], after_acting=acts)
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (result, None if owner is None else pulsar.ids[owner], True)
-        assert len(pulsar.asked("/unload", "PUT")) == 2
+        time = Time()
+        outcome = unloaded(unloader(pulsar, time=time), move(pulsar))
+        assert (outcome.result, outcome.owner) == (result, pulsar.ids[owner])
+        assert (time.now >= 70) == (result is Result.FAILED)
+        assert [one.broker for one in pulsar.asked("/unload", "PUT")].count(pulsar.ids[0]) == 1
         assert outcome.detail.startswith("PUT ")
+
+    def test_it_acts_long_after_the_connection_broke(self, pulsar: FakePulsar) -> None:
+        """Topics take up to a minute to close: the outcome is the one at the end."""
+        time = Time()
+
+        def sleep(seconds: float) -> None:
+            time.sleep(seconds)
+            if time.now > 50:
+                pulsar.owners[MOVED] = pulsar.ids[2]
+
+        pulsar.fault("/unload", fake_pulsar.SILENCE, broker=pulsar.ids[0])
+        mover = Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), Clock(lambda: time.now, sleep))
+        outcome = unloaded(mover, move(pulsar))
+        assert (outcome.result, outcome.owner) == (Result.LANDED, pulsar.ids[2])
 
     def test_slow(self, pulsar: FakePulsar) -> None:
         """An answer that comes after the time-out is silence, too."""
         pulsar.steals[MOVED] = [pulsar.ids[2]]
         pulsar.fault("/unload", fake_pulsar.later(Reply(204), 0.6), broker=pulsar.ids[0], after_acting=True)
         settings = PulsarSettings(admin_urls=tuple(pulsar.urls)).model_copy(update={"unload_timeout_seconds": 0.2})
-        outcome = Unloader(Admin(settings), Time().clock()).unload(move(pulsar))
-        assert told(outcome) == (Result.LANDED, pulsar.ids[2], True)
+        outcome = unloaded(Unloader(Admin(settings), Time().clock()), move(pulsar))
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)
         assert "no answer in time" in outcome.detail
 
     def test_nobody_can_be_asked(self, pulsar: FakePulsar) -> None:
@@ -273,27 +340,68 @@ class TestSilence:
             broker=pulsar.ids[0],
             then=lambda: pulsar.fault("/topicHashPositions", refused(500, "no")),
         )
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (Result.UNKNOWN, None, True)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.UNKNOWN, None, pulsar.ids[2])
         assert "HTTP 500 (no)" in outcome.detail
 
     def test_nothing_can_be_asked_before(self, pulsar: FakePulsar) -> None:
-        """No broker answers at all: nothing was sent, which is an outcome, not an exception."""
+        """No broker answers at all: nothing is sent, and that is said, not raised."""
         settings = PulsarSettings(admin_urls=(pulsar.urls[0],))
         asked, wanted = Unloader(Admin(settings), Time().clock()), move(pulsar)
         for broker in list(pulsar.ids):
             pulsar.kill(broker)
-        outcome = asked.unload(wanted)
-        assert told(outcome) == (Result.FAILED, None, False)
-        assert "connection refused" in outcome.detail
-        assert outcome.detail.endswith("not sent")
+        skip = asked.check(wanted)
+        assert isinstance(skip, Skip)
+        assert skip.reason is Reason.NOT_CHECKED
+        assert "connection refused" in skip.detail
+        assert skip.detail.endswith("not sent")
+
+
+class TestNotes:
+    """What a leader may still have noted is made to name the present owner: used or not, the bundle stays."""
+
+    @pytest.mark.parametrize(("thief", "noted"), [(0, 0), (2, 2)], ids=["came back", "a third broker"])
+    def test_a_note_left_over_is_overwritten(self, thief: int, noted: int, pulsar: FakePulsar) -> None:
+        """Nothing is unloaded by it: the request is not followed to the owner."""
+        pulsar.leader = pulsar.ids[1]
+        pulsar.steals[MOVED] = [pulsar.ids[thief]]
+        outcome = unloaded(unloader(pulsar), move(pulsar, destination=1))
+        assert (outcome.owner, outcome.noted, outcome.leader) == (pulsar.ids[thief], pulsar.ids[noted], pulsar.ids[1])
+        assert pulsar.affinity == {MOVED: pulsar.ids[noted]}
+        assert pulsar.owners[MOVED] == pulsar.ids[thief]
+
+    def test_a_leader_that_owns_the_bundle_is_not_asked(self, pulsar: FakePulsar) -> None:
+        """It would unload it; the note stays and is told."""
+        pulsar.steals[MOVED] = [pulsar.ids[1]]
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.ELSEWHERE, pulsar.ids[1], pulsar.ids[2])
+        assert pulsar.owners[MOVED] == pulsar.ids[1]
+        assert len(pulsar.asked("/unload")) == 2
+
+    def test_a_leader_that_refuses_leaves_it_as_it_was(self, pulsar: FakePulsar) -> None:
+        """The outcome stands; what may be noted is told."""
+        pulsar.steals[MOVED] = [pulsar.ids[0]]
+        pulsar.fault("/unload", refused(500, "no"), broker=pulsar.ids[0], after_acting=True, times=1)
+        mover, wanted = unloader(pulsar), move(pulsar)
+        ready = mover.check(wanted)
+        assert not isinstance(ready, Skip)
+        pulsar.fault(
+            "/topicHashPositions",
+            fake_pulsar.ok({}),
+            broker=pulsar.ids[0],
+            times=1,
+            then=lambda: pulsar.fault("/unload", refused(409, "no"), broker=pulsar.ids[1]),
+        )
+        assert told(mover.send(ready)) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
 
 
 class TestWitnesses:
     def test_an_owner_that_does_not_own_it_actively_is_none(self, pulsar: FakePulsar) -> None:
         """One broker names another, which does not say so itself: ownership is in transit, and nothing is sent."""
         pulsar.fault("/ownedNamespaces", fake_pulsar.ok({MOVED: {"is_active": False}}))
-        assert told(unloader(pulsar).unload(move(pulsar))) == (Result.FAILED, None, False)
+        skip = unloader(pulsar).check(move(pulsar))
+        assert isinstance(skip, Skip)
+        assert skip.reason is Reason.NOT_CHECKED
         assert pulsar.asked("/unload") == []
 
     def test_the_owner_is_no_active_broker(self, pulsar: FakePulsar) -> None:
@@ -301,9 +409,9 @@ class TestWitnesses:
         pulsar.owners[MOVED] = pulsar.ids[2]
         wanted = move(pulsar, destination=1)
         pulsar.gone.add(pulsar.ids[2])
-        outcome = unloader(pulsar).unload(wanted)
-        assert told(outcome) == (Result.FAILED, None, False)
-        assert "none of the active brokers" in outcome.detail
+        skip = unloader(pulsar).check(wanted)
+        assert isinstance(skip, Skip)
+        assert "none of the active brokers" in skip.detail
         assert pulsar.asked("/unload") == []
 
     @pytest.mark.parametrize(
@@ -333,32 +441,33 @@ class TestBeforeItWasSent:
         ids=["owner", "leader", "version", "version breaks off", "owned"],
     )
     def test_an_error_is_no_doubt(self, part: str, reply: Reply, broker: int | None, pulsar: FakePulsar) -> None:
-        """Nothing was asked for yet, so nothing can have happened: FAILED, not sent, and no destination noted."""
+        """Nothing was asked for yet, so nothing can have happened: not sent, and no destination noted."""
         pulsar.fault(part, reply, broker=None if broker is None else pulsar.ids[broker])
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert (outcome.result, outcome.affinity_left) == (Result.FAILED, False)
-        assert outcome.detail.endswith("not sent")
+        skip = unloader(pulsar).check(move(pulsar))
+        assert isinstance(skip, Skip)
+        assert skip.reason is Reason.NOT_CHECKED
+        assert skip.detail.endswith("not sent")
         assert pulsar.asked("/unload") == []
         assert pulsar.owners[MOVED] == pulsar.ids[0]
 
 
 class TestAfterARefusal:
     def test_500_although_it_was_unloaded(self, pulsar: FakePulsar) -> None:
-        """The broker closed the bundle and failed then: nobody owns it, which is said."""
+        """The broker closed the bundle and failed then: nobody owns it, so it is placed where it was meant to go."""
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], after_acting=True)
-        outcome = unloader(pulsar).unload(move(pulsar))
-        assert told(outcome) == (Result.UNOWNED, None, True)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)
         assert outcome.detail.startswith("HTTP 500 (boom)")
 
     def test_500_and_it_landed_all_the_same(self, pulsar: FakePulsar) -> None:
         """Who owns it decides, not the status."""
         pulsar.steals[MOVED] = [pulsar.ids[2]]
         pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], after_acting=True)
-        assert told(unloader(pulsar).unload(move(pulsar)))[:2] == (Result.LANDED, pulsar.ids[2])
+        assert told(unloaded(unloader(pulsar), move(pulsar)))[:2] == (Result.LANDED, pulsar.ids[2])
 
 
 def test_an_admin_address_that_is_no_id(pulsar: FakePulsar) -> None:
     """Asked by another name, the owner is still told by its id, before and after the move."""
     settings = PulsarSettings(admin_urls=(f"http://localhost:{pulsar.ids[0].rpartition(':')[2]}",))
-    outcome = Unloader(Admin(settings), Time().clock()).unload(move(pulsar))
-    assert told(outcome) == (Result.LANDED, pulsar.ids[2], False)
+    outcome = unloaded(Unloader(Admin(settings), Time().clock()), move(pulsar))
+    assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)

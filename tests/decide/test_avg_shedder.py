@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from lbd.decide import build
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.load.scoring import Weights
-from lbd.model import Decision, Hits, Memory, Reason
+from lbd.model import Decision, Hits, Memory
 from lbd.observe.parse import Usage
+from lbd.reason import Reason
 from tests.builders import bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -277,6 +278,15 @@ class TestLive:
         assert moves == len(decision.unloads)
         if not moves:
             assert Reason.BACKGROUND_LOAD is decision.skips[0].reason
+
+    def test_background_load_is_named_while_it_lasts(self):
+        """Not only when the counters have run up: whoever looks between two samples reads why nothing will move."""
+        hot = {bundle(1): stats(1500), bundle(2): stats(1500), bundle(3): stats(200)}
+        seen = snapshot({"a:80": report(90, hot), "b:80": report(20, {bundle(9): stats(2000)})})
+        decision = ask(seen, live=True, hit_count_high=3, hit_count_low=9, min_unload_message=100)
+
+        assert [Reason.BACKGROUND_LOAD] == [skip.reason for skip in decision.skips]
+        assert "a:80" in decision.memory.hits
 
     def test_a_gap_that_comes_from_traffic_is_closed(self):
         """Three quarters of the traffic on one of like machines is no background load."""

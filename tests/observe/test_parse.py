@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.errors import ObserveError
-from lbd.observe.parse import build_snapshot, parse_report
+from lbd.errors import ObserveError, UsageError
+from lbd.model import Averages
+from lbd.observe import averages
+from lbd.observe.parse import BundleStats, LoadReport, build_snapshot, parse_report, parse_round
 from tests.builders import bundle, report, snapshot, stats
 
 REPORTS = sorted((Path(__file__).parents[1] / "data" / "reports").glob("*.json"))
@@ -90,6 +93,55 @@ def test_junk_is_an_observe_error_or_a_report(body: bytes):
         parse_report(body, "a:80")
     except ObserveError as error:
         assert "\n" not in str(error)  # noqa: PT017 - any other exception fails the test by itself
+
+
+FIELDS = sorted({*LoadReport.__struct_encode_fields__, "new"})
+NAMES = st.sampled_from(["usage", "limit", *BundleStats.__struct_encode_fields__])
+NUMBERS = [0, -1, 2**53 + 1, 2**64, -(10**30), 10**400, 5e-324, 1e308, -1e308, "NaN", "-Infinity", "9" * 5000, True]
+JSON = st.recursive(
+    st.none() | st.sampled_from(NUMBERS) | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON))
+def test_any_value_in_any_field(values: dict[str, Any]):
+    """Columns, or one line of words; no number that the columns cannot hold."""
+    try:
+        found = parse_report(json.dumps(values).encode(), "a:80")
+    except ObserveError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017 - any other exception fails the test by itself
+        return
+    seen = build_snapshot(0, {"a:80": found})
+    assert (seen.rows.counts >= 0).all()
+    assert (seen.brokers.topics >= 0).all()
+    assert np.isfinite(averages.update(Averages.empty(), seen, np.ones(1, dtype=np.bool_)).short).all()
+
+
+@pytest.mark.parametrize("depth", [10, 5000, 1_000_000])
+def test_brackets_in_brackets(depth: int):
+    """However deep, and in a field that nobody reads: a report or an error of the broker."""
+    body = b'{"new": ' + b"[" * depth + b"]" * depth + b"}"
+    try:
+        parse_report(body, "a:80")
+    except ObserveError as error:
+        assert depth > 10
+        assert len(str(error)) < 300  # noqa: PT017
+    with pytest.raises(UsageError, match="r:7: not a round"):
+        parse_round(b'{"t": 1, "reports": ' + b"[" * depth, "r:7")
+
+
+def test_a_negative_bundle_adds_no_sample():
+    """Nor does it spoil the mean of what was right before and after; Pulsar takes every row."""
+    right, wrong = (snapshot({"a:80": report(1, {bundle(1): stats(rate)})}) for rate in (100, -1e300))
+    fresh = np.ones(1, dtype=np.bool_)
+    before = averages.update(Averages.empty(), right, fresh)
+
+    assert [100.0, 100.0, 10_000.0, 10_000.0] == averages.update(before, wrong, fresh).short[0].tolist()
+    assert 0 > averages.update(before, wrong).short[0, 0]
+    assert [0] == averages.update(Averages.empty(), wrong, fresh).samples.tolist()
 
 
 def test_a_moved_bundle_may_be_on_two_reports():

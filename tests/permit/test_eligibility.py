@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from lbd.model import Reason
 from lbd.permit.eligibility import barred
 from lbd.permit.policies import Isolation, isolation_of
 from lbd.permit.settings import Guardrails
+from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 
@@ -68,7 +68,8 @@ def test_namespaces_under_an_isolation_policy_stay(namespace: str, reason: str):
 def test_unreadable_policies_bind_everything():
     """What is not known is not moved."""
     assert "policy-unknown" == reason_of(bundle(1), Isolation(known=False))
-    assert not isolation_of({"p": {"namespaces": ["("], "primary": []}}).known
+    for pattern in ("(", "a{99999999999}", "(" * 5000 + ")" * 5000):
+        assert not isolation_of({"p": {"namespaces": [pattern], "primary": []}}).known
     assert not isolation_of({"p": {}}).known
 
 

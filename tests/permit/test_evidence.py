@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lbd.load.scoring import Weights
-from lbd.model import Reason
 from lbd.observe.parse import LoadReport, Usage
-from lbd.permit.evidence import Evidence, Sample, judge, unsettle
+from lbd.permit.evidence import Evidence, Sample, judge, unsettle, without
+from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 BUSY = {bundle(1): stats(100), bundle(2): stats(50)}
@@ -83,6 +83,9 @@ def test_a_restarted_broker_must_settle():
         (report(150, BUSY), None),
         (report(50, BUSY, msg_rate_in=-1.0), Reason.IMPOSSIBLE_NUMBER),
         (report(50, BUSY, msg_rate_out=float("inf")), Reason.IMPOSSIBLE_NUMBER),
+        (report(50, BUSY, msg_rate_in=1e300), Reason.IMPOSSIBLE_NUMBER),
+        (report(Usage(50.0, 1e300), BUSY), Reason.IMPOSSIBLE_NUMBER),
+        (report(Usage(50.0, float("inf")), BUSY), Reason.IMPOSSIBLE_NUMBER),
         (report(Usage(50.0, -1.0), BUSY), Reason.UNKNOWN_RESOURCES),
         (report(Usage(50.0, float("nan")), BUSY), Reason.IMPOSSIBLE_NUMBER),
     ],
@@ -98,6 +101,9 @@ def test_a_restarted_broker_must_settle():
         "bursting over its quota",
         "negative rate",
         "infinite rate",
+        "absurd rate",
+        "absurd limit",
+        "infinite limit",
         "unknown limit",
         "NaN limit",
     ],
@@ -136,3 +142,14 @@ def test_a_broker_that_tells_no_start_is_counted_once_a_sample():
 
     assert [True, False, True] == [bool(e.fresh[0]) for e in seen]
     assert [1, 1, 2] == [e.samples["a:80"].seen for e in seen]
+
+
+def test_a_move_since_the_last_round_unsettles_what_was_just_seen():
+    """This round's sample may be from before the landing: two more are wanted, however fresh this one is."""
+    first = snapshot({"a:80": report(20), "b:80": report(30)})
+    second = snapshot({"a:80": report(21), "b:80": report(31)}, TAKEN_AT + 60)
+    before = judge({}, first, Weights()).samples
+    found = without(judge(before, second, Weights()), second, ["a:80", "gone:80"])
+    assert found.settled.tolist() == [False, True]
+    assert (found.samples["a:80"].to_settle, found.samples["b:80"].to_settle) == (2, 0)
+    assert found.fresh.tolist() == [True, True]

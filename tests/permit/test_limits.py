@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.load.scoring import Weights, scores
-from lbd.model import Reason, Snapshot, Unload
+from lbd.model import Snapshot, Unload
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import Groups, Isolation, isolation_of
 from lbd.permit.settings import Guardrails
+from lbd.reason import Reason
 from tests.builders import bundle, report, snapshot, stats
 
 FREE = Groups(frozenset({"t/n"}))
@@ -92,6 +93,14 @@ def test_unloads_per_turn_are_ten_or_a_hundredth_of_the_bundles():
 def test_traffic_per_turn_is_a_tenth():
     """2,000 msg/s in the cluster: 200 a turn."""
     assert ["moves"] * 4 + ["traffic-per-turn"] * 2 == outcome(cluster(), [unload(n) for n in range(6)])
+
+
+@pytest.mark.parametrize("rate", [float("inf"), float("nan"), 1.7e308, -1e300])
+def test_a_total_that_cannot_be_lifts_no_limit(rate: float):
+    """The cluster's traffic is that of the brokers whose totals are numbers that a broker can have."""
+    reports = {"a:80": report(60, {name: stats(25) for name in NAMES}), "b:80": report(20)}
+    seen = snapshot({**reports, "c:80": report(40, msg_rate_in=rate, msg_rate_out=rate, msg_throughput_in=rate)})
+    assert ["moves"] * 4 + ["traffic-per-turn"] * 2 == outcome(seen, [unload(n) for n in range(6)])
 
 
 def test_one_bundle_a_turn_may_exceed_the_traffic():

@@ -188,6 +188,60 @@ class TestQuestions:
         assert pulsar.affinity == ({LOWER: pulsar.ids[0]} if authoritative else {})
 
 
+class TestDynamicConfiguration:
+    KEY = "loadBalancerSheddingEnabled"
+
+    def test_set_read_and_deleted(self, pulsar: FakePulsar) -> None:
+        """One override for all brokers; deleting what is not there is no error."""
+        asked = admin(pulsar)
+        assert asked.dynamic_configuration() == {}
+        asked.set_dynamic(self.KEY, "true")
+        assert asked.dynamic_configuration() == {self.KEY: "true"}
+        assert {asked.runtime_configuration(broker)[self.KEY] for broker in pulsar.ids} == {"true"}
+        asked.delete_dynamic(self.KEY)
+        asked.delete_dynamic(self.KEY)
+        assert asked.dynamic_configuration() == {}
+
+    def test_nonsense_is_stored_as_it_is(self, pulsar: FakePulsar) -> None:
+        """Pulsar answers 200 to it, so this does not raise: only the running value tells. Nothing of it is a path."""
+        admin(pulsar).set_dynamic(self.KEY, "a b?c")
+        assert admin(pulsar).dynamic_configuration() == {self.KEY: "a b?c"}
+
+    @pytest.mark.parametrize(
+        ("method", "change"),
+        [
+            ("POST", lambda asked: asked.set_dynamic("loadBalancerEnabled", "false")),
+            ("DELETE", lambda asked: asked.delete_dynamic("loadBalancerEnabled")),
+        ],
+    )
+    def test_a_setting_that_is_not_dynamic(
+        self, method: str, change: Callable[[Admin], None], pulsar: FakePulsar
+    ) -> None:
+        """412 is told with the key and what helps."""
+        told = (
+            rf"{method} http://.*/loadBalancerEnabled.*: HTTP 412 \(Can't .* non-dynamic .*\).* only from broker\.conf"
+        )
+        with pytest.raises(AdminError, match=told) as found:
+            change(admin(pulsar))
+        assert found.value.status == 412
+
+    def test_another_broker_is_asked_when_one_is_dead(self, pulsar: FakePulsar) -> None:
+        """The change is the same whoever makes it."""
+        asked = admin(pulsar)
+        pulsar.kill(pulsar.ids[0])
+        asked.set_dynamic(self.KEY, "true")
+        asked.delete_dynamic(self.KEY)
+        assert [one.broker for one in pulsar.asked(self.KEY)] == [pulsar.ids[1]] * 2
+
+    @pytest.mark.parametrize("status", [401, 404])
+    def test_a_change_that_is_refused(self, status: int, pulsar: FakePulsar) -> None:
+        """No other broker is asked: it would say the same."""
+        pulsar.fault(self.KEY, refused(status, "no"))
+        with pytest.raises(AdminError, match=f"HTTP {status}"):
+            admin(pulsar).set_dynamic(self.KEY, "true")
+        assert len(pulsar.asked(self.KEY)) == 1
+
+
 class TestFallingOver:
     def test_a_dead_first_address_is_passed_over(self, pulsar: FakePulsar) -> None:
         """The second admin URL answers, and is asked first from then on."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from lbd.decide.avg_shedder.levelling import Levelling
 from lbd.decide.avg_shedder.pairing import Round, pair_up
 from lbd.load import scoring
-from lbd.model import Decision, Facts, Reason, Skip
+from lbd.model import Decision, Facts, Skip
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from lbd.decide.avg_shedder.settings import AvgShedderSettings

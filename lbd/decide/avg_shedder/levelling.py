@@ -12,7 +12,8 @@ import numpy as np
 
 from lbd.decide.avg_shedder.selection import Candidates, fill
 from lbd.load.prediction import gap_left_at_best
-from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Reason, Skip, Unload
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Skip, Unload
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from lbd.decide.avg_shedder.settings import AvgShedderSettings
@@ -51,23 +52,26 @@ class Levelling:
 
     def serve(self, pair: Pair) -> None:
         """Everything that one pair leads to."""
-        skip = self._waiting(pair) or self._background(pair) or self._level(pair)
+        skip = self._held(pair) or self._background(pair) or self._waiting(pair) or self._level(pair)
         if skip is not None:
             self.skips.append(Skip(f"{pair.source} -> {pair.destination}", *skip))
 
-    def _waiting(self, pair: Pair) -> tuple[Reason, str] | None:
+    def _held(self, pair: Pair) -> tuple[Reason, str] | None:
+        """What is seen now is not to be acted on, nor judged."""
+        source, destination = self._position[pair.source], self._position[pair.destination]
         if pair.fired:
             return None
-        hits, wanted = pair.hits, pair.wanted_hits
-        seen = f"low hits {hits.low}/{wanted.low}, high hits {hits.high}/{wanted.high}"
-        source, destination = self._position[pair.source], self._position[pair.destination]
         if not (self._permission.settled[source] and self._permission.settled[destination]):
-            return Reason.SETTLING, f"one of them was moved to, moved from or restarted lately; {seen}"
-        if self._permission.hold is not None:
-            return self._permission.hold, seen
+            return Reason.SETTLING, f"one of them was moved to, moved from or restarted lately; {_hits(pair)}"
+        return None if self._permission.hold is None else (self._permission.hold, _hits(pair))
+
+    def _waiting(self, pair: Pair) -> tuple[Reason, str] | None:
+        source, destination = self._position[pair.source], self._position[pair.destination]
+        if pair.fired:
+            return None
         if not (self._permission.counts[source] or self._permission.counts[destination]):
-            return Reason.NO_NEW_SAMPLE, f"neither has a new sample since the last turn; {seen}"
-        return Reason.WAITING, seen
+            return Reason.NO_NEW_SAMPLE, f"neither has a new sample since the last turn; {_hits(pair)}"
+        return Reason.WAITING, _hits(pair)
 
     def _background(self, pair: Pair) -> tuple[Reason, str] | None:
         """A gap that levelling the traffic would leave above the low threshold is not the bundles' doing."""
@@ -169,6 +173,11 @@ class Levelling:
         healthy = zip(self._snapshot.brokers.ids, self._scores, takes_part.tolist(), strict=True)
         ends = (pair.source, pair.destination)
         return tuple(broker for broker, score, part in healthy if part and score <= limit and broker not in ends)
+
+
+def _hits(pair: Pair) -> str:
+    hits, wanted = pair.hits, pair.wanted_hits
+    return f"low hits {hits.low}/{wanted.low}, high hits {hits.high}/{wanted.high}"
 
 
 def _nothing(candidates: Candidates, measure: Measure, amount: float) -> str:

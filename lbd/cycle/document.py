@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lbd.load.scoring import percent
-from lbd.model import RESOURCES, Hits, Reason, Skip
+from lbd.model import RESOURCES, Hits, Skip
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +55,8 @@ def brokers(record: CycleRecord) -> list[dict[str, Any]]:
                 resource: _number(used[at, column]) if table.limit[at, column] > 0 else None
                 for column, resource in enumerate(RESOURCES)
             },
-            "msg_rate": _number(table.rates[at, 0] + table.rates[at, 1]),
-            "throughput": _number(table.rates[at, 2] + table.rates[at, 3]),
+            "msg_rate": _number(float(table.rates[at, 0]) + float(table.rates[at, 1])),
+            "throughput": _number(float(table.rates[at, 2]) + float(table.rates[at, 3])),
             "bundles": int(listed[at]),
         }
         for at, broker in enumerate(table.ids)

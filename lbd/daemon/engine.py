@@ -1,0 +1,263 @@
+"""The one place where the real parts of a live lbd are put together: a cluster, a state directory, and its turns."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lbd.act.executor import Executor
+from lbd.act.orders import Orders, Pace
+from lbd.act.ownership import Clock
+from lbd.act.unloader import Unloader
+from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
+from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.parts import gap_seconds, groups, isolation, strategy_of, wanted_hits
+from lbd.daemon.requests import Requests, ordered, overriding
+from lbd.daemon.taking_over import release_at_stop, watching
+from lbd.errors import LbdError, UsageError
+from lbd.observe.observer import Observer
+from lbd.pulsar.admin import Admin
+from lbd.reason import Reason
+from lbd.record.control import Control
+from lbd.record.journal import LIVE_NAME, Journal
+from lbd.record.remembered import Remembered
+from lbd.record.state import Scratch, StateDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbd.config import Settings
+    from lbd.daemon.taking_over import Asking
+    from lbd.model import Outcome, Skip, Unload
+    from lbd.record.control import UnloadRequest
+
+CLOCK = Clock(time.monotonic, time.sleep)
+
+RECOVERED_WITHIN_SECONDS = 2.0
+"""How long a command waits for moves that a killed process left open; a daemon goes on turning meanwhile."""
+
+
+class Engine:
+    """A live lbd on a state directory that it holds: one turn after the other, and moves beside them.
+
+    ``on_end`` hears of each move as it ends, from the thread that made it.
+    """
+
+    def __init__(self, settings: Settings, state: StateDir, journal: Journal, *, observe_only: bool = False) -> None:
+        self.settings = settings
+        self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
+        self._journal, self._memory = journal, Remembered(state)
+        self._executor = Executor(journal, time.time, self._ended)
+        self._control = Control(settings.state_dir)
+        self.requests = Requests(self._control)
+        self._observing = Observing() if observe_only else None
+        self._observer = self._observe(settings)
+
+    def _observe(self, settings: Settings) -> Asking:
+        """A lbd that only observes takes nothing over either."""
+        observer = Observer(Admin(settings.pulsar), time.time)
+        return observer if self.observe_only else watching(settings, observer)
+
+    def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
+        """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
+        self._recover()
+        record = turn(replace(self._parts(), on_plan=on_plan))
+        if self._observing is not None:
+            self._observing.seen(record)
+        try:
+            self._forget_notes(record)
+        except LbdError as error:
+            record = replace(record, error=record.error or error)
+        return record
+
+    def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
+        """One turn, and the end of everything that it began."""
+        self._recover(RECOVERED_WITHIN_SECONDS)
+        record = self.turn(on_plan)
+        self.wait()
+        return finish(self._parts(), record)
+
+    def serve(self) -> None:
+        """Begin the next unload that was asked for by hand, unless moves are under way: it is judged alone."""
+        if self.observe_only or not self._executor.unfinished:
+            request = self.requests.next(time.time())
+            if request is not None:
+                self._by_hand(request, self._beside)
+
+    def by_hand(self, request: UnloadRequest) -> None:
+        """One unload that a person asked for, to its end, where no turn runs beside it."""
+        self._recover(RECOVERED_WITHIN_SECONDS)
+        self._by_hand(request, self._alone)
+        self.wait()
+        finish(self._parts(), CycleRecord())
+
+    def _by_hand(self, request: UnloadRequest, parts: Callable[[UnloadRequest], Parts]) -> None:
+        """A turn that wants just this, and ends in an answer."""
+        self.requests.begun(request)
+        if self.observe_only:
+            self.requests.refuse(request, "this lbd only observes (--observe)")
+            return
+        try:
+            record = turn(overriding(parts(request), request))
+        except LbdError as error:
+            self.requests.fail(request, error)
+            return
+        if record.error is not None:
+            self.requests.fail(request, record.error)
+        elif not record.unloads:
+            self.requests.refuse(request, _why(record, request.bundle))
+
+    def _alone(self, request: UnloadRequest) -> Parts:
+        return replace(self._parts(), actuator=Acting(self._executor, self._orders(request)))
+
+    def _beside(self, request: UnloadRequest) -> Parts:
+        """Beside the turns: counters, samples and what has ended are left to them."""
+        store = Scratch(self._memory.load(), self._memory.load_averages(time.time()))
+        return replace(self._parts(), actuator=Beside(self._executor, self._orders(request)), store=store)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until no move is under way; whether that was so within the time."""
+        return self._executor.wait(seconds)
+
+    @property
+    def unfinished(self) -> tuple[Unload, ...]:
+        """Moves under way."""
+        return self._executor.unfinished
+
+    @property
+    def in_flight(self) -> int:
+        """Moves whose request was, or may have been, sent, and which have no outcome yet."""
+        return len(self._journal.open)
+
+    @property
+    def observe_only(self) -> bool:
+        """Whether nothing is ever unloaded."""
+        return self._observing is not None
+
+    @property
+    def attempts_last_hour(self) -> int:
+        """Bundles that an unload was attempted on within the last hour."""
+        since = time.time() - 3600
+        return sum(at >= since for at in self._journal.attempted_at.values())
+
+    def since(self, unload: Unload) -> float:
+        """When a move was begun, epoch seconds; 0 while it waits for its turn."""
+        begun = any(unload.bundle == flying.bundle for _, flying in self._journal.open)
+        return self._journal.attempted_at.get(unload.bundle, 0.0) if begun else 0.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know of the state directory."""
+        torn = self._journal.torn_lines
+        lines = f"{self.settings.state_dir / LIVE_NAME}: {torn} lines cannot be read; cool-downs in them are lost"
+        broken = f"{self._control.broken} requests by hand cannot be read and were set aside as *.broken"
+        found = [
+            lines if torn else "",
+            broken if self._control.broken else "",
+            self._journal.rotation_failure,
+            self.requests.warning,
+        ]
+        return tuple(one for one in found if one)
+
+    def take(self, settings: Settings) -> None:
+        """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
+        if settings.state_dir != self.settings.state_dir:
+            raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
+        self._executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
+        self._observer.close()
+        self.settings, self._observer = settings, self._observe(settings)
+
+    def halt(self) -> None:
+        """Begin no further unload of what was planned; those in flight go on to their end."""
+        self._executor.halt(Reason.ROUND_STOPPED, "not asked for: lbd was stopped")
+
+    def restore(self) -> str:
+        """At a plain stop: give in-broker shedding back where ``restore_on_stop`` asks for it; what was done, in words.
+
+        Raises :class:`LbdError` when that failed; ``lbd release`` can try again.
+        """
+        return "" if self.observe_only else release_at_stop(self.settings, self._observer.admin)
+
+    def flush(self) -> None:
+        """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
+        self._memory.close()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._observer.close()
+        self._journal.close()
+
+    def _forget_notes(self, record: CycleRecord) -> None:
+        """What a leader had noted is gone with it; one that tells no id may be the same as before."""
+        leader = record.observation.leader if record.observation is not None else None
+        if leader is not None and leader.broker is not None:
+            for bundle, note in self._journal.notes.items():
+                if note.leader not in {None, leader.broker}:
+                    self._journal.note(bundle, None, None)
+
+    def _recover(self, seconds: float = 0.0) -> None:
+        if self._observing is None:
+            self._executor.recover(self._unloader, seconds)
+
+    def _ended(self, ended: Outcome | Skip) -> None:
+        try:
+            self.on_end(ended)
+        finally:
+            self.requests.ended(ended)
+
+    def _hold(self) -> Hold | None:
+        return ordered(self._control, time.time()) or (self._observing.hold() if self._observing else None)
+
+    def _unloader(self) -> Unloader:
+        return Unloader(self._observer.admin, CLOCK)
+
+    def _orders(self, request: UnloadRequest | None = None) -> Orders:
+        """A pause holds what is planned, too; a request by hand may override it."""
+        guardrails = self.settings.guardrails
+        pace = Pace(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
+        passes = request is not None and request.override is not None
+        return Orders(self._unloader(), pace, _never if passes else self._hold)
+
+    def _parts(self) -> Parts:
+        settings, admin = self.settings, self._observer.admin
+        return Parts(
+            observer=self._observer,
+            strategy=strategy_of(settings),
+            weights=settings.weights,
+            guardrails=settings.guardrails,
+            isolation=partial(isolation, admin),
+            groups=partial(groups, admin),
+            attempted_at=lambda: self._journal.attempted_at,
+            store=self._memory,
+            actuator=self._observing or Acting(self._executor, self._orders()),
+            gap_seconds=gap_seconds(settings),
+            ordered_hold=self._hold,
+            wanted_hits=wanted_hits(settings),
+        )
+
+
+def _never() -> None:
+    """No hold."""
+
+
+def _why(record: CycleRecord, bundle: str) -> str:
+    """Why a request came to nothing, in words."""
+    if record.hold is not None:
+        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
+    found = next((skip for skip in record.skips if skip.what == bundle), None)
+    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
+
+
+@contextmanager
+def engine(settings: Settings, *, observe_only: bool = False) -> Iterator[Engine]:
+    """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory."""
+    state = StateDir(settings.state_dir)
+    with state.locked():
+        found = Engine(settings, state, Journal(state.journal, time.time), observe_only=observe_only)
+        try:
+            yield found
+        finally:
+            found.close()

@@ -1,0 +1,118 @@
+"""What people ask of a running lbd: a pause, and single unloads, each of which ends in an answer."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbd.daemon.telling import utc
+from lbd.decide.by_hand import ByHand
+from lbd.errors import UsageError
+from lbd.model import Outcome, Result, Skip
+from lbd.reason import Reason
+from lbd.record.control import FAILED, REFUSED, Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.cycle import Hold, Parts
+    from lbd.errors import LbdError
+    from lbd.record.control import Control, UnloadRequest
+
+OVERRIDDEN_BARS = frozenset({Reason.COOL_DOWN})
+OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED})
+"""What ``--override`` passes: limits and a person's own pause, never what a destination must be."""
+
+
+def ordered(control: Control, now: float) -> Hold | None:
+    """The pause in force."""
+    pause = control.paused(now)
+    if pause is None:
+        return None
+    until = f"until {utc(pause.until)}" if pause.until is not None else "until lbd resume"
+    return Reason.PAUSED, f"by {pause.by} {until}{pause.reason and f': {pause.reason}'}"
+
+
+def overriding(parts: Parts, request: UnloadRequest) -> Parts:
+    """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
+    passes = request.override is not None
+    reason = f"by hand, {request.by}{f', overriding limits: {request.override}' if passes else ''}"
+    return replace(
+        parts,
+        strategy=ByHand(request.bundle, request.destination, parts.weights, reason),
+        ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
+        ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
+    )
+
+
+class Requests:
+    """Requests taken and not yet answered. Thread-safe: moves end in threads of their own."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._lock = threading.Lock()
+        self._waiting: deque[UnloadRequest] = deque()
+        self._under_way: dict[str, UnloadRequest] = {}
+        self.deliver: Callable[[str, Answer], None] = control.answer
+        self._trouble: dict[str, str] = {}
+
+    def next(self, now: float) -> UnloadRequest | None:
+        """The oldest request that was not begun yet; whoever asked for an older one has stopped waiting."""
+        try:
+            self._waiting.extend(self._control.take(now))
+            self._trouble["taking"] = ""
+        except UsageError as error:
+            self._trouble["taking"] = str(error)
+        while self._waiting:
+            request = self._waiting.popleft()
+            if now < request.expires_at:
+                return request
+            self.begun(request)
+            self.refuse(request, "expired while other moves were under way")
+        return None
+
+    @property
+    def warning(self) -> str:
+        """What keeps requests from being taken, or answers from being told."""
+        return "; ".join(filter(None, self._trouble.values()))
+
+    def begun(self, request: UnloadRequest) -> None:
+        """From now on the end of a move of this bundle is the answer."""
+        with self._lock:
+            self._under_way[request.bundle] = request
+
+    def refuse(self, request: UnloadRequest, why: str) -> None:
+        """Nothing was sent."""
+        self._answer(request.bundle, Answer(REFUSED, f"Refused: {why}."))
+
+    def fail(self, request: UnloadRequest, error: LbdError) -> None:
+        """Nothing was sent, because it could not be judged; the exit code is the error's."""
+        self._answer(request.bundle, Answer(error.exit_code, f"Not moved: {error}"))
+
+    def ended(self, ended: Outcome | Skip) -> None:
+        """A move has ended; if it was asked for by hand, that is its answer."""
+        if isinstance(ended, Skip):
+            self._answer(ended.what, Answer(REFUSED, f"Refused: {ended.reason.label}: {ended.detail}."))
+        else:
+            self._answer(ended.unload.bundle, _answer(ended))
+
+    def _answer(self, bundle: str, answer: Answer) -> None:
+        with self._lock:
+            request = self._under_way.pop(bundle, None)
+        if request is not None:
+            try:
+                self.deliver(request.id, answer)
+                self._trouble["answering"] = ""
+            except UsageError as error:
+                self._trouble["answering"] = str(error)
+
+
+def _answer(outcome: Outcome) -> Answer:
+    unload = outcome.unload
+    landed = outcome.result is Result.LANDED
+    detail = f": {outcome.detail}" if outcome.detail else ""
+    told = f"{unload.bundle}: {unload.source} -> {unload.destination}: {outcome.result.value}"
+    sentence = f"{told} in {outcome.seconds:.2f} s{detail}."
+    return Answer(0 if landed else FAILED, sentence, outcome.result, outcome.owner)

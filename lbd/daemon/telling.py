@@ -1,0 +1,98 @@
+"""What the daemon tells of a turn: its line in the log, and ``status.json``."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lbd import __version__
+from lbd.cycle.document import brokers, hits_before
+from lbd.model import Outcome, Skip
+from lbd.record.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus
+
+if TYPE_CHECKING:
+    from lbd.cycle import CycleRecord
+    from lbd.daemon.engine import Engine
+    from lbd.model import Pair
+
+
+def utc(epoch_seconds: float) -> str:
+    """A time, to the second."""
+    return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="seconds")
+
+
+def turn_line(record: CycleRecord) -> dict[str, Any]:
+    """What a search in the log would look for."""
+    seen = record.observation
+    return {
+        "planned": len(record.unloads),
+        "outcomes": [f"{one.unload.bundle} {one.result.value} {one.owner}" for one in record.outcomes],
+        "unfinished": len(record.unfinished),
+        "hold": record.hold[0].label if record.hold is not None else None,
+        "brokers": len(seen.active) if seen is not None else None,
+        "requests": seen.requests if seen is not None else None,
+        "seconds": round(seen.seconds, 3) if seen is not None else None,
+        "skips": [f"{one.what}: {one.reason.label}: {one.detail}" for one in record.skips if "/0x" not in one.what],
+    }
+
+
+def move_line(ended: Outcome | Skip) -> tuple[str, dict[str, Any]]:
+    """One move's end."""
+    if isinstance(ended, Skip):
+        return f"not sent: {ended.what}: {ended.reason.label}", {"bundle": ended.what, "detail": ended.detail}
+    unload = ended.unload
+    return f"{ended.result.value}: {unload.bundle}", {
+        "bundle": unload.bundle,
+        "source": unload.source,
+        "destination": unload.destination,
+        "owner": ended.owner,
+        "attempts": ended.attempts,
+        "seconds": round(ended.seconds, 3),
+        "noted": ended.noted,
+        "detail": ended.detail,
+    }
+
+
+def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: float | None) -> Status:
+    """What ``lbd status`` shows."""
+    seen = record.observation
+    return Status(
+        pid=os.getpid(),
+        version=__version__,
+        at=time.time(),
+        interval_seconds=engine.settings.interval_seconds,
+        next_turn_at=next_turn_at,
+        turns=turns,
+        cluster=seen.cluster if seen is not None else engine.settings.pulsar.cluster or "",
+        sentence=record.sentence,
+        hold=record.hold[0].label if record.hold is not None else None,
+        observe_only=engine.observe_only,
+        brokers=broker_statuses(record),
+        pairs=[_pair(record, pair) for pair in record.decision.facts.pairs] if record.decision is not None else [],
+        unfinished=[
+            UnfinishedStatus(one.bundle, one.source, one.destination, engine.since(one)) for one in engine.unfinished
+        ],
+        moves_last_hour=engine.attempts_last_hour,
+        requests=seen.requests if seen is not None else 0,
+        seconds=round(seen.seconds, 3) if seen is not None else 0.0,
+        warnings=list(engine.warnings),
+        error=str(record.error) if record.error is not None else None,
+    )
+
+
+def broker_statuses(record: CycleRecord) -> list[BrokerStatus]:
+    """What is shown of each broker; nothing of a turn that saw none."""
+    if record.observation is None or record.decision is None:
+        return []
+    return [
+        BrokerStatus(row["id"], row["score"], row["binding"], row["msg_rate"], row["throughput"], row["bundles"])
+        for row in brokers(record)
+    ]
+
+
+def _pair(record: CycleRecord, pair: Pair) -> PairStatus:
+    hits, wanted = hits_before(record, pair), record.wanted_hits
+    counted = HitStatus(hits.low, wanted.low, hits.high, wanted.high)
+    return PairStatus(pair.source, pair.destination, round(pair.difference, 3), counted)

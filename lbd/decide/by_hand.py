@@ -1,0 +1,63 @@
+"""The strategy that wants one unload, because a person does. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load import scoring
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Decision, Facts, Skip, Unload
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Memory, Permission, Snapshot
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn."""
+
+    bundle: str
+    destination: str
+    weights: Weights
+    reason: str
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        """The unload, or why it cannot be."""
+        scores = scoring.scores(snapshot.brokers, self.weights)
+        facts = Facts(scores, scoring.binding(snapshot.brokers, self.weights))
+        wanted = self._wanted(snapshot, averages, permission)
+        unloads = (wanted,) if isinstance(wanted, Unload) else ()
+        skips = (wanted,) if isinstance(wanted, Skip) else ()
+        return Decision(unloads, skips, memory, facts, permission.barred.copy())
+
+    def _wanted(self, snapshot: Snapshot, averages: Averages, permission: Permission) -> Unload | Skip:
+        if permission.hold is not None:
+            return Skip(self.bundle, permission.hold)
+        if self.bundle not in snapshot.bundles:
+            return Skip(self.bundle, Reason.ON_NO_REPORT, "no broker reports it: is it a bundle, and in use?")
+        at = snapshot.bundles.index(self.bundle)
+        if permission.barred[at]:
+            return self._barred(snapshot, at, Reason.of(int(permission.barred[at])))
+        source = _reporting(snapshot, at)[0]
+        if source == self.destination:
+            return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{source} has it already")
+        short = averages.short[at]
+        messages, volume = float(short[MSG_IN] + short[MSG_OUT]), float(short[BYTES_IN] + short[BYTES_OUT])
+        return Unload(self.bundle, source, self.destination, messages, volume, self.reason)
+
+    def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
+        details = {
+            Reason.COOL_DOWN: "it was moved, or tried, a while ago; --override REASON passes this",
+            Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
+        }
+        return Skip(self.bundle, reason, details.get(reason, ""))
+
+
+def _reporting(snapshot: Snapshot, at: int) -> list[str]:
+    """The brokers that report a bundle."""
+    owners = snapshot.rows.owner()[np.flatnonzero(snapshot.rows.bundle == at)]
+    return [snapshot.brokers.ids[int(broker)] for broker in owners]

@@ -1,0 +1,250 @@
+"""How people steer lbd through its state directory: a pause, and unloads asked for by hand.
+
+::
+
+    control/pause.json            nothing moves until it ends or is removed
+    control/requests/<id>.json    asked for, not yet taken
+    control/taken/<id>.json       under way
+    control/answers/<id>.json     answered, not yet read
+
+A request goes from one folder to the next by a rename, and is removed only when its answer is on disk: a daemon that
+is killed at any point neither loses an answer nor does a request twice.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lbd.errors import UsageError
+from lbd.model import Result
+from lbd.record.files import FRESH, decoded, make_directory, put, sync, telling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+POLL_SECONDS = 0.1
+ANSWERS_ARE_KEPT_SECONDS = 86_400.0
+REFUSED, FAILED = 4, 5
+"""Exit codes of answers, as the command line defines them."""
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """lbd observes and counts, and moves nothing. Times are epoch seconds; ``until`` None: until ``lbd resume``.
+
+    ``since`` is 0 where a pause file cannot be read and nobody knows.
+    """
+
+    since: float
+    until: float | None
+    reason: str
+    by: str
+
+
+class UnloadRequest(msgspec.Struct, frozen=True):
+    """One unload asked for by a person. ``override`` is why limits may be passed, None when they may not."""
+
+    id: str
+    bundle: str
+    destination: str
+    override: str | None
+    by: str
+    at: float
+    expires_at: float
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of a request, and one sentence for the person.
+
+    ``exit_code``: 0 landed, 4 refused, 5 failed or landed elsewhere, below 4 why it could not even be judged.
+
+    ``result`` is None when nothing was sent or nothing is known; ``owner`` is who owns the bundle now.
+    """
+
+    exit_code: int
+    sentence: str
+    result: Result | None = None
+    owner: str | None = None
+    id: str = ""
+
+
+EXPIRED = "Refused: expired; lbd took the request {late:.0f} s after whoever asked had stopped waiting."
+RESTARTED = "lbd was restarted while it was under way; see lbd history"
+
+
+class Control:
+    """The control files of a state directory. A daemon keeps one for its whole life: it knows what it has taken.
+
+    Every method raises :class:`UsageError`, and nothing else, where a file cannot be read or written. ``broken`` is how
+    many requests were set aside because they could not be read.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._root = state_dir / "control"
+        self._pause, self._requests, self._taken, self._answers = (
+            self._root / name for name in ("pause.json", "requests", "taken", "answers")
+        )
+        self._mine: set[str] = set()
+        self.broken = 0
+
+    def pause(self, pause: Pause) -> Pause | None:
+        """Pause, from now on also over restarts; returns the pause that this one replaces."""
+        replaced = self.paused(pause.since)
+        self._make_directories()
+        put(self._pause, pause)
+        return replaced
+
+    def resume(self) -> Pause | None:
+        """End the pause; returns what was there, which may be a pause that had ended by itself."""
+        found = self._found_pause()
+        with telling(self._pause):
+            self._pause.unlink(missing_ok=True)
+        return found
+
+    def paused(self, now: float) -> Pause | None:
+        """The pause in force. When in doubt lbd does not move: a file that cannot be read is a pause without end."""
+        found = self._found_pause()
+        return None if found is None or (found.until is not None and found.until <= now) else found
+
+    def _found_pause(self) -> Pause | None:
+        try:
+            return decoded(self._pause, Pause)
+        except UsageError as error:
+            return Pause(_modified_at(self._pause), None, f"{error}; lbd resume removes it", "unknown")
+
+    def ask(self, request: UnloadRequest) -> None:
+        """Leave a request for the daemon."""
+        self._make_directories()
+        put(self._file(self._requests, request.id), request)
+
+    def wait(
+        self,
+        request_id: str,
+        timeout_seconds: float,
+        sleep: Callable[[float], None],
+        monotonic: Callable[[], float],
+    ) -> Answer | None:
+        """The answer, which is cleaned up with that; None when there is none in time."""
+        path = self._file(self._answers, request_id)
+        deadline = monotonic() + timeout_seconds
+        while (found := decoded(path, Answer)) is None:
+            if monotonic() >= deadline:
+                return None
+            sleep(POLL_SECONDS)
+        with suppress(OSError):
+            path.unlink()
+        return found
+
+    def withdraw(self, request_id: str) -> bool:
+        """Take a request back; False when the daemon has taken it already, and may act on it."""
+        path = self._file(self._requests, request_id)
+        with telling(path):
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                return False
+        return True
+
+    def take(self, now: float) -> list[UnloadRequest]:
+        """The requests to work off, the oldest first; each is owed an :meth:`answer`.
+
+        What an earlier process took and did not answer, and what has expired, is answered here.
+        """
+        self._make_directories()
+        self._remove_old(now)
+        self._answer_for_the_killed()
+        asked = [self._take(path, now) for path in self._requests.glob("*.json")]
+        found = sorted((one for one in asked if one is not None), key=lambda one: (one.at, one.id))
+        if found:
+            with telling(self._root):
+                sync(self._taken)
+                sync(self._requests)
+        return found
+
+    def answer(self, request_id: str, answer: Answer) -> None:
+        """Tell what became of a request that was taken; only then is it gone."""
+        self._make_directories()
+        put(self._file(self._answers, request_id), msgspec.structs.replace(answer, id=request_id))
+        path = self._file(self._taken, request_id)
+        with telling(path):
+            path.unlink(missing_ok=True)
+        self._mine.discard(request_id)
+
+    def _answer_for_the_killed(self) -> None:
+        """A process that was killed may or may not have moved the bundle: the journal knows, and nobody asks twice."""
+        for path in self._taken.glob("*.json"):
+            if path.stem in self._mine:
+                continue
+            if self._file(self._answers, path.stem).exists():
+                with telling(path):
+                    path.unlink(missing_ok=True)
+            else:
+                self.answer(path.stem, Answer(FAILED, RESTARTED))
+
+    def _take(self, path: Path, now: float) -> UnloadRequest | None:
+        """None for one that was withdrawn meanwhile, cannot be read, or has expired."""
+        try:
+            request = decoded(path, UnloadRequest)
+        except UsageError:
+            self._set_aside(path)
+            return None
+        if request is None:
+            return None
+        if request.id != path.stem:
+            self._set_aside(path)
+            return None
+        if now >= request.expires_at:
+            self._refuse(path, now - request.expires_at)
+            return None
+        return request if self._rename(path, self._file(self._taken, request.id)) else None
+
+    def _rename(self, path: Path, to: Path) -> bool:
+        """False when whoever asked was faster and has withdrawn the request."""
+        with telling(to):
+            try:
+                path.rename(to)
+            except FileNotFoundError:
+                return False
+        self._mine.add(to.stem)
+        return True
+
+    def _refuse(self, path: Path, late_seconds: float) -> None:
+        """The answer first: a kill in between lets it be refused again."""
+        put(self._file(self._answers, path.stem), Answer(REFUSED, EXPIRED.format(late=late_seconds), id=path.stem))
+        with telling(path):
+            path.unlink(missing_ok=True)
+
+    def _set_aside(self, path: Path) -> None:
+        with telling(path), suppress(FileNotFoundError):
+            path.rename(path.with_suffix(".broken"))
+            self.broken += 1
+
+    def _remove_old(self, now: float) -> None:
+        """Answers that nobody fetched, and what a killed writer left behind."""
+        left = [*self._answers.glob("*.json"), *self._root.rglob(f".*{FRESH}")]
+        for path in left:
+            if now - _modified_at(path) > ANSWERS_ARE_KEPT_SECONDS:
+                with telling(path):
+                    path.unlink(missing_ok=True)
+
+    def _make_directories(self) -> None:
+        with telling(self._state_dir):
+            self._state_dir.mkdir(parents=True, exist_ok=True)
+        for path in (self._root, self._requests, self._taken, self._answers):
+            make_directory(path, self._state_dir)
+
+    @staticmethod
+    def _file(folder: Path, request_id: str) -> Path:
+        return folder / f"{os.path.basename(request_id)}.json"  # noqa: PTH119 - an id is a name, never a path
+
+
+def _modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,135 @@
+"""The lines of a journal: one JSON object each, told apart by ``event``. The set of events is closed."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Annotated, TypeAlias
+
+import msgspec
+
+from lbd.errors import UsageError
+from lbd.model import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FORMAT = 1
+"""Goes up when an older lbd would misread a line; fields that it may ignore do not count."""
+
+LONGEST_LINE = 1 << 20
+LONGEST_TEXT = 10_000
+"""Of a reason or a detail, in characters: a line stays far below :data:`LONGEST_LINE`, which is bytes."""
+
+YEAR_10000 = 253_402_300_800.0
+At: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=YEAR_10000)]
+"""Epoch seconds; a line with any other number is damaged."""
+
+
+class Header(msgspec.Struct, frozen=True, tag="journal", tag_field="event", omit_defaults=True):
+    """The first line of a file: its format, and how many bytes of what follows came over from the file before it."""
+
+    format: Annotated[int, msgspec.Meta(ge=1)]
+    at: At
+    carried: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_defaults=True):
+    """An unload is about to be asked for."""
+
+    at: At
+    move: str
+    bundle: str
+    source: str
+    destination: str | None
+    attempt: int = 1
+    msg_rate: float = 0.0
+    throughput: float = 0.0
+    reason: str = ""
+
+
+class Ended(msgspec.Struct, frozen=True, tag="outcome", tag_field="event", omit_defaults=True):
+    """What became of an intent, as proven by asking who owns the bundle.
+
+    ``noted`` is the broker that ``leader`` may still have as destination. ``affinity_left`` is what stood there before
+    and is only read: the leader may still have the intent's own destination.
+    """
+
+    at: At
+    move: str
+    result: Result
+    owner: str | None
+    bundle: str | None = None
+    detail: str = ""
+    seconds: float = 0.0
+    noted: str | None = None
+    leader: str | None = None
+    affinity_left: bool = False
+
+
+class Noted(msgspec.Struct, frozen=True, tag="note", tag_field="event", omit_defaults=True):
+    """What a leader has noted as the bundle's destination, None when that is gone."""
+
+    at: At
+    bundle: str
+    noted: str | None
+    leader: str | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event"):
+    """The last attempt on a bundle, carried over from a file before; the move itself stands there."""
+
+    at: At
+    bundle: str
+
+
+Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt
+
+_DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_ENCODER = msgspec.json.Encoder()
+
+
+def encoded(entry: Entry) -> bytes:
+    """The line, with its end."""
+    return _ENCODER.encode(entry) + b"\n"
+
+
+def text(words: str) -> str:
+    """Words as a line can hold them: not too long, and without the halves of characters that a broker may send."""
+    return words[:LONGEST_TEXT].encode(errors="replace").decode()
+
+
+def entries(path: Path) -> Iterator[tuple[Entry | None, bytes]]:
+    """Each line that is not blank, with its bytes; None for one that cannot be read. An absent file has none.
+
+    Raises :class:`UsageError` when the file cannot be read, or is of a format that only a newer lbd knows.
+    """
+    try:
+        with path.open("rb") as file:
+            for line in _lines(file):
+                yield _decoded(line, path), line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{path}: journal cannot be read: {error.strerror}") from error
+
+
+def _decoded(line: bytes, path: Path) -> Entry | None:
+    try:
+        entry = _DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if isinstance(entry, Header) and entry.format > FORMAT:
+        raise UsageError(
+            f"{path}: journal of format {entry.format}, this lbd reads up to {FORMAT}; "
+            "run the newer lbd that wrote it, or move the file away and lose its cool-downs and open moves"
+        )
+    return entry
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Of a line that is too long, as the zeros after a power cut may be, only the beginning: it is unreadable then."""
+    at_start = True
+    while piece := file.readline(LONGEST_LINE):
+        if at_start and piece.strip():
+            yield piece
+        at_start = piece.endswith(b"\n")

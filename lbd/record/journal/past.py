@@ -1,0 +1,129 @@
+"""What the lines of a journal come to: cool-downs, open moves, and what leaders may still have noted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lbd.model import Unload
+from lbd.record.journal.lines import Attempt, Ended, Entry, Header, Intent, Noted, encoded, entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Note:
+    """A ``broker`` that the ``leader`` (None: not known which) may have as the bundle's destination since ``at``."""
+
+    bundle: str
+    broker: str
+    leader: str | None
+    at: float
+
+
+@dataclass(frozen=True)
+class Past:
+    """What the journal says: ``attempted_at`` the last attempt on each bundle, ``open`` intents without an outcome.
+
+    ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read.
+    """
+
+    attempted_at: Mapping[str, float] = field(default_factory=dict)
+    open: tuple[tuple[str, Unload], ...] = ()
+    torn_lines: int = 0
+    notes: Mapping[str, Note] = field(default_factory=dict)
+
+
+class State:
+    """What the lines so far come to; a line that is written goes through the same rules as one that is read.
+
+    ``intents`` are the open ones with their bytes, ``carried`` is the header's.
+    """
+
+    def __init__(self) -> None:
+        self.attempted_at: dict[str, float] = {}
+        self.intents: dict[str, tuple[Intent, bytes]] = {}
+        self.notes: dict[str, Note] = {}
+        self.torn_lines = 0
+        self.carried = 0
+
+    def take(self, entry: Entry | None, line: bytes) -> None:
+        """Count one more line in. The last line on a bundle holds, whatever the clock said when it was written."""
+        match entry:
+            case None:
+                self.torn_lines += 1
+            case Header():
+                self.carried = entry.carried
+            case Intent():
+                self.intents[entry.move] = (entry, line.strip() + b"\n")
+                self.attempted_at[entry.bundle] = entry.at
+            case Attempt():
+                self.attempted_at[entry.bundle] = entry.at
+            case Noted():
+                self._note(entry.bundle, entry.noted, entry.leader, entry.at)
+            case Ended():
+                self._end(entry)
+
+    def settle(self, now: float, keep_seconds: float) -> None:
+        """Forget attempts that are too old; what comes from a clock that was ahead happened now at the latest."""
+        since = now - keep_seconds
+        self.attempted_at = {bundle: min(at, now) for bundle, at in self.attempted_at.items() if at >= since}
+        self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
+
+    def carried_over(self) -> bytes:
+        """The lines from which the same state is read. Attempts come last: the last line on a bundle holds."""
+        return b"".join(self._kept())
+
+    def past(self) -> Past:
+        """The state as a value."""
+        return Past(dict(self.attempted_at), self.open(), self.torn_lines, dict(self.notes))
+
+    def open(self) -> tuple[tuple[str, Unload], ...]:
+        """Moves without an outcome, with their ids, oldest first."""
+        return tuple((move, _unload(intent)) for move, (intent, _) in self.intents.items())
+
+    def _end(self, entry: Ended) -> None:
+        intent, _ = self.intents.pop(entry.move, (None, b""))
+        bundle = entry.bundle if intent is None else intent.bundle
+        noted = intent.destination if entry.affinity_left and intent is not None else entry.noted
+        if bundle is not None:
+            self._note(bundle, noted, entry.leader, entry.at)
+
+    def _note(self, bundle: str, broker: str | None, leader: str | None, at: float) -> None:
+        if broker is None:
+            self.notes.pop(bundle, None)
+        else:
+            self.notes[bundle] = Note(bundle, broker, leader, at)
+
+    def _kept(self) -> Iterator[bytes]:
+        yield from (line for _, line in self.intents.values())
+        for note in self.notes.values():
+            yield encoded(Noted(note.at, note.bundle, note.broker, note.leader))
+        for bundle, at in self.attempted_at.items():
+            yield encoded(Attempt(at, bundle))
+
+
+def state_of(path: Path) -> State:
+    """What a live file says; an absent one is empty. Raises :class:`~lbd.errors.UsageError` as for its lines."""
+    state = State()
+    for entry, line in entries(path):
+        state.take(entry, line)
+    return state
+
+
+def read(path: Path, now: float | None = None, keep_seconds: float = float("inf")) -> Past:
+    """What a journal says; an absent file is an empty one.
+
+    With ``now`` (epoch seconds), attempts are no later than that and at most ``keep_seconds`` old; without, they are as
+    they stand in the file. Raises :class:`~lbd.errors.UsageError` when the file cannot be read or is of a newer format.
+    """
+    state = state_of(path)
+    if now is not None:
+        state.settle(now, keep_seconds)
+    return state.past()
+
+
+def _unload(intent: Intent) -> Unload:
+    return Unload(intent.bundle, intent.source, intent.destination, intent.msg_rate, intent.throughput, intent.reason)

@@ -1,0 +1,149 @@
+"""``status.json``: what the last turn of the daemon saw and did, for people and for probes; and whether one runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from lbd.errors import UsageError
+from lbd.record.files import FILE_MODE, FRESH, decoded, refused, telling
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = 1
+INTERVALS_UNTIL_LATE = 3
+
+
+class BrokerStatus(msgspec.Struct, frozen=True):
+    """One broker: score in points, the resource behind it, messages/s and bytes/s in + out; None where unknown."""
+
+    id: str
+    score: float | None
+    binding: str | None
+    msg_rate: float | None
+    throughput: float | None
+    bundles: int
+
+
+class HitStatus(msgspec.Struct, frozen=True):
+    """Hits of a pair so far, and at how many the strategy fires."""
+
+    low: int
+    low_wanted: int
+    high: int
+    high_wanted: int
+
+
+class PairStatus(msgspec.Struct, frozen=True):
+    """Two brokers that are compared; ``difference`` in points of score."""
+
+    source: str
+    destination: str
+    difference: float | None
+    hits: HitStatus
+
+
+class UnfinishedStatus(msgspec.Struct, frozen=True):
+    """A move without an outcome yet, under way ``since`` (epoch seconds); 0 while it waits for its turn."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    since: float
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
+
+    ``hold`` is the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none.
+    """
+
+    format: int = FORMAT
+    pid: int
+    version: str
+    at: float
+    interval_seconds: Annotated[float, msgspec.Meta(gt=0)]
+    next_turn_at: float | None
+    turns: int
+    cluster: str
+    sentence: str
+    hold: str | None = None
+    observe_only: bool = False
+    brokers: list[BrokerStatus] = []
+    pairs: list[PairStatus] = []
+    unfinished: list[UnfinishedStatus] = []
+    moves_last_hour: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    warnings: list[str] = []
+    error: str | None = None
+
+    def late(self, now: float) -> bool:
+        """Whether three turns should have followed by now; also when the clock was set back by as much."""
+        return abs(now - self.at) > INTERVALS_UNTIL_LATE * self.interval_seconds
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def write_status(state_dir: Path, status: Status) -> None:
+    """Replace the status at once or not at all; only the holder of the state directory may.
+
+    Not synced to disk: after a power cut the next turn writes it anew. Raises :class:`UsageError`.
+    """
+    path = state_dir / "status.json"
+    fresh = state_dir / f"status.json{FRESH}"
+    with telling(path):
+        with fresh.open("wb") as file:
+            os.fchmod(file.fileno(), FILE_MODE)
+            file.write(msgspec.json.encode(status) + b"\n")
+        fresh.replace(path)
+
+
+def read_status(state_dir: Path) -> Status:
+    """The status of the last turn. Raises :class:`UsageError` when there is none, or none that this lbd reads."""
+    path = state_dir / "status.json"
+    found = decoded(path, _Format)
+    if found is not None and found.format != FORMAT:
+        raise UsageError(f"{path}: format {found.format}, this lbd reads {FORMAT}; is the running lbd another version?")
+    status = decoded(path, Status)
+    if status is None:
+        raise UsageError(
+            f"{state_dir}: no lbd run has ended a turn on this state directory; "
+            "name another with state_dir in --config FILE or LBD_STATE_DIR"
+        )
+    return status
+
+
+def running(state_dir: Path) -> int | None:
+    """Process id of the lbd that holds the state directory, 0 when it has not said so yet; None when none does.
+
+    Asked of the lock itself, for an id alone may be another process's by now. The shared lock is given back at once;
+    a reader needs no right to write. Raises :class:`UsageError` where the lock cannot be read.
+    """
+    path = state_dir / "lock"
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refused(path, error, "read") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _process_id(os.pread(descriptor, 32, 0))
+    except OSError as error:
+        raise refused(path, error, "read") from error
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _process_id(content: bytes) -> int:
+    text = content.strip()
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,654 @@
+"""What people on call do with a running lbd: what they are told, JSON, exit codes, and never a stack trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.cli import main
+from lbd.cli.operate_text import common_end
+from lbd.cli.times import duration, local, spoken
+from lbd.model import Outcome, Unload
+from lbd.model import Result as Ended
+from lbd.record.control import Answer, Control, Pause, UnloadRequest
+from lbd.record.journal import Journal
+from lbd.record.state import StateDir
+from lbd.record.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+BUNDLES = [f"shop/orders/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]
+B1, B2, B3 = (f"broker-{number}.pulsar.svc.cluster.local:8080" for number in (1, 2, 3))
+
+_JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.lists(st.integers())
+
+
+@pytest.fixture(autouse=True)
+def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("LBD_") or name == "SUDO_USER"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path))
+
+
+def lbd(*arguments: object) -> Result:
+    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def told(folder: Path, age_seconds: float = 4.0, **changes: Any) -> Status:
+    """The status that a daemon in this process wrote so long ago."""
+    at = time.time() - age_seconds
+    values: dict[str, Any] = {
+        "pid": os.getpid(),
+        "version": "0.1.0",
+        "at": at,
+        "interval_seconds": 15.0,
+        "next_turn_at": at + 15,
+        "turns": 1234,
+        "cluster": "prod",
+        "sentence": "No move: balanced.",
+        "requests": 31,
+        "seconds": 0.42,
+        "moves_last_hour": 12,
+    }
+    found = Status(**{**values, **changes})
+    write_status(folder, found)
+    return found
+
+
+def _spoilt(key: str, value: object) -> bytes:
+    """A status in which one field is of another kind, or of another time."""
+    values = {"pid": 1, "version": "", "at": time.time(), "interval_seconds": 15, "next_turn_at": 0, "turns": 0}
+    return json.dumps({**values, "cluster": "c", "sentence": "No move.", key: value}).encode()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Path]:
+    """The state directory, held by this process as a daemon holds it."""
+    with StateDir(tmp_path).locked():
+        yield tmp_path
+
+
+class TestStatus:
+    def test_all_is_well(self, daemon: Path) -> None:
+        """Exit 0, the heading and the last sentence."""
+        told(daemon)
+        found = lbd("status")
+        assert (found.exit_code, found.stderr) == (0, "")
+        first, *rest = found.stdout.splitlines()
+        assert first.startswith(f"lbd        running, process {os.getpid()}, version 0.1.0, cluster prod: last turn ")
+        assert rest == [
+            "last turn  No move: balanced.",
+            "last hour  12 moves",
+            "turns      1,234; the last one made 31 requests in 0.42 s",
+        ]
+
+    def test_everything_at_once(self, daemon: Path) -> None:
+        """Pause, hold, error, warnings, moves under way, brokers with bars, pairs with hits."""
+        now = time.time()
+        Control(daemon).pause(Pause(now - 1080, now + 4330, "broker upgrade", "alice"))
+        told(
+            daemon,
+            hold="paused",
+            observe_only=True,
+            error="the cluster is gone",
+            warnings=["3 lines cannot be read"],
+            brokers=[
+                BrokerStatus(B2, None, None, None, None, 4),
+                BrokerStatus(B1, 83.7, "bandwidth_in", 6215, 1.8e6, 24),
+            ],
+            pairs=[PairStatus(B1, B2, 37.0, HitStatus(3, 8, 1, 2))],
+            unfinished=[
+                UnfinishedStatus(BUNDLES[0], B1, B2, now - 3),
+                UnfinishedStatus(BUNDLES[1], B1, None, 0.0),
+            ],
+        )
+        found = lbd("status")
+        lines = found.stdout.splitlines()
+        assert found.exit_code == 0
+        assert lines[1].startswith("PAUSED     until ")
+        assert lines[1].endswith(" (18 min): broker upgrade")
+        assert " (ends in 1 h 12 min), by alice since " in lines[1]
+        assert lines[2:12] == [
+            "observing  only: lbd says what it would move, and moves nothing",
+            "hold       paused: nothing new is moved while it lasts",
+            "last turn  No move: balanced.",
+            "error      the cluster is gone",
+            "warning    3 lines cannot be read",
+            "last hour  12 moves",
+            "turns      1,234; the last one made 31 requests in 0.42 s",
+            f"under way  {BUNDLES[0]} {B1} -> {B2}, for 3 s",
+            f"under way  {BUNDLES[1]} {B1} -> (the broker chooses), waits for its turn",
+            "",
+        ]
+        hot, cold = lines[13:15]
+        assert hot.split() == [B1, "83.7", "█" * 17 + "···", "bandwidth", "in", "6,215", "1.8", "24"]
+        assert cold.split() == [B2, "?", "·" * 20, "-", "?", "?", "4"]
+        assert lines[-1].split(maxsplit=4) == [B1, "->", B2, "37.0", "low 3 of 8, high 1 of 2"]
+
+    def test_json(self, daemon: Path) -> None:
+        """The file's content and what else there is to know; nothing beside it on stdout."""
+        status = told(daemon, brokers=[BrokerStatus(B1, 83.7, "cpu", 6215, 1.8e6, 24)])
+        Control(daemon).pause(Pause(status.at, None, "", "alice"))
+        found = json.loads(lbd("status", "--format", "json").stdout)
+        assert found.items() >= msgspec.to_builtins(status).items()
+        assert (found["running"], found["late"], found["paused"]["by"]) == (os.getpid(), False, "alice")
+        assert 4 <= found["age_seconds"] < 60
+
+    @pytest.mark.parametrize("form", ["text", "json"])
+    @pytest.mark.parametrize(
+        ("age_seconds", "words"),
+        [(95, "last turn 95 s ago, wanted every 15 s"), (-95, "ahead of this clock: was the clock set back?")],
+    )
+    def test_a_late_turn_is_loud(self, age_seconds: float, words: str, form: str, daemon: Path) -> None:
+        """Exit 3 and one line on stderr, beside all that is known."""
+        told(daemon, age_seconds)
+        found = lbd("status", "--format", form)
+        assert found.exit_code == 3
+        assert found.stderr.startswith(f"Error: lbd (process {os.getpid()}): last turn 9")
+        assert found.stderr.endswith(f"{words}\n")
+        assert len(found.stderr.splitlines()) == 1
+        assert "No move: balanced." in found.stdout
+
+    @pytest.mark.parametrize("form", ["text", "json"])
+    def test_none_runs(self, form: str, tmp_path: Path) -> None:
+        """Exit 3 however fresh the file is."""
+        told(tmp_path, 1.0)
+        found = lbd("status", "--format", form)
+        assert found.exit_code == 3
+        assert found.stderr.startswith(f"Error: {tmp_path}: no lbd runs on this state directory; last turn 1 s ago")
+        assert ("NOT RUNNING" in found.stdout) is (form == "text")
+
+    def test_a_restarted_one_that_has_not_turned_yet(self, daemon: Path) -> None:
+        """The file is another process's."""
+        told(daemon, 95, pid=1)
+        found = lbd("status")
+        assert found.exit_code == 3
+        words = f"last turn 95 s ago, by process 1: process {os.getpid()} has ended none yet, wanted every 15 s"
+        assert words in found.stderr
+
+    def test_none_ever_ran(self, tmp_path: Path) -> None:
+        """Exit 2: which directory, and how to name another."""
+        found = lbd("status", "--format", "json")
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert found.stderr.startswith(f"Error: {tmp_path}: no lbd run has ended a turn on this state directory")
+
+    def test_the_first_turn_is_under_way(self, daemon: Path) -> None:
+        """One runs and has told nothing: exit 3, not wrong usage."""
+        found = lbd("status")
+        assert found.exit_code == 3
+        assert found.stderr.startswith(f"Error: lbd (process {os.getpid()}) runs, but {daemon}: no lbd run")
+
+    def test_control_characters_do_not_reach_the_terminal(self, daemon: Path) -> None:
+        """Nor do markup and line ends."""
+        told(
+            daemon, sentence="No\x1b[31m move\n[bold]: \x07", brokers=[BrokerStatus("b\x1b1", 1.0, "c\x07pu", 1, 1, 1)]
+        )
+        found = lbd("status")
+        assert "last turn  No [31m move [bold]:" in found.stdout
+        assert "\x1b" not in found.stdout
+        assert "\x07" not in found.stdout
+
+    @settings(max_examples=50)
+    @given(st.binary() | st.builds(_spoilt, st.sampled_from(Status.__struct_fields__), _JSON))
+    def test_junk_is_told_in_one_line(self, content: bytes) -> None:
+        """Exit 0, 2 or 3, whatever stands in the files."""
+        with tempfile.TemporaryDirectory() as name, StateDir(Path(name)).locked():
+            (Path(name) / "control").mkdir()
+            for path in ("status.json", "control/pause.json"):
+                (Path(name) / path).write_bytes(content)
+            found = CliRunner().invoke(main, ["status"], env={"LBD_STATE_DIR": name}, catch_exceptions=False)
+            assert found.exit_code in {0, 2, 3}
+            assert len(found.stderr.splitlines()) == (found.exit_code != 0)
+
+
+class TestPause:
+    @pytest.mark.usefixtures("daemon")
+    def test_without_end(self, tmp_path: Path) -> None:
+        """Who and until when; the file says the same."""
+        found = lbd("pause", "--reason", "broker\nupgrade \x1b")
+        pause = Control(tmp_path).paused(time.time())
+        assert pause is not None
+        assert (pause.until, pause.reason) == (None, "broker upgrade")
+        assert found.stdout == f"Paused until lbd resume, by {pause.by}: broker upgrade.\n"
+        assert found.exit_code == 0
+
+    @pytest.mark.usefixtures("daemon")
+    def test_for_a_time(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It ends by itself; behind sudo the person is named."""
+        monkeypatch.setenv("SUDO_USER", "alice")
+        found = lbd("pause", "--for", "1h30m")
+        pause = Control(tmp_path).paused(time.time())
+        assert pause is not None
+        assert pause.until == pause.since + 5400
+        assert found.stdout == f"Paused until {local(pause.until)} (ends in 1 h 30 min), by alice.\n"
+
+    @pytest.mark.usefixtures("daemon")
+    def test_again(self, tmp_path: Path) -> None:
+        """It replaces, and says what."""
+        Control(tmp_path).pause(Pause(time.time() - 600, None, "upgrade", "bob"))
+        found = lbd("pause", "--for", "2h")
+        assert "\nThis replaces the pause until lbd resume, by bob since " in found.stdout
+        assert found.stdout.endswith(" (10 min): upgrade.\n")
+
+    def test_without_a_daemon(self, tmp_path: Path) -> None:
+        """It holds for the next one, on a state directory that need not exist yet."""
+        found = lbd("--config", _config(tmp_path, tmp_path / "new"), "pause")
+        assert found.exit_code == 0
+        assert found.stdout.endswith(f"No lbd is running on {tmp_path / 'new'}; the pause holds for the next one.\n")
+        assert Control(tmp_path / "new").paused(time.time()) is not None
+
+    def test_json(self, tmp_path: Path) -> None:
+        """JSON on stdout, words on stderr."""
+        Control(tmp_path).pause(Pause(1.0, None, "old", "bob"))
+        found = lbd("pause", "--format", "json")
+        shown = json.loads(found.stdout)
+        assert (shown["replaced"]["reason"], shown["paused"]["until"], shown["running"]) == ("old", None, None)
+        assert "Paused until lbd resume" in found.stderr
+
+    @pytest.mark.parametrize(
+        "words",
+        ["", "2", "h", "-2h", "2 h", "1.5h", "30m1h", "2h2h", "0s", "0h0m", "3651d", "9" * 30 + "s", "²h", "1w"],
+    )
+    def test_no_duration(self, words: str, tmp_path: Path) -> None:
+        """Exit 2, what was seen and what would be right; nothing is paused."""
+        found = lbd("pause", "--for", words)
+        assert found.exit_code == 2
+        assert f"{words!r} is no duration; wanted 90s, 15m, 2h, 1d, 1h30m" in " ".join(found.stderr.split("\n"))
+        assert Control(tmp_path).paused(time.time()) is None
+
+    def test_a_directory_that_cannot_be_written(self, tmp_path: Path) -> None:
+        """Exit 2 and its name."""
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        found = lbd("--config", _config(tmp_path, tmp_path / "file"), "pause")
+        assert found.exit_code == 2
+        assert found.stderr.startswith(f"Error: {tmp_path / 'file'}: cannot be written")
+
+
+class TestResume:
+    def test_it_says_what_ended(self, daemon: Path) -> None:
+        """Whose pause, and why it was."""
+        until = time.time() + 600
+        Control(daemon).pause(Pause(until - 1200, until, "upgrade", "bob"))
+        found = lbd("resume")
+        assert found.stdout.startswith(f"Ended the pause until {local(until)}, by bob since ")
+        assert found.stdout.endswith(" (10 min): upgrade.\n")
+        assert Control(daemon).paused(time.time()) is None
+
+    @pytest.mark.usefixtures("daemon")
+    def test_nothing_was_paused(self) -> None:
+        """Exit 0 all the same."""
+        found = lbd("resume")
+        assert (found.exit_code, found.stdout) == (0, "Nothing was paused.\n")
+
+    def test_it_had_ended_by_itself(self, daemon: Path) -> None:
+        """And that is said."""
+        Control(daemon).pause(Pause(time.time() - 900, time.time() - 600, "upgrade", "bob"))
+        found = lbd("resume")
+        assert found.stdout.startswith("Nothing was paused: the pause until ")
+        assert " (ended 10 min ago), by bob since " in found.stdout
+
+    def test_junk_is_cleared(self, daemon: Path) -> None:
+        """What counted as a pause counts no more."""
+        Control(daemon).take(time.time())
+        (daemon / "control" / "pause.json").write_bytes(b"\xff")
+        found = lbd("resume")
+        assert found.exit_code == 0
+        assert "pause.json: cannot be read" in found.stdout
+        assert Control(daemon).paused(time.time()) is None
+
+    def test_json_without_a_daemon(self, tmp_path: Path) -> None:
+        """JSON on stdout, words on stderr."""
+        found = lbd("resume", "--format", "json")
+        assert json.loads(found.stdout) == {"ended": None, "running": None}
+        assert found.stderr == f"Nothing was paused.\nNo lbd is running on {tmp_path}.\n"
+
+
+SERVE = """
+import sys, time
+from pathlib import Path
+from lbd.model import Result
+from lbd.record.control import Answer, Control
+from lbd.record.state import StateDir
+folder, code, result = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+with StateDir(folder).locked():
+    control = Control(folder)
+    print("held", flush=True)
+    while True:
+        for request in control.take(time.time()):
+            if code >= 0:
+                sentence = f"{request.bundle} to {request.destination} for {request.by}, {request.override}."
+                control.answer(request.id, Answer(code, sentence, Result(result) if result else None, "b2"))
+        time.sleep(0.02)
+"""
+
+
+@contextmanager
+def serving(folder: Path, code: int, result: str = "") -> Iterator[int]:
+    """A process that answers requests like this; one with a negative code takes them and never answers."""
+    command = [sys.executable, "-c", SERVE, str(folder), str(code), result]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process.pid
+        process.kill()
+
+
+class TestUnload:
+    @pytest.mark.parametrize("code", [0, 4, 5])
+    def test_a_running_lbd_answers(self, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its sentence on stdout, its exit code."""
+        monkeypatch.setenv("SUDO_USER", "alice")
+        with serving(tmp_path, code, "landed") as pid:
+            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--override", "ticket 7")
+        assert found.exit_code == code
+        assert found.stdout == f"{BUNDLES[0]} to b3:8080 for alice, ticket 7.\n"
+        assert found.stderr == f"Asked lbd (process {pid}); waiting up to 2 min for its answer.\n"
+        assert not list((tmp_path / "control").glob("*/*.json"))
+
+    def test_json(self, tmp_path: Path) -> None:
+        """The answer as it is."""
+        with serving(tmp_path, 5, "landed-elsewhere"):
+            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--format", "json")
+        shown = json.loads(found.stdout)
+        assert (shown["exit_code"], shown["result"], shown["owner"]) == (5, "landed-elsewhere", "b2")
+        assert shown["sentence"] in found.stderr
+
+    def test_no_answer_in_time(self, tmp_path: Path) -> None:
+        """Exit 5; it is under way and may yet be done."""
+        with serving(tmp_path, -1) as pid:
+            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+        assert found.exit_code == 5
+        assert found.stdout == f"No answer from lbd (process {pid}) in 1 s: it is under way, see lbd history.\n"
+
+    def test_nobody_took_it(self, daemon: Path) -> None:
+        """Exit 5; it was withdrawn and is never done."""
+        found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+        assert found.exit_code == 5
+        assert found.stdout.endswith(" in 1 s: withdrew the request, nothing was done.\n")
+        assert Control(daemon).take(time.time()) == []
+
+    def test_interrupted(self, daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ctrl-C withdraws it, too."""
+
+        def interrupt(seconds: float) -> None:
+            del seconds
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(time, "sleep", interrupt)
+        assert lbd("unload", BUNDLES[0], "--to", "b3:8080").exit_code == 1
+        assert Control(daemon).take(time.time()) == []
+
+    def test_without_a_daemon(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """This process does it, with the same answer."""
+        from lbd.daemon import byhand
+
+        asked: list[UnloadRequest] = []
+
+        def unload(settings: Any, request: UnloadRequest) -> Answer:
+            assert settings.state_dir == tmp_path
+            asked.append(request)
+            return Answer(4, "Refused: cool-down.")
+
+        monkeypatch.setattr(byhand, "unload", unload)
+        found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
+        assert (found.exit_code, found.stdout, found.stderr) == (4, "Refused: cool-down.\n", "")
+        assert [(one.bundle, one.destination, one.override) for one in asked] == [(BUNDLES[0], "b3:8080", None)]
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["nonsense", "--to", "b3:8080"], "'nonsense' is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU"),
+            (["t/n/0x80000000_0x00000000", "--to", "b3:8080"], "the lower end of the range must be below the upper"),
+            ([BUNDLES[0]], "Missing option '--to'"),
+            ([BUNDLES[0], "--to", "b3:8080", "--override", " "], "--override: the reason is empty"),
+            ([BUNDLES[0], "--to", "b3:8080", "--timeout", "0"], "'--timeout'"),
+        ],
+        ids=["no bundle", "backwards", "no destination", "no reason", "no time"],
+    )
+    def test_wrong_usage(self, arguments: list[str], words: str, daemon: Path) -> None:
+        """Exit 2 before anything is asked for."""
+        found = lbd("unload", *arguments)
+        assert found.exit_code == 2
+        assert words in found.stderr
+        assert not (daemon / "control").exists()
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> list[float]:
+    """A journal of five moves, an hour apart; returns when each was intended."""
+    results = [
+        (Ended.LANDED, B3, ""),
+        (Ended.LANDED, B3, ""),
+        (Ended.ELSEWHERE, B2, "a client was faster"),
+        (Ended.FAILED, B1, "409"),
+        (None, None, ""),
+    ]
+    clock = [time.time() - 5 * 3600 - 60]
+    journal = Journal(tmp_path / "journal.jsonl", lambda: clock[0])
+    for number, (result, owner, detail) in enumerate(results):
+        clock[0] += 3600
+        unload = Unload(BUNDLES[number], B1, B3, 195.0, 1e5, "37.0 points apart")
+        move = journal.intend(unload, 2 if number == 3 else 1)
+        if result is not None:
+            journal.conclude(move, Outcome(unload, result, owner, detail, seconds=0.42))
+    journal.close()
+    return [clock[0] - 3600 * (4 - number) for number in range(5)]
+
+
+class TestHistory:
+    def test_a_line_for_each_move(self, moved: list[float]) -> None:
+        """The newest last; where no terminal is, each line is whole."""
+        found = lbd("history")
+        header, *lines, summary = found.stdout.splitlines()
+        assert found.exit_code == 0
+        assert header.split()[0] == "time"
+        assert [line.split("  ")[:2] for line in lines] == [
+            [local(at), bundle] for at, bundle in zip(moved, BUNDLES, strict=False)
+        ]
+        assert [line.split(f"{B1} -> {B3}")[1].split(maxsplit=2) for line in lines] == [
+            ["landed", "0.42", "37.0 points apart"],
+            ["landed", "0.42", "37.0 points apart"],
+            ["landed-elsewhere", "0.42", f"owner {B2}; a client was faster; 37.0 points apart"],
+            ["failed", "0.42", f"owner {B1}; attempt 2; 409; 37.0 points apart"],
+            ["open", "-", "37.0 points apart"],
+        ]
+        assert summary == "5 moves: 2 landed, 1 landed-elsewhere, 1 failed, 1 open"
+
+    @pytest.mark.parametrize(
+        ("options", "numbers"),
+        [
+            (["--last", "2"], [3, 4]),
+            (["--since", "2h"], [3, 4]),
+            (["--since", "3650d"], [0, 1, 2, 3, 4]),
+            (["--bundle", BUNDLES[1]], [1]),
+            (["--bundle", "shop/orders"], [0, 1, 2, 3, 4]),
+            (["--bundle", "shop/"], [0, 1, 2, 3, 4]),
+            (["--bundle", "shop/ord"], []),
+            (["--broker", B2], [2]),
+            (["--broker", B2.partition(":")[0]], [2]),
+            (["--broker", B3, "--last", "1"], [4]),
+            (["--broker", "broker"], []),
+            (["--broker", B1, "--since", "2h", "--bundle", BUNDLES[3]], [3]),
+        ],
+    )
+    @pytest.mark.usefixtures("moved")
+    def test_filters(self, options: list[str], numbers: list[int]) -> None:
+        """By number, age, bundle or namespace, and broker; JSON is one array."""
+        found = json.loads(lbd("history", "--format", "json", *options).stdout)
+        assert [one["bundle"] for one in found] == [BUNDLES[number] for number in numbers]
+
+    @pytest.mark.usefixtures("moved")
+    def test_json(self) -> None:
+        """All of a move, with null for what is not known yet; the summary goes to stderr."""
+        found = lbd("history", "--format", "json", "--last", "2")
+        failed, still_open = json.loads(found.stdout)
+        assert (failed["result"], failed["owner"], failed["attempt"], failed["seconds"]) == ("failed", B1, 2, 0.42)
+        assert (still_open["result"], still_open["owner"], still_open["ended_at"]) == (None, None, None)
+        summary = "5 moves: 2 landed, 1 landed-elsewhere, 1 failed, 1 open; the last 2 are shown (--last N)\n"
+        assert found.stderr == summary
+
+    @pytest.mark.parametrize("form", ["text", "json"])
+    def test_none(self, form: str, tmp_path: Path) -> None:
+        """No journal, no moves; nothing is created."""
+        found = lbd("--config", _config(tmp_path, tmp_path / "absent"), "history", "--format", form)
+        assert found.exit_code == 0
+        assert (found.stdout, found.stderr) == (("No moves.\n", "") if form == "text" else ("[]\n", "No moves.\n"))
+        assert not (tmp_path / "absent").exists()
+
+    @pytest.mark.usefixtures("moved")
+    def test_junk_between_the_lines(self, tmp_path: Path) -> None:
+        """Is passed over."""
+        path = tmp_path / "journal.jsonl"
+        path.write_bytes(b"\xff\x00junk\n[]\n" + path.read_bytes() + b'{"event": "intent", "at": 1')
+        assert lbd("history").stdout.endswith("5 moves: 2 landed, 1 landed-elsewhere, 1 failed, 1 open\n")
+
+    def test_a_journal_that_cannot_be_read(self, tmp_path: Path) -> None:
+        """Exit 2 and its name."""
+        (tmp_path / "journal.jsonl").mkdir()
+        found = lbd("history")
+        assert found.exit_code == 2
+        assert found.stderr.startswith(f"Error: {tmp_path / 'journal.jsonl'}: ")
+
+    @pytest.mark.usefixtures("moved")
+    def test_local_time(self) -> None:
+        """The zone of whoever looks is named at the top."""
+        found = _process("history", TZ="XYZ-5:30")
+        assert found.startswith("time (XYZ)")
+
+
+class TestOnATerminal:
+    @pytest.mark.usefixtures("moved")
+    def test_history_fits(self) -> None:
+        """Names that Kubernetes made long lose what they have in common, reasons go to lines of their own."""
+        lines = _on_terminal(110, "history").splitlines()
+        assert max(map(len, lines)) <= 110
+        assert " broker-1 -> broker-3 " in lines[1]
+        assert "    owner broker-1; attempt 2; 409; 37.0 points apart" in lines
+        assert lines[-2] == "brokers are named without .pulsar.svc.cluster.local:8080"
+
+    @pytest.mark.usefixtures("moved")
+    def test_history_with_room(self) -> None:
+        """Nothing is shortened where everything fits."""
+        assert f"{B1} -> {B3}" in _on_terminal(250, "history")
+
+    def test_status_fits(self, daemon: Path) -> None:
+        """In 80 columns."""
+        pair = PairStatus(B1, B2, 37.0, HitStatus(3, 8, 1, 2))
+        brokers = [BrokerStatus(B1, 83.7, "cpu", 6215, 1.8e6, 24), BrokerStatus(B2, 10.0, "cpu", 1, 1.0, 4)]
+        told(daemon, brokers=brokers, pairs=[pair], sentence=f"No move: {B1} -> {B2}: waiting.", cluster="c")
+        lines = [line.rstrip() for line in _on_terminal(80, "status").splitlines()]
+        assert max(map(len, lines[1:])) <= 80
+        assert "last turn  No move: broker-1 -> broker-2: waiting." in lines
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (-5, "0 s"),
+        (0.4, "0 s"),
+        (95, "95 s"),
+        (119.4, "119 s"),
+        (120, "2 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (4330, "1 h 12 min"),
+        (86_400 + 7200, "1 d 2 h"),
+    ],
+)
+def test_spoken(seconds: float, words: str) -> None:
+    """Two units at most."""
+    assert spoken(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86_400), ("1h30m", 5400), ("1d1h1m1s", 90_061), ("007m", 420)],
+)
+def test_duration(words: str, seconds: float) -> None:
+    """Numbers with their units, the largest first."""
+    import click
+
+    assert duration(click.Context(main), click.Option(["--for"]), words) == seconds
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, 1e15])
+def test_no_time(at: float) -> None:
+    """A number that is no time is shown as it is."""
+    assert local(at) == f"{at:g}"
+
+
+@pytest.mark.parametrize(
+    ("names", "end"),
+    [
+        ([B1, B2, B3], ".pulsar.svc.cluster.local:8080"),
+        (["b-1.x:8080", "b-11.x:8080"], ".x:8080"),
+        (["10.0.1.5:8080", "10.0.2.5:8080"], ":8080"),
+        (["b1:8080", "b2:8081"], ""),
+        (["b1:8080"], ""),
+        (["b1:8080", "b1:8080"], ""),
+        (["b1", "b2"], ""),
+        ([], ""),
+    ],
+)
+def test_common_end(names: list[str], end: str) -> None:
+    """A domain or a port, never part of a name."""
+    assert common_end(names) == end
+
+
+def _config(folder: Path, state_dir: Path) -> Path:
+    """A configuration file, which the environment would win over."""
+    del os.environ["LBD_STATE_DIR"]
+    path = folder / "lbd.yaml"
+    path.write_text(json.dumps({"state_dir": str(state_dir)}), encoding="utf-8")
+    return path
+
+
+def _process(*arguments: str, **environ: str) -> str:
+    command = [sys.executable, "-m", "lbd", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environ}).stdout
+
+
+def _on_terminal(columns: int, *arguments: str) -> str:
+    """What a person sees in a terminal of this width, without colours."""
+    shown, terminal = pty.openpty()
+    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environ = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    with subprocess.Popen(
+        [sys.executable, "-m", "lbd", *arguments],
+        stdout=terminal,
+        stderr=subprocess.PIPE,
+        env={**environ, "TERM": "dumb"},
+    ) as process:
+        os.close(terminal)
+        content = b""
+        try:
+            while part := os.read(shown, 4096):
+                content += part
+        except OSError:
+            pass
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    os.close(shown)
+    return content.decode().replace("\r\n", "\n")

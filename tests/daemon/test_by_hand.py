@@ -1,0 +1,195 @@
+"""Unloads by hand, in this process: every request ends in its own answer, and leaves what a turn would leave."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.config import Settings
+from lbd.daemon.byhand import unload
+from lbd.daemon.engine import Engine, engine
+from lbd.errors import UsageError
+from lbd.model import Unload
+from lbd.record.control import Answer, Control, UnloadRequest
+from lbd.record.journal import Journal
+from lbd.record.state import Kept, StateDir
+from tests import fake_pulsar
+from tests.fake_pulsar import HOT, Reply, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+def settings(pulsar: FakePulsar, folder: Path, **guardrails: Any) -> Settings:
+    """The strategy wants nothing by itself."""
+    usual = {"membership_settle_seconds": 0, "unload_spacing_seconds": 0, "max_traffic_per_turn": 1.0}
+    values = {
+        "pulsar": {"admin_urls": pulsar.urls, "read_timeout_seconds": 2},
+        "state_dir": folder / "state",
+        "avg_shedder": {"low_threshold": 95, "high_threshold": 99},
+        "guardrails": {**usual, **guardrails},
+    }
+    return Settings.model_validate(values)
+
+
+def request(pulsar: FakePulsar, number: int = 0, seconds: float = 60.0, **changes: Any) -> UnloadRequest:
+    """One hot bundle to the cold broker."""
+    now = time.time()
+    values = {"id": f"r{number}", "bundle": HOT[number], "destination": pulsar.ids[2], "override": None, "by": "ann"}
+    return UnloadRequest(**{**values, "at": now, "expires_at": now + seconds, **changes})
+
+
+def to_settle(folder: Path) -> dict[str, int]:
+    """How many fresh samples each broker must still show, as kept on disk."""
+    return {broker: sample.to_settle for broker, sample in StateDir(folder / "state").load().samples.items()}
+
+
+class TestWithoutADaemon:
+    def test_touched_brokers_settle(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """As after any other move, also where it landed instead."""
+        pulsar.steals[HOT[0]] = [pulsar.ids[1]]
+        answer = unload(settings(pulsar, tmp_path), request(pulsar))
+        assert (answer.exit_code, answer.owner) == (5, pulsar.ids[1])
+        assert to_settle(tmp_path) == dict.fromkeys(pulsar.ids, 2)
+
+    def test_a_changed_membership_is_waited_for_once(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The time runs from the first look, not from the last."""
+        chosen = settings(pulsar, tmp_path, membership_settle_seconds=2)
+        StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=pulsar.ids[:2], members_since=1.0))
+        first = unload(chosen, request(pulsar))
+        time.sleep(2.1)
+        second = unload(chosen, request(pulsar))
+        assert (first.exit_code, "membership-changed" in first.sentence) == (4, True)
+        assert second.exit_code == 0, second
+
+    def test_an_open_move_of_the_same_bundle_is_not_its_answer(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A killed lbd had moved it elsewhere: that is closed first, and the request judged by itself."""
+        chosen = settings(pulsar, tmp_path)
+        lines = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - 100)
+        lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
+        lines.close()
+        pulsar.owners[HOT[0]] = pulsar.ids[1]
+        answer = unload(chosen, request(pulsar))
+        assert answer.exit_code == 4
+        assert "cool-down" in answer.sentence
+
+
+@pytest.fixture
+def balancer(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Engine]:
+    """A live lbd whose answers are kept in a mapping."""
+    with engine(settings(pulsar, tmp_path)) as found:
+        yield found
+
+
+def answers_of(found: Engine) -> dict[str, Answer]:
+    """Answers as they are given."""
+    told: dict[str, Answer] = {}
+    found.requests.deliver = told.__setitem__
+    return told
+
+
+class TestBesideTheTurns:
+    def served(self, found: Engine, times: int = 1) -> None:
+        for _ in range(times):
+            found.serve()
+            found.wait()
+
+    def test_one_after_the_other(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Each has its own answer; the turns hear of both moves, too."""
+        told = answers_of(balancer)
+        control = Control(tmp_path / "state")
+        control.ask(request(pulsar, 0))
+        control.ask(request(pulsar, 1))
+        balancer.turn()
+        self.served(balancer, 2)
+        assert {name: answer.exit_code for name, answer in told.items()} == {"r0": 0, "r1": 0}
+        assert len(balancer.turn().outcomes) == 2
+        assert set(to_settle(tmp_path).values()) == {0, 2}
+
+    def test_one_that_has_expired_meanwhile_is_not_begun(
+        self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """It was taken with an older one, and whoever asked has stopped waiting."""
+        told = answers_of(balancer)
+        control = Control(tmp_path / "state")
+        control.ask(request(pulsar, 0))
+        control.ask(request(pulsar, 1, seconds=0.5))
+        self.served(balancer)
+        time.sleep(0.5)
+        self.served(balancer)
+        assert told["r0"].exit_code == 0
+        assert (told["r1"].exit_code, "expired" in told["r1"].sentence) == (4, True)
+        assert pulsar.owners[HOT[1]] == pulsar.ids[0]
+
+    def test_a_memory_that_cannot_be_read_is_told(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """No request stays without an answer."""
+        told = answers_of(balancer)
+        (tmp_path / "state" / "memory.json").write_text("half")
+        Control(tmp_path / "state").ask(request(pulsar))
+        self.served(balancer)
+        assert (told["r0"].exit_code, "memory.json" in told["r0"].sentence) == (2, True)
+
+    def test_an_lbd_that_only_observes_refuses(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Also while a killed one has left a move open, which it does not close."""
+        chosen = settings(pulsar, tmp_path)
+        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
+        lines.close()
+        with engine(chosen, observe_only=True) as found:
+            told = answers_of(found)
+            Control(chosen.state_dir).ask(request(pulsar))
+            self.served(found)
+        assert (told["r0"].exit_code, "only observes" in told["r0"].sentence) == (4, True)
+
+    def test_an_answer_that_cannot_be_written_is_warned_of(self, balancer: Engine, pulsar: FakePulsar) -> None:
+        """Until one can be written again, however often requests are looked for."""
+
+        def full(name: str, answer: Answer) -> None:
+            raise UsageError(f"{name}: cannot be written: {answer.exit_code}")
+
+        balancer.requests.deliver = full
+        balancer.by_hand(request(pulsar))
+        balancer.serve()
+        assert "r0: cannot be written" in "".join(balancer.warnings)
+
+
+def test_a_turn_that_fails_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):
+    """A cluster that cannot be looked at is not moved on: the unload in flight ends, the rest is not begun."""
+    values = settings(pulsar, tmp_path, unload_spacing_seconds=60).model_dump()
+    chosen = Settings.model_validate({**values, "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1}})
+    with engine(chosen) as found:
+        assert len(found.turn().unloads) == 3
+        while len(pulsar.asked("/unload", "PUT")) < 2:
+            time.sleep(0.01)
+        pulsar.fault("load-report", refused(500, "boom"))
+        assert found.turn().error is not None
+        assert found.wait(5)
+        record = found.turn()
+    assert len(record.refused) == 2
+    assert "boom" in record.refused[0].detail
+
+
+def test_a_reload_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):
+    """Other settings may exclude what was planned under the old ones."""
+    values = settings(pulsar, tmp_path, unload_spacing_seconds=60).model_dump()
+    chosen = Settings.model_validate({**values, "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1}})
+    pulsar.fault("/unload", Reply(204, delay_seconds=0.3), broker=pulsar.ids[0], times=1, after_acting=True)
+    with engine(chosen) as found:
+        found.turn()
+        while not pulsar.asked("/unload", "PUT"):
+            time.sleep(0.01)
+        found.take(chosen)
+        assert found.wait(5)
+        assert [skip.detail for skip in found.turn().refused] == ["not asked for: the settings were read again"] * 2

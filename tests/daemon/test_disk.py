@@ -1,0 +1,97 @@
+"""The daemon on a disk that is really full, read-only, or gone: it moves nothing, and says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests import fake_pulsar
+from tests.daemon.test_service import running, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+@contextmanager
+def disk(folder: Path) -> Iterator[Path]:
+    """A file system of 64 KiB of the test's own; skipped where this user may not mount one."""
+    state = folder / "state"
+    state.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "lbd-test", str(state)], capture_output=True, check=False
+    )
+    if made.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield state
+    finally:
+        subprocess.run(["umount", "-l", str(state)], check=True)
+
+
+def fill(state: Path) -> None:
+    """Leave not a byte."""
+    with (state / "ballast").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 512)
+        except OSError:
+            return
+
+
+def nothing_was_moved(pulsar: FakePulsar) -> bool:
+    return pulsar.asked("/unload") == [] and pulsar.asked("/lookup/") == []
+
+
+def test_a_full_disk_moves_nothing_until_there_is_room(pulsar: FakePulsar, tmp_path: Path):
+    """Each turn says so; when somebody has made room, the next fresh sample moves."""
+    with disk(tmp_path) as state:
+        fill(state)
+        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+            for extra in range(3):
+                pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
+                assert "No space left on device" in daemon.notified.wait_for("STATUS=No move: ")
+            assert nothing_was_moved(pulsar)
+            (state / "ballast").unlink()
+            pulsar.sample(84.0, 49.0, 14.0)
+            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
+            daemon.notified.wait_for("STATUS=Moved")
+            assert daemon.end() == 0
+
+
+def test_a_read_only_disk_ends_the_start(pulsar: FakePulsar, tmp_path: Path):
+    """Exit 2 and the reason, before the cluster is asked anything."""
+    with disk(tmp_path) as state:
+        made = subprocess.run(["mount", "-o", "remount,ro", str(state)], capture_output=True, check=False)
+        assert made.returncode == 0, made.stderr
+        (tmp_path / "lbd.yaml").write_text(yaml.safe_dump(settings_for(pulsar, tmp_path)))
+        command = [sys.executable, "-m", "lbd", "run", "--config", str(tmp_path / "lbd.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (2, f"Error: {state}: state_dir is not writable: Read-only file system\n")
+    assert pulsar.requests == []
+
+
+def test_a_state_directory_that_vanishes(pulsar: FakePulsar, tmp_path: Path):
+    """Nothing is moved without a place to write it down; each turn says so, and the process stays."""
+    pulsar.sample(40.0, 41.0, 42.0)
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=No move: cluster: balanced")
+        (tmp_path / "state").rename(tmp_path / "away")
+        pulsar.sample(80.0, 45.0, 10.0)
+        assert "No such file or directory" in daemon.notified.wait_for("STATUS=No move: /")
+        assert nothing_was_moved(pulsar)
+        assert daemon.end() == 0

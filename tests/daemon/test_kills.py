@@ -1,0 +1,196 @@
+"""kill -9 at every step of a turn that moves: nothing is lost, nothing is done twice, every outcome is true."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.act.executor import Executor
+from lbd.act.ownership import Clock
+from lbd.act.unloader import Unloader
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
+from lbd.record.journal import Journal
+from tests import fake_pulsar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.model import Outcome, Skip
+    from tests.fake_pulsar import FakePulsar, Reply, Request
+
+
+@pytest.fixture(scope="module")
+def build() -> Iterator[subprocess.Popen[str]]:
+    """The process that forks turns; importing lbd once for all of them."""
+    command = [sys.executable, "-m", "tests.daemon.killed"]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ) as process:
+        yield process
+        process.stdin.close()  # type: ignore[union-attr]
+
+
+@dataclass
+class Scene:
+    """A hot cluster, a state directory, and what the brokers really did with unloads."""
+
+    pulsar: FakePulsar
+    folder: Path
+    build: subprocess.Popen[str]
+    released: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    die_at: int | None = None
+    child: int = 0
+
+    def watch(self) -> None:
+        """Count each bundle that a broker let go, and each request before and after it took effect; kill at one."""
+        usual_release, usual_answer = self.pulsar._release, self.pulsar.answer
+
+        def release(bundle: str) -> None:
+            self.released[bundle] += 1
+            usual_release(bundle)
+
+        def answer(asked: Request) -> Reply:
+            self._step()
+            reply = usual_answer(asked)
+            self._step()
+            return reply
+
+        self.pulsar._release, self.pulsar.answer = release, answer  # type: ignore[method-assign]
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps == self.die_at:
+            os.kill(self.child, signal.SIGKILL)
+
+    def turn(self, die: tuple[int, str] | None = None) -> int:
+        """One turn in a process of its own; its exit code, -9 when it was killed."""
+        settings = {
+            "pulsar": {"admin_urls": self.pulsar.urls, "read_timeout_seconds": 2, "concurrency": 1},
+            "state_dir": str(self.folder),
+            "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
+            "guardrails": {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0, "unload_spacing_seconds": 0},
+        }
+        with self.pulsar.lock:
+            _pipe(self.build.stdin).write(json.dumps({"settings": settings, "die": die}) + "\n")
+            _pipe(self.build.stdin).flush()
+            self.child = int(_pipe(self.build.stdout).readline())
+        return int(_pipe(self.build.stdout).readline())
+
+    def recover(self) -> list[Outcome | Skip]:
+        """The next start, so much later that no broker can still be closing topics."""
+        told: list[Outcome | Skip] = []
+        journal = Journal(self.folder / "journal.jsonl", time.time)
+        executor = Executor(journal, lambda: time.time() + 100, told.append)
+        admin = Admin(PulsarSettings(admin_urls=tuple(self.pulsar.urls)))
+        executor.recover(lambda: Unloader(admin, Clock(time.monotonic, time.sleep)), 10)
+        assert executor.unfinished == ()
+        journal.close()
+        return told
+
+
+def _pipe(found: IO[str] | None) -> IO[str]:
+    assert found is not None
+    return found
+
+
+@contextmanager
+def scene(folder: Path, build: subprocess.Popen[str], thieves: tuple[int, ...] = ()) -> Iterator[Scene]:
+    """Eight hot bundles of which three will be moved; clients pull the first ones to these brokers."""
+    with fake_pulsar.hot_broker() as pulsar:
+        for bundle in fake_pulsar.HOT:
+            pulsar.steals[bundle] = [pulsar.ids[thief] for thief in thieves]
+        found = Scene(pulsar, folder, build)
+        found.watch()
+        yield found
+
+
+def entries(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Intents and outcomes of the journal, by move; a line that a kill tore is none."""
+    found: dict[str, dict[str, Any]] = {"intent": {}, "outcome": {}}
+    for line in (folder / "journal.jsonl").read_text().splitlines() if (folder / "journal.jsonl").exists() else []:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if entry["event"] in found:
+            assert entry["move"] not in found[entry["event"]], "told twice"
+            found[entry["event"]][entry["move"]] = entry
+    return found["intent"], found["outcome"]
+
+
+def check(seen: Scene) -> None:
+    """What must hold after any kill and the next start."""
+    intents, outcomes = entries(seen.folder)
+    assert intents.keys() == outcomes.keys(), "an intent without its outcome"
+    asked = Counter(intent["bundle"] for intent in intents.values())
+    for bundle, times in seen.released.items():
+        assert times <= asked[bundle], f"{bundle} was unloaded {times} times for {asked[bundle]} intents"
+    last = {intents[move]["bundle"]: outcome for move, outcome in outcomes.items()}
+    for bundle, outcome in last.items():
+        assert outcome["owner"] == seen.pulsar.owners[bundle], f"{bundle}: told {outcome['owner']}"
+        assert outcome["result"] in {"landed", "landed-elsewhere", "failed"}
+    assert None not in seen.pulsar.owners.values(), "a bundle that nobody owns"
+    assert set(seen.pulsar.affinity.items()) <= set(seen.pulsar.owners.items()), "a note that would move a bundle"
+
+
+def test_the_turn_itself(build: subprocess.Popen[str], tmp_path: Path):
+    """Without a kill three bundles land, so there is something to kill."""
+    with scene(tmp_path, build) as seen:
+        assert seen.turn() == 0
+        assert sum(seen.released.values()) == 3
+        assert seen.recover() == []
+        check(seen)
+
+
+@pytest.mark.parametrize(
+    ("thieves", "every"), [((), 2), ((0,), 6), ((1,), 2)], ids=["landing", "coming back", "pulled elsewhere"]
+)
+def test_killed_at_every_request(thieves: tuple[int, ...], every: int, build: subprocess.Popen[str], tmp_path: Path):
+    """Before or after each request of the moves takes effect at a broker; of the retries, every third one."""
+    with scene(tmp_path / "whole", build, thieves) as seen:
+        assert seen.turn() == 0
+        steps = seen.steps
+        first = 2 * next(at for at, one in enumerate(seen.pulsar.requests) if "topicHashPositions" in one.path)
+    killed = 0
+    for step in range(first + 1, steps + 1, every):
+        with scene(tmp_path / str(step), build, thieves) as seen:
+            seen.die_at = step
+            killed += seen.turn() == -signal.SIGKILL
+            seen.die_at = None
+            seen.recover()
+            check(seen)
+    assert killed >= 25
+
+
+@pytest.mark.parametrize("how", ["before", "half", "after"])
+def test_killed_at_every_line_of_the_journal(how: str, build: subprocess.Popen[str], tmp_path: Path):
+    """Before a line is written, in the middle of it, and when it is on disk."""
+    for number in range(1, 7):
+        with scene(tmp_path / str(number), build) as seen:
+            assert seen.turn((number, how)) == -signal.SIGKILL
+            seen.recover()
+            check(seen)
+
+
+def test_killed_again_and_again(build: subprocess.Popen[str], tmp_path: Path):
+    """One state directory, killed at a later request each time, ends where every outcome is true."""
+    with scene(tmp_path, build) as seen:
+        for step in range(30, 130, 10):
+            seen.steps, seen.die_at = 0, step
+            seen.turn()
+            seen.pulsar.sample(80.0 + step / 100, 45.0, 10.0)
+        seen.die_at = None
+        seen.recover()
+        check(seen)

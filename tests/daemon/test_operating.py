@@ -1,0 +1,204 @@
+"""A running daemon and the people who steer it: pause, unloads by hand, status, observing, and a stop in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.record.control import Control, Pause
+from tests import fake_pulsar
+from tests.daemon.test_service import eventually, journal, running, settings_for
+from tests.fake_pulsar import COLD, HOT, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.daemon.test_service import Daemon
+    from tests.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+def lbd(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command on the daemon's own settings."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
+    command = [sys.executable, "-m", "lbd", *words, "--config", str(daemon.config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=clean, check=False)
+
+
+def balanced(pulsar: FakePulsar) -> None:
+    """Nothing to do for the strategy."""
+    pulsar.sample(40.0, 41.0, 42.0)
+
+
+def by_hand_only(pulsar: FakePulsar, folder: Path) -> dict[str, Any]:
+    """Settings under which the strategy never wants anything."""
+    return settings_for(pulsar, folder, avg_shedder={"low_threshold": 95, "high_threshold": 99})
+
+
+class TestPause:
+    def test_a_pause_holds_and_ends_by_a_word(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Said who and why, over a start of lbd too; after it the next new sample moves."""
+        Control(tmp_path / "state").pause(Pause(time.time(), None, "upgrade of the cluster", "ann"))
+        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+            told = daemon.notified.wait_for("STATUS=")
+            assert told == "STATUS=No move: paused: by ann until lbd resume: upgrade of the cluster."
+            assert journal(tmp_path) == []
+            assert lbd(daemon, "resume").returncode == 0
+            pulsar.sample(81.0, 46.0, 11.0)
+            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
+            assert daemon.end() == 0
+
+    def test_a_pause_gives_up_what_was_planned(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The unload in flight ends; what was not begun is told as not sent."""
+        settings = settings_for(pulsar, tmp_path)
+        settings["guardrails"]["unload_spacing_seconds"] = 30
+        with running(tmp_path, settings) as daemon:
+            daemon.notified.wait_for("STATUS=Moved 1 of 3 bundles: 1 landed; 2 under way.")
+            lbd(daemon, "pause")
+            daemon.notified.wait_for("STATUS=Moved 0 of 2 bundles: 2 not asked for.")
+            daemon.notified.wait_for("STATUS=No move: paused")
+        assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
+
+
+class TestByHand:
+    def test_an_unload_lands_and_says_so(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The daemon does it: same journal, same proof; the cool-down holds for the next one, unless overridden."""
+        first, second, third = pulsar.ids
+        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
+            landed = lbd(daemon, "unload", HOT[0], "--to", third)
+            rests = lbd(daemon, "unload", HOT[0], "--to", second)
+            pulsar.sample(5.0, 10.0, 81.0)
+            passed = lbd(daemon, "unload", HOT[0], "--to", first, "--override", "told to")
+        assert landed.returncode == 0, landed
+        assert f"{HOT[0]}: {first} -> {third}: landed in" in landed.stdout
+        assert (rests.returncode, "cool-down" in rests.stdout + rests.stderr) == (4, True), rests
+        assert passed.returncode == 0, passed
+        assert pulsar.owners[HOT[0]] == first
+        assert "overriding limits: told to" in journal(tmp_path)[2]["reason"]
+
+    @pytest.mark.parametrize(
+        ("bundle", "to", "words"),
+        [
+            ("t/n/0x00000000_0x00000001", 0, "on-no-report"),
+            (COLD, 2, "has it already"),
+            (HOT[0], 1, "destination-overloaded"),
+            (HOT[0], 3, "gives no load report"),
+        ],
+    )
+    def test_what_is_not_safe_is_refused(
+        self, bundle: str, to: int, words: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """Exit 4 and the reason; an override does not help."""
+        pulsar.sample(80.0, 84.0, 10.0)
+        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
+            done = lbd(daemon, "unload", bundle, "--to", [*pulsar.ids, "b:80"][to], "--override", "I insist")
+        assert (done.returncode, words in done.stdout + done.stderr) == (4, True), done
+        assert pulsar.asked("/unload") == []
+
+    def test_without_a_daemon_the_command_does_it_itself(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The same judgement, journal and proof."""
+        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
+            daemon.notified.wait_for("STATUS=")
+            daemon.end()
+            landed = lbd(daemon, "unload", HOT[0], "--to", pulsar.ids[2])
+        assert landed.returncode == 0, landed
+        assert pulsar.owners[HOT[0]] == pulsar.ids[2]
+        assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
+
+
+class TestBeside:
+    def test_turns_go_on_while_a_move_is_under_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A broker that closes topics for seconds holds no observing; meanwhile nothing new is planned."""
+        pulsar.fault("/unload", Reply(204, delay_seconds=3.0), broker=pulsar.ids[0], times=1, after_acting=True)
+        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
+            for extra in range(5):
+                pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
+                assert "moves-unfinished: 3 under way" in daemon.notified.wait_for("STATUS=")
+            daemon.notified.wait_for("STATUS=Moved")
+            eventually(lambda: len(journal(tmp_path)) == 6)
+            daemon.end()
+        assert [line["event"] for line in daemon.lines()].count("Begins to move 3 bundles.") == 1
+
+    def test_status_shows_the_last_turn(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Of a daemon that runs; afterwards it says that none does."""
+        with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+            daemon.notified.wait_for("STATUS=Moved")
+            eventually((tmp_path / "state" / "status.json").exists)
+            alive = lbd(daemon, "status", "--format", "json")
+            daemon.end()
+            dead = lbd(daemon, "status")
+        told = json.loads(alive.stdout)
+        assert alive.returncode == 0, alive.stderr
+        assert [broker["id"] for broker in told["brokers"]] == pulsar.ids
+        assert dead.returncode == 3
+
+    def test_a_stop_hands_over_what_does_not_end(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A broker that answers never: the process ends in time, and the next start finds the true outcome."""
+        pulsar.fault("/unload", Reply(204, delay_seconds=30.0), broker=pulsar.ids[0], after_acting=True)
+        quick = (
+            "import lbd.daemon.service as s; s.STOP_SECONDS = 1; s.LEAVE_SECONDS = 2; from lbd.cli import main; main()"
+        )
+        settings = settings_for(pulsar, tmp_path)
+        with running(tmp_path, settings, program=("-c", quick)) as daemon:
+            daemon.notified.wait_for("STATUS=Begins")
+            eventually(lambda: len(journal(tmp_path)) == 1)
+            began = time.monotonic()
+            assert daemon.end() == 0
+            assert time.monotonic() - began < 10
+            assert daemon.lines()[-1]["handed_over"] == 1
+        (tmp_path / "notify").unlink()
+        pulsar.rules.clear()
+        with running(tmp_path, settings) as daemon:
+            eventually(lambda: len(journal(tmp_path)) >= 2)
+            assert journal(tmp_path)[1]["result"] == "landed"
+            daemon.end()
+
+
+class TestObserving:
+    def test_it_says_once_what_would_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Nothing is asked of any broker; the same imbalance is not said again, a new one is."""
+        with running(tmp_path, settings_for(pulsar, tmp_path), words=("--observe",)) as daemon:
+            daemon.notified.wait_for("STATUS=Would move 3 bundles.")
+            for extra in range(1, 4):
+                pulsar.sample(80.0 + extra, 45.0 + extra, 10.0 + extra)
+                daemon.notified.wait_for("STATUS=No move: observe-only")
+            balanced(pulsar)
+            daemon.notified.wait_for("STATUS=No move: cluster: balanced")
+            pulsar.sample(81.0, 45.0, 9.0)
+            daemon.notified.wait_for("STATUS=Would move 3 bundles.")
+            daemon.end()
+        assert {one.method for one in pulsar.requests} == {"GET"}
+        assert journal(tmp_path) == []
+
+
+def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: Path):
+    """A state directory from the future: counters and averages begin anew, bundles do not rest for years."""
+    state = tmp_path / "state"
+    state.mkdir()
+    future = time.time() + 10 * 365 * 86_400
+    (state / "memory.json").write_text(
+        json.dumps({"format": 1, "written_at": future, "hits": {pulsar.ids[0]: {"low": 9, "high": 9}}})
+    )
+    intent = {"event": "intent", "at": future, "move": "m", "bundle": HOT[0], "source": "a", "destination": "b"}
+    outcome = {"event": "outcome", "at": future, "move": "m", "result": "landed", "owner": "b"}
+    (state / "journal.jsonl").write_text(f"{json.dumps(intent)}\n{json.dumps(outcome)}\n")
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=Begins")
+        assert daemon.end(signal.SIGTERM) == 0
+    kept = json.loads((state / "memory.json").read_text())
+    assert kept["written_at"] < future
