@@ -50,15 +50,7 @@ class Balancer:
         return [sys.executable, "-m", "lbd", *words, "--config", str(self._config())]
 
     def _config(self) -> Path:
-        path = self.directory / "lbd.yaml"
-        own = self.cluster.credentials
-        pulsar: dict[str, Any] = {"admin_urls": self.cluster.admin_urls}
-        if own.token_file is not None:
-            pulsar["token_file"] = str(own.token_file)
-        if own.ca_file is not None:
-            pulsar["tls"] = {"ca_file": str(own.ca_file)}
-        path.write_text(yaml.safe_dump({"pulsar": pulsar, "state_dir": str(self.directory / "state"), **self.settings}))
-        return path
+        return write_config(self.cluster, self.directory, self.settings)
 
     def turn(self) -> dict[str, Any]:
         """One turn; what it printed, with when it began and its exit code."""
@@ -85,6 +77,19 @@ class Balancer:
     def outcomes(self) -> list[dict[str, Any]]:
         """Outcomes of all turns."""
         return [outcome for turn in self.turns for outcome in turn.get("outcomes", [])]
+
+
+def write_config(cluster: Cluster, directory: Path, settings: Mapping[str, Any]) -> Path:
+    """A configuration file for the cluster, with its state directory beside it."""
+    path = directory / "lbd.yaml"
+    own = cluster.credentials
+    pulsar: dict[str, Any] = {"admin_urls": cluster.admin_urls}
+    if own.token_file is not None:
+        pulsar["token_file"] = str(own.token_file)
+    if own.ca_file is not None:
+        pulsar["tls"] = {"ca_file": str(own.ca_file)}
+    path.write_text(yaml.safe_dump({"pulsar": pulsar, "state_dir": str(directory / "state"), **settings}))
+    return path
 
 
 def run(command: list[str], timeout_seconds: float = 300.0) -> subprocess.CompletedProcess[str]:

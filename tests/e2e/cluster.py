@@ -46,6 +46,7 @@ class Cluster:
         self.quotas: list[float | None] = [None] * spec.brokers
         self.groups: list[cgroups.Group] = []
         self.lib = Path()
+        self.kills: list[tuple[float, str]] = []
 
     # -- what a client needs to know
 
@@ -204,6 +205,7 @@ class Cluster:
         if number in (signal.SIGKILL, signal.SIGTERM):
             process.wait(60)
             del self.processes[_name(index)]
+            self.kills.append((time.time(), self.brokers[index]))
 
     def start_broker(self, index: int, *, wait: bool = True) -> None:
         """Start a broker that was ended, with the address it had; its quota is lifted until it is ready."""
@@ -251,6 +253,10 @@ class Cluster:
         burner = processes.start(name, command, self.work / f"{name}.log", join, outlive=self.outlive)
         self.processes[name] = burner
         return burner
+
+    def quench(self, index: int) -> None:
+        """End the burner of a broker."""
+        self.processes.pop(f"burner-{index}").kill()
 
 
 def _name(index: int) -> str:

@@ -18,7 +18,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.settings import Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from _pytest.mark import ParameterSet
 
@@ -73,6 +73,17 @@ def cluster(_running: Cluster) -> Cluster:
     """A running cluster with all its brokers, whatever the test before did to it."""
     _running.restore()
     return _running
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print a measured figure also when the test passes."""
+
+    def show(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n{line}")
+
+    return show
 
 
 @pytest.fixture

@@ -30,6 +30,17 @@ def remove_namespace(cluster: Cluster, tenant_and_name: str) -> None:
     _call(cluster, "DELETE", f"/admin/v2/namespaces/{tenant_and_name}", (204, 404), params={"force": "true"})
 
 
+def isolate(cluster: Cluster, name: str, policy: Mapping[str, Any]) -> None:
+    """Set a namespace isolation policy."""
+    path = f"/admin/v2/clusters/{settings.CLUSTER}/namespaceIsolationPolicies/{name}"
+    _call(cluster, "POST", path, (204,), json=dict(policy))
+
+
+def lift_isolation(cluster: Cluster, name: str) -> None:
+    """Remove a namespace isolation policy."""
+    _call(cluster, "DELETE", f"/admin/v2/clusters/{settings.CLUSTER}/namespaceIsolationPolicies/{name}", (204,))
+
+
 def create_topic(cluster: Cluster, topic: str) -> None:
     """Create a topic, for clusters that do not create topics by themselves."""
     _call(cluster, "PUT", "/admin/v2/" + topic.replace("://", "/"), (204, 409))

@@ -21,13 +21,24 @@ __all__ = ["HOT", "Scenario", "Skew", "assignment", "skewed", "true_gap"]
 
 @dataclass(frozen=True)
 class Scenario:
-    """How the load is laid out: equal topics, one per bundle, and each broker's share of the bundles."""
+    """How the load is laid out: one topic per bundle, and each broker's share of the bundles.
+
+    The topics are equal, but for the first one when a part of the whole rate is set aside for it (``heavy``).
+    """
 
     bundles: int = 32
     rate: float = 3000.0
     shares: tuple[float, ...] = (0.75, 0.125, 0.125)
     quotas: tuple[float, ...] = (0.4, 0.4, 0.4)
     warm_up_seconds: float = 10.0
+    heavy: float = 0.0
+
+    def rates(self, topics: Sequence[str]) -> dict[str, float]:
+        """Messages per second of each topic."""
+        if not self.heavy:
+            return dict.fromkeys(topics, self.rate / len(topics))
+        first, *others = topics
+        return {first: self.rate * self.heavy, **dict.fromkeys(others, self.rate * (1 - self.heavy) / len(others))}
 
 
 HOT = Scenario()
@@ -51,7 +62,7 @@ def skewed(cluster: Cluster, namespace: str = "", scenario: Scenario = HOT) -> I
     placed = assignment(bundles, cluster.brokers, scenario.shares)
     topics = {bundle: naming.topic_in(bundle) for bundle in bundles}
     placing.place_all(cluster, placed)
-    with Traffic(cluster, dict.fromkeys(topics.values(), scenario.rate / len(topics))) as traffic:
+    with Traffic(cluster, scenario.rates(list(topics.values()))) as traffic:
         time.sleep(scenario.warm_up_seconds)
         try:
             for index, cores in enumerate(scenario.quotas):

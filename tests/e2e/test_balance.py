@@ -14,7 +14,7 @@ import yaml
 from lbd.model import Result, Unload
 from tests.e2e import naming, placing, probe, skew
 from tests.e2e.balancing import EAGER, Balancer, reported_gap, run
-from tests.e2e.landing import BUNDLES, CLIENTS, measure, unloader
+from tests.e2e.landing import BUNDLES, CLIENTS, measure, unloaded, unloader
 from tests.e2e.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -89,17 +89,6 @@ def _summary(seconds: list[float]) -> tuple[int, int, int]:
     return (len(ordered), ordered[len(ordered) // 2], ordered[-1]) if ordered else (0, 0, 0)
 
 
-@pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Print a measured figure also when the test passes."""
-
-    def show(line: str) -> None:
-        with capsys.disabled():
-            print(f"\n{line}")
-
-    return show
-
-
 def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> None:
     """The scenario and everything that must hold of it; tells one line for the table."""
     with skew.skewed(cluster, f"skew{int(time.time())}", SCENARIO) as running:
@@ -164,7 +153,7 @@ def test_with_tokens_and_tls_ids_keep_the_plain_port(cluster: Cluster, tmp_path:
     source, destination = cluster.brokers[:2]
     placing.place(cluster, bundle, source)
     done = run(balancer.command("dry-run", "--format", "json"))
-    outcome = unloader(cluster, "leader").unload(Unload(bundle, source, destination, 0.0, 0.0))
+    outcome = unloaded(unloader(cluster, "leader"), Unload(bundle, source, destination, 0.0, 0.0))
     refused = run([*balancer.command("dry-run"), "--admin-url", cluster.admin_urls[0].replace("https", "http")])
 
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,178 @@
+"""The daemon on real brokers in the situations of a cluster's life: one row of figures for each.
+
+    python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [burner] [spike] [--max-traffic 0.35] [--keep DIR]
+
+s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; burner: a noisy neighbour in
+the group of the broker with the least traffic (burner-cold), then of the one with the most (burner-hot); spike: the
+same for one minute only. Guardrails are lbd's defaults unless --max-traffic is given; hit counts 3 and 2, minimums low.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e import figures, probe, settings, skew
+from tests.e2e.cluster import Cluster
+from tests.e2e.daemon import SETTINGS, Daemon
+from tests.e2e.meters import Meters
+from tests.e2e.witness import Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+WARM_UP_SECONDS = 60.0
+TRUSTED_AGE_SECONDS = 150.0
+"""lbd trusts a broker's samples after two sampling intervals and a bit."""
+
+CALM_SECONDS = 150.0
+"""Without a move for so long, with the gap closed, a run has ended: two CPU samples and a bit."""
+
+LONGEST_SECONDS = 15 * 60.0
+DRAIN_SECONDS = 180.0
+_WATCH_SECONDS = 0.25
+
+
+@dataclass
+class Stage:
+    """Everything that runs in a scenario, and when what it is about began."""
+
+    cluster: Cluster
+    daemon: Daemon
+    running: skew.Skew
+    meters: Meters
+    witness: Witness
+    up_at: float
+    begun: float = field(default_factory=time.time)
+
+    def trusted(self) -> None:
+        """Wait until lbd trusts every broker's samples; then the clock starts anew."""
+        time.sleep(max(0.0, self.up_at + TRUSTED_AGE_SECONDS - time.time()))
+        self.begun = time.time()
+
+    def until_calm(self) -> None:
+        """Wait until moves have closed the gap and nothing was moved for a while, or for the longest time."""
+        while time.time() < self.begun + LONGEST_SECONDS:
+            time.sleep(5)
+            moved = [move.asked_at for move in self.daemon.moves()]
+            closed = self.meters.true_gap(time.time(), 60) < 15 and self.meters.reported_gap() < 15
+            if moved and closed and time.time() - max(moved) > CALM_SECONDS:
+                return
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario: how the load is laid out, and what happens then."""
+
+    load: skew.Scenario
+    happens: Callable[[Stage], None]
+    absent: int | None = None
+
+
+def _load(rate: float, *shares: float, heavy: float = 0.0) -> skew.Scenario:
+    return skew.Scenario(rate=rate, shares=shares, warm_up_seconds=WARM_UP_SECONDS, heavy=heavy)
+
+
+def _hot(stage: Stage) -> None:
+    stage.until_calm()
+
+
+def _join(stage: Stage) -> None:
+    stage.trusted()
+    stage.cluster.start_broker(2)
+    stage.until_calm()
+
+
+def _flap(stage: Stage) -> None:
+    """Consumers of the heavy topic off and on, a minute each, six times."""
+    stage.trusted()
+    heavy = next(iter(stage.running.topics.values()))
+    for number in range(6):
+        stage.running.traffic.set_consuming([heavy], consuming=number % 2 == 1)
+        time.sleep(60)
+
+
+def _burn(stage: Stage) -> None:
+    stage.trusted()
+    stage.cluster.burn(0)
+    time.sleep(6 * 60)
+
+
+def _spike(stage: Stage) -> None:
+    stage.trusted()
+    stage.cluster.burn(0)
+    time.sleep(60)
+    stage.cluster.quench(0)
+    time.sleep(4 * 60)
+
+
+CASES = {
+    "s1": Case(_load(3000, 0.75, 0.125, 0.125), _hot),
+    "s2": Case(_load(3600, 0.5, 0.5, 0.0), _join, absent=2),
+    "s4": Case(_load(3000, 0.34, 0.33, 0.33, heavy=0.325), _flap),
+    "burner-cold": Case(_load(2400, 0.2, 0.4, 0.4), _burn),
+    "burner-hot": Case(_load(2400, 0.45, 0.275, 0.275), _burn),
+    "spike": Case(_load(2400, 0.34, 0.33, 0.33), _spike),
+}
+
+
+def run(name: str, version: str, directory: Path, guardrails: dict[str, Any]) -> dict[str, Any]:
+    """One scenario on a cluster of its own; the row of figures."""
+    case = CASES[name]
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(settings.Spec(version, full_jit=True)))
+        up_at = time.time()
+        if case.absent is not None:
+            _leave(cluster, case.absent)
+        daemon = stack.enter_context(Daemon(cluster, directory, {**SETTINGS, "guardrails": guardrails}))
+        witness = stack.enter_context(Witness(cluster, _WATCH_SECONDS))
+        running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", case.load))
+        meters = stack.enter_context(Meters(cluster))
+        stage = Stage(cluster, daemon, running, meters, witness, up_at)
+        case.happens(stage)
+        ended = time.time()
+        cluster.restore()  # a broker that is still held down would not deliver in time what it has
+        result = running.traffic.stop(DRAIN_SECONDS)
+        row = figures.row(daemon, meters, running, result, (stage.begun, ended))
+        denied = daemon.contradictions(witness)
+        return {"scenario": name, "version": version, "guardrails": guardrails, **row, "denied by the brokers": denied}
+
+
+def _leave(cluster: Cluster, index: int) -> None:
+    """End a broker in good order, and wait until no other lists it."""
+    cluster.kill_broker(index, signal.SIGTERM)
+    others = [each for each in range(len(cluster.brokers)) if each != index]
+    while cluster.brokers[index] in probe.get(cluster, others[0], f"/admin/v2/brokers/{settings.CLUSTER}"):
+        time.sleep(0.5)
+
+
+def main(words: Sequence[str]) -> int:
+    """Print one line of JSON for each scenario."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*CASES, "burner"]))
+    parser.add_argument("--version", default="4.2.4")
+    parser.add_argument("--max-traffic", type=float, help="max_traffic_per_turn instead of lbd's default")
+    parser.add_argument("--keep", type=Path, help="keep each run's journal and log in this directory")
+    chosen = parser.parse_args(words)
+    guardrails = {} if chosen.max_traffic is None else {"max_traffic_per_turn": chosen.max_traffic}
+    wanted = [
+        name for word in chosen.scenarios or CASES for name in CASES if name in (word, f"{word}-cold", f"{word}-hot")
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in wanted:
+            directory = (chosen.keep or Path(scratch)) / f"{name}-{chosen.version}-{int(time.time())}"
+            directory.mkdir(parents=True)
+            print(json.dumps(run(name, chosen.version, directory, guardrails)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

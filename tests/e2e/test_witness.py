@@ -1,0 +1,130 @@
+"""The parts of the daemon's harness that need no broker: journal, witness, meters, schedule of kills, growth."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e import journal
+from tests.e2e.cluster import Cluster
+from tests.e2e.figures import summary
+from tests.e2e.kills import REQUESTS_WHILE_DEAD, schedule
+from tests.e2e.meters import Meters
+from tests.e2e.settings import Spec
+from tests.e2e.soak import Growth, Size
+from tests.e2e.witness import Witness, contradictions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.journal import Move
+
+BUNDLE = "e2e/n/0x00000000_0x80000000"
+A, B = "127.0.0.1:18080", "127.0.0.2:18080"
+
+
+def _intent(move: str, at: float) -> dict[str, Any]:
+    ends = {"bundle": BUNDLE, "source": A, "destination": B}
+    return {"event": "intent", "at": at, "move": move, **ends, "more": 1}
+
+
+def _outcome(move: str, at: float, owner: str | None = B, result: str = "landed") -> dict[str, Any]:
+    return {"event": "outcome", "at": at, "move": move, "result": result, "owner": owner}
+
+
+def _moves(*entries: dict[str, Any]) -> list[Move]:
+    return journal.moves(entries)
+
+
+def _witness(*stays: tuple[str, float, float]) -> Witness:
+    witness = Witness(Cluster(Spec("4.2.4")))
+    for broker, first, last in stays:
+        witness._stays[BUNDLE, broker].append((first, last))
+    return witness
+
+
+def test_a_journal_is_read_over_its_files_and_past_what_a_kill_tore(tmp_path: Path):
+    """Lines of unknown kinds are left out of the moves, and a move may span two files."""
+    first, second = tmp_path / "journal-1.jsonl", tmp_path / "journal.jsonl"
+    first.write_text(json.dumps(_intent("m1", 10.0)) + "\n")
+    second.write_text(json.dumps({"event": "pause", "at": 10.5}) + "\n" + json.dumps(_outcome("m1", 11.0)) + '\n{"at')
+    told = journal.moves(journal.lines(tmp_path))
+
+    assert [(move.id, move.result, move.owner, move.ended_at) for move in told] == [("m1", "landed", B, 11.0)]
+
+
+def test_moves_of_one_turn_are_a_batch():
+    """A pause of more than five seconds after the last outcome begins another one."""
+    told = _moves(_intent("m1", 10.0), _outcome("m1", 12.0), _intent("m2", 16.0), _intent("m3", 22.0))
+
+    assert [[move.id for move in batch] for batch in journal.batches(told)] == [["m1", "m2"], ["m3"]]
+
+
+def test_a_landing_is_denied_where_its_owner_was_not_seen_in_time():
+    """Seen from one second before to three seconds after the outcome, and nothing else counts."""
+    told = _moves(_intent("m1", 10.0), _outcome("m1", 11.0))
+
+    assert contradictions(told, _witness((B, 13.9, 60.0)), {BUNDLE: {B}}, []) == []
+    assert len(contradictions(told, _witness((B, 14.1, 60.0)), {BUNDLE: {B}}, [])) == 1
+    assert len(contradictions(told, _witness((A, 0.0, 60.0)), {BUNDLE: {B}}, [])) == 1
+
+
+def test_the_last_owner_told_must_own_it_unless_it_was_killed_since():
+    """A kill before the outcome excuses nothing, nor does the death of another broker."""
+    told, seen = _moves(_intent("m1", 10.0), _outcome("m1", 11.0)), _witness((B, 0.0, 60.0))
+
+    assert len(contradictions(told, seen, {BUNDLE: {A}}, [])) == 1
+    assert len(contradictions(told, seen, {BUNDLE: {A, B}}, [])) == 1
+    assert len(contradictions(told, seen, {BUNDLE: {A}}, [(5.0, B), (20.0, A)])) == 1
+    assert contradictions(told, seen, {BUNDLE: {A}}, [(20.0, B)]) == []
+    assert contradictions(told, seen, {BUNDLE: {A}}, [], {BUNDLE: 20.0}) == []
+    assert len(contradictions(told, seen, {BUNDLE: {A}}, [], {BUNDLE: 5.0})) == 1
+
+
+def test_what_ended_as_unowned_says_nothing_of_later():
+    """Only the last outcome of a bundle is held against its present owner."""
+    told = _moves(_intent("m1", 10.0), _outcome("m1", 11.0), _intent("m2", 20.0), _outcome("m2", 21.0, None, "unowned"))
+
+    assert contradictions(told, _witness((B, 0.0, 60.0)), {BUNDLE: {A}}, []) == []
+
+
+def test_kills_are_spread_and_never_meet():
+    """A broker that was killed is back before the next one dies; lbd may die meanwhile."""
+    victims = schedule(200, lbd=16, leader=4, broker=4)
+
+    assert Counter(victims.values()) == {"lbd": 16, "leader": 4, "broker": 4}
+    assert all(0 < at < 200 for at in victims)
+    brokers = sorted(at for at, victim in victims.items() if victim != "lbd")
+    assert min(late - early for early, late in itertools.pairwise(brokers)) > REQUESTS_WHILE_DEAD
+
+
+def test_growth_is_a_fitted_line_without_the_first_quarter():
+    """The caches of the beginning are no leak."""
+    held = [10.0, 40.0, *(50.0 + 0.1 * number for number in range(6))]
+    sizes = [Size(450.0 * number, rss, 1, 1, 1, 1.0) for number, rss in enumerate(held)]
+
+    assert Growth(sizes).slope_mb_per_hour == pytest.approx(0.8)
+    assert Growth(sizes).spread_mb == pytest.approx(0.5)
+
+
+def test_the_true_gap_is_what_the_groups_used_in_the_window():
+    """Half a core against a tenth of one, with quotas of one core; before that nothing."""
+    cluster = Cluster(Spec("4.2.4", brokers=2))
+    meters = Meters(cluster)
+    spent = [max(0.0, at - 100.0) for at in range(201)]
+    meters._used = [(float(at), [0.5 * spent[at], 0.1 * spent[at]], [1.0, 1.0]) for at in range(201)]
+
+    assert meters.true_gap(200.0, 30) == pytest.approx(40.0)
+    assert meters.true_gap(100.0, 30) == pytest.approx(0.0)
+    assert meters.last_above(15.0, 0.0, 200.0) == pytest.approx(200.0)
+    assert meters.last_above(50.0, 0.0, 200.0) is None
+
+
+def test_figures_are_number_median_and_largest():
+    """In milliseconds; nothing at all is three zeros."""
+    assert summary([0.1, 0.3, 0.2]) == (3, 200, 300)
+    assert summary([]) == (0, 0, 0)
