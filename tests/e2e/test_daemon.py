@@ -143,7 +143,7 @@ def test_moves_survive_kills(cluster: Cluster, tmp_path: Path, tell: Callable[[s
 @pytest.mark.cluster(settings=SHORT_SESSION)
 def test_two_hundred_moves_survive_kills(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """The same at length, with brokers restarted in between, on every version."""
-    survive(cluster, tmp_path, tell, 200, schedule(200, lbd=16, leader=4, broker=4))
+    survive(cluster, tmp_path, tell, 200, schedule(200, lbd=16, leader=2, broker=2))
 
 
 def survive(
