@@ -13,10 +13,12 @@ from lbd.act.ownership import Clock, Ownership
 from lbd.errors import AdminError, LbdError
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar import paths
-from lbd.pulsar.admin import reason_of
+from lbd.pulsar.asking import reason_of
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.pulsar.admin import Admin, Leader
 
 Nudge = Literal["leader", "destination", "none"]
@@ -47,10 +49,17 @@ class Ready:
 
 
 class Unloader:
-    """Unloads single bundles of one cluster."""
+    """Unloads single bundles of one cluster. ``forbids`` is asked last: why policies have come to forbid a move."""
 
-    def __init__(self, admin: Admin, clock: Clock, nudge: Nudge = "leader") -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        clock: Clock,
+        nudge: Nudge = "leader",
+        forbids: Callable[[Unload], Skip | None] = lambda _: None,
+    ) -> None:
         self._admin = admin
+        self._forbids = forbids
         self._clock = clock
         self._nudge = nudge
         self._ownership = Ownership(admin, clock)
@@ -112,7 +121,7 @@ class Unloader:
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is no longer active; not sent")
         if not self._admin.ready(destination):
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is not ready; not sent")
-        return None
+        return self._forbids(move)
 
     def _leader_for(self, move: Unload) -> Ready | Skip:
         leader = self._admin.leader()

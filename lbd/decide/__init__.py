@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lbd.decide import avg_shedder
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.pooled import Pooled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +30,8 @@ RULES = {AvgShedderSettings: avg_shedder.decide}
 
 
 def build(settings: AvgShedderSettings, weights: Weights) -> Strategy:
-    """The rule that belongs to these settings, ready to be asked."""
-    return partial(RULES[type(settings)], settings=settings, weights=weights)
+    """The rule that belongs to these settings, ready to be asked; it balances within the pools that it is given."""
+    return Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
 
 
 def settings_of(name: str, values: Mapping[str, Any]) -> AvgShedderSettings:

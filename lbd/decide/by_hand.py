@@ -52,6 +52,8 @@ class ByHand:
     def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
         details = {
             Reason.COOL_DOWN: "it was moved, or tried, a while ago; --override REASON passes this",
+            Reason.CHANGED_HANDS: "its owner changed a while ago, and not by lbd; --override REASON passes this",
+            Reason.PING_PONG: "it moved often of late, or came from there; --override REASON passes this",
             Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
         }
         return Skip(self.bundle, reason, details.get(reason, ""))

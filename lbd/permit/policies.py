@@ -1,8 +1,9 @@
-"""Namespace isolation and anti-affinity: which namespaces are bound, and which brokers are taken by them. Pure.
+"""Namespace isolation and anti-affinity: on which brokers a namespace may be. Pure.
 
-A forced destination bypasses every check of the brokers, so lbd must make them. Until it balances within the pools that
-policies make, it leaves bound namespaces alone and sends nothing to brokers that are primaries of a policy.
-Source: LoadManagerShared.applyNamespacePolicies; brokers are matched by host alone, namespaces by their full name.
+A forced destination bypasses every check of the brokers, so lbd makes them.
+Source: LoadManagerShared.applyNamespacePolicies and NamespaceIsolationPolicies; brokers are matched by host alone,
+namespaces by their full name. Of several policies that match a namespace Pulsar takes the first of a hash map: here a
+broker must be allowed by all of them.
 """
 
 from __future__ import annotations
@@ -11,60 +12,181 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from lbd.model import Pool, bundle_namespace
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lbd.model import Snapshot
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One isolation policy. Secondaries join while fewer than ``min_limit`` primaries are active."""
+
+    name: str
+    namespaces: tuple[re.Pattern[str], ...]
+    primaries: tuple[re.Pattern[str], ...]
+    secondaries: tuple[re.Pattern[str], ...] = ()
+    min_limit: int = 0
+
+    def covers(self, namespace: str) -> bool:
+        """Whether it says where this namespace may be."""
+        return _matches(self.namespaces, namespace)
+
+    def reserves(self, broker: str) -> bool:
+        """Whether a broker (``host:port``) is one of its primaries, and so not for namespaces without a policy."""
+        return _matches(self.primaries, _host(broker))
+
+    def brokers(self, active: Iterable[str]) -> frozenset[str]:
+        """Those of the active brokers on which its namespaces may be."""
+        known = list(active)
+        primaries = frozenset(filter(self.reserves, known))
+        if len(primaries) >= self.min_limit:
+            return primaries
+        return primaries | {broker for broker in known if _matches(self.secondaries, _host(broker))}
 
 
 @dataclass(frozen=True)
 class Isolation:
     """The isolation policies of a cluster. ``known`` is False when they could not be read: then nothing moves."""
 
-    namespaces: tuple[re.Pattern[str], ...] = ()
-    primaries: tuple[re.Pattern[str], ...] = ()
+    policies: tuple[Policy, ...] = ()
     known: bool = True
 
-    def covers(self, namespace: str) -> bool:
-        """Whether a namespace is bound to some brokers."""
-        return any(pattern.fullmatch(namespace) for pattern in self.namespaces)
+    def of(self, namespace: str) -> tuple[Policy, ...]:
+        """The policies that say where a namespace may be."""
+        return tuple(policy for policy in self.policies if policy.covers(namespace))
 
-    def reserves(self, broker: str) -> bool:
-        """Whether a broker (``host:port``) is primary of some policy, and so no destination for other namespaces."""
-        host = broker.rpartition(":")[0]
-        return not self.known or any(pattern.fullmatch(host) for pattern in self.primaries)
+    def brokers(self, namespace: str, active: Sequence[str]) -> frozenset[str]:
+        """Those of the active brokers on which a namespace may be."""
+        return self._allowed(self.of(namespace), active) if self.known else frozenset()
+
+    def _allowed(self, policies: Sequence[Policy], active: Sequence[str]) -> frozenset[str]:
+        if policies:
+            return frozenset.intersection(*(policy.brokers(active) for policy in policies))
+        return frozenset(broker for broker in active if not any(policy.reserves(broker) for policy in self.policies))
+
+    def pools(self, snapshot: Snapshot, active: Sequence[str]) -> tuple[Pool, ...]:
+        """The bundles of namespaces that may be on the same brokers, together; none where there is no policy.
+
+        Brokers outside a bundle's pool neither give nor take it, also the one that has it against its policy.
+        """
+        if not self.policies:
+            return ()
+        names = [bundle_namespace(bundle) for bundle in snapshot.bundles]
+        policies = {name: self.of(name) for name in dict.fromkeys(names)}
+        brokers = {found: self._allowed(found, active) for found in dict.fromkeys(policies.values())}
+        label: dict[frozenset[str], str] = {}
+        for found, allowed in brokers.items():
+            label[allowed] = _joined(label.get(allowed), found)
+        own = [brokers[policies[name]] for name in names]
+        return tuple(
+            Pool(
+                label[allowed],
+                np.array([broker in allowed for broker in snapshot.brokers.ids], dtype=np.bool_),
+                np.array([other is allowed or other == allowed for other in own], dtype=np.bool_),
+            )
+            for allowed in sorted(label, key=label.__getitem__)
+        )
+
+
+def _joined(label: str | None, policies: tuple[Policy, ...]) -> str:
+    """The name of a pool: none where it is that of the namespaces without a policy, too."""
+    if not policies or label == "":
+        return ""
+    return "+".join(sorted({*(label or "").split("+"), *(policy.name for policy in policies)} - {""}))
+
+
+def _host(broker: str) -> str:
+    return broker.rpartition(":")[0]
+
+
+def _matches(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
+    return any(pattern.fullmatch(text) for pattern in patterns)
 
 
 def isolation_of(policies: Mapping[str, Any]) -> Isolation:
     """From the answer of ``namespaceIsolationPolicies``. One that cannot be read makes all of them unknown."""
     try:
-        return Isolation(
-            namespaces=_patterns(policy["namespaces"] for policy in policies.values()),
-            primaries=_patterns(policy["primary"] for policy in policies.values()),
-        )
-    except (KeyError, TypeError, re.error, OverflowError, RecursionError):
+        return Isolation(tuple(_policy(name, given) for name, given in policies.items()))
+    except (KeyError, TypeError, AttributeError, ValueError, re.error, OverflowError, RecursionError):
         return Isolation(known=False)
 
 
-def _patterns(lists: Iterable[Iterable[str]]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(text) for texts in lists for text in texts)
+def _policy(name: str, given: Mapping[str, Any]) -> Policy:
+    """Pulsar keeps numbers of a fail-over policy as text."""
+    parameters = (given.get("auto_failover_policy") or {}).get("parameters") or {}
+    return Policy(
+        name,
+        _patterns(given["namespaces"]),
+        _patterns(given["primary"]),
+        _patterns(given.get("secondary") or ()),
+        int(parameters.get("min_limit", 0)),
+    )
+
+
+def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(text) for text in texts)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Anti-affinity groups of the namespaces asked about; one that is in neither collection is not known."""
+    """Anti-affinity groups of the namespaces asked about; one that is in neither collection is not known.
+
+    ``grouped`` is the group of each namespace, in lower case as Pulsar compares them; ``members`` are the namespaces of
+    each group, where all of them are known. ``domains`` are the brokers' failure domains, empty where those are off.
+    """
 
     free: frozenset[str] = frozenset()
     grouped: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    domains: Mapping[str, str] = field(default_factory=dict)
 
     def and_those(self, others: Groups) -> Groups:
         """What is known of both."""
-        return Groups(self.free | others.free, {**self.grouped, **others.grouped})
+        return Groups(
+            self.free | others.free,
+            {**self.grouped, **others.grouped},
+            {**self.members, **others.members},
+            {**self.domains, **others.domains},
+        )
 
-    def reason(self, namespace: str) -> tuple[Reason, str] | None:
-        """Why bundles of a namespace stay; None when it belongs to no group."""
-        if namespace in self.free:
+    def unknown(self, namespace: str) -> tuple[Reason, str] | None:
+        """Why bundles of a namespace stay, whatever their destination; None when everything is known of it."""
+        group = self.grouped.get(namespace)
+        if namespace in self.free or namespace in self.members.get(group or "", ()):
             return None
-        if namespace in self.grouped:
-            return Reason.ANTI_AFFINITY, f"{namespace} belongs to anti-affinity group {self.grouped[namespace]!r}"
-        return Reason.POLICY_UNKNOWN, f"whether {namespace} belongs to an anti-affinity group could not be read"
+        if group is None:
+            return Reason.POLICY_UNKNOWN, f"whether {namespace} belongs to an anti-affinity group could not be read"
+        return Reason.POLICY_UNKNOWN, f"who else belongs to anti-affinity group {group!r} could not be read"
+
+
+@dataclass(frozen=True)
+class Policies:
+    """Everything that says on which of the ``active`` brokers a bundle may be."""
+
+    isolation: Isolation = field(default_factory=Isolation)
+    groups: Groups = field(default_factory=Groups)
+    active: tuple[str, ...] = ()
+    _known: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def brokers(self, namespace: str) -> frozenset[str]:
+        """The brokers on which isolation policies allow a namespace; worked out once for each."""
+        if namespace not in self._known:
+            self._known[namespace] = self.isolation.brokers(namespace, self.active)
+        return self._known[namespace]
+
+    def forbids(self, namespace: str, broker: str) -> tuple[Reason, str] | None:
+        """Why a namespace may not be on a broker, seen from isolation policies; None when it may."""
+        if not self.isolation.known:
+            return Reason.POLICY_UNKNOWN, "isolation policies could not be read"
+        if broker in self.brokers(namespace):
+            return None
+        bound = ", ".join(policy.name for policy in self.isolation.of(namespace))
+        if bound:
+            return Reason.ISOLATION_POLICY, f"{namespace} may not be on {broker}: isolation policy {bound}"
+        return Reason.ISOLATION_POLICY, f"{broker} is primary of an isolation policy for others"

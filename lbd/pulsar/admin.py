@@ -6,19 +6,17 @@ Paths, side effects and status codes as proven on 2.11.0 to 5.0.0-M1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from lbd.errors import AdminError, ObserveError
 from lbd.pulsar import paths
-from lbd.pulsar.http import Answer, Http, address_of, base_of, host_of
+from lbd.pulsar.asking import Asking
+from lbd.pulsar.http import base_of, host_of
 
 if TYPE_CHECKING:
-    from lbd.pulsar.settings import PulsarSettings
-
-
-Found = TypeVar("Found")
+    from lbd.pulsar.http import Answer
 
 
 class _LeaderBroker(msgspec.Struct, rename="camel"):
@@ -26,13 +24,12 @@ class _LeaderBroker(msgspec.Struct, rename="camel"):
     broker_id: str | None = None
 
 
-class _Addresses(msgspec.Struct, rename="camel"):
-    web_service_url: str | None = None
-    web_service_url_tls: str | None = None
-
-
 class _Ownership(msgspec.Struct):
     is_active: bool = True
+
+
+class _FailureDomain(msgspec.Struct):
+    brokers: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -43,39 +40,8 @@ class Leader:
     base: str
 
 
-class Admin:
-    """A cluster's admin API, asked at the first of ``admin_urls`` that answers."""
-
-    def __init__(self, settings: PulsarSettings) -> None:
-        self.settings = settings
-        self.http = Http(settings)
-        self._urls = list(settings.admin_urls)
-        self._secure = self._urls[0].startswith("https:")
-        self._cluster = settings.cluster
-        self._active: list[str] = []
-        self._failed: set[str] = set()
-        self._bases: dict[str, str] = {}
-
-    @property
-    def cluster(self) -> str:
-        """The cluster's name: the configured one, else what the broker that answers says of itself."""
-        if self._cluster is None:
-            self._cluster = self.runtime_configuration().get("clusterName") or self._only_cluster()
-        return self._cluster
-
-    def _only_cluster(self) -> str:
-        names = [name for name in self._json(self._any(paths.CLUSTERS), list[str]) if name != "global"]
-        if len(names) != 1:
-            raise ObserveError(f"pulsar.cluster is not set and the brokers know {names}; set it to one of them")
-        return names[0]
-
-    def active_brokers(self) -> list[str]:
-        """Ids (``host:webPort``) of all active brokers, sorted; from now on their hosts are trusted."""
-        found = sorted(self._json(self._any(paths.brokers(self.cluster)), list[str]))
-        self.http.trust({host_of(broker) for broker in found})
-        self._active = found
-        self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in found}
-        return found
+class Admin(Asking):
+    """A cluster's admin API."""
 
     def leader(self) -> Leader | None:
         """Who leads; None while nobody does. A dead leader is still named for a session time-out.
@@ -100,12 +66,6 @@ class Admin:
         if answer.status == 500:
             raise self._unexpected(answer, {200})
         return answer.body
-
-    def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Effective configuration of one broker (None: of the one that answers)."""
-        path = paths.RUNTIME_CONFIGURATION
-        answer = self._any(path) if broker is None else self._at(broker, path)
-        return {key: value for key, value in self._json(answer, dict[str, str | None]).items() if value is not None}
 
     def dynamic_configuration(self) -> dict[str, str]:
         """What overrides broker.conf on all brokers, as it was given: it need not be a value that brokers can read."""
@@ -154,16 +114,36 @@ class Admin:
         answer = self._expected(self.http.send("GET", base + paths.VERSION), None)
         return answer.body.decode("utf-8", errors="replace").strip().strip('"')
 
+    def version_and_date(self, broker: str) -> tuple[str, str | None]:
+        """The version that a broker runs, and the ``Date`` header of that answer: what its clock says, in seconds."""
+        answer = self._at(broker, paths.VERSION)
+        return answer.body.decode("utf-8", errors="replace").strip().strip('"'), answer.date
+
     def isolation_policies(self) -> dict[str, Any]:
         """Namespace isolation policies by name; empty when there are none."""
         answer = self._any(paths.isolation_policies(self.cluster), expect={200, 404})
         return {} if answer.status == 404 else self._json(answer, dict[str, Any])
 
     def anti_affinity_group(self, namespace: str) -> str | None:
-        """The anti-affinity group of a namespace, a JSON string or bare text; None when it has none (204 or 404)."""
+        """The anti-affinity group of a namespace, in lower case, as Pulsar compares them; None when it has none.
+
+        Brokers send the text as it was given to them: quotes are part of a name that was set with quotes.
+        """
         answer = self._any(paths.anti_affinity(namespace), expect={200, 204, 404})
-        group = answer.body.decode(errors="replace").strip().strip('"')
+        group = answer.body.decode(errors="replace").strip().lower()
         return group if answer.status == 200 and group not in {"", "null"} else None
+
+    def anti_affinity_namespaces(self, group: str, tenant: str) -> list[str]:
+        """The namespaces of one tenant that belong to a group."""
+        return self._json(self._any(paths.anti_affinity_namespaces(self.cluster, group, tenant)), list[str])
+
+    def failure_domains(self) -> dict[str, str]:
+        """The failure domain of each broker that is in one; nothing where the brokers do not look at domains."""
+        if self.runtime_configuration().get("failureDomainsEnabled") != "true":
+            return {}
+        answer = self._any(paths.failure_domains(self.cluster), expect={200, 404})
+        domains = {} if answer.status == 404 else self._json(answer, dict[str, _FailureDomain])
+        return {broker: name for name, domain in sorted(domains.items()) for broker in domain.brokers}
 
     def unload(self, bundle: str, destination: str | None, at: str) -> Answer:
         """Ask for an unload at the base URL ``at`` (the leader's); the caller judges the status, whatever it is."""
@@ -185,77 +165,6 @@ class Admin:
         params = {"authoritative": "true"} if authoritative else {}
         return self.http.send("GET", at + paths.lookup(bundle), params=params)
 
-    def base(self, broker: str) -> str:
-        """Where to reach a broker. Over https its id still has the plain port, so the address is asked for once."""
-        if not self._secure:
-            return f"http://{broker}"
-        if broker not in self._bases:
-            self._bases[broker] = self._secure_base(broker)
-        return self._bases[broker]
-
-    def _secure_base(self, broker: str) -> str:
-        answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)
-        base = base_of(answer.location) if answer.location else self._own_base(broker, answer.base)
-        if not base.startswith("https:"):
-            raise ObserveError(f"{broker} is reached at {base}, wanted https: a token is not sent in the clear")
-        return base
-
-    def _own_base(self, broker: str, base: str) -> str:
-        """The https address that a broker gives itself; ``base`` answered for it, and may stand before several."""
-        report = self._json(self._expected(self.http.send("GET", base + paths.LOAD_REPORT), None), _Addresses)
-        if broker not in {address_of(url) for url in (report.web_service_url, report.web_service_url_tls) if url}:
-            raise ObserveError(
-                f"{base} stands before several brokers; pulsar.admin_urls wants the brokers' own addresses"
-            )
-        return base_of(report.web_service_url_tls) if report.web_service_url_tls else base
-
-    def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Answer:
-        return self._expected(self.http.send("GET", self.base(broker) + path), expect)
-
-    def _any(self, path: str, expect: set[int] | None = None, hops: int = 5, method: str = "GET") -> Answer:
-        """Ask the admin URLs in turn until one answers."""
-        return self._first(self._urls, path, expect or {200}, hops, method)
-
-    def _first(self, bases: list[str], path: str, expect: set[int], hops: int, method: str = "GET") -> Answer:
-        """The first good answer, in the order given, but those that failed the last time they were asked come last.
-
-        A broker that cannot be reached, or answers 5xx, is passed over.
-        """
-        failures: list[AdminError] = []
-        for base in sorted(bases, key=self._failed.__contains__):
-            try:
-                answer = self._expected(self.http.send(method, base + path, hops=hops), expect, method)
-            except AdminError as error:
-                if error.status is not None and error.status < 500:
-                    raise
-                self._failed.add(base)
-                failures.append(error)
-            else:
-                self._failed.discard(base)
-                return answer
-        if len(failures) == 1:
-            raise failures[0]
-        status = failures[0].status if failures else None
-        raise AdminError("; ".join(str(error) for error in failures) or "no broker to ask", status=status)
-
-    def _expected(self, answer: Answer, expect: set[int] | None, method: str = "GET") -> Answer:
-        if answer.status not in (expect or {200}):
-            raise self._unexpected(answer, expect or {200}, method)
-        return answer
-
-    def _unexpected(self, answer: Answer, expect: set[int], method: str = "GET") -> AdminError:
-        wanted = "/".join(str(status) for status in sorted(expect))
-        told = f"HTTP {answer.status}{reason_of(answer)}, wanted {wanted}{_advice(answer.status)}"
-        return AdminError(f"{method} {answer.url.partition('?')[0]}: {told}", status=answer.status)
-
-    @staticmethod
-    def _json(answer: Answer, wanted: type[Found]) -> Found:
-        try:
-            return msgspec.json.decode(answer.body, type=wanted)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            begins = f"the answer cannot be read, it begins with {answer.body[:40]!r}: {error}"
-            raise AdminError(f"GET {answer.url}: {begins}; is this a broker's web address?") from error
-
 
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
 
@@ -266,25 +175,6 @@ def unsupported(broker: str, manager: str) -> str:
         f"{broker} runs {manager}, which lbd does not support yet; "
         f"set loadManagerClassName={MODULAR} in broker.conf, or let that manager balance by itself"
     )
-
-
-def reason_of(answer: Answer) -> str:
-    """The ``reason`` of an error body, first line, cut short; nothing for HTML and empty bodies."""
-    try:
-        found = msgspec.json.decode(answer.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
-    reason = found.get("reason") if isinstance(found, dict) else None
-    if not isinstance(reason, str):
-        return ""
-    lines = [line.strip() for line in reason.splitlines() if line.strip() and not line.strip().startswith("---")]
-    return f" ({lines[0][:200]})" if lines else ""
-
-
-def _advice(status: int) -> str:
-    if status in {401, 403}:
-        return "; the token is missing, wrong, or not a superuser's (pulsar.token_file)"
-    return "; brokers take this setting only from broker.conf, with a restart" if status == 412 else ""
 
 
 def broker_of(base: str, brokers: list[str], bases: dict[str, str]) -> str | None:

@@ -36,12 +36,13 @@ _CHUNK_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, body and final URL of one request, after redirects."""
+    """Status, body and final URL of one request, after redirects; ``date`` is the answer's ``Date`` header."""
 
     status: int
     body: bytes
     url: str
     location: str | None = None
+    date: str | None = None
 
     @property
     def base(self) -> str:
@@ -164,7 +165,7 @@ class Http:
             ) as response:
                 body = self._body(response, deadline, f"{method} {url.partition('?')[0]}")
                 location = response.headers.get("Location") if response.status_code in _REDIRECTS else None
-                return Answer(response.status_code, body, url, location)
+                return Answer(response.status_code, body, url, location, response.headers.get("Date"))
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             raise _translated(method, url, error) from error
 

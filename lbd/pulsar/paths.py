@@ -52,6 +52,16 @@ def anti_affinity(name: str) -> str:
     return f"{namespace(name)}/antiAffinity"
 
 
+def anti_affinity_namespaces(cluster: str, group: str, tenant: str) -> str:
+    """The namespaces of one tenant that belong to an anti-affinity group."""
+    return f"/admin/v2/namespaces/{quote(cluster, safe='')}/antiAffinity/{quote(group, safe='')}?tenant={quote(tenant)}"
+
+
+def failure_domains(cluster: str) -> str:
+    """All failure domains of a cluster, by name."""
+    return f"/admin/v2/clusters/{quote(cluster, safe='')}/failureDomains"
+
+
 def isolation_policies(cluster: str) -> str:
     """All namespace isolation policies of a cluster, by name."""
     return f"/admin/v2/clusters/{quote(cluster, safe='')}/namespaceIsolationPolicies"
@@ -102,6 +112,20 @@ def version_of(text: str) -> tuple[int, int, int]:
 def knows_destinations(version: str) -> bool:
     """``destinationBroker`` exists since 3.0.0 (#18663); before, it is ignored and answered 204 all the same."""
     return version_of(version) >= (3, 0, 0)
+
+
+def keys_destinations_by_range(version: str) -> bool:
+    """Whether a leader remembers a destination by the bundle's range alone, whatever its namespace (#25518).
+
+    Fixed in 4.0.10 and 4.2.1; 4.1.3, the last release of 4.1 known here, has it still.
+    """
+    number = version_of(version)
+    return knows_destinations(version) and (number < (4, 0, 10) or (4, 1, 0) <= number < (4, 2, 1))
+
+
+def loses_avg_shedder(version: str) -> bool:
+    """Whether a start-up check compares AvgShedder with the wrong key, and the simple manager runs instead (#23156)."""
+    return version_of(version) in {(3, 0, 6), (3, 0, 7), (3, 2, 4), (3, 3, 1), (3, 3, 2)}
 
 
 def sheds(runtime: Mapping[str, str]) -> bool:

@@ -341,7 +341,7 @@ def clusters(draw: st.DrawFn) -> dict[str, LoadReport]:
     return reports
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(reports=clusters(), live=st.booleans(), share=st.floats(0, 1))
 def test_invariants_of_every_decision(reports: dict[str, LoadReport], live: bool, share: float):
     """Each bundle at most once, from its own broker to the pair's other end, and every silence explained."""
@@ -402,3 +402,20 @@ def test_without_a_known_healthy_broker_the_planned_destination_stays():
     decision = ask(seen, permit={"paired": paired}, low_threshold=5, hit_count_low=1)
 
     assert {"b:80"} == {unload.destination for unload in decision.unloads}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ("msg_rate", 9000.0, True)),
+        ({"max_unload_percentage": 0.2}, ("msg_rate", 3600.0, True)),
+        ({"min_unload_message": 10_000}, ("throughput", 450 * 22 * 100 / 2, True)),
+        ({"min_unload_message": 10_000, "min_unload_message_throughput": 1e9}, ("msg_rate", 9000.0, True)),
+        ({"hit_count_high": 2}, ("", 0.0, False)),
+    ],
+    ids=["messages", "a fifth", "bytes, as the messages are too few", "below both minimums", "not yet"],
+)
+def test_a_pair_that_fired_tells_how_much_was_wanted(changes: dict[str, Any], told: tuple[str, float, bool]):
+    """In the measure that was chosen, whether or not it was enough; of others nothing was wanted."""
+    pair = ask(three(), **{"hit_count_high": 1, "min_unload_message_throughput": 1, **changes}).facts.pairs[0]
+    assert (pair.measure, pair.wanted, pair.fired) == told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +11,8 @@ import responses
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import parse_report
-from lbd.pulsar.admin import Admin, broker_of, reason_of
+from lbd.pulsar.admin import Admin, broker_of
+from lbd.pulsar.asking import reason_of
 from lbd.pulsar.http import Answer
 from lbd.pulsar.settings import PulsarSettings
 from tests import fake_pulsar
@@ -131,6 +134,14 @@ class TestQuestions:
         pulsar.kill(pulsar.ids[2])
         assert [asked.ready(broker) for broker in pulsar.ids] == [True, False, False]
 
+    def test_version_and_date(self, pulsar: FakePulsar) -> None:
+        """The broker that is named tells both, the date by its own clock."""
+        pulsar.brokers[1].version = "4.2.4"
+        pulsar.brokers[1].clock_ahead_seconds = 3600
+        version, date = admin(pulsar).version_and_date(pulsar.ids[1])
+        assert version == "4.2.4"
+        assert parsedate_to_datetime(str(date)).timestamp() == pytest.approx(time.time() + 3600, abs=5)
+
     def test_isolation_policies(self, pulsar: FakePulsar) -> None:
         """404 means that there are none."""
         policies = {"p": {"namespaces": ["t/.*"], "primary": ["127.0.0.1"], "secondary": []}}
@@ -141,14 +152,14 @@ class TestQuestions:
     @pytest.mark.parametrize(
         ("reply", "expected"),
         [
-            (Reply(200, b"rack-a"), "rack-a"),
-            (Reply(200, b'"rack-a"'), "rack-a"),
+            (Reply(200, b"Rack-a"), "rack-a"),
+            (Reply(200, b'"rack-a"'), '"rack-a"'),
             (Reply(200, b"null"), None),
             (Reply(200, b""), None),
             (Reply(204), None),
             (refused(404, "Namespace policies do not exist"), None),
         ],
-        ids=["text", "JSON", "null", "empty", "204", "404"],
+        ids=["text", "set with quotes", "null", "empty", "204", "404"],
     )
     def test_anti_affinity_group(self, reply: Reply, expected: str | None, pulsar: FakePulsar) -> None:
         """Pulsar sends a text as it is, without quotes; versions differ in how they say that there is none."""

@@ -118,6 +118,30 @@ def test_destinations_are_known_since_3_0(version: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        *[(version, True) for version in ("3.0.0", "3.3.6", "4.0.9", "4.1.3", "4.2.0")],
+        *[(version, False) for version in ("2.11.0", "4.0.10", "4.0.12", "4.2.1", "4.2.4", "5.0.0-M1", "nightly")],
+    ],
+)
+def test_destinations_that_are_kept_by_range(version: str, expected: bool) -> None:
+    """From 3.0 on, mended in 4.0.10 and 4.2.1 (#25518)."""
+    assert paths.keys_destinations_by_range(version) is expected
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        *[(version, True) for version in ("3.0.6", "3.0.7", "3.2.4", "3.3.1", "3.3.2")],
+        *[(version, False) for version in ("2.11.0", "3.0.5", "3.0.8", "3.3.6", "4.0.0", "5.0.1", "")],
+    ],
+)
+def test_releases_that_lose_avg_shedder(version: str, expected: bool) -> None:
+    """Their start-up check compares with a key of another name (#23156)."""
+    assert paths.loses_avg_shedder(version) is expected
+
+
+@pytest.mark.parametrize(
     ("path", "expected"),
     [
         (paths.brokers("c"), "/admin/v2/brokers/c"),

@@ -9,6 +9,7 @@ hash map (brokers of equal score, bundles of equal traffic), lbd orders by name.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbd.decide.avg_shedder.levelling import Levelling
@@ -48,8 +49,7 @@ def decide(
     pairs, remembered = pair_up(seen, memory)
     facts = Facts(scores, binding, pairs)
     levelling = Levelling(snapshot, averages, permission, settings, facts)
-    for pair in pairs:
-        levelling.serve(pair)
+    facts = replace(facts, pairs=tuple(levelling.serve(pair) for pair in pairs))
     skips = tuple(levelling.skips) if pairs else (Skip("cluster", Reason.BALANCED, _balanced(seen)),)
     return Decision(tuple(levelling.unloads), skips, remembered, facts, levelling.verdicts)
 

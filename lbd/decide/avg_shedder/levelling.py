@@ -6,6 +6,7 @@ average: the two can disagree, in Pulsar as here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -50,11 +51,14 @@ class Levelling:
         self.unloads: list[Unload] = []
         self.skips: list[Skip] = []
 
-    def serve(self, pair: Pair) -> None:
-        """Everything that one pair leads to."""
-        skip = self._held(pair) or self._background(pair) or self._waiting(pair) or self._level(pair)
+    def serve(self, pair: Pair) -> Pair:
+        """Everything that one pair leads to; the pair, with how much was to be moved where it was asked for."""
+        skip = self._held(pair) or self._background(pair) or self._waiting(pair)
+        if skip is None:
+            pair, skip = self._level(pair)
         if skip is not None:
             self.skips.append(Skip(f"{pair.source} -> {pair.destination}", *skip))
+        return pair
 
     def _held(self, pair: Pair) -> tuple[Reason, str] | None:
         """What is seen now is not to be acted on, nor judged."""
@@ -105,17 +109,26 @@ class Levelling:
         rates = self._snapshot.brokers.rates[broker]
         return float(rates[first]) + float(rates[second])
 
-    def _level(self, pair: Pair) -> tuple[Reason, str] | None:
+    def _level(self, pair: Pair) -> tuple[Pair, tuple[Reason, str] | None]:
         """Move the wanted amount, in the first measure in which it is worth it."""
-        hot, cold = self._position[pair.source], self._position[pair.destination]
-        below: list[str] = []
-        for measure in self._measures(hot):
-            gap = self._traffic(hot, measure) - self._traffic(cold, measure)
-            amount = gap * self._settings.max_unload_percentage
+        amounts = self._amounts(pair)
+        for measure, amount in amounts.items():
             if amount > self._minimum[measure]:
-                return self._choose(pair, measure, amount)
-            below.append(f"{amount:.0f} {UNITS[measure]} to move, minimum {self._minimum[measure]:.0f}")
-        return Reason.BELOW_MINIMUM, "; ".join(below)
+                return replace(pair, measure=measure, wanted=amount), self._choose(pair, measure, amount)
+        below = (
+            f"{amount:.0f} {UNITS[measure]} to move, minimum {self._minimum[measure]:.0f}"
+            for measure, amount in amounts.items()
+        )
+        measure, amount = next(iter(amounts.items()))
+        return replace(pair, measure=measure, wanted=amount), (Reason.BELOW_MINIMUM, "; ".join(below))
+
+    def _amounts(self, pair: Pair) -> dict[Measure, float]:
+        """How much the pair should exchange in each measure that counts."""
+        hot, cold = self._position[pair.source], self._position[pair.destination]
+        return {
+            measure: (self._traffic(hot, measure) - self._traffic(cold, measure)) * self._settings.max_unload_percentage
+            for measure in self._measures(hot)
+        }
 
     def _choose(self, pair: Pair, measure: Measure, amount: float) -> tuple[Reason, str] | None:
         listed = self._listed(self._position[pair.source])
@@ -145,7 +158,8 @@ class Levelling:
         allowed = listed[known & (self._permission.barred[listed] == 0)]
         first, second = COLUMNS[measure]
         traffic = self._averages.short[allowed, first] + self._averages.short[allowed, second]
-        return Candidates(allowed, traffic, self._snapshot.bundles)
+        costs = self._permission.costs
+        return Candidates(allowed, traffic, self._snapshot.bundles, None if costs is None else costs[allowed])
 
     def _unload(self, candidates: Candidates, at: int, pair: Pair, measure: Measure) -> Unload:
         bundle = int(candidates.bundles[at])

@@ -13,35 +13,52 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lbd.model import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Bundles of one broker: ``bundles`` int32 (C,) into ``names``, ``traffic`` float64 (C,) in the measure chosen."""
+    """Bundles of one broker: ``bundles`` int32 (C,) into ``names``, ``traffic`` float64 (C,) in the measure chosen.
+
+    ``costs`` is float64 (C,), None where all cost the same.
+    """
 
     bundles: IntArray
     traffic: FloatArray
     names: list[str]
+    costs: FloatArray | None = None
 
 
 def fill(candidates: Candidates, amount: float) -> list[int]:
     """Positions of the candidates taken, in the order taken: by falling traffic, each while it fits into what is left.
 
-    Zero and NaN traffic never fits.
+    Zero and NaN traffic never fits. Where costs differ, dearer bundles are taken only for what cheaper ones leave.
     """
     positive = np.flatnonzero(candidates.traffic > 0)
-    order = positive[np.argsort(-candidates.traffic[positive], kind="stable")]
+    if candidates.costs is None:
+        return _filled(candidates, positive, amount)[0]
+    taken: list[int] = []
+    for cost in np.unique(candidates.costs[positive]):
+        more, amount = _filled(candidates, positive[candidates.costs[positive] == cost], amount)
+        taken.extend(more)
+    return taken
+
+
+def _filled(candidates: Candidates, among: NDArray[np.intp], left: float) -> tuple[list[int], float]:
+    """Those taken among some positions, and how much of the amount is left."""
+    order = among[np.argsort(-candidates.traffic[among], kind="stable")]
     negated = (-candidates.traffic[order]).tolist()
     if _has_ties(negated):
         order = np.array(sorted(order.tolist(), key=lambda at: _by_name(candidates, at)), dtype=order.dtype)
     taken: list[int] = []
-    left, at = amount, 0
+    at = 0
     while (at := bisect_left(negated, -left, lo=at)) < len(negated):
         taken.append(int(order[at]))
         left += negated[at]
         at += 1
-    return taken
+    return taken, left
 
 
 def _has_ties(ordered: list[float]) -> bool:

@@ -1,0 +1,87 @@
+"""Reads isolation policies and anti-affinity groups: for a plan, and once more before each request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbd.errors import AdminError
+from lbd.model import Skip, bundle_namespace
+from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lbd.model import Unload
+    from lbd.pulsar.admin import Admin
+
+NAMESPACES_A_TURN = 100
+"""Namespaces whose groups are read at once; bundles of further ones count as ``policy-unknown`` in this turn."""
+
+TENANTS_A_TURN = 100
+"""Pulsar tells the members of a group for one tenant at a time; with more tenants a group counts as unknown."""
+
+
+class PolicyReader:
+    """Asks one cluster. Thread-safe: moves ask from threads of their own.
+
+    A turn costs one request for isolation policies, one for each namespace that its plan newly touches, and, where such
+    a namespace belongs to a group, one for each tenant and two for failure domains. A move costs two.
+    """
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._planned: dict[str, str | None] = {}
+
+    def isolation(self) -> Isolation:
+        """The cluster's isolation policies; unknown where they cannot be read, and then nothing moves."""
+        try:
+            return isolation_of(self._admin.isolation_policies())
+        except AdminError:
+            return Isolation(known=False)
+
+    def groups(self, namespaces: frozenset[str], tenants: frozenset[str]) -> Groups:
+        """Groups of the namespaces that a plan would touch; what cannot be read stays unknown."""
+        found = {name: group for name in sorted(namespaces)[:NAMESPACES_A_TURN] for group in self._group(name)}
+        self._planned |= found
+        grouped = {name: group for name, group in found.items() if group is not None}
+        free = frozenset(found.keys() - grouped.keys())
+        return Groups(free, grouped, *self._spread(set(grouped.values()), tenants)) if grouped else Groups(free)
+
+    def _group(self, namespace: str) -> Iterable[str | None]:
+        """One answer, or none where it cannot be read."""
+        try:
+            yield self._admin.anti_affinity_group(namespace)
+        except AdminError:
+            return
+
+    def _spread(
+        self, groups: Iterable[str], tenants: frozenset[str]
+    ) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+        """Members of the groups and failure domains of the brokers; no members where either cannot be read."""
+        if len(tenants) > TENANTS_A_TURN:
+            return {}, {}
+        try:
+            members = {group: self._members(group, tenants) for group in groups}
+            return members, self._admin.failure_domains()
+        except AdminError:
+            return {}, {}
+
+    def _members(self, group: str, tenants: frozenset[str]) -> frozenset[str]:
+        return frozenset(
+            name for tenant in sorted(tenants) for name in self._admin.anti_affinity_namespaces(group, tenant)
+        )
+
+    def forbids(self, move: Unload) -> Skip | None:
+        """Why a move that was planned may not happen any more. Raises :class:`AdminError` when that cannot be read."""
+        namespace, destination = bundle_namespace(move.bundle), move.destination or ""
+        isolation = isolation_of(self._admin.isolation_policies())
+        policies = Policies(isolation, active=tuple(self._admin.active_brokers()))
+        reason = policies.forbids(namespace, destination)
+        if reason is not None:
+            return Skip(move.bundle, reason[0], f"{reason[1]}; not sent")
+        group = self._admin.anti_affinity_group(namespace)
+        if group is not None and self._planned.get(namespace) != group:
+            changed = f"{namespace} belongs to anti-affinity group {group!r}, which was not so when it was planned"
+            return Skip(move.bundle, Reason.ANTI_AFFINITY, f"{changed}; not sent")
+        return None

@@ -1,0 +1,95 @@
+"""Each pool of brokers is balanced for itself: a strategy is asked once for each, and sees no other. Pure.
+
+Pairs across pools would want moves that isolation policies forbid (users' reports: apache/pulsar #16476, #16780).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import Decision, Facts, Memory, Skip, counter_of
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lbd.model import Averages, BoolArray, Hits, Permission, Pool, Snapshot
+
+    Rule = Callable[[Snapshot, Averages, Permission, Memory], Decision]
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A strategy that balances within the pools that its permission names."""
+
+    rule: Rule
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        """One decision out of those for the pools.
+
+        A broker that gives or takes in one pool is left alone by those asked after it: what it carries then is not
+        what its report says.
+        """
+        if not permission.pools:
+            return self.rule(snapshot, averages, permission, memory)
+        busy = np.zeros(len(snapshot.brokers), dtype=np.bool_)
+        answers: list[tuple[Pool, Decision]] = []
+        for pool in permission.pools:
+            narrowed = _within(pool, permission, busy)
+            answer = self.rule(snapshot, averages, narrowed, Memory(_of_pool(memory.hits, snapshot, pool)))
+            answers.append((pool, answer))
+            touched = {end for unload in answer.unloads for end in (unload.source, unload.destination)}
+            busy |= np.array([broker in touched for broker in snapshot.brokers.ids], dtype=np.bool_)
+        return _joined(answers, permission, memory)
+
+
+def _within(pool: Pool, permission: Permission, busy: BoolArray) -> Permission:
+    """What a pool's brokers and bundles are permitted, and nothing else."""
+    paired = np.where(pool.brokers, permission.paired, np.int8(Reason.ISOLATION_POLICY.code)).astype(np.int8)
+    barred = np.where(pool.bundles, permission.barred, np.int8(Reason.ISOLATION_POLICY.code)).astype(np.int8)
+    return replace(
+        permission,
+        barred=barred,
+        counts=permission.counts & pool.brokers,
+        paired=paired,
+        settled=permission.settled & ~busy,
+        pools=(),
+    )
+
+
+def _of_pool(hits: Mapping[str, Hits], snapshot: Snapshot, pool: Pool) -> dict[str, Hits]:
+    """The counters of a pool's brokers, by broker; one that is away keeps its own."""
+    ending = counter_of("", pool.name)
+    outside = {broker for broker, own in zip(snapshot.brokers.ids, pool.brokers.tolist(), strict=True) if not own}
+    found = {key.removesuffix(ending): value for key, value in hits.items() if _is_of(key, pool.name)}
+    return {broker: value for broker, value in found.items() if broker not in outside}
+
+
+def _is_of(key: str, pool: str) -> bool:
+    broker, _, name = key.partition(" in ")
+    return name == pool and bool(broker)
+
+
+def _joined(answers: list[tuple[Pool, Decision]], permission: Permission, memory: Memory) -> Decision:
+    pools = {pool.name for pool, _ in answers}
+    hits = {key: value for key, value in memory.hits.items() if not any(_is_of(key, name) for name in pools)}
+    verdicts = permission.barred.copy()
+    for pool, answer in answers:
+        hits.update({counter_of(broker, pool.name): value for broker, value in answer.memory.hits.items()})
+        verdicts[pool.bundles] = answer.verdicts[pool.bundles]
+    facts = answers[0][1].facts
+    pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.facts.pairs)
+    unloads = tuple(unload for _, answer in answers for unload in answer.unloads)
+    told = sorted(answers, key=lambda each: not each[1].facts.pairs)
+    skips = tuple(_named(skip, pool) for pool, answer in told for skip in answer.skips)
+    return Decision(unloads, skips, Memory(hits), Facts(facts.scores, facts.binding, pairs), verdicts)
+
+
+def _named(skip: Skip, pool: Pool) -> Skip:
+    """What is said of the cluster is said of a pool."""
+    if skip.what != "cluster" or not pool.name:
+        return skip
+    return replace(skip, what=f"pool {pool.name}")

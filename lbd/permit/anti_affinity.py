@@ -1,0 +1,94 @@
+"""Anti-affinity: bundles of a group of namespaces stay apart, by failure domain first, then by broker. Pure.
+
+Source: LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. A broker counts as many namespaces of the group as it has
+bundles of; those of the least loaded domains, and among them the least loaded brokers, may take one more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from lbd.model import Unload, bundle_namespace
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbd.model import Snapshot
+    from lbd.permit.policies import Groups, Policies
+
+DEFAULT_DOMAIN = "default"
+"""The domain of brokers that are in none, as in LoadManagerShared."""
+
+
+class Spread:
+    """How the namespaces of the groups that a plan touches lie on the brokers, moved along with the plan."""
+
+    def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
+        self._policies, self._groups = policies, policies.groups
+        self._bundles: dict[str, dict[str, Counter[str]]] = _counted(snapshot, policies.groups)
+
+    def refusal(self, unload: Unload) -> tuple[Reason, str] | None:
+        """Why a bundle may not go to its destination; None when its group allows it, or it has none."""
+        namespace = bundle_namespace(unload.bundle)
+        group = self._groups.grouped.get(namespace)
+        if group is None or unload.destination is None:
+            return None
+        best = self._best(group, unload)
+        if unload.destination in best:
+            return None
+        return Reason.ANTI_AFFINITY, (
+            f"{unload.destination} has more of anti-affinity group {group!r} than {', '.join(sorted(best)) or 'none'}"
+        )
+
+    def take(self, unload: Unload) -> None:
+        """Count a move."""
+        namespace = bundle_namespace(unload.bundle)
+        counted = self._bundles.get(self._groups.grouped.get(namespace, ""))
+        if counted is not None and unload.destination is not None:
+            counted[unload.source][namespace] -= 1
+            counted[unload.destination][namespace] += 1
+
+    def _best(self, group: str, unload: Unload) -> frozenset[str]:
+        """Where Pulsar would place the bundle once its source has let it go."""
+        namespace = bundle_namespace(unload.bundle)
+        left = Counter({unload.source: self._bundles[group][unload.source][namespace] == 1})
+        counts = {
+            broker: sum(number > 0 for number in self._bundles[group][broker].values()) - left[broker]
+            for broker in self._policies.brokers(namespace)
+        }
+        return _least(_in_least_domains(counts, self._groups.domains))
+
+
+def _counted(snapshot: Snapshot, groups: Groups) -> dict[str, dict[str, Counter[str]]]:
+    """Bundles by group, broker and namespace."""
+    found: dict[str, dict[str, Counter[str]]] = {group: defaultdict(Counter) for group in groups.members}
+    if not found:
+        return found
+    group_of = {namespace: group for group, names in groups.members.items() for namespace in names}
+    owners = snapshot.rows.owner().tolist()
+    for owner, at in zip(owners, snapshot.rows.bundle.tolist(), strict=True):
+        namespace = bundle_namespace(snapshot.bundles[at])
+        if namespace in group_of:
+            found[group_of[namespace]][snapshot.brokers.ids[owner]][namespace] += 1
+    return found
+
+
+def _in_least_domains(counts: Mapping[str, int], domains: Mapping[str, str]) -> dict[str, int]:
+    if not domains:
+        return dict(counts)
+    total: Counter[str] = Counter()
+    for broker, count in counts.items():
+        total[domains.get(broker, DEFAULT_DOMAIN)] += count
+    least = _least(total)
+    return {broker: count for broker, count in counts.items() if domains.get(broker, DEFAULT_DOMAIN) in least}
+
+
+def _least(counts: Mapping[str, int]) -> frozenset[str]:
+    fewest = min(counts.values(), default=0)
+    return frozenset(_where(counts, fewest))
+
+
+def _where(counts: Mapping[str, int], number: int) -> Iterable[str]:
+    return (name for name, count in counts.items() if count == number)

@@ -1,0 +1,112 @@
+"""What is read of policies, for a plan and before each request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.daemon import policies
+from lbd.daemon.policies import PolicyReader
+from lbd.errors import AdminError
+from lbd.model import Unload
+from lbd.permit.policies import Groups
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
+from lbd.reason import Reason
+from tests import fake_pulsar
+from tests.fake_pulsar import FakePulsar, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOVE = "t/n/0x00000000_0x40000000"
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """Three brokers."""
+    with fake_pulsar.hot_broker() as cluster:
+        cluster.groups = {"t/n": "Rack", "t/m": "rack", "u/o": "rack"}
+        yield cluster
+
+
+def reader(pulsar: FakePulsar) -> PolicyReader:
+    """On a connection of its own."""
+    return PolicyReader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))))
+
+
+def move(pulsar: FakePulsar) -> Unload:
+    """From the first to the third broker."""
+    return Unload(MOVE, pulsar.ids[0], pulsar.ids[2], 1, 1)
+
+
+class TestGroups:
+    def test_those_of_the_namespaces_asked_about(self, pulsar: FakePulsar) -> None:
+        """Members are asked for tenant by tenant; domains only where the brokers look at them."""
+        found = reader(pulsar).groups(frozenset({"t/m", "t/free"}), frozenset({"t", "u"}))
+        assert found == Groups(frozenset({"t/free"}), {"t/m": "rack"}, {"rack": frozenset({"t/n", "t/m", "u/o"})}, {})
+
+    def test_failure_domains(self, pulsar: FakePulsar) -> None:
+        """By broker."""
+        pulsar.domains = {"d1": pulsar.ids[:2], "d2": pulsar.ids[2:]}
+        for broker in pulsar.brokers:
+            broker.runtime["failureDomainsEnabled"] = "true"
+        found = reader(pulsar).groups(frozenset({"t/m"}), frozenset({"t"}))
+        assert found.domains == dict(zip(pulsar.ids, ("d1", "d1", "d2"), strict=True))
+
+    @pytest.mark.parametrize("part", ["antiAffinity/rack", "configuration/runtime"])
+    def test_members_that_cannot_be_read(self, pulsar: FakePulsar, part: str) -> None:
+        """The group is known, its members are not."""
+        asking = reader(pulsar)
+        assert asking.isolation().known  # the cluster's name has been asked for
+        pulsar.fault(part, refused(500, "no"))
+        found = asking.groups(frozenset({"t/m"}), frozenset({"t"}))
+        assert (dict(found.grouped), dict(found.members)) == ({"t/m": "rack"}, {})
+
+    def test_a_group_that_cannot_be_read(self, pulsar: FakePulsar) -> None:
+        """Neither free nor grouped."""
+        pulsar.fault("t/m/antiAffinity", refused(403, "no"))
+        assert reader(pulsar).groups(frozenset({"t/m"}), frozenset({"t"})) == Groups()
+
+    def test_requests_are_bounded(self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Namespaces beyond the limit stay unknown; with too many tenants all groups do."""
+        monkeypatch.setattr(policies, "NAMESPACES_A_TURN", 3)
+        found = reader(pulsar).groups(frozenset(f"t/{number}" for number in range(9)), frozenset({"t"}))
+        assert len(found.free) == 3
+        monkeypatch.setattr(policies, "TENANTS_A_TURN", 1)
+        assert reader(pulsar).groups(frozenset({"t/m"}), frozenset({"t", "u"})).members == {}
+
+
+class TestBeforeARequest:
+    def test_nothing_forbids(self, pulsar: FakePulsar) -> None:
+        """The group is the one that was planned with."""
+        asking = reader(pulsar)
+        asking.groups(frozenset({"t/n"}), frozenset({"t"}))
+        assert asking.forbids(move(pulsar)) is None
+
+    def test_a_policy_reserves_the_destination(self, pulsar: FakePulsar) -> None:
+        """It was set, or changed, since the plan."""
+        pulsar.isolation = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
+        found = reader(pulsar).forbids(move(pulsar))
+        assert found is not None
+        assert found.reason is Reason.ISOLATION_POLICY
+
+    @pytest.mark.parametrize("before", [None, "other"])
+    def test_another_group_than_planned(self, pulsar: FakePulsar, before: str | None) -> None:
+        """Where the rest of this one is was not looked at."""
+        asking = reader(pulsar)
+        if before is not None:
+            pulsar.groups["t/n"] = before
+            asking.groups(frozenset({"t/n"}), frozenset({"t"}))
+            pulsar.groups["t/n"] = "Rack"
+        found = asking.forbids(move(pulsar))
+        assert found is not None
+        assert (found.reason, "'rack'" in found.detail) == (Reason.ANTI_AFFINITY, True)
+
+    @pytest.mark.parametrize("part", ["namespaceIsolationPolicies", "antiAffinity"])
+    def test_what_cannot_be_read_is_raised(self, pulsar: FakePulsar, part: str) -> None:
+        """The move is not sent: its check has failed."""
+        pulsar.fault(part, refused(500, "no"))
+        with pytest.raises(AdminError, match="HTTP 500"):
+            reader(pulsar).forbids(move(pulsar))

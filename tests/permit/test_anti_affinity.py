@@ -1,0 +1,123 @@
+"""Namespaces of an anti-affinity group stay apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.model import Snapshot, Unload
+from lbd.permit.anti_affinity import Spread
+from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
+from tests.builders import bundle, report, snapshot, stats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMESPACES = [f"g/{number}" for number in range(8)]
+
+
+def cluster(**brokers: str) -> Snapshot:
+    """Brokers with one bundle of ``g/<digit>`` for each digit."""
+    return snapshot(
+        {
+            f"{name}:80": report(10, {bundle(at, f"g/{digit}"): stats(1) for at, digit in enumerate(own)})
+            for name, own in brokers.items()
+        }
+    )
+
+
+def spread(seen: Snapshot, isolation: Isolation | None = None, domains: Mapping[str, str] | None = None) -> Spread:
+    """All of these namespaces are in one group."""
+    groups = Groups(grouped=dict.fromkeys(NAMESPACES, "g"), members={"g": frozenset(NAMESPACES)}, domains=domains or {})
+    return Spread(seen, Policies(isolation or Isolation(), groups, seen.brokers.ids))
+
+
+def may(found: Spread, name: str, source: str, destination: str) -> bool:
+    """Whether a bundle may go there."""
+    return found.refusal(Unload(name, f"{source}:80", f"{destination}:80", 1, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("brokers", "allowed"),
+    [
+        ({"a": "0", "b": "", "c": ""}, "bc"),
+        ({"a": "0", "b": "1", "c": ""}, "c"),
+        ({"a": "01", "b": "2", "c": "3"}, "bc"),
+        ({"a": "0", "b": "1", "c": "2"}, ""),
+        ({"a": "00", "b": "1", "c": ""}, "c"),
+        ({"a": "00", "b": "0", "c": ""}, "c"),
+    ],
+    ids=[
+        "empty brokers",
+        "the only empty one",
+        "level with the others once it has left",
+        "worse than staying",
+        "more of its namespace stay behind",
+        "the same namespace counts, too",
+    ],
+)
+def test_a_bundle_goes_where_fewest_of_its_group_are(brokers: dict[str, str], allowed: str):
+    """Counted as Pulsar would once the source has let go: then its old broker may be the best place."""
+    found = spread(cluster(**brokers))
+
+    assert set(allowed) == {broker for broker in brokers if broker != "a" and may(found, bundle(0, "g/0"), "a", broker)}
+
+
+@pytest.mark.parametrize(
+    ("domains", "allowed"),
+    [
+        ({}, "bd"),
+        ({"a:80": "r1", "b:80": "r1", "c:80": "r2", "d:80": "r2"}, "b"),
+        ({"a:80": "r1", "b:80": "r2", "c:80": "r2", "d:80": "r3"}, "d"),
+        ({"c:80": "r2", "d:80": "r2"}, "b"),
+    ],
+    ids=["off", "the domain of the source is the emptiest", "b shares its domain with c", "a and b are in none"],
+)
+def test_domains_come_first(domains: dict[str, str], allowed: str):
+    """Brokers of the domains with the fewest namespaces of the group; those in none are one domain of their own."""
+    found = spread(cluster(a="0", b="", c="1", d=""), domains=domains)
+
+    assert set(allowed) == {broker for broker in "bcd" if may(found, bundle(0, "g/0"), "a", broker)}
+
+
+def test_a_plan_is_counted_along():
+    """The second bundle of a group finds the first one there."""
+    found = spread(cluster(a="01", b="", c=""))
+    first = Unload(bundle(0, "g/0"), "a:80", "b:80", 1, 1)
+    assert found.refusal(first) is None
+    found.take(first)
+
+    assert not may(found, bundle(1, "g/1"), "a", "b")
+    assert may(found, bundle(1, "g/1"), "a", "c")
+
+
+def test_only_brokers_that_policies_allow_are_compared():
+    """A broker that the namespace may not use is no better place."""
+    isolation = isolation_of({"p": {"namespaces": ["g/.*"], "primary": ["[ab]"], "secondary": []}})
+    found = spread(cluster(a="01", b="2", c=""), isolation)
+
+    assert may(found, bundle(0, "g/0"), "a", "b")
+    assert not may(found, bundle(0, "g/0"), "a", "c")
+
+
+def test_namespaces_without_a_group_go_anywhere():
+    """Nothing is counted for them."""
+    assert may(spread(cluster(a="0", b="1")), bundle(0, "t/free"), "a", "b")
+
+
+@given(st.lists(st.text("01234567", max_size=4), min_size=2, max_size=5), st.integers(0, 7))
+def test_no_move_makes_the_group_less_even(owned: list[str], number: int):
+    """Whatever is let through, the destination then has at most as many namespaces of the group as the source had."""
+    names = "abcde"[: len(owned)]
+    seen = cluster(**dict(zip(names, owned, strict=True)))
+    at = owned[0].find(str(number))
+    if at < 0:
+        return
+    before = {name: len(set(own)) for name, own in zip(names, owned, strict=True)}
+    for destination in names[1:]:
+        if may(spread(seen), bundle(at, f"g/{number}"), "a", destination):
+            assert before[destination] <= min(before[name] for name in names[1:])
+            assert before[destination] <= before["a"]
