@@ -117,6 +117,11 @@ class Hits:
     high: int = 0
 
 
+def counter_of(broker: str, pool: str) -> str:
+    """The key of a broker's hit counters: it has a set of its own in each pool."""
+    return f"{broker} in {pool}" if pool else broker
+
+
 @dataclass(frozen=True)
 class Memory:
     """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar."""
@@ -125,12 +130,27 @@ class Memory:
 
 
 @dataclass(frozen=True, eq=False)
+class Pool:
+    """Brokers among which some bundles may move, as isolation policies make them.
+
+    ``brokers`` is bool (B,), ``bundles`` bool (N,). Each bundle is in one pool at most, a broker may be in several. The
+    pool of the namespaces without a policy has no name.
+    """
+
+    name: str
+    brokers: BoolArray
+    bundles: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
 class Permission:
     """Who may take part in this turn, known before a strategy is asked.
 
     ``barred`` is int8 (N,): a :class:`Reason` code per bundle, 0 = may move. ``counts`` is bool (B,): the broker has
     new evidence, so its counter advances. ``paired`` is int8 (B,): 0, or the code of why the broker stays out of
-    pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing.
+    pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing. ``pools`` is
+    empty where every bundle may go anywhere. ``costs`` is float64 (N,): cheaper bundles are to be taken first; None
+    where all cost the same.
     """
 
     barred: CodeArray
@@ -138,6 +158,8 @@ class Permission:
     paired: CodeArray
     settled: BoolArray
     hold: Reason | None = None
+    pools: tuple[Pool, ...] = ()
+    costs: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +190,11 @@ class Skip:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two brokers that the strategy compares; ``difference`` is in points of score."""
+    """Two brokers that the strategy compares, within ``pool``; ``difference`` is in points of score.
+
+    Of a pair that fired, ``wanted`` is how much was to be moved: messages/s where ``measure`` is ``msg_rate``, bytes/s
+    where it is ``throughput``.
+    """
 
     source: str
     destination: str
@@ -176,6 +202,9 @@ class Pair:
     hits: Hits
     wanted_hits: Hits = field(default_factory=Hits)
     fired: bool = False
+    pool: str = ""
+    measure: str = ""
+    wanted: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

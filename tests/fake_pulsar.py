@@ -24,6 +24,16 @@ CLUSTER = "c"
 DYNAMIC = {"loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEnabled"}
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
 EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"
+BALANCING = {
+    "loadBalancerLoadSheddingStrategy": "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder",
+    "loadBalancerLoadPlacementStrategy": "org.apache.pulsar.broker.loadbalance.impl.LeastLongTermMessageRate",
+    "loadBalancerDistributeBundlesEvenlyEnabled": "false",
+    "loadBalancerAutoBundleSplitEnabled": "false",
+    "loadBalancerHostUsageCheckIntervalMinutes": "1",
+    "statsUpdateFrequencyInSecs": "60",
+    "namespaceBundleUnloadingTimeoutMs": "60000",
+}
+"""Settings of a broker beside those that decide whether it sheds."""
 HTML = b"<html>\n<head>\n<title>Error 404 Not Found</title>\n</head>\n<body><h2>HTTP ERROR 404 Not Found</h2></body>"
 
 
@@ -106,6 +116,7 @@ class FakeBroker:
     runtime: dict[str, str] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
+    clock_ahead_seconds: float = 0.0
 
     @property
     def base(self) -> str:
@@ -125,6 +136,7 @@ class FakePulsar:
     steals: dict[str, list[str]] = field(default_factory=dict)
     isolation: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
+    domains: dict[str, list[str]] = field(default_factory=dict)
     dynamic: dict[str, str] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     authorization: str | None = None
@@ -207,9 +219,8 @@ class FakePulsar:
             return self._bundle(asked, f"{parts[3]}/{parts[4]}/{parts[5]}", parts[6])
         if parts[:3] == ["lookup", "v2", "topic"]:
             return self._lookup(asked, "/".join(parts[4:6]), parts[-1])
-        if parts[-1] == "antiAffinity":
-            group = self.groups.get(f"{parts[3]}/{parts[4]}")
-            return Reply(204) if group is None else Reply(200, group.encode())
+        if "antiAffinity" in parts:
+            return self._anti_affinity(asked, parts[3:])
         return self._plain(asked, parts[-1])
 
     def _plain(self, asked: Request, what: str) -> Reply:
@@ -217,9 +228,18 @@ class FakePulsar:
             return ok(self.report(asked.broker))
         if what == "clusters":
             return ok([CLUSTER])
+        if what == "failureDomains":
+            return ok({name: {"brokers": brokers} for name, brokers in self.domains.items()})
         if what == "namespaceIsolationPolicies":
             return ok(self.isolation) if self.isolation else refused(404, "NamespaceIsolationPolicies do not exist")
         return Reply(404, HTML, content_type="text/html")
+
+    def _anti_affinity(self, asked: Request, rest: list[str]) -> Reply:
+        if rest[-1] == "antiAffinity":
+            group = self.groups.get("/".join(rest[:-1]))
+            return Reply(204) if group is None else Reply(200, group.encode())
+        own = f"{asked.query['tenant']}/"
+        return ok([name for name, group in self.groups.items() if group.lower() == rest[-1] and name.startswith(own)])
 
     def _brokers(self, asked: Request, rest: list[str]) -> Reply:
         if rest[1:] and rest[2:] == ["ownedNamespaces"]:
@@ -242,7 +262,13 @@ class FakePulsar:
 
     def running(self, broker: FakeBroker) -> dict[str, str]:
         """What a broker runs with: its own configuration, and the overrides of all brokers on top."""
-        own = {"clusterName": CLUSTER, "loadManagerClassName": MODULAR, **self._shedding(), **broker.runtime}
+        own = {
+            "clusterName": CLUSTER,
+            "loadManagerClassName": MODULAR,
+            **self._shedding(),
+            **BALANCING,
+            **broker.runtime,
+        }
         return own | broker.stuck | {key: _as_boolean(value) for key, value in self.dynamic.items()}
 
     def _override(self, key: str, value: str | None = None) -> Reply:
@@ -433,6 +459,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body)
         self.wfile.flush()
         self.close_connection = self.close_connection or reply.promised is not None
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The ``Date`` header, by this broker's clock."""
+        ahead = self.server.cluster.broker(self.server.id).clock_ahead_seconds
+        return super().date_time_string((time.time() if timestamp is None else timestamp) + ahead)
 
     def handle(self) -> None:
         """A client that gave up is no event."""

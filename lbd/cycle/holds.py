@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.model import Skip
+from lbd.permit.progress import standing_still
+from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ def found_holds(
         yield Reason.IN_BROKER_SHEDDING, f"{names} shed by themselves; {observation.shedding_note or todo}"
     if ordered is not None:
         yield ordered
+    quiet = quiet_until(parts.guardrails.quiet_hours, observation.snapshot.taken_at)
+    if quiet is not None:
+        yield Reason.QUIET_HOURS, quiet[1]
     if observation.leader is None:
         yield Reason.LEADER_UNREACHABLE, "none leads, or the one named does not answer and is replaced after a while"
     if observation.snapshot.taken_at < settled_at:
@@ -39,6 +44,9 @@ def found_holds(
         yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went, {left:.0f} s to wait"
     if usable < wanted:
         yield Reason.TOO_FEW_BROKERS, f"{usable} of {len(observation.active)} reports are usable, wanted {wanted}"
+    tried = standing_still(kept.progress, observation.snapshot.taken_at, parts.guardrails)
+    if tried is not None:
+        yield Reason.NO_IMPROVEMENT, tried
     if unfinished:
         yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from math import isinf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbd.model import bundle_namespace
+from lbd.permit.move_costs import cost_of
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from lbd.model import CodeArray, Snapshot
     from lbd.permit.policies import Isolation
     from lbd.permit.settings import Guardrails
+
+SYSTEM = "pulsar/system"
 
 BROKER_BUNDLE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/:]+:\d+/0x")
 """Heartbeat and SLA bundles belong to one broker each (NamespaceService; the short SLA form came after 4.0)."""
@@ -34,24 +38,41 @@ def broker_bundles(bundles: list[str]) -> CodeArray:
 
 
 def barred(
-    snapshot: Snapshot, attempted_at: Mapping[str, float], isolation: Isolation, guardrails: Guardrails
+    snapshot: Snapshot,
+    attempted_at: Mapping[str, float],
+    isolation: Isolation,
+    guardrails: Guardrails,
+    *,
+    changed_at: Mapping[str, float] | None = None,
+    tired: frozenset[str] = frozenset(),
 ) -> CodeArray:
-    """Why each bundle may not move in a live turn, int8 (N,): the first reason that applies, 0 for none."""
+    """Why each bundle may not move in a live turn, int8 (N,): the first reason that applies, 0 for none.
+
+    ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
+    """
     codes = broker_bundles(snapshot.bundles)
     _bar_namespaces(codes, snapshot.bundles, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
     since = snapshot.taken_at - guardrails.cool_down_minutes * 60
-    resting = {bundle for bundle, at in attempted_at.items() if at >= since}
+    resting = dict.fromkeys(tired, Reason.PING_PONG.code)
+    resting |= {bundle: Reason.CHANGED_HANDS.code for bundle, at in (changed_at or {}).items() if at >= since}
+    resting |= {bundle: Reason.COOL_DOWN.code for bundle, at in attempted_at.items() if at >= since}
     if resting:
-        _bar(codes, np.array([name in resting for name in snapshot.bundles], dtype=np.bool_), Reason.COOL_DOWN)
+        for at in [at for at, name in enumerate(snapshot.bundles) if name in resting]:
+            codes[at] = codes[at] or resting[snapshot.bundles[at]]
     return codes
 
 
-def bar_namespaces(codes: CodeArray, bundles: list[str], reasons: Mapping[str, Reason]) -> CodeArray:
-    """The codes with the bundles of further namespaces barred."""
+def bar_more(codes: CodeArray, bundles: list[str], reasons: Mapping[str, Reason]) -> CodeArray:
+    """The codes with further bundles barred: those named, and all of the namespaces named."""
     found = codes.copy()
-    _bar_namespaces(found, bundles, lambda name: reasons[name].code if name in reasons else 0)
+    named = np.array([_code(reasons, name) or _code(reasons, bundle_namespace(name)) for name in bundles], np.int8)
+    found[found == 0] = named[found == 0]
     return found
+
+
+def _code(reasons: Mapping[str, Reason], name: str) -> int:
+    return reasons[name].code if name in reasons else 0
 
 
 def _bar(codes: CodeArray, where: np.ndarray[tuple[int], np.dtype[np.bool_]], reason: Reason) -> None:
@@ -73,11 +94,13 @@ def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[s
     def rule(name: str) -> int:
         if name.count("/") != 1:
             return Reason.POLICY_UNKNOWN.code
-        if name in excluded or f"{name.partition('/')[0]}/*" in excluded:
+        if name == SYSTEM and not guardrails.move_system_namespace:
+            return Reason.SYSTEM_NAMESPACE.code
+        if name in excluded or f"{name.partition('/')[0]}/*" in excluded or isinf(cost_of(guardrails.move_costs, name)):
             return Reason.EXCLUDED_NAMESPACE.code
         if not isolation.known:
             return Reason.POLICY_UNKNOWN.code
-        return Reason.ISOLATION_POLICY.code if isolation.covers(name) else 0
+        return 0
 
     return rule
 

@@ -9,14 +9,18 @@ import numpy as np
 
 from lbd.load import prediction
 from lbd.model import Skip, Unload, bundle_namespace
+from lbd.permit.anti_affinity import Spread
+from lbd.permit.budget import Budget
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER
+from lbd.permit.ping_pong import Trips
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from lbd.model import CodeArray, FloatArray, Snapshot
-    from lbd.permit.policies import Groups, Isolation
+    from lbd.model import CodeArray, FloatArray, Permission, Snapshot
+    from lbd.permit.budget import Sent, Used
+    from lbd.permit.policies import Policies
     from lbd.permit.settings import Guardrails
 
 
@@ -31,38 +35,51 @@ class Permitted:
 class Ledger:
     """Predicted scores and used-up caps of one turn, advanced by each unload that is let through.
 
-    ``paired`` is int8 (B,): the reason code of brokers whose reports are not to be trusted, else 0.
+    ``paired`` is int8 (B,): the reason code of brokers whose reports are not to be trusted, else 0. ``sent`` is what
+    was sent within the last day. What ``permission`` forbids is refused whatever a strategy answers. Limits with a
+    reason in ``ignored`` are counted and not held.
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
         scores: FloatArray,
-        isolation: Isolation,
-        groups: Groups,
+        policies: Policies,
         guardrails: Guardrails,
         plan: Iterable[Unload],
         *,
         paired: CodeArray | None = None,
+        sent: Collection[Sent] = (),
+        permission: Permission | None = None,
+        ignored: frozenset[Reason] = frozenset(),
     ) -> None:
         self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
         self._position = snapshot.brokers.index()
-        self._isolation, self._groups = isolation, groups
+        self._policies, self._spread = policies, Spread(snapshot, policies)
         self._doubt = np.zeros(len(snapshot.brokers), dtype=np.int8) if paired is None else paired
         self._predicted = scores.copy()
         self._topics = snapshot.brokers.topics.copy()
-        self._bundle_topics = _topics_of(snapshot, {unload.bundle for unload in plan})
+        self._at = _positions(snapshot, {unload.bundle for unload in plan})
+        self._bundle_topics = _topics_of(snapshot, self._at)
+        self._permission, self._ignored = permission, ignored
+        self._budget = Budget(snapshot, sent, guardrails, ignored)
+        self._trips = Trips(sent, snapshot.taken_at, guardrails)
+        self._taken: set[str] = set()
         rates = snapshot.brokers.rates
         totals = np.where((rates > 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0).sum(axis=0)
         self._messages_left = float(totals[0] + totals[1]) * guardrails.max_traffic_per_turn
         self._bytes_left = float(totals[2] + totals[3]) * guardrails.max_traffic_per_turn
-        self._unloads_left = guardrails.max_unloads_per_turn or max(10, len(snapshot.bundles) // 100)
-        self._any = False
+        self._most_unloads = guardrails.max_unloads_per_turn or max(10, len(snapshot.bundles) // 100)
 
     def refusal(self, unload: Unload) -> Skip | None:
         """Why this unload may not happen; None when it may."""
         return (
-            self._bound(unload) or self._no_destination(unload) or self._too_much_load(unload) or self._over_cap(unload)
+            self._not_permitted(unload)
+            or self._bound(unload)
+            or self._no_destination(unload)
+            or self._too_much_load(unload)
+            or self._over_cap(unload)
+            or self._budget.refusal(unload)
         )
 
     def accepts(self, unload: Unload, owner: str) -> bool:
@@ -78,16 +95,48 @@ class Ledger:
         destination = self._position[unload.destination or ""]
         self._predicted[destination] += self._rise(unload)
         self._topics[destination] += self._bundle_topics.get(unload.bundle, 0)
+        self._spread.take(unload)
         self._messages_left -= unload.msg_rate
         self._bytes_left -= unload.throughput
-        self._unloads_left -= 1
-        self._any = True
+        self._taken.add(unload.bundle)
+        self._budget.take(unload)
+
+    def usage(self) -> tuple[Used, ...]:
+        """How much of each budget for an hour or a day is used, with what was let through."""
+        return self._budget.usage()
+
+    def expected(self, taken: Iterable[Unload]) -> dict[str, float]:
+        """Scores, in points, of the brokers that these unloads touch, once all have landed: see ``load/prediction``.
+
+        The same estimate is added to a destination and taken from a source, so neither gets better than this.
+        """
+        found: dict[str, float] = {}
+        for unload in taken:
+            source, destination = unload.source, unload.destination or ""
+            before = found.get(source, float(self._predicted[self._position[source]]))
+            found[source] = max(before - self._rise(unload), 0.0)
+            found[destination] = float(self._predicted[self._position[destination]])
+        return found
 
     def _rise(self, unload: Unload) -> float:
         return prediction.points(unload, self._brokers, self._scores, self._position)
 
+    def _not_permitted(self, unload: Unload) -> Skip | None:
+        """What is known before a strategy is asked; one that was told of it does not come here."""
+        at, known = self._at.get(unload.bundle), self._permission
+        if known is not None and known.hold is not None:
+            return Skip(unload.bundle, known.hold)
+        if known is not None and at is not None and known.barred[at]:
+            return Skip(unload.bundle, Reason.of(int(known.barred[at])))
+        if unload.bundle in self._taken:
+            return Skip(unload.bundle, Reason.COOL_DOWN, "planned twice in one turn")
+        if unload.source not in self._position:
+            return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} gives no load report")
+        back = self._trips.refusal(unload)
+        return Skip(unload.bundle, *back) if back is not None and back[0] not in self._ignored else None
+
     def _bound(self, unload: Unload) -> Skip | None:
-        reason = self._groups.reason(bundle_namespace(unload.bundle))
+        reason = self._policies.groups.unknown(bundle_namespace(unload.bundle))
         return Skip(unload.bundle, *reason) if reason is not None else None
 
     def _no_destination(self, unload: Unload) -> Skip | None:
@@ -98,8 +147,9 @@ class Ledger:
         if doubt:
             told = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, told)
-        if self._isolation.reserves(destination):
-            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is primary of an isolation policy")
+        policy = self._policies.forbids(bundle_namespace(unload.bundle), destination) or self._spread.refusal(unload)
+        if policy is not None:
+            return Skip(unload.bundle, *policy)
         topics = int(self._topics[self._position[destination]]) + self._bundle_topics.get(unload.bundle, 0)
         if topics > self._guardrails.max_topics_per_broker:
             return Skip(
@@ -128,9 +178,11 @@ class Ledger:
         return None
 
     def _over_cap(self, unload: Unload) -> Skip | None:
-        if self._unloads_left <= 0:
-            return Skip(unload.bundle, Reason.TURN_UNLOADS, "guardrails.max_unloads_per_turn is used up")
-        if self._any and (unload.msg_rate > self._messages_left or unload.throughput > self._bytes_left):
+        taken = len(self._taken)
+        if taken >= self._most_unloads:
+            told = f"{taken} of {self._most_unloads} used (guardrails.max_unloads_per_turn)"
+            return Skip(unload.bundle, Reason.TURN_UNLOADS, told)
+        if taken and (unload.msg_rate > self._messages_left or unload.throughput > self._bytes_left):
             left = f"{unload.msg_rate:.0f} msg/s, {max(self._messages_left, 0):.0f} left"
             return Skip(unload.bundle, Reason.TURN_TRAFFIC, f"{left} of guardrails.max_traffic_per_turn")
         return None
@@ -150,16 +202,14 @@ def permit(plan: Iterable[Unload], ledger: Ledger) -> Permitted:
     return Permitted(tuple(allowed), tuple(skips))
 
 
-def _topics_of(snapshot: Snapshot, wanted: set[str]) -> dict[str, int]:
+def _positions(snapshot: Snapshot, wanted: set[str]) -> dict[str, int]:
+    """Where the bundles wanted stand in the snapshot; one that it does not have is left out."""
+    return {name: at for at, name in enumerate(snapshot.bundles) if name in wanted} if wanted else {}
+
+
+def _topics_of(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:
     """Topics of the bundles wanted; of one on two reports, the larger number."""
-    topics = snapshot.rows.counts[:, 0]
-    rows = (
-        [row for row, at in enumerate(snapshot.rows.bundle.tolist()) if snapshot.bundles[at] in wanted]
-        if wanted
-        else []
-    )
-    found: dict[str, int] = {}
-    for row in rows:
-        name = snapshot.bundles[int(snapshot.rows.bundle[row])]
-        found[name] = max(found.get(name, 0), int(topics[row]))
-    return found
+    most = np.zeros(len(snapshot.bundles), dtype=np.int64)
+    rows = np.flatnonzero(np.isin(snapshot.rows.bundle, list(wanted.values())))
+    np.maximum.at(most, snapshot.rows.bundle[rows], snapshot.rows.counts[rows, 0])
+    return {name: int(most[at]) for name, at in wanted.items()}

@@ -17,6 +17,7 @@ import numpy as np
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Averages, Hits
 from lbd.permit.evidence import Sample
+from lbd.permit.progress import Progress
 from lbd.record.journal.segments import LIVE_NAME
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 class Kept(msgspec.Struct, frozen=True):
     """``memory.json``: what a turn hands to the next one.
 
-    ``members`` are the active brokers last seen, ``members_since`` when that set last changed.
+    ``members`` are the active brokers last seen, ``members_since`` when that set last changed. ``changed_at`` is when
+    the owner of a bundle changed without lbd, for as long as it rests therefore. ``progress`` is what moves came to.
     """
 
     format: int = FORMAT
@@ -40,6 +42,8 @@ class Kept(msgspec.Struct, frozen=True):
     samples: dict[str, Sample] = {}
     members: list[str] = []
     members_since: float = 0.0
+    changed_at: dict[str, float] = {}
+    progress: Progress = Progress()
 
     def at(self, now: float, gap_seconds: float) -> Kept:
         """The part that still holds: after a gap, or a clock that went back, hit counters start anew."""

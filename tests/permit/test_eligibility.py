@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from lbd.permit.eligibility import barred
@@ -31,16 +29,37 @@ POLICY = {"p": {"namespaces": ["t/iso.*"], "primary": ["10\\.0\\.0\\.1"], "secon
     ("name", "reason"),
     [
         (f"t/n/{FULL}", ""),
-        (f"pulsar/system/{FULL}", ""),
+        (f"pulsar/system/{FULL}", "system-namespace"),
+        (f"pulsar/functions/{FULL}", ""),
         (f"pulsar/127.0.0.1:8080/{FULL}", "broker-bundle"),
         (f"pulsar/c/127.0.0.1:8080/{FULL}", "broker-bundle"),
         (f"sla-monitor/c/broker-0.example:8080/{FULL}", "broker-bundle"),
         (f"sla-monitor/broker-0.example:8443/{FULL}", "broker-bundle"),
     ],
 )
-def test_heartbeat_and_sla_bundles_belong_to_their_broker(name: str, reason: str):
-    """Other bundles of the tenant pulsar are ordinary ones."""
+def test_bundles_of_the_brokers_themselves(name: str, reason: str):
+    """Heartbeat and SLA bundles belong to a broker, the system namespace stays; others of the tenant move."""
     assert reason == reason_of(name)
+
+
+def test_the_system_namespace_moves_when_it_is_told_to():
+    """Where it does make load."""
+    assert "" == reason_of(f"pulsar/system/{FULL}", move_system_namespace=True)
+
+
+@pytest.mark.parametrize(
+    ("costs", "reason"),
+    [
+        ({"t/n": "never"}, "excluded-namespace"),
+        ({"t/*": "never"}, "excluded-namespace"),
+        ({"t/*": "never", "t/n": 2}, ""),
+        ({"t/n": 1000}, ""),
+        ({"u/*": "never"}, ""),
+    ],
+)
+def test_a_cost_of_never(costs: dict[str, object], reason: str):
+    """The namespace's own cost goes before its tenant's; any number is a cost that may be paid."""
+    assert reason == reason_of(bundle(1), move_costs=costs)
 
 
 @pytest.mark.parametrize(("seconds", "reason"), [(10, "cool-down"), (1800, "cool-down"), (1801, "")])
@@ -57,11 +76,9 @@ def test_excluded_namespaces(excluded: str, reason: str):
     assert reason == reason_of(bundle(1), excluded_namespaces=(excluded,))
 
 
-@pytest.mark.parametrize(
-    ("namespace", "reason"), [("t/iso-a", "isolation-policy"), ("t/free", ""), ("x/t/iso", "policy-unknown")]
-)
-def test_namespaces_under_an_isolation_policy_stay(namespace: str, reason: str):
-    """The whole name must match, as in Pulsar."""
+@pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", ""), ("t/free", ""), ("x/t/iso", "policy-unknown")])
+def test_policies_of_the_first_version_are_unknown(namespace: str, reason: str):
+    """Those of other namespaces say where a bundle may go, not that it stays."""
     assert reason == reason_of(bundle(1, namespace), isolation_of(POLICY))
 
 
@@ -71,15 +88,6 @@ def test_unreadable_policies_bind_everything():
     for pattern in ("(", "a{99999999999}", "(" * 5000 + ")" * 5000):
         assert not isolation_of({"p": {"namespaces": [pattern], "primary": []}}).known
     assert not isolation_of({"p": {}}).known
-
-
-def test_primaries_are_matched_by_host_alone():
-    """``host:port`` would never match a host's regex."""
-    found = isolation_of(POLICY)
-
-    assert found.reserves("10.0.0.1:8080")
-    assert not found.reserves("10.0.0.2:8080")
-    assert (re.compile("t/iso.*"),) == found.namespaces
 
 
 @pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf")])

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 DAY = 86_400.0
+SENT = {"source": "a:80", "destination": "b:80", "msg_rate": 200.0, "throughput": 20_000.0}
 HEADER = b'{"event":"journal","format":1,"at":1}\n'
 
 
@@ -114,7 +116,7 @@ class TestLines:
             past = read(tmp_path / "j")
             assert (past.attempted_at, open_bundles(past), list(past.notes)) == (attempted, still_open, noted)
             assert past.torn_lines == 0
-            assert past == Past(journal.attempted_at, journal.open, 0, journal.notes)
+            assert past == Past(journal.attempted_at, journal.open, 0, journal.notes, journal.sent)
 
     def test_a_line_is_one_json_object(self, tmp_path: Path) -> None:
         """As a person greps them: what, when, which move, and how it ended."""
@@ -177,7 +179,7 @@ class TestLines:
             identity = journal.intend(Unload(FIRST, "a:80", "b:80", number, number), 1)
             assert open_bundles(read(tmp_path / "j")) == [FIRST]
             journal.conclude(identity, Outcome(move(), Result.UNKNOWN, None, seconds=number))
-        assert read(tmp_path / "j") == Past({FIRST: 100.0})
+        assert replace(read(tmp_path / "j"), sent=()) == Past({FIRST: 100.0})
 
     @pytest.mark.parametrize("words", ["\ud800", "a\nb\x00", "x" * 3_000_000])
     def test_whatever_a_broker_answers_can_be_written(self, words: str, tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ class TestLines:
         with opened(tmp_path / "j") as journal:
             identity = journal.intend(move(), 1)
             journal.conclude(identity, Outcome(move(), Result.FAILED, None, words))
-        assert read(tmp_path / "j") == Past({FIRST: 100.0})
+        assert replace(read(tmp_path / "j"), sent=()) == Past({FIRST: 100.0})
         assert len((tmp_path / "j").read_bytes().splitlines()) == 3
 
     def test_a_name_that_is_no_text_is_told(self, tmp_path: Path) -> None:
@@ -336,11 +338,12 @@ class TestTime:
 
 class TestRotation:
     def test_the_next_file_begins_with_what_still_holds(self, tmp_path: Path) -> None:
-        """A header, open intents word for word, notes, last attempts; the old file is named by when it was rotated."""
+        """A header, open intents word for word, notes, attempts; the old file is named by when it was rotated."""
         path = tmp_path / "journal.jsonl"
         with opened(path, 1_795_271_300.0) as journal:
             work(journal, "i1", "o1", "i1", "n1", "i2")
             before, held = path.read_bytes(), read(path)
+            moves = [line["move"] for line in lines(path) if line["event"] == "intent"]
             (tmp_path / "journal.jsonl.new").write_bytes(b"half of it\n" * 1000)
             journal._rotate()
             assert journal.rotation_failure == ""
@@ -359,10 +362,34 @@ class TestRotation:
             },
             json.loads(before.splitlines()[-1]),
             {"event": "note", "at": 1_795_271_303.0, "bundle": FIRST, "noted": "b:80", "leader": "l:80"},
-            {"event": "attempt", "at": 1_795_271_302.0, "bundle": FIRST},
+            {"event": "attempt", "at": 1_795_271_300.0, "bundle": FIRST, "move": moves[0], **SENT},
+            {"event": "attempt", "at": 1_795_271_302.0, "bundle": FIRST, "move": moves[1], **SENT},
             {"event": "attempt", "at": 1_795_271_304.0, "bundle": SECOND},
         ]
         assert read(path) == held
+
+    def test_what_was_sent_within_a_day_is_carried_over(self, tmp_path: Path) -> None:
+        """Every attempt once, retries and open ones among them; of older ones only the last on each bundle."""
+        times = iter([0.0, 1.0, 1.0, DAY, DAY, DAY + 1, DAY + 2, DAY + 3])
+        journal = Journal(tmp_path / "j", lambda: next(times))
+        for unload, attempt in ((move(), 1), (move(SECOND), 1), (move(SECOND), 2)):
+            identity = journal.intend(unload, attempt)
+            if attempt == 1:
+                journal.conclude(identity, ended(unload))
+        journal._rotate()
+        journal._rotate()
+        journal.close()
+        found = read(tmp_path / "j")
+        assert found.attempted_at == {FIRST: 1.0, SECOND: DAY + 1}
+        assert [(one.at, one.bundle, one.attempt) for one in found.sent] == [(DAY, SECOND, 1), (DAY + 1, SECOND, 2)]
+        assert (found.sent[0].source, found.sent[0].destination) == ("a:80", "b:80")
+        assert found.sent == journal.sent
+
+    def test_what_was_sent_is_no_later_than_now(self, tmp_path: Path) -> None:
+        """A clock that was ahead does not use budgets up for longer than a day."""
+        written(tmp_path / "j", "i1", "o1")
+        assert [one.at for one in read(tmp_path / "j", 50.0).sent] == [50.0]
+        assert read(tmp_path / "j", 100.0 + DAY).sent == ()
 
     def test_fields_of_a_later_version_are_carried_over_in_open_intents(self, tmp_path: Path) -> None:
         """They are kept word for word."""
@@ -687,7 +714,7 @@ class TestFailedWrites:
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             work(journal, "o1")
-        assert read(tmp_path / "j") == Past({FIRST: 100.0})
+        assert replace(read(tmp_path / "j"), sent=()) == Past({FIRST: 100.0})
 
     def test_a_disk_that_is_really_full(self, small_disk: Path) -> None:
         """Lines fail, a rotation fails; with room again both go on, and every move that was promised is there."""

@@ -1,4 +1,4 @@
-"""The journal: the only truth about moves and cool-downs. Intent is on disk before a request is sent, outcome after.
+"""The journal: the only truth about moves, cool-downs and budgets. Intent is on disk before a request, outcome after.
 
 One JSON object a line (``lines.py``) in ``journal.jsonl``. A kill tears at most the last line; lines that cannot be
 read are passed over and counted. A file that has grown too long is set aside (``segments.py``), and the next one begins
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.model import Outcome, Unload
+    from lbd.permit.budget import Sent
 
 __all__ = ["KEEP_SECONDS", "LIVE_NAME", "History", "Journal", "Move", "Note", "Past", "history", "read"]
 
@@ -78,6 +79,12 @@ class Journal:
         """When each bundle was last attempted."""
         with self._lock:
             return dict(self._state.attempted_at)
+
+    @property
+    def sent(self) -> tuple[Sent, ...]:
+        """What was sent within the last day at least: every attempt, those without an outcome among them."""
+        with self._lock:
+            return self._state.in_order()
 
     @property
     def notes(self) -> Mapping[str, Note]:

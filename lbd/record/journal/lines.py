@@ -75,11 +75,20 @@ class Noted(msgspec.Struct, frozen=True, tag="note", tag_field="event", omit_def
     leader: str | None = None
 
 
-class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event"):
-    """The last attempt on a bundle, carried over from a file before; the move itself stands there."""
+class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omit_defaults=True):
+    """An attempt on a bundle, carried over from a file before; the move itself stands there.
+
+    ``move`` and what follows stand with those of the last day, which budgets count; without it, it is the last attempt.
+    """
 
     at: At
     bundle: str
+    move: str = ""
+    source: str = ""
+    destination: str | None = None
+    attempt: int = 1
+    msg_rate: float = 0.0
+    throughput: float = 0.0
 
 
 Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt

@@ -1,4 +1,4 @@
-"""What the lines of a journal come to: cool-downs, open moves, and what leaders may still have noted."""
+"""What the lines of a journal come to: cool-downs, what was sent, open moves, and what leaders may still have noted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lbd.model import Unload
+from lbd.permit.budget import DAY_SECONDS, Sent
 from lbd.record.journal.lines import Attempt, Ended, Entry, Header, Intent, Noted, encoded, entries
 
 if TYPE_CHECKING:
@@ -27,24 +28,28 @@ class Note:
 class Past:
     """What the journal says: ``attempted_at`` the last attempt on each bundle, ``open`` intents without an outcome.
 
-    ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read.
+    ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read. ``sent`` is what
+    was sent within the last day at least, oldest first.
     """
 
     attempted_at: Mapping[str, float] = field(default_factory=dict)
     open: tuple[tuple[str, Unload], ...] = ()
     torn_lines: int = 0
     notes: Mapping[str, Note] = field(default_factory=dict)
+    sent: tuple[Sent, ...] = ()
 
 
 class State:
     """What the lines so far come to; a line that is written goes through the same rules as one that is read.
 
-    ``intents`` are the open ones with their bytes, ``carried`` is the header's.
+    ``intents`` are the open ones with their bytes, ``sent`` is what was sent within the last day, both by move;
+    ``carried`` is the header's.
     """
 
     def __init__(self) -> None:
         self.attempted_at: dict[str, float] = {}
         self.intents: dict[str, tuple[Intent, bytes]] = {}
+        self.sent: dict[str, Sent] = {}
         self.notes: dict[str, Note] = {}
         self.torn_lines = 0
         self.carried = 0
@@ -58,9 +63,9 @@ class State:
                 self.carried = entry.carried
             case Intent():
                 self.intents[entry.move] = (entry, line.strip() + b"\n")
-                self.attempted_at[entry.bundle] = entry.at
+                self._attempted(entry)
             case Attempt():
-                self.attempted_at[entry.bundle] = entry.at
+                self._attempted(entry)
             case Noted():
                 self._note(entry.bundle, entry.noted, entry.leader, entry.at)
             case Ended():
@@ -71,6 +76,8 @@ class State:
         since = now - keep_seconds
         self.attempted_at = {bundle: min(at, now) for bundle, at in self.attempted_at.items() if at >= since}
         self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
+        day = now - DAY_SECONDS
+        self.sent = {move: replace(one, at=min(one.at, now)) for move, one in self.sent.items() if one.at > day}
 
     def carried_over(self) -> bytes:
         """The lines from which the same state is read. Attempts come last: the last line on a bundle holds."""
@@ -78,11 +85,21 @@ class State:
 
     def past(self) -> Past:
         """The state as a value."""
-        return Past(dict(self.attempted_at), self.open(), self.torn_lines, dict(self.notes))
+        return Past(dict(self.attempted_at), self.open(), self.torn_lines, dict(self.notes), self.in_order())
+
+    def in_order(self) -> tuple[Sent, ...]:
+        """What was sent, oldest first: open intents are carried over before what was sent earlier and has ended."""
+        return tuple(sorted(self.sent.values(), key=lambda one: one.at))
 
     def open(self) -> tuple[tuple[str, Unload], ...]:
         """Moves without an outcome, with their ids, oldest first."""
         return tuple((move, _unload(intent)) for move, (intent, _) in self.intents.items())
+
+    def _attempted(self, entry: Intent | Attempt) -> None:
+        self.attempted_at[entry.bundle] = entry.at
+        if entry.move:
+            ends, rates = (entry.bundle, entry.source, entry.destination), (entry.msg_rate, entry.throughput)
+            self.sent[entry.move] = Sent(entry.at, *ends, entry.attempt, *rates)
 
     def _end(self, entry: Ended) -> None:
         intent, _ = self.intents.pop(entry.move, (None, b""))
@@ -101,8 +118,15 @@ class State:
         yield from (line for _, line in self.intents.values())
         for note in self.notes.values():
             yield encoded(Noted(note.at, note.bundle, note.broker, note.leader))
+        told: dict[str, float] = {}
+        for move, one in self.sent.items():
+            if move not in self.intents:
+                ends, rates = (one.bundle, move, one.source, one.destination), (one.msg_rate, one.throughput)
+                yield encoded(Attempt(one.at, *ends, one.attempt, *rates))
+                told[one.bundle] = one.at
         for bundle, at in self.attempted_at.items():
-            yield encoded(Attempt(at, bundle))
+            if told.get(bundle) != at:
+                yield encoded(Attempt(at, bundle))
 
 
 def state_of(path: Path) -> State:

@@ -1,0 +1,206 @@
+"""How many unloads may be sent within an hour and a day: in all, and for each source, destination and namespace. Pure.
+
+What counts is what was really sent, as the journal has it: retries and moves by hand among them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import Skip, Unload, bundle_namespace
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lbd.model import Snapshot
+    from lbd.permit.settings import Guardrails
+
+HOUR_SECONDS, DAY_SECONDS = 3600.0, 86_400.0
+LEAST_PER_HOUR, LEAST_PER_DAY, LEAST_OF_EACH = 30, 100, 20
+"""Relative defaults never go below these: a small cluster of large bundles must stay movable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An unload that was asked for at ``at`` (epoch seconds): ``attempt`` 2 is the retry of a move that missed.
+
+    ``msg_rate`` in messages/s, ``throughput`` in bytes/s.
+    """
+
+    at: float
+    bundle: str
+    source: str
+    destination: str | None
+    attempt: int = 1
+    msg_rate: float = 0.0
+    throughput: float = 0.0
+
+
+@dataclass(frozen=True)
+class Used:
+    """How much of a limit is used: of one ``of`` (a broker, a namespace), or of all where that is empty.
+
+    ``name`` is the label of the reason that is given when it is used up; ``limit`` is None where there is none.
+    """
+
+    name: str
+    of: str
+    used: int
+    limit: int | None
+
+    @property
+    def left(self) -> int | None:
+        """What may still be sent; a limit that was lowered meanwhile may be overdrawn."""
+        return None if self.limit is None else max(self.limit - self.used, 0)
+
+
+@dataclass(frozen=True)
+class _Cap:
+    """One limit. ``key`` tells what an unload counts for, ``limit`` how many may be sent for that, 0 for no end.
+
+    ``times`` are the seconds at which they were sent, by key. Below ``least`` the limit need not be asked for.
+    """
+
+    reason: Reason
+    setting: str
+    window_seconds: float
+    key: Callable[[Unload | Sent], str]
+    limit: Callable[[str], int]
+    least: int
+    times: dict[str, list[float]] = field(default_factory=dict)
+
+    def used(self, key: str) -> int:
+        return len(self.times.get(key, ()))
+
+    def is_used_up(self, key: str) -> bool:
+        used = self.used(key)
+        return used >= self.least and 0 < self.limit(key) <= used
+
+    def count(self, one: Unload | Sent, at: float) -> None:
+        self.times.setdefault(self.key(one), []).append(at)
+
+    def told(self, key: str, now: float) -> str:
+        """What is used, of what, and when there will be more."""
+        used, limit = self.used(key), self.limit(key)
+        frees_at = sorted(self.times[key])[used - limit] + self.window_seconds
+        whose = f" of {key}" if key else ""
+        wait = max(frees_at - now, 0) / 60
+        return f"{used} of {limit} used{whose}, the next one in {wait:.0f} min (guardrails.{self.setting})"
+
+    def most_used(self) -> Iterator[Used]:
+        """The key with the most unloads; nothing of one for brokers or namespaces that none was counted for."""
+        if self.times or self.key is _everything:
+            key = max(self.times, key=lambda one: (self.used(one), one), default="")
+            yield Used(self.reason.label, key, self.used(key), self.limit(key) or None)
+
+
+class Budget:
+    """The budgets of one turn, advanced by each unload that is let through.
+
+    ``sent`` is what was sent within the last day. What has a reason in ``ignored`` is counted and not refused.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        sent: Iterable[Sent],
+        guardrails: Guardrails,
+        ignored: frozenset[Reason] = frozenset(),
+    ) -> None:
+        self._now, self._ignored = snapshot.taken_at, ignored
+        self._caps = _caps(_Sizes(snapshot), guardrails)
+        for one in sent:
+            for cap in self._caps:
+                if one.at > self._now - cap.window_seconds:
+                    cap.count(one, one.at)
+
+    def refusal(self, unload: Unload) -> Skip | None:
+        """The first budget that this unload would exceed; None when it is within all."""
+        for cap in self._caps:
+            key = cap.key(unload)
+            if cap.reason not in self._ignored and cap.is_used_up(key):
+                return Skip(unload.bundle, cap.reason, cap.told(key, self._now))
+        return None
+
+    def take(self, unload: Unload) -> None:
+        """Count an unload that will happen."""
+        for cap in self._caps:
+            cap.count(unload, self._now)
+
+    def usage(self) -> tuple[Used, ...]:
+        """Each budget, and of those for brokers and namespaces the one that is used most."""
+        return tuple(used for cap in self._caps for used in cap.most_used())
+
+
+class _Sizes:
+    """What relative limits are relative to: numbers of bundles."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._position = snapshot.brokers.index()
+        self._rows = np.diff(snapshot.rows.start)
+        self.all = len(snapshot.bundles)
+
+    def of_broker(self, broker: str) -> int:
+        return int(self._rows[self._position[broker]]) if broker in self._position else 0
+
+    def of_average_broker(self, _: str) -> int:
+        return self.all // max(len(self._position), 1)
+
+    def of_namespace(self, name: str) -> int:
+        return self._namespaces[name]
+
+    @cached_property
+    def _namespaces(self) -> Counter[str]:
+        return Counter(map(bundle_namespace, self._snapshot.bundles))
+
+
+def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:
+    hour, day = max(LEAST_PER_HOUR, sizes.all // 10), max(LEAST_PER_DAY, sizes.all // 2)
+    per_hour = _fixed(rails.max_unloads_per_hour, hour)
+    per_day = _fixed(rails.max_unloads_per_day, day)
+    source = _half(rails.max_unloads_per_source_per_hour, sizes.of_broker)
+    destination = _half(rails.max_unloads_per_destination_per_hour, sizes.of_average_broker)
+    namespace = _half(rails.max_unloads_per_namespace_per_hour, sizes.of_namespace)
+    hourly = HOUR_SECONDS
+    return (
+        _Cap(Reason.HOUR_UNLOADS, "max_unloads_per_hour", hourly, _everything, *per_hour),
+        _Cap(Reason.DAY_UNLOADS, "max_unloads_per_day", DAY_SECONDS, _everything, *per_day),
+        _Cap(Reason.SOURCE_UNLOADS, "max_unloads_per_source_per_hour", hourly, _source, *source),
+        _Cap(Reason.DESTINATION_UNLOADS, "max_unloads_per_destination_per_hour", hourly, _destination, *destination),
+        _Cap(Reason.NAMESPACE_UNLOADS, "max_unloads_per_namespace_per_hour", hourly, _namespace, *namespace),
+    )
+
+
+def _fixed(chosen: int | None, default: int) -> tuple[Callable[[str], int], int]:
+    limit = default if chosen is None else chosen
+    return (lambda _: limit), limit
+
+
+def _half(chosen: int | None, size: Callable[[str], int]) -> tuple[Callable[[str], int], int]:
+    """The chosen number, else half of a size that is only asked for when the least one is reached."""
+    if chosen is not None:
+        return _fixed(chosen, chosen)
+    return (lambda key: max(LEAST_OF_EACH, size(key) // 2)), LEAST_OF_EACH
+
+
+def _everything(_: Unload | Sent) -> str:
+    return ""
+
+
+def _source(one: Unload | Sent) -> str:
+    return one.source
+
+
+def _destination(one: Unload | Sent) -> str:
+    return one.destination or ""
+
+
+def _namespace(one: Unload | Sent) -> str:
+    return bundle_namespace(one.bundle)

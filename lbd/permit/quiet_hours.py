@@ -1,0 +1,123 @@
+"""Windows of the week in which nothing is moved, in a time zone of their own. Pure: the time is given.
+
+The zone's rules are read with the settings; afterwards nothing here reads a file or a clock.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY_MINUTES = 24 * 60
+
+
+def _minutes(value: object) -> object:
+    """Minutes since midnight of ``HH:MM``; YAML takes 22:00 without quotes for a number of base 60."""
+    if isinstance(value, str) and CLOCK.fullmatch(value):
+        return int(value[:2]) * 60 + int(value[3:])
+    raise ValueError('wanted a time such as "22:00", in quotes; midnight at the end of a day is "24:00"')
+
+
+def _zone(value: object) -> object:
+    """The rules of a time zone; UTC needs none of the system's files."""
+    if isinstance(value, tzinfo):
+        return value
+    if value == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(str(value))
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(_unknown_zone()) from error
+
+
+def _unknown_zone() -> str:
+    try:
+        ZoneInfo("Etc/UTC")
+    except (ZoneInfoNotFoundError, OSError):
+        return (
+            "this system has no time zones: install the package tzdata (apt install tzdata, or pip install tzdata), "
+            "or use UTC"
+        )
+    return "no such time zone; wanted a name such as Europe/Berlin or UTC"
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+Minutes = Annotated[int, BeforeValidator(_minutes)]
+Zone = Annotated[tzinfo, BeforeValidator(_zone)]
+
+
+class QuietHours(BaseModel):
+    """One window; ``days`` are those on which it begins, so that Saturday's may end on Sunday morning.
+
+    ``begins`` and ``ends`` (``from`` and ``to``) are minutes since local midnight.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    begins: Minutes = Field(alias="from")
+    ends: Minutes = Field(alias="to")
+    days: tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...] = ()
+    zone: Zone = UTC
+
+    @model_validator(mode="after")
+    def _last(self) -> QuietHours:
+        if self.begins in {self.ends, DAY_MINUTES}:
+            raise ValueError('wanted a beginning before midnight and another end; a whole day is "00:00" to "24:00"')
+        return self
+
+    @model_serializer
+    def _as_written(self) -> dict[str, object]:
+        ends = {"from": _clock(self.begins), "to": _clock(self.ends)}
+        return {**ends, "days": list(self.days), "zone": str(self.zone)}
+
+    def __str__(self) -> str:
+        days = f"{', '.join(self.days)} " if self.days else ""
+        return f"{days}{_clock(self.begins)}-{_clock(self.ends)} {self.zone}"
+
+    def end(self, at: float) -> float | None:
+        """When the window that holds ``at`` ends (both epoch seconds); None outside of it.
+
+        Where a clock is set back or forward, the window is the longer one of those that can be meant.
+        """
+        midnight = datetime.fromtimestamp(at, self.zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
+        for day in (midnight, midnight - timedelta(days=1)):
+            begin, end = self._on(day)
+            if min(self._epochs(begin)) <= at < max(self._epochs(end)) and self._begins_on(day):
+                return max(self._epochs(end))
+        return None
+
+    def _begins_on(self, day: datetime) -> bool:
+        return not self.days or DAYS[day.weekday()] in self.days
+
+    def _on(self, day: datetime) -> tuple[datetime, datetime]:
+        over_midnight = DAY_MINUTES if self.ends < self.begins else 0
+        return day + timedelta(minutes=self.begins), day + timedelta(minutes=self.ends + over_midnight)
+
+    def _epochs(self, wall: datetime) -> tuple[float, float]:
+        """A time that a change of clocks repeats or leaves out is meant either way."""
+        first = wall.replace(tzinfo=self.zone)
+        return first.timestamp(), first.replace(fold=1).timestamp()
+
+
+def quiet_until(windows: Iterable[QuietHours], at: float) -> tuple[float, str] | None:
+    """When the quiet hours that hold ``at`` end (epoch seconds), and the window in words; None outside of all.
+
+    Of several that overlap, the one that ends last.
+    """
+    found = [(end, window) for window in windows if (end := window.end(at)) is not None]
+    if not found:
+        return None
+    end, window = max(found, key=lambda one: one[0])
+    return end, f"{window}, until {datetime.fromtimestamp(end, window.zone).isoformat(timespec='minutes')}"

@@ -1,0 +1,160 @@
+"""How many unloads an hour and a day may see, and how much of that is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lbd.model import Snapshot, Unload
+from lbd.permit.budget import Budget, Sent, Used
+from lbd.permit.settings import Guardrails
+from lbd.reason import Reason
+from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+NONE = {
+    "max_unloads_per_hour": 0,
+    "max_unloads_per_day": 0,
+    "max_unloads_per_source_per_hour": 0,
+    "max_unloads_per_destination_per_hour": 0,
+    "max_unloads_per_namespace_per_hour": 0,
+}
+
+
+def cluster(bundles: int = 40, brokers: int = 3) -> Snapshot:
+    """All bundles, at most 512, half of namespace t/n and half of t/m, on the first of some brokers."""
+    names = [bundle(number // 2, "t/m" if number % 2 else "t/n") for number in range(bundles)]
+    reports = {f"b{at}:80": report() for at in range(1, brokers)}
+    return snapshot({"b0:80": report(60, {name: stats(1) for name in names}), **reports})
+
+
+def sent(number: int = 1, minutes_ago: float = 10, namespace: str = "t/n", **changes: Any) -> list[Sent]:
+    """Unloads of bundles of one namespace from the first to the second broker, a second apart."""
+    ends = {"source": "b0:80", "destination": "b1:80", **changes}
+    return [Sent(TAKEN_AT - minutes_ago * 60 + at, bundle(at % 256, namespace), **ends) for at in range(number)]
+
+
+def unload(number: int = 200, namespace: str = "t/n", source: str = "b0:80", destination: str = "b1:80") -> Unload:
+    """What is asked about."""
+    return Unload(bundle(number, namespace), source, destination, 1, 1)
+
+
+def refused(history: list[Sent], one: Unload | None = None, seen: Snapshot | None = None, **limits: int | None) -> str:
+    """Why the unload is refused, after this history; empty when it is not."""
+    guardrails = Guardrails.model_validate({**NONE, **limits})
+    skip = Budget(seen or cluster(), history, guardrails).refusal(one or unload())
+    return f"{skip.reason.label}: {skip.detail}" if skip else ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "reason"),
+    [
+        ("max_unloads_per_hour", 5, "unloads-per-hour: 5 of 5 used"),
+        ("max_unloads_per_day", 5, "unloads-per-day: 5 of 5 used"),
+        ("max_unloads_per_source_per_hour", 5, "unloads-per-source: 5 of 5 used of b0:80"),
+        ("max_unloads_per_destination_per_hour", 5, "unloads-per-destination: 5 of 5 used of b1:80"),
+        ("max_unloads_per_namespace_per_hour", 5, "unloads-per-namespace: 5 of 5 used of t/n"),
+    ],
+)
+def test_each_limit(limit: str, value: int, reason: str):
+    """Refused when it is used up, with what is used, when there will be more, and which setting it is."""
+    wait = 50 if "hour" in limit else 24 * 60 - 10
+    assert refused(sent(5), **{limit: value}) == f"{reason}, the next one in {wait} min (guardrails.{limit})"
+    assert refused(sent(4), **{limit: value}) == ""
+    assert refused(sent(500, minutes_ago=10), **{limit: 0}) == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "other"),
+    [
+        ("max_unloads_per_source_per_hour", {"source": "b2:80"}),
+        ("max_unloads_per_destination_per_hour", {"destination": "b2:80"}),
+        ("max_unloads_per_namespace_per_hour", {"namespace": "t/other"}),
+    ],
+)
+def test_others_do_not_count(limit: str, other: dict[str, Any]):
+    """Each source, destination and namespace has a budget of its own."""
+    assert refused(sent(5), unload(**other), **{limit: 5}) == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "minutes_ago", "counts"),
+    [
+        ("max_unloads_per_hour", 59.9, True),
+        ("max_unloads_per_hour", 60, False),
+        ("max_unloads_per_hour", -5, True),
+        ("max_unloads_per_day", 60 * 24 - 0.1, True),
+        ("max_unloads_per_day", 60 * 24, False),
+    ],
+)
+def test_the_window_slides(limit: str, minutes_ago: float, counts: bool):
+    """What a clock that was ahead wrote counts, until the window is past it."""
+    assert bool(refused(sent(1, minutes_ago), **{limit: 1})) is counts
+
+
+@pytest.mark.parametrize(
+    ("limit", "bundles", "brokers", "most"),
+    [
+        ("max_unloads_per_hour", 40, 3, 30),
+        ("max_unloads_per_hour", 510, 3, 51),
+        ("max_unloads_per_day", 40, 3, 100),
+        ("max_unloads_per_day", 510, 3, 255),
+        ("max_unloads_per_source_per_hour", 12, 3, 20),
+        ("max_unloads_per_source_per_hour", 510, 3, 255),
+        ("max_unloads_per_destination_per_hour", 40, 3, 20),
+        ("max_unloads_per_destination_per_hour", 510, 5, 51),
+        ("max_unloads_per_namespace_per_hour", 12, 3, 20),
+        ("max_unloads_per_namespace_per_hour", 250, 3, 62),
+    ],
+)
+def test_what_is_not_set_is_relative(limit: str, bundles: int, brokers: int, most: int):
+    """A tenth of all bundles an hour, half of them a day, half of a broker or a namespace; small ones move still."""
+    seen = cluster(bundles, brokers)
+    assert refused(sent(most - 1), seen=seen, **{limit: None}) == ""
+    assert refused(sent(most), seen=seen, **{limit: None}).startswith("unloads-per-")
+
+
+def test_what_was_let_through_counts_at_once():
+    """And the one that is used most is told of brokers and namespaces, of which many are none."""
+    budget = Budget(cluster(), sent(2), Guardrails(max_unloads_per_hour=3, max_unloads_per_day=0))
+    assert budget.refusal(unload()) is None
+    budget.take(unload(201, "t/m", destination="b2:80"))
+    assert budget.refusal(unload()) is not None
+    assert budget.usage() == (
+        Used("unloads-per-hour", "", 3, 3),
+        Used("unloads-per-day", "", 3, None),
+        Used("unloads-per-source", "b0:80", 3, 20),
+        Used("unloads-per-destination", "b1:80", 2, 20),
+        Used("unloads-per-namespace", "t/n", 2, 20),
+    )
+    assert [one.left for one in budget.usage()] == [0, None, 17, 18, 18]
+
+
+def test_without_history_only_what_is_for_all_is_told():
+    """Nothing is used of any broker."""
+    assert Budget(cluster(), [], Guardrails()).usage() == (
+        Used("unloads-per-hour", "", 0, 30),
+        Used("unloads-per-day", "", 0, 100),
+    )
+
+
+def test_a_lowered_limit_may_be_overdrawn():
+    """Nothing is left then, and no negative number; more comes when enough of it is an hour ago."""
+    budget = Budget(cluster(), sent(5), Guardrails(max_unloads_per_hour=2))
+    skip = budget.refusal(unload())
+    assert skip is not None
+    assert "5 of 2 used, the next one in 50 min" in skip.detail
+    assert budget.usage()[0].left == 0
+
+
+def test_what_a_person_overrides_is_counted_and_not_refused():
+    """Reasons alone are passed, each by name."""
+    limits = Guardrails(max_unloads_per_hour=1, max_unloads_per_day=1)
+    budget = Budget(cluster(), sent(1), limits, frozenset({Reason.HOUR_UNLOADS}))
+    skip = budget.refusal(unload())
+    assert skip is not None
+    assert skip.reason is Reason.DAY_UNLOADS
+    both = Budget(cluster(), sent(1), limits, frozenset({Reason.HOUR_UNLOADS, Reason.DAY_UNLOADS}))
+    assert both.refusal(unload()) is None
+    both.take(unload())
+    assert both.usage()[0] == Used("unloads-per-hour", "", 2, 1)

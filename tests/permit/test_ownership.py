@@ -1,0 +1,66 @@
+"""Which bundles changed hands between two rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from lbd.permit.ownership import AWAY_SECONDS, look
+from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+Owned = dict[str, list[int]]
+
+
+def changes(*rounds: Owned | tuple[float, Owned]) -> list[list[int]]:
+    """Numbers of the bundles that changed hands in each round; rounds are a minute apart unless said."""
+    names, found, owners, now = {bundle(number): number for number in range(10)}, [], None, TAKEN_AT
+    for one in rounds:
+        later, owned = one if isinstance(one, tuple) else (60.0, one)
+        now += later
+        reports = {f"{who}:80": report(50, {bundle(n): stats(1) for n in numbers}) for who, numbers in owned.items()}
+        owners, changed = look(owners, snapshot(reports, now))
+        found.append(sorted(names[name] for name in changed))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rounds", "changed"),
+    [
+        (({"a": [1, 2], "b": [3]},), [[]]),
+        (({"a": [1, 2], "b": [3]}, {"a": [2, 1], "b": [3]}), [[], []]),
+        (({"a": [1, 2], "b": [3]}, {"a": [1], "b": [2, 3]}), [[], [2]]),
+        (({"a": [1, 2], "b": [3]}, {"a": [1], "b": [2, 3]}, {"a": [1], "b": [2, 3]}), [[], [2], []]),
+        (({"a": [1], "b": []}, {"a": [1], "b": [5]}), [[], []]),
+        (({"a": [1, 2], "b": []}, {"a": [1], "b": []}, {"a": [1], "b": [2]}), [[], [], [2]]),
+        (({"a": [1, 2], "b": []}, {"a": [1], "b": []}, {"a": [1, 2], "b": []}), [[], [], []]),
+        (({"a": [1, 2], "b": [3]}, {"b": [3]}, {"a": [1, 2], "b": [3]}), [[], [], []]),
+        (({"a": [1, 2], "b": [3]}, {"b": [3]}, {"b": [1, 3]}), [[], [], [1]]),
+        (({"a": [1, 2], "b": [3]}, {"b": [1, 2, 3]}), [[], [1, 2]]),
+        (({"b": [1, 2], "c": [3]}, {"a": [], "b": [1, 2], "c": [3]}, {"a": [1], "b": [2], "c": [3]}), [[], [], [1]]),
+        (({"a": [1], "b": []}, {"a": [1], "b": [1]}, {"a": [], "b": [1]}), [[], [], [1]]),
+        (({"a": [], "b": [1]}, {"a": [1], "b": [1]}, {"a": [1], "b": []}), [[], [], [1]]),
+        (({"a": [], "b": [1]}, {"a": [1], "b": [1]}, {"a": [], "b": [1]}), [[], [], []]),
+        (({}, {"a": [1]}, {}, {"b": [1]}), [[], [], [], [1]]),
+        (({"a": [1], "b": []}, {"a": [], "b": []}, (AWAY_SECONDS + 1, {"a": [], "b": [1]})), [[], [], []]),
+    ],
+    ids=[
+        "the first look",
+        "another order",
+        "moved",
+        "told once",
+        "never seen before",
+        "on no report for a while, then elsewhere",
+        "on no report for a while, then back",
+        "a report that was missing for a while",
+        "a broker that died, one by one",
+        "a broker that died, at once",
+        "a broker that joined",
+        "on two reports on its way",
+        "on two reports on its way, the other way round",
+        "on two reports, and back",
+        "a cluster without reports",
+        "on no report for too long to be a move",
+    ],
+)
+def test_who_changed_hands(rounds: tuple[Owned, ...], changed: list[list[int]]):
+    """Once for each change, and never for a report that was only missing."""
+    assert changes(*rounds) == changed

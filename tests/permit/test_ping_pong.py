@@ -1,0 +1,75 @@
+"""Bundles that would go to and fro."""
+
+from __future__ import annotations
+
+import pytest
+
+from lbd.model import Unload
+from lbd.permit.budget import Sent
+from lbd.permit.ping_pong import Trips
+from lbd.permit.settings import Guardrails
+from tests.builders import TAKEN_AT, bundle
+
+HOUR = 3600.0
+
+
+def trips(*moves: tuple[float, str, str, int], **guardrails: float) -> Trips:
+    """What is known of one bundle, each ``(hours ago, source, destination, attempt)``."""
+    history = [Sent(TAKEN_AT - ago * HOUR, bundle(1), f"{a}:80", f"{b}:80", attempt) for ago, a, b, attempt in moves]
+    return Trips(history, TAKEN_AT, Guardrails.model_validate(guardrails))
+
+
+def told(found: Trips, destination: str, number: int = 1) -> str:
+    """Why the bundle may not go there; empty when it may."""
+    refusal = found.refusal(Unload(bundle(number), "x:80", f"{destination}:80", 1, 1))
+    return f"{refusal[0].label}: {refusal[1]}" if refusal else ""
+
+
+def test_never_straight_back():
+    """Not to the broker that it came from; on to a third one it may."""
+    found = trips((2, "a", "b", 1))
+    assert (
+        told(found, "a") == "ping-pong: it came from a:80 120 min ago within 24 h (guardrails.ping_pong_window_hours)"
+    )
+    assert told(found, "c") == told(found, "b") == told(found, "a", number=2) == ""
+    assert found.tired == frozenset()
+
+
+def test_not_often():
+    """Two moves within a day are enough, wherever to: it is barred before a strategy is asked."""
+    found = trips((5, "a", "b", 1), (2, "b", "c", 1))
+    assert told(found, "d").startswith("ping-pong: moved 2 times of 2 (guardrails.max_moves_per_bundle)")
+    assert found.tired == {bundle(1)}
+
+
+@pytest.mark.parametrize(
+    ("moves", "guardrails", "back", "tired"),
+    [
+        (((25, "a", "b", 1),), {}, False, False),
+        (((24, "a", "b", 1),), {}, False, False),
+        (((23.9, "a", "b", 1),), {}, True, False),
+        (((2, "a", "b", 1), (1.9, "b", "c", 2)), {}, True, False),
+        (((5, "a", "b", 1), (2, "b", "c", 1)), {"max_moves_per_bundle": 0}, False, False),
+        (((5, "a", "b", 1), (2, "b", "c", 1)), {"max_moves_per_bundle": 3}, False, False),
+        (((2, "a", "b", 1),), {"max_moves_per_bundle": 1}, True, True),
+        (((2, "a", "b", 1),), {"ping_pong_window_hours": 1}, False, False),
+        (((2, "a", "b", 1),), {"ping_pong_window_hours": 0}, False, False),
+    ],
+    ids=[
+        "long ago",
+        "just past",
+        "just within",
+        "a retry is part of its move",
+        "as often as it likes",
+        "three times",
+        "once",
+        "a short window",
+        "switched off",
+    ],
+)
+def test_the_window_and_the_number_are_settings(
+    moves: tuple[tuple[float, str, str, int], ...], guardrails: dict[str, float], back: bool, tired: bool
+):
+    """Zero switches each of them off."""
+    found = trips(*moves, **guardrails)
+    assert (bool(told(found, "a")), bool(found.tired)) == (back, tired)
