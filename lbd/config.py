@@ -22,11 +22,11 @@ from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.pulsar.settings import PulsarSettings
+from lbd.record.turns.settings import TurnsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 DEFAULT_PATH = Path("/etc/lbd/lbd.yaml")
@@ -71,6 +71,7 @@ class Settings(BaseModel):
         False, description="with take-over: give the brokers' own shedding back at a plain stop, as lbd release does"
     )
     guardrails: Guardrails = Guardrails()
+    turns: TurnsSettings = TurnsSettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()
 
@@ -241,55 +242,6 @@ def _known(path: tuple[Any, ...]) -> list[str]:
 
 def _nearest(name: str, known: list[str]) -> str:
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), "")
-
-
-SECTIONS: dict[str, type[BaseModel]] = {"avg_shedder": AvgShedderSettings, "weights": Weights, "guardrails": Guardrails}
-AVG_SHEDDER = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
-
-
-def from_broker_conf(values: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Settings that say what a broker's configuration says, and notes on what lbd does differently.
-
-    A value that cannot be read is left out and noted: a broker keeps its default then, too.
-    """
-    taken: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    notes: list[str] = []
-    for section, model in SECTIONS.items():
-        for name, field in model.model_fields.items():
-            key = _broker_key(field, values)
-            if key is not None:
-                _take(taken[section], model, name, (key, values[key]), notes)
-    return {section: found for section, found in taken.items() if found}, [*notes, *_differences(values)]
-
-
-def _broker_key(field: FieldInfo, values: Mapping[str, str]) -> str | None:
-    """The key under which a broker has this field; before 4.0 (PIP-357) bandwidth was spelt Bandwith."""
-    extra = field.json_schema_extra
-    key = str(extra["broker_conf"]) if isinstance(extra, dict) else ""
-    return next((name for name in (key, key.replace("Bandwidth", "Bandwith")) if name and name in values), None)
-
-
-def _take(section: dict[str, Any], model: type[BaseModel], name: str, found: tuple[str, str], notes: list[str]) -> None:
-    key, text = found
-    value: Any = text
-    if name == "excluded_namespaces":
-        value = [part.strip() for part in text.strip("[]").split(",") if part.strip()]
-    try:
-        section[name] = model.model_validate({name: value}).model_dump(mode="json")[name]
-    except ValidationError as error:
-        notes.append(f"left out: {key}={text}: {error.errors()[0]['msg']}")
-
-
-def _differences(values: Mapping[str, str]) -> Iterator[str]:
-    """What changes when lbd balances instead of the brokers."""
-    strategy = values.get("loadBalancerLoadSheddingStrategy", "")
-    if strategy and strategy != AVG_SHEDDER:
-        yield f"differs: the brokers shed with {strategy.rpartition('.')[2]}, lbd with AvgShedder"
-    if values.get("loadBalancerSheddingEnabled") == "true":
-        yield "to do: the brokers shed by themselves; lbd moves nothing until loadBalancerSheddingEnabled=false"
-    if values.get("loadBalancerDistributeBundlesEvenlyEnabled") == "true":
-        yield "differs: loadBalancerDistributeBundlesEvenlyEnabled filters placements only; lbd names its destinations"
-    yield "differs: lbd proves each landing, and leaves bundles of namespaces under an isolation policy where they are"
 
 
 def environment() -> dict[str, str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lbd.record.control import Pause
-    from lbd.record.status import Status
+    from lbd.record.status import BudgetStatus, Status
 
 LABEL_WIDTH = 10
 WIDE = 500
@@ -32,6 +32,9 @@ BROKER_COLUMNS, PAIR_COLUMNS, MOVE_COLUMNS = 60, 35, 75
 
 _END = re.compile(r"\.(?=[^\d.])|:")
 """A domain or a port; the last number of an IP address is no domain."""
+
+
+_VERDICT_STYLES = {"balanced": "green", "moving": "cyan", "waiting": ""}
 
 
 def console() -> Console:
@@ -122,11 +125,15 @@ def _lines(status: Status, pid: int | None, pause: Pause | None, now: float) -> 
     if status.hold is not None:
         yield "hold", f"{status.hold}: nothing new is moved while it lasts", "yellow"
     yield "last turn", status.sentence, "bold"
+    if status.verdict is not None:
+        yield "verdict", status.verdict.words, _VERDICT_STYLES.get(status.verdict.kind, "yellow")
     if status.error is not None:
         yield "error", status.error, "bold red"
     for warning in status.warnings:
         yield "warning", warning, "yellow"
     yield "last hour", moves_word(status.moves_last_hour), ""
+    if status.budgets:
+        yield "budgets", "; ".join(map(budget_words, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
     for move in status.unfinished:
         ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
@@ -145,6 +152,14 @@ def _life(status: Status, pid: int | None, now: float) -> tuple[str, str]:
 def moves_word(number: int) -> str:
     """``1 move`` or ``57 moves``."""
     return "1 move" if number == 1 else f"{number:,} moves"
+
+
+def budget_words(budget: BudgetStatus) -> str:
+    """``unloads-per-hour 12 of 30, 18 left``."""
+    name = f"{budget.name} ({budget.of})" if budget.of else budget.name
+    if budget.limit is None:
+        return f"{name} {budget.used:,}, no limit"
+    return f"{name} {budget.used:,} of {budget.limit:,}, {budget.left:,} left"
 
 
 def _pair_table(status: Status, end: str) -> Table:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from lbd.act.orders import brokers_of
+from lbd.cycle.calm import begun, learned
 from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
@@ -21,9 +22,12 @@ from lbd.errors import LbdError, told
 from lbd.model import Memory, Permission, bundle_namespace
 from lbd.observe import averages as running
 from lbd.permit import evidence as judging
-from lbd.permit.eligibility import bar_namespaces, barred
+from lbd.permit import move_costs
+from lbd.permit.anti_affinity import Spread
+from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.limits import Ledger, permit
-from lbd.permit.policies import Groups
+from lbd.permit.ping_pong import Trips
+from lbd.permit.policies import Groups, Policies
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
-    from lbd.permit.policies import Isolation
     from lbd.record.state import Kept
 
 __all__ = ["CycleRecord", "Hold", "Parts", "finish", "turn"]
@@ -92,17 +95,18 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
         ended.touched,
     )
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
-    kept = _members(before, observation)
+    kept = learned(parts, _members(before, observation), snapshot, evidence, ended.unfinished)
     holds = tuple(found_holds(parts, observation, evidence, kept, ended.unfinished))
     hold = _holding(parts, holds)
-    isolation = parts.isolation()
-    decision, groups = _decide(parts, snapshot, averages, _permission(parts, snapshot, evidence, isolation, hold), kept)
-    ledger = Ledger(
-        snapshot, decision.facts.scores, isolation, groups, parts.guardrails, decision.unloads, paired=evidence.paired
-    )
+    policies = Policies(parts.isolation(), Groups(), observation.active)
+    permission = _permission(parts, snapshot, evidence, policies, hold, kept)
+    decision, policies = _decide(parts, snapshot, averages, permission, policies, kept)
+    ledger = _ledger(parts, snapshot, decision, policies, permission)
     permitted = permit(decision.unloads, ledger)
     parts.store.save_averages(averages, snapshot.taken_at)
+    kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores)
     parts.store.save(_remembered(kept, decision, evidence, permitted.unloads, snapshot.taken_at))
+    expected = ledger.expected(permitted.unloads)
     parts.on_plan(permitted.unloads)
     parts.actuator.hand_over(permitted.unloads, ledger.accepts)
     return CycleRecord(
@@ -121,6 +125,10 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
         eager=parts.eager,
         wanted_hits=parts.wanted_hits,
         counts=_counts(decision, permitted),
+        usage=ledger.usage(),
+        averages=averages,
+        evidence=evidence,
+        expected=expected,
     )
 
 
@@ -133,9 +141,11 @@ def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
 
 
 def _permission(
-    parts: Parts, snapshot: Snapshot, evidence: Evidence, isolation: Isolation, hold: Hold | None
+    parts: Parts, snapshot: Snapshot, evidence: Evidence, policies: Policies, hold: Hold | None, kept: Kept
 ) -> Permission:
-    codes = barred(snapshot, parts.attempted_at(), isolation, parts.guardrails)
+    tired = Trips(parts.sent(), snapshot.taken_at, parts.guardrails).tired
+    known = (snapshot, parts.attempted_at(), policies.isolation, parts.guardrails)
+    codes = barred(*known, changed_at=kept.changed_at, tired=tired)
     for reason in parts.ignored_bars:
         codes[codes == reason.code] = 0
     return Permission(
@@ -144,31 +154,81 @@ def _permission(
         paired=evidence.paired,
         settled=evidence.settled,
         hold=hold[0] if hold is not None else None,
+        pools=policies.isolation.pools(snapshot, policies.active),
+        costs=move_costs.column(snapshot.bundles, parts.guardrails.move_costs),
     )
 
 
 ROUNDS_OF_POLICIES = 10
-"""Each round reads the policies of namespaces that a plan newly touches; what is still unread then is not moved."""
+"""Each round reads the groups of namespaces that a plan newly touches; what is still unread then is not moved."""
 
 
 def _decide(
-    parts: Parts, snapshot: Snapshot, averages: Averages, permission: Permission, kept: Kept
-) -> tuple[Decision, Groups]:
-    """Ask the strategy, read the policies of what it would move, bar what may not move, and ask again.
+    parts: Parts,
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    policies: Policies,
+    kept: Kept,
+) -> tuple[Decision, Policies]:
+    """Ask the strategy, read the groups of the namespaces it would move, bar what may not go there, and ask again.
 
     Deciding is pure, so asking twice costs nothing but time, and few namespaces need to be read. The memory is the same
     each time: a turn counts once.
     """
-    groups = Groups()
     for _ in range(ROUNDS_OF_POLICIES):
         decision = parts.strategy(snapshot, averages, permission, Memory(kept.hits))
-        names = {bundle_namespace(unload.bundle) for unload in decision.unloads} - groups.free
-        if not names:
+        policies = _with_groups(parts, snapshot, decision, policies)
+        wrong = _misplaced(snapshot, decision, policies) | _sent_back(parts, snapshot, decision)
+        if not wrong:
             break
-        groups = groups.and_those(parts.groups(frozenset(names)))
-        bound = {name: reason[0] for name in names if (reason := groups.reason(name)) is not None}
-        permission = replace(permission, barred=bar_namespaces(permission.barred, snapshot.bundles, bound))
-    return decision, groups
+        permission = replace(permission, barred=bar_more(permission.barred, snapshot.bundles, wrong))
+    return decision, policies
+
+
+def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
+    """The policies with the anti-affinity groups of namespaces that a plan touches and that were not read yet."""
+    known = policies.groups.free | policies.groups.grouped.keys()
+    names = {bundle_namespace(unload.bundle) for unload in decision.unloads} - known
+    if not names:
+        return policies
+    tenants = frozenset(bundle.partition("/")[0] for bundle in snapshot.bundles)
+    return replace(policies, groups=policies.groups.and_those(parts.groups(frozenset(names), tenants)))
+
+
+def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> dict[str, Reason]:
+    """Bundles that their group keeps from the destination planned for them, and namespaces of unknown groups."""
+    spread, found = Spread(snapshot, policies), dict[str, Reason]()
+    for unload in decision.unloads:
+        namespace = bundle_namespace(unload.bundle)
+        if (unknown := policies.groups.unknown(namespace)) is not None:
+            found[namespace] = unknown[0]
+        elif (refusal := spread.refusal(unload)) is not None:
+            found[unload.bundle] = refusal[0]
+        else:
+            spread.take(unload)
+    return found
+
+
+def _sent_back(parts: Parts, snapshot: Snapshot, decision: Decision) -> dict[str, Reason]:
+    """Bundles that would go straight back: others may do what they were planned for."""
+    trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
+    refusals = ((unload.bundle, trips.refusal(unload)) for unload in decision.unloads)
+    return {bundle: back[0] for bundle, back in refusals if back is not None and back[0] not in parts.ignored_bars}
+
+
+def _ledger(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies, known: Permission) -> Ledger:
+    return Ledger(
+        snapshot,
+        decision.facts.scores,
+        policies,
+        parts.guardrails,
+        decision.unloads,
+        paired=known.paired,
+        sent=parts.sent(),
+        permission=known,
+        ignored=parts.ignored_bars,
+    )
 
 
 def _unsettled(kept: Kept, touched: Iterable[str]) -> Kept:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
+from lbd.cycle.verdict import verdict
 from lbd.load.scoring import percent
-from lbd.model import RESOURCES, Hits, Skip
+from lbd.model import RESOURCES, Hits, Skip, counter_of
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def document(record: CycleRecord, *, everything: bool) -> dict[str, Any]:
         "unloads": [_unload(unload) for unload in record.unloads],
         "skips": [_skip(skip) for skip in skips(record, everything=everything)],
         "skipped": dict(record.counts),
+        "verdict": msgspec.to_builtins(verdict(record)),
         "summary": record.sentence,
     }
     if record.outcomes:
@@ -49,30 +52,32 @@ def brokers(record: CycleRecord) -> list[dict[str, Any]]:
     return [
         {
             "id": broker,
-            "score": _number(record.decision.facts.scores[at]),
+            "score": number(record.decision.facts.scores[at]),
             "binding": record.decision.facts.binding[at],
             "usage": {
-                resource: _number(used[at, column]) if table.limit[at, column] > 0 else None
+                resource: number(used[at, column]) if table.limit[at, column] > 0 else None
                 for column, resource in enumerate(RESOURCES)
             },
-            "msg_rate": _number(float(table.rates[at, 0]) + float(table.rates[at, 1])),
-            "throughput": _number(float(table.rates[at, 2]) + float(table.rates[at, 3])),
+            "msg_rate": number(float(table.rates[at, 0]) + float(table.rates[at, 1])),
+            "throughput": number(float(table.rates[at, 2]) + float(table.rates[at, 3])),
             "bundles": int(listed[at]),
         }
         for at, broker in enumerate(table.ids)
     ]
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
+    """Three digits after the point are enough to read; None for what JSON has no number for."""
     return round(float(value), 3) if math.isfinite(value) else None
 
 
 def _pair(record: CycleRecord, pair: Pair) -> dict[str, Any]:
     hits = hits_before(record, pair)
     return {
+        **({"pool": pair.pool} if pair.pool else {}),
         "source": pair.source,
         "destination": pair.destination,
-        "difference": _number(pair.difference),
+        "difference": number(pair.difference),
         "hits": {
             "low": hits.low,
             "low_wanted": record.wanted_hits.low,
@@ -85,7 +90,7 @@ def _pair(record: CycleRecord, pair: Pair) -> dict[str, Any]:
 def hits_before(record: CycleRecord, pair: Pair) -> Hits:
     """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
     known = record.kept.hits if record.kept is not None else {}
-    both = [known.get(pair.source, Hits()), known.get(pair.destination, Hits())]
+    both = [known.get(counter_of(broker, pair.pool), Hits()) for broker in (pair.source, pair.destination)]
     return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
 
 
@@ -94,8 +99,8 @@ def _unload(unload: Unload) -> dict[str, Any]:
         "bundle": unload.bundle,
         "source": unload.source,
         "destination": unload.destination,
-        "msg_rate": _number(unload.msg_rate),
-        "throughput": _number(unload.throughput),
+        "msg_rate": number(unload.msg_rate),
+        "throughput": number(unload.throughput),
         "reason": unload.reason,
     }
 
@@ -110,7 +115,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "result": outcome.result.value,
         "owner": outcome.owner,
         "attempts": outcome.attempts,
-        "seconds": _number(outcome.seconds),
+        "seconds": number(outcome.seconds),
         "detail": outcome.detail,
     }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from lbd.cycle.calm import Watch
 from lbd.model import Hits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lbd.act.orders import Accepts, Ended
     from lbd.decide import Strategy
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Decision, Outcome, Skip, Unload
     from lbd.observe.observer import Observation
+    from lbd.permit.budget import Sent, Used
+    from lbd.permit.evidence import Evidence
     from lbd.permit.policies import Groups, Isolation
     from lbd.permit.settings import Guardrails
     from lbd.reason import Reason
@@ -56,7 +59,8 @@ Hold = tuple["Reason", str]
 class Parts:
     """Everything that a turn needs, chosen in one place (``daemon/``).
 
-    ``ordered_hold`` is a hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start
+    ``sent`` is what was sent within the last day, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
+    hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start
     anew. Turns that cannot act list in ``ignored_holds`` what would only hide their answer, and say with ``eager`` that
     their strategy takes hit counts as reached; ``wanted_hits`` are the real ones.
     """
@@ -66,11 +70,13 @@ class Parts:
     weights: Weights
     guardrails: Guardrails
     isolation: Callable[[], Isolation]
-    groups: Callable[[frozenset[str]], Groups]
+    groups: Callable[[frozenset[str], frozenset[str]], Groups]
     attempted_at: Callable[[], Mapping[str, float]]
     store: Store
     actuator: Actuator
     gap_seconds: float
+    sent: Callable[[], Collection[Sent]] = tuple
+    watch: Watch = field(default_factory=Watch)
     ordered_hold: Callable[[], Hold | None] = lambda: None
     ignored_holds: frozenset[Reason] = frozenset()
     ignored_bars: frozenset[Reason] = frozenset()
@@ -85,7 +91,8 @@ class CycleRecord:
 
     ``unloads`` is what this turn planned; ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` tell of
     plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown.
-    ``error`` is set when the turn, or acting, could not be finished.
+    ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
+    broker that the plan touches, once all of it has landed. ``number`` names a turn that is kept; 0: it is not.
     """
 
     sentence: str = ""
@@ -103,3 +110,8 @@ class CycleRecord:
     eager: bool = False
     wanted_hits: Hits = field(default_factory=Hits)
     counts: Mapping[str, int] = field(default_factory=dict)
+    usage: tuple[Used, ...] = ()
+    averages: Averages | None = None
+    evidence: Evidence | None = None
+    expected: Mapping[str, float] = field(default_factory=dict)
+    number: int = 0

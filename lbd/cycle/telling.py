@@ -22,7 +22,9 @@ def sentence(record: CycleRecord) -> str:
     if record.hold is not None:
         reason, detail = record.hold
         return _no(f"{reason.label}{detail and f': {detail}'}.")
-    reasons = [skip for skip in record.skips if skip.what == "cluster" or " -> " in skip.what] or list(record.skips)
+    reasons = [
+        skip for skip in record.skips if skip.what == "cluster" or " -> " in skip.what or skip.what.startswith("pool ")
+    ] or list(record.skips)
     return _no(f"{_told(reasons[0])}.") if reasons else "No move."
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lbd.act.dry_run import DryRun
 from lbd.cycle import CycleRecord, Hold, Parts, turn
-from lbd.daemon.parts import gap_seconds, groups, isolation, observing, strategy_of, wanted_hits
+from lbd.daemon.parts import gap_seconds, observing, strategy_of, wanted_hits
+from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import ordered
 from lbd.errors import UsageError
 from lbd.model import Averages
@@ -20,7 +21,7 @@ from lbd.permit.policies import Groups, Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.record.control import Control
-from lbd.record.journal import KEEP_SECONDS, read
+from lbd.record.journal import KEEP_SECONDS, Past, read
 from lbd.record.state import Kept, Scratch, StateDir
 from lbd.replay import rounds, settings_from
 
@@ -32,27 +33,35 @@ if TYPE_CHECKING:
     from lbd.record.recording import Header
 
 
+IGNORED_HOLDS = frozenset(
+    {Reason.IN_BROKER_SHEDDING, Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT},
+)
+"""They would hide what lbd would do; that it would wait is said beside it."""
+
+
 def dry_run(settings: Settings) -> CycleRecord:
     """One turn against the live cluster that changes nothing, neither there nor in the state directory.
 
     Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
     """
     with observing(settings) as observer:
-        kept, averages, attempted_at = _remembered(settings)
+        kept, averages, past = _remembered(settings)
+        policies = PolicyReader(observer.admin)
         return turn(
             Parts(
                 observer=observer,
                 strategy=strategy_of(settings, eager=True),
                 weights=settings.weights,
                 guardrails=settings.guardrails,
-                isolation=partial(isolation, observer.admin),
-                groups=partial(groups, observer.admin),
-                attempted_at=lambda: attempted_at,
-                store=Scratch(Kept(hits=kept.hits), averages),
+                isolation=policies.isolation,
+                groups=policies.groups,
+                attempted_at=lambda: past.attempted_at,
+                sent=lambda: past.sent,
+                store=Scratch(Kept(hits=kept.hits, changed_at=kept.changed_at, progress=kept.progress), averages),
                 actuator=DryRun(),
                 gap_seconds=float("inf"),
                 ordered_hold=partial(_ordered, settings),
-                ignored_holds=frozenset({Reason.IN_BROKER_SHEDDING, Reason.PAUSED}),
+                ignored_holds=IGNORED_HOLDS,
                 eager=True,
                 wanted_hits=wanted_hits(settings),
             )
@@ -67,15 +76,15 @@ def _ordered(settings: Settings) -> Hold | None:
         return None
 
 
-def _remembered(settings: Settings) -> tuple[Kept, Averages, dict[str, float]]:
-    """Counters, averages and cool-downs of a daemon on this machine; nothing where there is none to be read."""
-    nothing = (Kept(), Averages.empty(), dict[str, float]())
+def _remembered(settings: Settings) -> tuple[Kept, Averages, Past]:
+    """Counters, averages and the past of a daemon on this machine; nothing where there is none to be read."""
+    nothing = (Kept(), Averages.empty(), Past())
     try:
         if not settings.state_dir.is_dir():
             return nothing
         state, now = StateDir(settings.state_dir), time.time()
         kept = state.load().at(now, gap_seconds(settings))
-        return kept, state.load_averages(now), dict(read(state.journal, now, KEEP_SECONDS).attempted_at)
+        return kept, state.load_averages(now), read(state.journal, now, KEEP_SECONDS)
     except (UsageError, OSError):
         return nothing
 
@@ -103,7 +112,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=Isolation,
-            groups=Groups,
+            groups=lambda names, _: Groups(names),
             attempted_at=dict,
             store=Scratch(averages=averages),
             actuator=DryRun(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lbd.act.executor import Executor
@@ -13,12 +12,16 @@ from lbd.act.orders import Orders, Pace
 from lbd.act.ownership import Clock
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
+from lbd.cycle.calm import Watch
 from lbd.daemon.actuators import Acting, Beside, Observing
-from lbd.daemon.parts import gap_seconds, groups, isolation, strategy_of, wanted_hits
+from lbd.daemon.keeper import Keeper
+from lbd.daemon.parts import gap_seconds, strategy_of, wanted_hits
+from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import Requests, ordered, overriding
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.errors import LbdError, UsageError
 from lbd.observe.observer import Observer
+from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
 from lbd.record.control import Control
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbd.config import Settings
+    from lbd.cycle.watchdog import Alarm
     from lbd.daemon.taking_over import Asking
     from lbd.model import Outcome, Skip, Unload
     from lbd.record.control import UnloadRequest
@@ -38,6 +42,9 @@ CLOCK = Clock(time.monotonic, time.sleep)
 
 RECOVERED_WITHIN_SECONDS = 2.0
 """How long a command waits for moves that a killed process left open; a daemon goes on turning meanwhile."""
+
+OBSERVED_BESIDE = frozenset({Reason.IN_BROKER_SHEDDING})
+"""Under it a lbd that only observes still tells what it would move: it is tried while brokers balance themselves."""
 
 
 class Engine:
@@ -53,8 +60,11 @@ class Engine:
         self._executor = Executor(journal, time.time, self._ended)
         self._control = Control(settings.state_dir)
         self.requests = Requests(self._control)
+        self._keeper = Keeper(settings.state_dir, settings.turns)
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
+        self._policies = PolicyReader(self._observer.admin)
+        self._watch = Watch()
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
@@ -63,6 +73,9 @@ class Engine:
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
+        return self._keeper.keep(self._turn(on_plan), time.time())
+
+    def _turn(self, on_plan: Callable[[tuple[Unload, ...]], None]) -> CycleRecord:
         self._recover()
         record = turn(replace(self._parts(), on_plan=on_plan))
         if self._observing is not None:
@@ -76,9 +89,9 @@ class Engine:
     def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn, and the end of everything that it began."""
         self._recover(RECOVERED_WITHIN_SECONDS)
-        record = self.turn(on_plan)
+        record = self._turn(on_plan)
         self.wait()
-        return finish(self._parts(), record)
+        return self._keeper.keep(finish(self._parts(), record), time.time())
 
     def serve(self) -> None:
         """Begin the next unload that was asked for by hand, unless moves are under way: it is judged alone."""
@@ -116,7 +129,8 @@ class Engine:
     def _beside(self, request: UnloadRequest) -> Parts:
         """Beside the turns: counters, samples and what has ended are left to them."""
         store = Scratch(self._memory.load(), self._memory.load_averages(time.time()))
-        return replace(self._parts(), actuator=Beside(self._executor, self._orders(request)), store=store)
+        beside = Beside(self._executor, self._orders(request))
+        return replace(self._parts(), actuator=beside, store=store, watch=Watch())
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until no move is under way; whether that was so within the time."""
@@ -149,6 +163,11 @@ class Engine:
         return self._journal.attempted_at.get(unload.bundle, 0.0) if begun else 0.0
 
     @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """What the watchdog says since the last turn."""
+        return self._keeper.alarms
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of the state directory."""
         torn = self._journal.torn_lines
@@ -159,6 +178,7 @@ class Engine:
             broken if self._control.broken else "",
             self._journal.rotation_failure,
             self.requests.warning,
+            *self._keeper.warnings,
         ]
         return tuple(one for one in found if one)
 
@@ -168,7 +188,9 @@ class Engine:
             raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
         self._observer.close()
+        self._keeper.take(settings.turns)
         self.settings, self._observer = settings, self._observe(settings)
+        self._policies = PolicyReader(self._observer.admin)
 
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""
@@ -188,6 +210,7 @@ class Engine:
     def close(self) -> None:
         """Close what was opened."""
         self._observer.close()
+        self._keeper.close()
         self._journal.close()
 
     def _forget_notes(self, record: CycleRecord) -> None:
@@ -211,30 +234,38 @@ class Engine:
     def _hold(self) -> Hold | None:
         return ordered(self._control, time.time()) or (self._observing.hold() if self._observing else None)
 
+    def _held(self) -> Hold | None:
+        """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
+        quiet = quiet_until(self.settings.guardrails.quiet_hours, time.time())
+        return self._hold() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
+
     def _unloader(self) -> Unloader:
-        return Unloader(self._observer.admin, CLOCK)
+        return Unloader(self._observer.admin, CLOCK, forbids=self._policies.forbids)
 
     def _orders(self, request: UnloadRequest | None = None) -> Orders:
-        """A pause holds what is planned, too; a request by hand may override it."""
+        """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
         guardrails = self.settings.guardrails
         pace = Pace(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
         passes = request is not None and request.override is not None
-        return Orders(self._unloader(), pace, _never if passes else self._hold)
+        return Orders(self._unloader(), pace, _never if passes else self._held)
 
     def _parts(self) -> Parts:
-        settings, admin = self.settings, self._observer.admin
+        settings = self.settings
         return Parts(
             observer=self._observer,
             strategy=strategy_of(settings),
             weights=settings.weights,
             guardrails=settings.guardrails,
-            isolation=partial(isolation, admin),
-            groups=partial(groups, admin),
+            isolation=self._policies.isolation,
+            groups=self._policies.groups,
             attempted_at=lambda: self._journal.attempted_at,
+            sent=lambda: self._journal.sent,
+            watch=self._watch,
             store=self._memory,
             actuator=self._observing or Acting(self._executor, self._orders()),
             gap_seconds=gap_seconds(settings),
             ordered_hold=self._hold,
+            ignored_holds=OBSERVED_BESIDE if self.observe_only else frozenset(),
             wanted_hits=wanted_hits(settings),
         )
 

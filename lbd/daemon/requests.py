@@ -11,7 +11,7 @@ from lbd.daemon.telling import utc
 from lbd.decide.by_hand import ByHand
 from lbd.errors import UsageError
 from lbd.model import Outcome, Result, Skip
-from lbd.reason import Reason
+from lbd.reason import Group, Reason
 from lbd.record.control import FAILED, REFUSED, Answer
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lbd.errors import LbdError
     from lbd.record.control import Control, UnloadRequest
 
-OVERRIDDEN_BARS = frozenset({Reason.COOL_DOWN})
-OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED})
-"""What ``--override`` passes: limits and a person's own pause, never what a destination must be."""
+OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT)
+OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT})
+"""What ``--override`` passes: limits, and orders to wait that people gave; never what a destination must be."""
 
 
 def ordered(control: Control, now: float) -> Hold | None:

@@ -16,7 +16,8 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
-from lbd.daemon.telling import move_line, status_of, turn_line
+from lbd.daemon.keeper import Telling
+from lbd.daemon.telling import move_line, status_of, turn_line, utc
 from lbd.errors import LbdError
 from lbd.record.status import write_status
 
@@ -50,10 +51,13 @@ class Service:
         self._read = read
         self._log = structlog.get_logger()
         self._systemd = sdnotify.SystemdNotifier()
+        if self._systemd.socket is not None:
+            self._systemd.socket.setblocking(False)  # a reader that has stopped must not stop the turns
         self._done = threading.Event()
         self._busy = threading.Lock()
         self._alive_at = time.monotonic()
         self._turns = 0
+        self._telling = Telling()
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(6)})
 
     def run(self) -> None:
@@ -134,7 +138,9 @@ class Service:
         self._alive()
         self._turns += 1
         self._systemd.notify(f"STATUS={record.sentence}")
-        self._log.log(40 if record.error is not None else 20, record.sentence, turn=self._turns, **turn_line(record))
+        self._log.log(40 if record.error is not None else 20, record.sentence, turn=record.number, **turn_line(record))
+        for change, alarm in self._telling.news(self._engine.alarms, time.monotonic()):
+            self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
         self._write(record)
 
     def _write(self, record: CycleRecord) -> None:

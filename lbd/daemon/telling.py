@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from lbd import __version__
 from lbd.cycle.document import brokers, hits_before
+from lbd.cycle.verdict import verdict
 from lbd.model import Outcome, Skip
-from lbd.record.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus
+from lbd.record.status import BrokerStatus, BudgetStatus, HitStatus, PairStatus, Status, UnfinishedStatus
 
 if TYPE_CHECKING:
     from lbd.cycle import CycleRecord
@@ -27,6 +28,8 @@ def turn_line(record: CycleRecord) -> dict[str, Any]:
     """What a search in the log would look for."""
     seen = record.observation
     return {
+        "verdict": (found := verdict(record)).kind,
+        "why": found.reason,
         "planned": len(record.unloads),
         "outcomes": [f"{one.unload.bundle} {one.result.value} {one.owner}" for one in record.outcomes],
         "unfinished": len(record.unfinished),
@@ -66,7 +69,9 @@ def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: flo
         next_turn_at=next_turn_at,
         turns=turns,
         cluster=seen.cluster if seen is not None else engine.settings.pulsar.cluster or "",
+        turn=record.number,
         sentence=record.sentence,
+        verdict=verdict(record),
         hold=record.hold[0].label if record.hold is not None else None,
         observe_only=engine.observe_only,
         brokers=broker_statuses(record),
@@ -75,6 +80,7 @@ def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: flo
             UnfinishedStatus(one.bundle, one.source, one.destination, engine.since(one)) for one in engine.unfinished
         ],
         moves_last_hour=engine.attempts_last_hour,
+        budgets=[BudgetStatus(one.name, one.of, one.used, one.limit, one.left) for one in record.usage],
         requests=seen.requests if seen is not None else 0,
         seconds=round(seen.seconds, 3) if seen is not None else 0.0,
         warnings=list(engine.warnings),

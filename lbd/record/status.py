@@ -10,6 +10,7 @@ import msgspec
 
 from lbd.errors import UsageError
 from lbd.record.files import FILE_MODE, FRESH, decoded, refused, telling
+from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,10 +57,22 @@ class UnfinishedStatus(msgspec.Struct, frozen=True):
     since: float
 
 
+class BudgetStatus(msgspec.Struct, frozen=True):
+    """How much of a limit is used: ``of`` a broker or namespace, or of all; ``limit`` None: there is none."""
+
+    name: str
+    of: str
+    used: int
+    limit: int | None
+    left: int | None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
 
-    ``hold`` is the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none.
+    ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
+    the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none.
+    ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
     """
 
     format: int = FORMAT
@@ -71,12 +84,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
     cluster: str
     sentence: str
+    turn: int = 0
+    verdict: Verdict | None = None
     hold: str | None = None
     observe_only: bool = False
     brokers: list[BrokerStatus] = []
     pairs: list[PairStatus] = []
     unfinished: list[UnfinishedStatus] = []
     moves_last_hour: int = 0
+    budgets: list[BudgetStatus] = []
     requests: int = 0
     seconds: float = 0.0
     warnings: list[str] = []

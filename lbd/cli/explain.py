@@ -1,0 +1,69 @@
+"""``lbd explain``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+import msgspec
+
+from lbd.cli.explain_text import show
+from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.render import json_out
+from lbd.cli.times import duration
+from lbd.record.explain import Explainer
+
+DAY_SECONDS = 86_400.0
+
+
+@click.command("explain")
+@click.argument("what", required=False, metavar="[BROKER|BUNDLE|TURN]")
+@click.option("--last", type=click.IntRange(min=1), default=5, show_default=True, help="Tell of so many moves.")
+@click.option(
+    "--since", "since_seconds", callback=duration, metavar="DURATION", help="Look back so far: 15m, 2h, 7d; default 1d."
+)
+@format_option
+@settings_options
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    config_file: str | None,
+    admin_urls: tuple[str, ...],
+    form: str,
+    what: str | None,
+    last: int,
+    since_seconds: float | None,
+) -> None:
+    """Tell why something moved or did not: a broker (host:port), a bundle (tenant/namespace/0x..._0x...), or a turn by
+    its number, which each line of the log has; without any of them, the last turn.
+
+    It reads the state directory alone, and asks no broker.
+
+    \b
+    Example: lbd explain broker-1:8080
+    """
+    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    explainer = Explainer(
+        settings.state_dir,
+        now=now,
+        since=now - (since_seconds or DAY_SECONDS),
+        last=last,
+        cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
+    )
+    found = explainer.of(what)
+    if form == "json":
+        json_out(_named(found))
+    else:
+        show(found, now)
+    if explainer.torn_lines:
+        number = "1 line" if explainer.torn_lines == 1 else f"{explainer.torn_lines:,} lines"
+        click.echo(f"Note: {number} of kept turns cannot be read; passed over.", err=True)
+
+
+def _named(value: object) -> object:
+    """The same with every field under its name: on disk many stand in arrays, to save room."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _named(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: _named(each) for name, each in value.items()}
+    return [_named(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,269 @@
+"""``lbd explain`` over state directories that real turns left: what a person reads, JSON, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from lbd.cli import main
+from lbd.daemon.engine import engine
+from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
+from lbd.record.turns import FOLDER, segments
+from tests import fake_pulsar
+from tests.fake_pulsar import HOT, WARM, FakePulsar
+from tests.test_turn import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from lbd.cycle import CycleRecord
+
+MOVED, LEFT = HOT[:3], HOT[3:]
+
+
+@pytest.fixture(autouse=True)
+def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("LBD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """Broker 1 is hot with eight equal bundles, broker 3 is cold."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+def explain(*words: object) -> Result:
+    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
+    return CliRunner().invoke(main, ["explain", *map(str, words)], catch_exceptions=False)
+
+
+def lines(found: Result) -> list[str]:
+    """What was printed, with runs of blanks as one."""
+    return [" ".join(line.split()) for line in found.stdout.splitlines()]
+
+
+def balanced(pulsar: FakePulsar, folder: Path, **changes: Any) -> list[CycleRecord]:
+    """Turn 1 waits, 2 moves three bundles, 3 tells of it, 4 to 6 let the brokers settle."""
+    samples = [(80, 45, 10), (81, 46, 11), (81, 46, 11), (64, 44, 30), (62, 45, 35), (60, 46, 36)]
+    records = []
+    with engine(settings(pulsar, folder, avg_shedder={}, **changes)) as balancer:
+        for sample in samples:
+            pulsar.sample(*sample)
+            records.append(balancer.turn())
+            balancer.wait()
+    return records
+
+
+class TestTurn:
+    def test_the_turn_that_moved(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Verdict, brokers, pair with the amount wanted, each candidate, and what was predicted and came."""
+        records = balanced(pulsar, tmp_path)
+        first, _, third = pulsar.ids
+        found = explain(2)
+        told = lines(found)
+        assert (found.exit_code, found.stderr) == (0, "")
+        assert [record.number for record in records] == [1, 2, 3, 4, 5, 6]
+        assert re.fullmatch(r"turn 2, \d+ s ago \(20[-0-9T:]+\)", told[0])
+        assert told[1:3] == ["verdict moving: 3 begun", "said Begins to move 3 bundles."]
+        assert f"pair {first} -> {third}: 70.0 points apart, hits low 2 of 8, high 2 of 2" in told
+        assert "fired: 7,900 msg/s wanted, 6,000 in 3 bundles taken" in told
+        assert f"predicted: {first} 81.0 -> 50.6; {third} 11.0 -> 41.4" in told
+        assert [line for line in told if line.startswith("t/n/")] == [
+            *(f"{bundle} 2,000 0.2 taken" for bundle in MOVED),
+            *(f"{bundle} 2,000 0.2 passed over: too-large" for bundle in LEFT),
+        ]
+        assert sum(f"{first} -> {third}: landed, planned in turn 2" in line for line in told) == 3
+        course = f"{first}: 81.0 points, 50.6 predicted, 62.0 came (turn 5)"
+        assert told[-1] == f"{course}; {third}: 11.0 points, 41.4 predicted, 35.0 came (turn 5)"
+
+    def test_without_a_name_it_is_the_last_one(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """With its verdict."""
+        balanced(pulsar, tmp_path)
+        assert lines(explain())[0].startswith("turn 6, ")
+        assert lines(explain("6")) == lines(explain())
+
+    def test_a_turn_that_waits_says_for_what(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """And one that settles."""
+        balanced(pulsar, tmp_path)
+        assert "verdict waiting for 1 more fresh sample" in lines(explain(1))
+        assert "verdict waiting for 9 more fresh samples" in lines(explain(3))
+        assert [line for line in lines(explain(3)) if line.startswith("settling ")] == [
+            f"settling {broker}: 2 fresh samples to come before it counts" for broker in pulsar.ids[::2]
+        ]
+
+    def test_a_turn_that_saw_nothing(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Unknown, and the error."""
+        balanced(pulsar, tmp_path)
+        with engine(settings(pulsar, tmp_path)) as balancer:
+            for broker in pulsar.ids:
+                pulsar.kill(broker)
+            assert balancer.turn().number == 7
+        assert lines(explain(7))[1].startswith("verdict unknown: GET http")
+
+    def test_once_keeps_the_end_of_its_moves(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """As its own sentence tells them."""
+        with engine(settings(pulsar, tmp_path)) as balancer:
+            record = balancer.once()
+        told = lines(explain())
+        assert record.number == 1
+        assert "said Moved 3 of 3 bundles: 3 landed." in told
+        assert [line.split()[1] for line in told if line.startswith("ended")] == [f"{bundle}:" for bundle in MOVED]
+
+    def test_json(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The shape that is promised, and nothing on stderr."""
+        balanced(pulsar, tmp_path)
+        found = explain(2, "--format", "json")
+        answer = json.loads(found.stdout)
+        assert found.stderr == ""
+        assert answer.keys() == set(TurnAnswer.__struct_fields__)
+        seen = answer["turn"]
+        assert (seen["turn"], seen["verdict"]["kind"], seen["pairs"][0]["wanted"]) == (2, "moving", 7900.0)
+        assert [(one["id"], one["score"]) for one in seen["brokers"]] == [
+            (pulsar.ids[at], score) for at, score in enumerate((81, 46, 11))
+        ]
+        assert {move["result"] for move in answer["moves"]} == {"landed"}
+
+
+class TestBroker:
+    def test_a_hot_broker(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Its score and what it is by, why it gives nothing now, what it gave last, and what came of that."""
+        balanced(pulsar, tmp_path)
+        first, _, third = pulsar.ids
+        told = lines(explain(first))
+        assert told[0] == f"broker {first}"
+        assert told[1].startswith("seen 60.0 points by cpu, 10,000 msg/s, 1.0 MB/s, 5 bundles, in turn 6, ")
+        assert told[2].startswith(f"because it is 24.0 points above {third}: waiting, low hits 2/8, high hits 0/2")
+        assert "cluster waiting for 6 more fresh samples" in told
+        assert any(line.startswith("last gave in turn 2, ") for line in told)
+        assert f"to {third}, 70.0 points apart: 7,900 msg/s wanted, 6,000 in 3 bundles taken" in told
+        assert sum(line.startswith("move ") for line in told) == 3
+
+    def test_its_host_is_name_enough(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Where only one broker has it."""
+        balanced(pulsar, tmp_path)
+        first = pulsar.ids[0]
+        assert lines(explain(first.partition(":")[0])) == lines(explain(first))
+
+    def test_a_cold_broker(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """What would come to it, and that it has given nothing."""
+        balanced(pulsar, tmp_path)
+        first, _, third = pulsar.ids
+        told = lines(explain(third))
+        assert f"because {first} is 24.0 points above it: bundles would come to it, not leave it" in told
+        assert "last gave nothing within --since" in told
+
+    def test_json(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The candidates of the last turn in which it gave, taken and passed over."""
+        balanced(pulsar, tmp_path)
+        answer = json.loads(explain(pulsar.ids[0], "--format", "json").stdout)
+        assert answer.keys() == set(BrokerAnswer.__struct_fields__)
+        assert [(one["bundle"], one["reason"]) for one in answer["fired"]["candidates"]] == [
+            *((bundle, "moves") for bundle in MOVED),
+            *((bundle, "too-large") for bundle in LEFT),
+        ]
+
+    def test_a_pause_is_why(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """With who ordered it."""
+        CliRunner().invoke(main, ["pause", "--reason", "upgrade"], catch_exceptions=False)
+        balanced(pulsar, tmp_path)
+        found = "\n".join(lines(explain(pulsar.ids[0])))
+        assert re.search(r"because nothing new is moved: paused: by \S+ until lbd resume: upgrade", found)
+
+
+class TestBundle:
+    def test_one_that_was_moved(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Where it is since, that it rests, and what its move did."""
+        balanced(pulsar, tmp_path)
+        first, _, third = pulsar.ids
+        told = lines(explain(MOVED[0]))
+        assert told[:1] == [f"bundle {MOVED[0]}"]
+        assert told[1].startswith(f"owner {third}, ")
+        assert told[2] == "carries 2,000 msg/s, 0.2 MB/s"
+        assert told[3] == "because cool-down: it rests after the last attempt to move it, 30 min are left"
+        assert any("in turn 2, " in line and line.endswith("it was chosen") for line in told)
+        assert told[-1].startswith(f"{first}: 81.0 points, 50.6 predicted, 62.0 came (turn 5)")
+
+    def test_one_that_was_passed_over(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Why its broker waits, and why it stayed when others went."""
+        balanced(pulsar, tmp_path)
+        told = lines(explain(LEFT[0]))
+        assert told[1].startswith(f"owner {pulsar.ids[0]}, ")
+        assert told[3].startswith("because its broker: it is 24.0 points above")
+        assert "in turn 2, " in told[4]
+        assert told[4].endswith("it was passed over: too-large")
+        assert told[5] == "moves none is known"
+
+    def test_one_on_a_broker_that_nobody_asked(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Nothing is wrong with it, nor with its broker."""
+        balanced(pulsar, tmp_path)
+        told = lines(explain(WARM))
+        assert told[3].startswith("because its broker: it is not far enough from the broker it is paired with")
+
+    def test_one_that_a_setting_excludes(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Which setting it is."""
+        balanced(pulsar, tmp_path, guardrails={"excluded_namespaces": ("t/n",)})
+        told = lines(explain(HOT[0]))
+        assert told[3] == "because excluded-namespace: guardrails.excluded_namespaces names its namespace"
+
+    def test_json(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Predicted and come, as numbers."""
+        balanced(pulsar, tmp_path)
+        answer = msgspec.convert(json.loads(explain(MOVED[0], "--format", "json").stdout), BundleAnswer)
+        move = answer.moves[0]
+        assert (answer.owner, move.planned_in, move.seen_in) == (pulsar.ids[2], 2, 5)
+        assert move.came is not None
+        assert (move.came.source, move.came.destination) == (62.0, 35.0)
+        assert answer.cool_down_left_seconds == pytest.approx(1800, abs=60)
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("what", "wanted"),
+        [
+            (HOT[0][:-1] + "1", f"did you mean {HOT[0]}?"),
+            ("t/n", f"t/n: is a namespace of 10 bundles; wanted one of them, as {HOT[0]}"),
+            ("other/ns/0x00000000_0x10000000", "no broker reports such a bundle"),
+            ("99", "turn 99: not kept; kept are 1 to 6 in "),
+            ("127.0.0.1:1", "no such broker, bundle or turn is known; did you mean 127.0.0."),
+            ("zookeeper", "no such broker, bundle or turn is known; known brokers are 127.0.0.1:"),
+        ],
+    )
+    def test_what_is_not_known(self, pulsar: FakePulsar, tmp_path: Path, what: str, wanted: str) -> None:
+        """Exit 2, one line, and the nearest name that is known."""
+        balanced(pulsar, tmp_path)
+        found = explain(what)
+        assert (found.exit_code, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+        assert wanted in found.stderr
+
+    def test_nothing_kept_yet(self, tmp_path: Path) -> None:
+        """Exit 2, as lbd status has it, and where to look."""
+        found = explain()
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert found.stderr.startswith(f"Error: {tmp_path / 'state'}: no turn is kept yet; ")
+
+    def test_torn_lines_are_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Beside the answer."""
+        balanced(pulsar, tmp_path)
+        with segments.files(tmp_path / "state" / FOLDER)[-1].open("ab") as file:
+            file.write(b'{"event":"turn","at":17')
+        found = explain()
+        assert found.exit_code == 0
+        assert found.stderr == "Note: 1 line of kept turns cannot be read; passed over.\n"
+
+    def test_how_far_back_and_how_many(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """--last bounds the moves."""
+        balanced(pulsar, tmp_path)
+        told = lines(explain(pulsar.ids[0], "--last", 1, "--since", "7d"))
+        assert sum(line.startswith("move ") for line in told) == 1

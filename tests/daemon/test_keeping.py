@@ -1,0 +1,140 @@
+"""What the daemon keeps of its turns and says of them, over kills and trouble; and the watchdog's news."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.cycle.watchdog import Alarm
+from lbd.daemon.keeper import AGAIN_SECONDS, Keeper, Telling
+from lbd.reason import Reason
+from lbd.record.status import read_status
+from lbd.record.turns import FOLDER, TurnsSettings
+from lbd.record.turns.reading import KeptTurns
+from tests import fake_pulsar
+from tests.cycle.records import COLD, HOT, record, two
+from tests.daemon.test_service import Daemon, eventually, running, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+def kept(folder: Path) -> list[int]:
+    """Numbers of the turns kept, oldest first."""
+    return [turn.turn for turn in reversed(list(KeptTurns(folder / "state" / FOLDER)))]
+
+
+def lbd(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command beside the daemon."""
+    command = [sys.executable, "-m", "lbd", *words, "--config", str(daemon.config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def turn_lines(daemon: Daemon) -> list[dict[str, Any]]:
+    """The lines of the log that tell of turns."""
+    return [line for line in daemon.lines() if "turn" in line]
+
+
+def test_numbers_and_verdicts_are_told_everywhere_and_survive_kill_9(pulsar: FakePulsar, tmp_path: Path):
+    """The number in the log names the turn for lbd explain, also after a kill and with no daemon at all."""
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=Moved")
+        daemon.notified.wait_for("STATUS=No move")
+        eventually((tmp_path / "state" / "status.json").exists)
+        status = json.loads(lbd(daemon, "status", "--format", "json").stdout)
+        daemon.process.kill()
+        daemon.process.wait()
+        before = turn_lines(daemon)
+    assert {"moving", "waiting"} <= {line["verdict"] for line in before}
+    assert (status["verdict"]["kind"], status["turn"] >= 1) == ("waiting", True)
+    moving = next(line["turn"] for line in before if line["event"] == "Begins to move 3 bundles.")
+    assert "Begins to move 3 bundles." in lbd(daemon, "explain", str(moving)).stdout
+
+    (tmp_path / "notify").unlink()
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=No move")
+        daemon.notified.wait_for("STATUS=No move")
+        assert daemon.end() == 0
+        after = turn_lines(daemon)
+    assert after[0]["turn"] > max(kept_before := [line["turn"] for line in before][:-1])
+    assert set(kept(tmp_path)) & set(kept_before)
+
+
+def test_turns_that_cannot_be_kept_stop_nothing(pulsar: FakePulsar, tmp_path: Path):
+    """The moves are made, and lbd status warns."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / FOLDER).write_text("in the way")
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=Moved")
+        eventually(lambda: list(pulsar.owners.values()).count(pulsar.ids[2]) == 4)
+        told = lbd(daemon, "status").stdout
+        for _ in range(12):  # the notify socket holds ten messages, and a full one holds the daemon
+            daemon.notified.wait_for("STATUS=")
+        assert daemon.end() == 0
+    assert f"warning    {tmp_path / 'state' / FOLDER}: cannot be written: " in told
+    assert "not kept for lbd explain, balancing goes on" in told
+
+
+def test_an_alarm_is_a_warning_of_the_status(tmp_path: Path):
+    """From the turn in which it begins to the one in which it ends."""
+    keeper, samples, seen = Keeper(tmp_path, TurnsSettings()), {}, []
+    for minute in range(22):
+        wobble = minute * 0.01
+        scene = two(80 + wobble, 20 + wobble) if minute < 20 else two(30 + wobble, 20 + wobble)
+        told = record(scene, after_seconds=60.0 * minute, samples=samples, hold=(Reason.PAUSED, ""))
+        samples = dict(told.evidence.samples) if told.evidence is not None else {}
+        number = keeper.keep(replace(told, sentence="No move."), 0.0).number
+        seen.append((number, keeper.warnings))
+    keeper.close()
+    words = f"{HOT} is 60.0 points above {COLD} for 19 min and nobody acted; lbd: held by paused"
+    assert [number for number, _ in seen] == list(range(1, 23))
+    assert [bool(warnings) for _, warnings in seen] == [False] * 16 + [True] * 4 + [False] * 2
+    assert seen[19][1] == (words,)
+
+
+def test_alarms_are_told_when_they_begin_at_a_slow_pace_and_when_they_end():
+    """And one that comes back is a new one."""
+    telling = Telling()
+    gap, zero = (Alarm(kind, HOT, 0.0, kind) for kind in ("gap", "zero"))
+    steps = [
+        (0.0, (gap,)),
+        (15.0, (gap, zero)),
+        (30.0, (gap,)),
+        (AGAIN_SECONDS, (gap,)),
+        (AGAIN_SECONDS + 15, (gap,)),
+        (AGAIN_SECONDS + 30, ()),
+        (AGAIN_SECONDS + 45, (gap,)),
+    ]
+    told = [[(change, alarm.kind) for change, alarm in telling.news(alarms, now)] for now, alarms in steps]
+    assert told == [
+        [("begins", "gap")],
+        [("begins", "zero")],
+        [("ended", "zero")],
+        [("lasts", "gap")],
+        [],
+        [("ended", "gap")],
+        [("begins", "gap")],
+    ]
+
+
+def test_the_status_of_an_older_lbd_is_still_read(tmp_path: Path):
+    """It knows neither turn nor verdict."""
+    old = {"format": 1, "pid": 1, "version": "0.1.0", "at": 1.0, "interval_seconds": 15, "next_turn_at": None}
+    (tmp_path / "status.json").write_text(json.dumps({**old, "turns": 3, "cluster": "c", "sentence": "No move."}))
+    found = read_status(tmp_path)
+    assert (found.turn, found.verdict) == (0, None)
