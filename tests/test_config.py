@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
-from lbd.config import Settings, environment, from_broker_conf, load
+from lbd.config import Settings, environment, load
 from lbd.errors import UsageError
 
 Section = dict[str, Any]
@@ -279,7 +277,6 @@ def as_text(value: object) -> str:
 
 
 class TestJunk:
-    @settings(deadline=None)
     @given(values=st.dictionaries(NAMES, JUNK, max_size=4))
     def test_any_values(self, values: Section) -> None:
         """Whatever stands in a file: settings, or problems in words, and nothing else."""
@@ -290,14 +287,12 @@ class TestJunk:
         else:
             assert isinstance(found.settings, Settings)
 
-    @settings(deadline=None)
     @given(st.dictionaries(st.text("ABC_{[", min_size=1, max_size=6).map("LBD_{}".format), st.text(max_size=6)))
     def test_any_environment(self, environ: dict[str, str]) -> None:
         """Variables that nobody knows are told, each in a line of its own."""
         if environ:
             assert len(problems(None, environ)) == len(environ)
 
-    @settings(deadline=None)
     @given(st.lists(st.sampled_from(YAML) | st.text(max_size=3), max_size=12).map("".join))
     def test_any_document(self, content: str) -> None:
         """Whatever PyYAML makes of it, numbers, dates and tags that are none included."""
@@ -309,7 +304,6 @@ class TestJunk:
             except UsageError as error:
                 assert all(line.startswith(f"{path}: ") for line in str(error).splitlines())  # noqa: PT017 - see above
 
-    @settings(deadline=None)
     @given(st.binary(max_size=40))
     def test_any_bytes(self, content: bytes) -> None:
         """Text or not."""
@@ -321,7 +315,6 @@ class TestJunk:
             except UsageError as error:
                 assert str(error).startswith(f"{path}: ")  # noqa: PT017 - see above
 
-    @settings(deadline=None)
     @given(st.dictionaries(SETTINGS, JUNK.map(as_text) | st.text(max_size=6), min_size=1, max_size=3))
     def test_any_value_in_the_environment(self, environ: dict[str, str]) -> None:
         """Known names with whatever is in them: settings that can be worked with, or a line that names the variable."""
@@ -357,74 +350,6 @@ class TestJunk:
         (told,) = problems(file_of(tmp_path, "pulsar:\n  basic: {username: me, password: hunter2\n"))
         assert "line 3, column 1" in told
         assert "hunter2" not in told
-
-
-class TestFromBrokerConf:
-    @pytest.mark.parametrize(
-        ("values", "expected"),
-        [
-            ({}, {}),
-            ({"loadBalancerAvgShedderLowThreshold": "20"}, {"avg_shedder": {"low_threshold": 20.0}}),
-            ({"maxUnloadPercentage": "0.2"}, {"avg_shedder": {"max_unload_percentage": 0.2}}),
-            ({"loadBalancerBandwithInResourceWeight": "0.5"}, {"weights": {"bandwidth_in": 0.5}}),
-            (
-                {"loadBalancerBandwithInResourceWeight": "0.5", "loadBalancerBandwidthInResourceWeight": "0.7"},
-                {"weights": {"bandwidth_in": 0.7}},
-            ),
-            (
-                {"loadBalancerSheddingExcludedNamespaces": "[t/a, t/b]"},
-                {"guardrails": {"excluded_namespaces": ["t/a", "t/b"]}},
-            ),
-            ({"loadBalancerSheddingExcludedNamespaces": "[]"}, {"guardrails": {"excluded_namespaces": []}}),
-            (
-                {"loadBalancerSheddingExcludedNamespaces": "t/a,t/b"},
-                {"guardrails": {"excluded_namespaces": ["t/a", "t/b"]}},
-            ),
-            ({"loadBalancerBrokerMaxTopics": "100"}, {"guardrails": {"max_topics_per_broker": 100}}),
-            ({"loadBalancerSheddingGracePeriodMinutes": "10"}, {"guardrails": {"cool_down_minutes": 10.0}}),
-            ({"loadBalancerCPUResourceWeight": "2", "webServicePort": "8080"}, {"weights": {"cpu": 2.0}}),
-        ],
-    )
-    def test_values(self, values: dict[str, str], expected: dict[str, Section]) -> None:
-        """What a broker's configuration says, under lbd's names; both spellings of bandwidth."""
-        assert from_broker_conf(values)[0] == expected
-
-    @pytest.mark.parametrize("text", ["many", "", "-3", "NaN"])
-    def test_an_unreadable_value_is_left_out_and_noted(self, text: str) -> None:
-        """A broker keeps its default then, too."""
-        taken, notes = from_broker_conf({"loadBalancerAvgShedderHitCountLowThreshold": text, "minUnloadMessage": "5"})
-        assert taken == {"avg_shedder": {"min_unload_message": 5.0}}
-        assert notes[0].startswith(f"left out: loadBalancerAvgShedderHitCountLowThreshold={text}: ")
-
-    @pytest.mark.parametrize(
-        ("values", "note"),
-        [
-            ({"loadBalancerLoadSheddingStrategy": "org.x.ThresholdShedder"}, "the brokers shed with ThresholdShedder"),
-            ({"loadBalancerSheddingEnabled": "true"}, "lbd moves nothing until loadBalancerSheddingEnabled=false"),
-            ({"loadBalancerDistributeBundlesEvenlyEnabled": "true"}, "filters placements only"),
-        ],
-    )
-    def test_differences_are_noted(self, values: dict[str, str], note: str) -> None:
-        """What changes when lbd balances instead of the brokers, and only where it does."""
-        assert any(note in line for line in from_broker_conf(values)[1])
-        assert not any(note in line for line in from_broker_conf({})[1])
-
-    def test_what_is_taken_can_be_loaded(self, tmp_path: Path) -> None:
-        """The output of config from-broker is a configuration."""
-        taken, _ = from_broker_conf({"loadBalancerAvgShedderLowThreshold": "20", "loadBalancerCPUResourceWeight": "2"})
-        assert load(file_of(tmp_path, yaml.safe_dump(taken)), {}).settings.avg_shedder.low_threshold == 20
-
-    def test_every_broker_conf_name_that_is_told_is_read(self) -> None:
-        """A setting whose description names its key in broker.conf takes it from there."""
-        for section in ("avg_shedder", "weights", "guardrails"):
-            model = Settings.model_fields[section].annotation
-            assert isinstance(model, type)
-            assert issubclass(model, BaseModel)
-            for name, field in model.model_fields.items():
-                key = (field.description or "").partition("broker.conf ")[2].partition(";")[0].strip()
-                if key:
-                    text = "t/n" if name == "excluded_namespaces" else "1"
-                    assert name in from_broker_conf({key: text})[0].get(section, {}), key
 
 
 class TestSecrets:

@@ -75,11 +75,11 @@ def held_by(record: CycleRecord) -> Reason | None:
     return record.hold[0] if record.hold is not None else None
 
 
-def unmoved(pulsar: FakePulsar, record: CycleRecord) -> None:
+def unmoved(pulsar: FakePulsar, record: CycleRecord, told: str = "No move") -> None:
     """Nothing was asked of any broker that changes something, and the turn said so in one sentence."""
     assert [one for one in pulsar.requests if one.method != "GET" or "/lookup/" in one.path] == []
     assert record.outcomes == ()
-    assert record.sentence.startswith("No move")
+    assert record.sentence.startswith(told)
     assert record.sentence.count("\n") == 0
 
 
@@ -170,19 +170,51 @@ class TestMoving:
         unmoved(pulsar, record)
         assert record.counts[Reason.EXCLUDED_NAMESPACE.label] == 10
 
-    def test_an_isolated_namespace_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """A forced destination would bypass the policy, so lbd leaves the bundles where they are."""
+    def test_a_namespace_alone_on_its_broker_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A forced destination would bypass the policy; the sentence names the pool."""
         pulsar.isolation = {"p": {"namespaces": ["t/.*"], "primary": ["127[.]0[.]0[.]1"], "secondary": []}}
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
-        assert record.counts[Reason.ISOLATION_POLICY.label] == 10
+        assert record.sentence == "No move: pool p: too-few-brokers (1 of 3 reports can be compared)."
 
-    def test_an_anti_affinity_group_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Where the group's other namespaces are is not known yet, so nothing of it moves."""
-        pulsar.groups = {"t/n": "rack-a"}
+    def test_bundles_move_within_their_pool(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Broker 3 is the coldest, and not for this namespace: broker 2 takes the bundles."""
+        pulsar.isolation = {"p": {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}}
+        record = once(settings(pulsar, tmp_path))
+        assert {(one.result, one.owner) for one in record.outcomes} == {(Result.LANDED, pulsar.ids[1])}
+        assert [pair.pool for pair in record.decision.facts.pairs] == ["p"]
+
+    def test_a_policy_that_comes_after_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """It is read once more before each request, and nothing is sent against it."""
+        forbidding = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
+        with engine(settings(pulsar, tmp_path)) as balancer:
+            record = balancer.once(on_plan=lambda _: pulsar.isolation.update(forbidding))
+        unmoved(pulsar, record, "Moved 0 of 3 bundles: 3 not asked for")
+        assert {skip.reason for skip in record.refused} == {Reason.ISOLATION_POLICY}
+        assert "primary of an isolation policy for others; not sent" in record.refused[0].detail
+
+    def test_a_group_that_comes_after_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Where the rest of the group is was not looked at when the move was planned."""
+        with engine(settings(pulsar, tmp_path)) as balancer:
+            record = balancer.once(on_plan=lambda _: pulsar.groups.update({"t/n": "rack-a"}))
+        unmoved(pulsar, record, "Moved 0 of 3 bundles: 3 not asked for")
+        assert {skip.reason for skip in record.refused} == {Reason.ANTI_AFFINITY}
+
+    def test_an_anti_affinity_group_is_kept_apart(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The cold broker has another namespace of the group, the warm one has none."""
+        pulsar.own(pulsar.ids[2], {"u/other/0x00000000_0xffffffff": 10.0})
+        pulsar.groups = {"t/n": "rack-a", "u/other": "rack-a"}
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
-        assert record.counts[Reason.ANTI_AFFINITY.label] == 10
+        assert record.counts[Reason.ANTI_AFFINITY.label] > 0
+
+    def test_a_group_whose_members_cannot_be_read(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """What is not known is not taken for absent."""
+        pulsar.groups = {"t/n": "rack-a"}
+        pulsar.fault("antiAffinity/rack-a", refused(500, "no"))
+        record = once(settings(pulsar, tmp_path))
+        unmoved(pulsar, record)
+        assert record.counts[Reason.POLICY_UNKNOWN.label] == 10
 
     def test_unknown_policies_bind_everything(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What cannot be read is not taken for absent."""
@@ -493,11 +525,11 @@ class TestDryRun:
         """Hit counts so far and cool-downs are shown; the files stay as they were."""
         chosen = patient(pulsar, tmp_path)
         once(chosen)
-        before = {path.name: path.read_bytes() for path in chosen.state_dir.iterdir()}
+        before = {path: path.read_bytes() for path in chosen.state_dir.rglob("*") if path.is_file()}
         record = dry_run(chosen)
         assert record.kept is not None
         assert record.kept.hits[pulsar.ids[0]] == Hits(1, 1)
-        assert {path.name: path.read_bytes() for path in chosen.state_dir.iterdir()} == before
+        assert {path: path.read_bytes() for path in chosen.state_dir.rglob("*") if path.is_file()} == before
 
     def test_a_broken_memory_is_done_without(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It belongs to somebody else."""
@@ -661,7 +693,8 @@ class TestBarredFirst:
         grouped = "g/x/0x00000000_0xffffffff"
         first, _, third = pulsar.ids
         pulsar.own(first, {grouped: 7500.0})
-        pulsar.groups = {"g/x": "rack-a"}
+        pulsar.own(third, {"g/y/0x00000000_0xffffffff": 1.0})
+        pulsar.groups = {"g/x": "rack-a", "g/y": "rack-a"}
         record = once(settings(pulsar, tmp_path))
         assert pulsar.owners[grouped] == first
         assert record.counts[Reason.ANTI_AFFINITY.label] == 1

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
 
 from lbd.cli.options import format_option, loaded, settings_options
-from lbd.config import from_broker_conf
+from lbd.cli.render import plain
+from lbd.daemon.from_broker import from_broker_conf
 from lbd.daemon.parts import broker_configuration
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @click.group()
@@ -74,21 +76,38 @@ def from_broker(
 ) -> None:
     """Print lbd's settings as the cluster balances today, from BROKER_CONF or else from a live broker.
 
+    Comments in them say what lbd will do differently; what is left out, and what is to be done first, is said on
+    stderr, too.
+
     \b
     Example: lbd config from-broker --admin-url http://127.0.0.1:8080 > lbd.yaml
     """
     reached: dict[str, Any] = {}
     if broker_conf is not None:
-        values = _read(broker_conf)
+        values, source = _read(broker_conf), str(broker_conf)
     else:
         settings = loaded(ctx, config_file, admin_urls).settings
         values = broker_configuration(settings)
+        source = ", ".join(settings.pulsar.admin_urls)
         reached = {"pulsar": settings.pulsar.model_dump(mode="json", exclude_unset=True)}
-    taken, notes = from_broker_conf(values)
-    taken = {**reached, **taken}
-    click.echo(yaml.safe_dump(taken, sort_keys=False), nl=False)
-    for note in notes:
-        click.echo(note, err=True)
+    taken = from_broker_conf(values)
+    left_out = [f"left out: {one}" for one in taken.left_out]
+    todo = [f"to do: {one}" for one in taken.todo]
+    click.echo(f"# Taken from {plain(source)}. What lbd does differently from these brokers:")
+    for line in _comments([*taken.differences, *left_out, *todo]):
+        click.echo(line)
+    click.echo(yaml.safe_dump({**reached, **taken.settings}, sort_keys=False), nl=False)
+    for line in (*left_out, *todo):
+        click.echo(plain(line), err=True)
+
+
+def _comments(sentences: Sequence[str]) -> list[str]:
+    """Sentences as YAML comments, one below the other."""
+    return [
+        line
+        for one in sentences
+        for line in wrap(plain(one), 112, initial_indent="# - ", subsequent_indent="#   ", break_long_words=False)
+    ]
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.text import Text
 
+from lbd.cli.operate_text import console, room
 from lbd.cli.options import format_option, loaded, settings_options
-from lbd.cli.render import json_out
-from lbd.daemon.doctor import examine
+from lbd.cli.render import json_out, plain
+from lbd.daemon.doctor import LEVELS, examine
+from lbd.errors import ObserveError, RefusedError
 
 if TYPE_CHECKING:
-    from lbd.daemon.doctor import Finding
+    from rich.console import Console
 
-STYLES = {"wrong": "bold red", "warning": "yellow", "note": "cyan"}
+    from lbd.daemon.doctor import Checkup
+
+STYLES = {"problem": "bold red", "warning": "yellow", "ok": "green"}
+WIDTH, INDENT = 100, " " * 9
 
 
 @click.command("doctor")
@@ -24,23 +29,54 @@ STYLES = {"wrong": "bold red", "warning": "yellow", "note": "cyan"}
 @settings_options
 @click.pass_context
 def doctor(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
-    """Check the cluster and what lbd keeps of it; change nothing.
+    """Check the cluster, lbd's settings and what lbd keeps; change nothing.
 
-    Each finding says what was seen, why it matters, and what to do. Exit code 0 also when there are some.
+    Each finding says what was seen, why it matters, and what to do. Exit code 0 when there is no problem, also with
+    warnings; 4 with problems; 3 when the cluster cannot be observed.
 
     \b
     Example: lbd doctor --admin-url http://127.0.0.1:8080
     """
-    found = list(examine(loaded(ctx, config_file, admin_urls).settings))
+    found = examine(loaded(ctx, config_file, admin_urls).settings)
     if form == "json":
-        json_out([asdict(one) for one in found])
-        return
-    console = Console(highlight=False, soft_wrap=True)
-    for one in found:
-        _show(console, one)
-    console.print(Text(f"{len(found)} findings." if found else "Nothing found.", "bold"))
+        counts = {level: found.count(level) for level in LEVELS}
+        json_out({"findings": [asdict(one) for one in found.findings], "summary": {**counts, **_cost(found)}})
+    else:
+        _show(console(), found)
+    if not found.observed:
+        ctx.exit(ObserveError.exit_code)
+    if found.count("problem"):
+        ctx.exit(RefusedError.exit_code)
 
 
-def _show(console: Console, one: Finding) -> None:
-    console.print(Text(f"{one.level}: {one.about}: ", STYLES[one.level]).append(one.seen, "default"))
-    console.print(Text(f"    {one.why}; {one.todo}.", "dim"))
+def _cost(found: Checkup) -> dict[str, object]:
+    return {"observed": found.observed, "requests": found.requests}
+
+
+def _show(out: Console, found: Checkup) -> None:
+    """What asks for somebody in full, the rest in a line each; the last line counts."""
+    for one in found.findings:
+        told = f"{one.check}: {plain(one.seen)}"
+        first = told if one.level == "ok" else "\n".join(_folded(told)).lstrip()
+        out.print(Text(f"{one.level:<8} ", STYLES[one.level]).append(first, "default"))
+        if one.level != "ok":
+            out.print(Text("\n".join(_folded(f"why: {plain(one.why)}", f"do: {plain(one.todo)}")), "dim"))
+    counts = ", ".join(_counted(found.count(level), level) for level in LEVELS)
+    style = next(STYLES[level] for level in LEVELS if found.count(level) or level == "ok")
+    out.print(Text(f"{counts}; {found.requests} requests, nothing changed.", style))
+
+
+def _counted(number: int, level: str) -> str:
+    return f"{number} {level}{'s' if level != 'ok' and number != 1 else ''}"
+
+
+def _folded(*texts: str) -> list[str]:
+    """Lines that fit beside the level; names of brokers and bundles stay whole."""
+    folder = TextWrapper(
+        min(WIDTH, room()),
+        initial_indent=INDENT,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line for text in texts for line in folder.wrap(text)]

@@ -13,7 +13,7 @@ from lbd.pulsar.http import address_of
 from lbd.pulsar.paths import sheds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lbd.model import Snapshot
     from lbd.pulsar.admin import Leader
@@ -27,8 +27,10 @@ class Observation:
 
     ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
     session time-out). ``missing`` maps active brokers without a usable report to the reason. ``shedding_on`` names
-    brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should. ``raw`` holds
-    the reports as sent, where they were asked to be kept. ``requests`` is what it cost, ``seconds`` how long it took.
+    brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should, and
+    ``shedder`` is the load balancer's configuration of the first of them. ``raw`` holds
+    the reports as sent, and ``runtime`` what those brokers run with, where that was asked to be kept. ``requests`` is
+    what it cost, ``seconds`` how long it took.
     """
 
     snapshot: Snapshot
@@ -38,8 +40,10 @@ class Observation:
     missing: Mapping[str, str] = field(default_factory=dict)
     shedding_on: tuple[str, ...] = ()
     shedding_note: str = ""
+    shedder: Mapping[str, str] = field(default_factory=dict)
     sample_interval_seconds: float = 60.0
     raw: Mapping[str, bytes] = field(default_factory=dict)
+    runtime: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     requests: int = 0
     seconds: float = 0.0
 
@@ -76,8 +80,10 @@ class Observer:
             leader=leader if leader is not None and self.admin.ready_at(leader.base) else None,
             missing=missing,
             shedding_on=tuple(broker for broker, found in sorted(seen.items()) if sheds(found.runtime)),
+            shedder=_shedder(found.runtime for _, found in sorted(seen.items()) if sheds(found.runtime)),
             sample_interval_seconds=max(_interval(found.runtime) for found in seen.values()),
             raw={broker: found.raw for broker, found in seen.items() if found.raw is not None},
+            runtime={broker: found.runtime for broker, found in seen.items()} if self._keep_raw else {},
             requests=self.admin.http.sent - before,
             seconds=self._now() - started,
         )
@@ -120,6 +126,12 @@ def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
     """Brokers whose report says that it is another active broker's."""
     own = {broker: address_of(found.report.web_service_url or "") for broker, found in seen.items()}
     return {broker: other for broker, other in own.items() if other != broker and other in active}
+
+
+def _shedder(runtimes: Iterator[Mapping[str, str]]) -> dict[str, str]:
+    """Of several hundred settings those that a shedder's rule reads."""
+    prefixes = ("loadBalancer", "minUnload", "maxUnload", "loadManager")
+    return {key: value for key, value in next(runtimes, {}).items() if key.startswith(prefixes)}
 
 
 def _interval(runtime: Mapping[str, str]) -> float:

@@ -327,6 +327,12 @@ class TestDryRun:
         }
         assert all(set(skip) == {"what", "reason", "detail"} for skip in shown["skips"])
         assert shown["summary"].startswith("Would move 3 bundles")
+        assert shown["verdict"] == {
+            "kind": "moving",
+            "reason": None,
+            "detail": "3 bundles would move if the imbalance lasts",
+            "samples": None,
+        }
 
     def test_text(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Every broker, the pair, each unload, and the one sentence."""

@@ -1,9 +1,10 @@
-"""``lbd doctor``: each finding with what was seen, why it matters and what to do; nothing is changed."""
+"""``lbd doctor``: a checklist with what was seen, why it matters and what to do; nothing is changed."""
 
 from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,36 +13,414 @@ from click.testing import CliRunner
 
 from lbd.cli import main
 from lbd.model import Outcome, Result, Unload
+from lbd.permit.evidence import Sample
+from lbd.record.control import Control, Pause
 from lbd.record.journal import Journal
+from lbd.record.state import Kept, StateDir
+from lbd.record.status import Status, write_status
 from tests import fake_pulsar
-from tests.fake_pulsar import HOT, refused
+from tests.fake_pulsar import EXTENSIBLE, MODULAR, FakePulsar, Reply, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from tests.fake_pulsar import FakePulsar
+    from click.testing import Result as Ended
+
+REPORTS = Path(__file__).parents[1] / "data" / "reports"
+AVG_SHEDDER = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
+SHEDS_WITH, PLACES_WITH = "loadBalancerLoadSheddingStrategy", "loadBalancerLoadPlacementStrategy"
+KEYS = {"level", "check", "seen", "why", "todo"}
+Change = "Callable[[FakePulsar], None]"
+
+
+def bundles(first: int, namespace: str = "t/n") -> list[str]:
+    """Four of sixteen ranges."""
+    ends = [(number << 28, min((number + 1) << 28, 0xFFFFFFFF)) for number in range(first, first + 4)]
+    return [f"{namespace}/0x{lower:08x}_0x{upper:08x}" for lower, upper in ends]
 
 
 @pytest.fixture
 def pulsar() -> Iterator[FakePulsar]:
-    """Three brokers, the second one leads."""
-    with fake_pulsar.hot_broker() as cluster:
+    """Three brokers of 4.2.4 with four bundles each and known network cards; the second one leads."""
+    with fake_pulsar.started() as cluster:
+        for number, (broker, rate) in enumerate(zip(cluster.brokers, (1000.0, 700.0, 400.0), strict=True)):
+            cluster.own(broker.id, dict.fromkeys(bundles(4 * number), rate))
+            broker.version = "4.2.4"
+            usage = {"usage": 1000.0 + number, "limit": 1e6}
+            broker.report = {"bandwidthIn": usage, "bandwidthOut": usage}
+        cluster.sample(50.0, 45.0, 40.0)
         yield cluster
 
 
-def doctor(pulsar: FakePulsar, folder: Path) -> dict[str, dict[str, Any]]:
-    """The findings by what they are about; no request changed anything."""
+def run(pulsar: FakePulsar, folder: Path, *words: str, **settings: Any) -> Ended:
+    """The command with these settings."""
+    values = {"pulsar": {"admin_urls": pulsar.urls, "read_timeout_seconds": 2}, "state_dir": str(folder / "state")}
     config = folder / "lbd.yaml"
-    settings = {"admin_urls": pulsar.urls, "read_timeout_seconds": 2}
-    config.write_text(yaml.safe_dump({"pulsar": settings, "state_dir": str(folder / "state")}))
-    words = CliRunner().invoke(main, ["doctor", "--config", str(config)])
-    found = CliRunner().invoke(main, ["doctor", "--config", str(config), "--format", "json"])
-    assert (words.exit_code, found.exit_code) == (0, 0), found.output
-    told = {one["about"]: one for one in json.loads(found.stdout)}
-    assert all(one["seen"] in words.stdout and one["todo"] in words.stdout for one in told.values())
-    assert {one.method for one in pulsar.requests} == {"GET"}
-    return told
+    config.write_text(yaml.safe_dump({**values, **settings}))
+    return CliRunner().invoke(main, ["doctor", "--config", str(config), *words])
+
+
+def findings(pulsar: FakePulsar, folder: Path, **settings: Any) -> list[dict[str, Any]]:
+    """All findings; each has all keys and is in the words, too, and no request changed anything."""
+    words = run(pulsar, folder, **settings)
+    found = run(pulsar, folder, "--format", "json", **settings)
+    told = json.loads(found.stdout)
+    text = " ".join(words.stdout.split())
+    levels = [one["level"] for one in told["findings"]]
+    counts = {level: levels.count(level) for level in ("problem", "warning", "ok")}
+    assert told["summary"] == {**counts, "observed": found.exit_code != 3, "requests": told["summary"]["requests"]}
+    assert words.exit_code == found.exit_code in ({3} if found.exit_code == 3 else {4 if counts["problem"] else 0})
+    assert {one.method for one in pulsar.requests} <= {"GET"}
+    for one in told["findings"]:
+        assert one.keys() == KEYS
+        assert bool(one["todo"]) == (one["level"] != "ok"), one
+        assert f"{one['level']} {one['check']}: " in text
+        assert " ".join(one["todo"].split()) in text
+    found_here: list[dict[str, Any]] = told["findings"]
+    return found_here
+
+
+def notable(pulsar: FakePulsar, folder: Path, **settings: Any) -> dict[str, dict[str, Any]]:
+    """What is not ok, by check, the usual first look at reports that stand still left out."""
+    found = findings(pulsar, folder, **settings)
+    return {one["check"]: one for one in found if one["level"] != "ok" and "one look cannot tell" not in one["seen"]}
+
+
+def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
+    """All is ok but what one look cannot tell; each check says so in a line, and no state directory is made."""
+    found = findings(pulsar, tmp_path)
+    assert [one["check"] for one in found if one["level"] != "ok"] == ["standing-reports"]
+    assert {one["check"] for one in found if one["level"] == "ok"} == {
+        *("rights", "leader", "reports", "versions", "named-destinations", "destination-key", "load-manager"),
+        *("in-broker-shedding", "avg-shedder", "distribute-evenly", "auto-split", "sample-intervals", "unload-timeout"),
+        *("dynamic-values", "isolation-policies", "nic-speed", "cpu-source", "clocks", "minimums", "bundle-count"),
+        *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd"),
+    }
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_text(pulsar: FakePulsar, tmp_path: Path):
+    """Problems first, ok in one line each, and a last line that counts; it fits a terminal."""
+    pulsar.leader = None
+    pulsar.brokers[0].clock_ahead_seconds = 60
+    lines = run(pulsar, tmp_path).stdout.splitlines()
+    levels = [line.split()[0] for line in lines[:-1] if line and not line.startswith(" ")]
+    assert levels == sorted(levels, key=("problem", "warning", "ok").index)
+    assert lines[0].startswith("problem  leader: no broker leads")
+    assert lines[1].lstrip().startswith("why: only a leader")
+    assert lines[-1] == f"1 problem, 2 warnings, {levels.count('ok')} ok; 16 requests, nothing changed."
+    assert max(len(line) for line in lines if "state-dir" not in line) <= 100
+
+
+@pytest.mark.parametrize("brokers", [2, 3, 6])
+def test_requests_are_bounded(brokers: int, tmp_path: Path):
+    """Three for each broker, and no more than nine beside."""
+    with fake_pulsar.started(brokers) as cluster:
+        cluster.own(cluster.ids[0], dict.fromkeys(bundles(0), 1000.0))
+        told = json.loads(run(cluster, tmp_path, "--format", "json").stdout)
+        assert told["summary"]["requests"] == len(cluster.requests) <= 9 + 3 * brokers
+
+
+def runtime(*brokers: int, **values: str) -> Change:
+    """These brokers (all, where none is named) run with this configuration."""
+
+    def change(pulsar: FakePulsar) -> None:
+        for at in brokers or range(len(pulsar.brokers)):
+            pulsar.brokers[at].runtime = values
+
+    return change
+
+
+def version(*versions: str) -> Change:
+    """The brokers' versions, the last one for the rest."""
+
+    def change(pulsar: FakePulsar) -> None:
+        for at, broker in enumerate(pulsar.brokers):
+            broker.version = versions[min(at, len(versions) - 1)]
+
+    return change
+
+
+def both(*changes: Any) -> Change:
+    """All of these."""
+
+    def change(pulsar: FakePulsar) -> None:
+        for one in changes:
+            one(pulsar)
+
+    return change
+
+
+def reporting(at: int, **fields: Any) -> Change:
+    """A broker's report with these fields."""
+    return lambda pulsar: pulsar.brokers[at].report.update(fields)
+
+
+def dynamic(**values: str) -> Change:
+    """Overrides as they are stored."""
+    return lambda pulsar: pulsar.dynamic.update(values)
+
+
+def ahead(seconds: float) -> Change:
+    """The third broker's clock."""
+    return lambda pulsar: setattr(pulsar.brokers[2], "clock_ahead_seconds", seconds)
+
+
+def leaderless(pulsar: FakePulsar) -> None:
+    pulsar.leader = None
+
+
+def silent(*brokers: int) -> Change:
+    """No load report from these."""
+
+    def change(pulsar: FakePulsar) -> None:
+        for at in brokers:
+            pulsar.fault("load-report", refused(500, "boom"), broker=pulsar.brokers[at].id)
+
+    return change
+
+
+def forbidden(part: str, status: int = 401) -> Change:
+    """A call for which the role has no right."""
+    return lambda pulsar: pulsar.fault(part, refused(status, "no"))
+
+
+def alone(at: int, points: float) -> Change:
+    """A broker with one bundle only, and this CPU."""
+
+    def change(pulsar: FakePulsar) -> None:
+        mine = [name for name, owner in pulsar.owners.items() if owner == pulsar.brokers[at].id]
+        for name in mine[1:]:
+            del pulsar.owners[name]
+        pulsar.brokers[at].cpu = points
+
+    return change
+
+
+def one_large(pulsar: FakePulsar) -> None:
+    """A hot broker whose load is one bundle, beside three small ones."""
+    pulsar.sample(90.0, 45.0, 40.0)
+    pulsar.own(pulsar.brokers[0].id, dict(zip(bundles(0), (9000.0, 10.0, 10.0, 10.0), strict=True)))
+
+
+def scaled(factor: float) -> Change:
+    """The same traffic, times a factor."""
+    return lambda pulsar: pulsar.rates.update({name: rate * factor for name, rate in pulsar.rates.items()})
+
+
+def few_bundles(pulsar: FakePulsar) -> None:
+    for name in [*bundles(0)[1:], *bundles(4)[2:], *bundles(8)[2:]]:
+        del pulsar.owners[name]
+
+
+def same_cpu(pulsar: FakePulsar) -> None:
+    pulsar.sample(44.01, 44.0, 44.02)
+
+
+NIC, FAST = {"usage": 0.0, "limit": -1000.0}, {"usage": 1.0, "limit": 1e7}
+MANY, FEW = {"minUnloadMessage": "9"}, {"minUnloadMessage": "5"}
+HALF = {SHEDS_WITH: AVG_SHEDDER}
+FULL = {**HALF, PLACES_WITH: AVG_SHEDDER}
+ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "level", "seen"),
+    [
+        (runtime(1, loadBalancerSheddingEnabled="true"), "in-broker-shedding", "problem", "on at 127.0.0.2:"),
+        (runtime(loadBalancerSheddingEnabled="true"), "in-broker-shedding", "problem", "on at all 3 brokers"),
+        (leaderless, "leader", "problem", "no broker leads"),
+        (silent(1), "reports", "warning", "2 of 3 usable; 127.0.0.2:"),
+        (silent(0, 1), "reports", "problem", "lbd wants 2"),
+        (reporting(0, cpu={"usage": "NaN", "limit": 100.0}), "reports", "warning", "NaN, negative or absurd"),
+        (reporting(0, startTimestamp=int(time.time() * 1000)), "reports", "warning", "started lately"),
+        (version("4.2.4", "4.2.4", "5.0.0"), "versions", "warning", "5.0.0 on 127.0.0.3:"),
+        (version("2.11.4"), "named-destinations", "warning", "all 3 brokers (2.11.4)"),
+        (version("4.0.8"), "destination-key", "warning", "by range at all 3 brokers (4.0.8)"),
+        (version("4.2.0"), "destination-key", "warning", "4.2.0"),
+        (version("4.1.3"), "destination-key", "warning", "4.1.3"),
+        (version("2.11.4"), "cpu-source", "warning", "only cgroup v1 is seen"),
+        (same_cpu, "cpu-source", "warning", "nearly equal (44.0, 44.0, 44.0 points)"),
+        (reporting(1, bandwidthIn=NIC, bandwidthOut=NIC), "nic-speed", "warning", "(limit -1000 Kbit/s)"),
+        (reporting(1, bandwidthIn=FAST, bandwidthOut=FAST), "nic-speeds", "warning", "from 1 to 10 Gbit/s"),
+        (ahead(40), "clocks", "warning", "(+40 s)"),
+        (ahead(-40), "clocks", "warning", "(-40 s)"),
+        (runtime(loadBalancerEnabled="false"), "load-balancer-enabled", "warning", "false at all 3 brokers"),
+        (runtime(loadBalancerDistributeBundlesEvenlyEnabled="true"), "distribute-evenly", "warning", "land by count"),
+        (both(version("5.0.1"), runtime(**HALF)), "avg-shedder", "warning", "without planned destinations"),
+        (runtime(2, **HALF), "avg-shedder", "warning", "at its next start it is silently replaced"),
+        (
+            both(version("3.0.7"), runtime(**FULL, **ONCE)),
+            "avg-shedder",
+            "warning",
+            "this version checks the wrong key",
+        ),
+        (runtime(loadBalancerHostUsageCheckIntervalMinutes="5"), "sample-intervals", "warning", "40 min at least"),
+        (runtime(statsUpdateFrequencyInSecs="300"), "sample-intervals", "warning", "rates every 300 s"),
+        (runtime(statsUpdateFrequencyInSecs="often"), "sample-intervals", "warning", "tell no number"),
+        (runtime(namespaceBundleUnloadingTimeoutMs="120000"), "unload-timeout", "warning", "within 120 s"),
+        (both(runtime(**MANY), runtime(1, **FEW)), "unequal-brokers", "warning", "minUnloadMessage: 5 at 127.0.0.2:"),
+        (
+            dynamic(loadBalancerSheddingEnabled="nonsense"),
+            "dynamic-values",
+            "warning",
+            "=nonsense is stored, false runs",
+        ),
+        (dynamic(**{SHEDS_WITH: "false"}), "dynamic-values", "warning", "from their next start on"),
+        (scaled(0.01), "minimums", "warning", "the minimums are 1,000 msg/s and 1.05 MB/s"),
+        (few_bundles, "bundle-count", "warning", "5 bundles with traffic on 3 brokers"),
+        (alone(0, 90.0), "sole-bundles", "warning", "one bundle alone loads 127.0.0.1:"),
+        (one_large, "large-bundles", "warning", "t/n/0x00000000_0x10000000 carries 18,000.0 msg/s at 127.0.0.1:"),
+        (lambda pulsar: pulsar.sample(99.0, 95.0, 96.0), "destinations", "problem", "the lowest has 95.0"),
+        (forbidden("namespaceIsolationPolicies"), "rights", "problem", "namespaceIsolationPolicies want a superuser"),
+        (forbidden("namespaceIsolationPolicies"), "isolation-policies", "problem", "cannot be read"),
+        (forbidden("antiAffinity", 403), "rights", "problem", "antiAffinity want a tenant admin"),
+        (forbidden("configuration/values"), "dynamic-values", "warning", "could not be read"),
+        (forbidden("configuration/values", 500), "answers", "warning", "HTTP 500 (no)"),
+        (forbidden("brokers/version", 500), "versions", "warning", "not checked: no broker told its version"),
+        (forbidden("brokers/version", 500), "clocks", "warning", "not checked: no answer carried a Date header"),
+    ],
+)
+def test_what_is_wrong_with_the_cluster(
+    change: Callable[[FakePulsar], None], check: str, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path
+):
+    """Each is seen, with its level, and what to do; on the healthy cluster none of them is."""
+    change(pulsar)
+    found = notable(pulsar, tmp_path)[check]
+    assert (found["level"], seen in found["seen"]) == (level, True), found
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (version("3.0.0"), "named-destinations"),
+        (version("4.0.10"), "destination-key"),
+        (version("4.2.1"), "destination-key"),
+        (version("2.11.4"), "destination-key"),
+        (version("3.3.6"), "cpu-source"),
+        (ahead(3), "clocks"),
+        (runtime(**FULL), "avg-shedder"),
+        (both(version("3.0.8"), runtime(**FULL, **ONCE)), "avg-shedder"),
+        (dynamic(loadBalancerSheddingEnabled="False"), "dynamic-values"),
+        (runtime(minUnloadMessage="5"), "unequal-brokers"),
+        (runtime(loadBalancerAutoBundleSplitEnabled="true"), "auto-split"),
+        (alone(2, 40.0), "sole-bundles"),
+        (lambda pulsar: pulsar.sample(90.0, 45.0, 40.0), "large-bundles"),
+    ],
+)
+def test_what_is_not_wrong(change: Callable[[FakePulsar], None], check: str, pulsar: FakePulsar, tmp_path: Path):
+    """The other side of each line."""
+    change(pulsar)
+    assert check not in notable(pulsar, tmp_path)
+
+
+def test_overrides_that_are_no_balancing_are_not_shown(pulsar: FakePulsar, tmp_path: Path):
+    """Some dynamic settings of brokers are secrets."""
+    pulsar.dynamic = {"brokerClientAuthenticationParameters": "token:abc"}
+    assert "abc" not in run(pulsar, tmp_path).output
+    assert notable(pulsar, tmp_path) == {}
+
+
+@pytest.mark.parametrize("brokers", [["4.0.8-busy"], ["2.11.0"], ["3.3.6-traffic"], ["5.0.0-M1-traffic"]])
+def test_real_reports(brokers: list[str], pulsar: FakePulsar, tmp_path: Path):
+    """Reports of running brokers: unknown cards from 3.3 on, and a 2.11 that tells its host's CPU."""
+    (kind,) = brokers
+    for number, broker in enumerate(pulsar.brokers, start=1):
+        report = json.loads((REPORTS / f"load-report-{kind}-broker{number}.json").read_text())
+        broker.report = {**report, "webServiceUrl": broker.base}
+        broker.version = report["brokerVersionString"]
+    found = notable(pulsar, tmp_path)
+    assert ("nic-speed" in found, "cpu-source" in found) == (kind != "2.11.0", kind == "2.11.0")
+    assert ("destination-key" in found) == kind.startswith(("3.3.6", "4.0.8"))
+    assert "minimums" in found or kind == "4.0.8-busy"
+
+
+class TestNoRound:
+    """The cluster cannot be observed: exit 3, and all that can be told all the same."""
+
+    def test_without_rights(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Each call that was refused, and the right that it needs."""
+        pulsar.authorization = "Bearer other"
+        found = notable(pulsar, tmp_path)
+        told = "brokers of the cluster, leaderBroker, configuration/runtime, namespaceIsolationPolicies"
+        assert found["rights"]["seen"] == f"refused with 401 or 403: {told}, configuration/values want a superuser"
+        assert "HTTP 401" in found["observation"]["seen"]
+        assert run(pulsar, tmp_path).exit_code == 3
+
+    def test_without_the_right_to_load_reports(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The one call is named; what needs none of it is checked."""
+        pulsar.fault("load-report", refused(401, "no"))
+        found = notable(pulsar, tmp_path)
+        assert found.keys() == {"rights", "observation"}
+        assert found["rights"]["seen"] == "refused with 401 or 403: load-report want a superuser"
+
+    def test_another_load_manager(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """It is named, with the key that mends it."""
+        runtime(loadManagerClassName=EXTENSIBLE)(pulsar)
+        found = notable(pulsar, tmp_path)
+        assert found["load-manager"]["seen"] == "ExtensibleLoadManagerImpl at all 3 brokers"
+        assert MODULAR in found["load-manager"]["todo"]
+
+    def test_avg_shedder_silently_replaced(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The simple manager's reports are no reports to lbd; the doctor knows the cause by version and keys."""
+        both(version("3.3.2"), runtime(**FULL, **ONCE))(pulsar)
+        pulsar.fault("load-report", Reply(200, b'{"loadReportType": "LoadReport"}'))
+        found = notable(pulsar, tmp_path)
+        assert "wanted 'LocalBrokerData'" in found["observation"]["seen"]
+        assert found["avg-shedder"]["level"] == "problem"
+        assert found["avg-shedder"]["seen"].startswith("all 3 brokers: this version checks the wrong key; silently")
+        assert "loadBalancerPlacementStrategy" in found["avg-shedder"]["todo"]
+
+    def test_nobody_answers(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """One problem, and no list of what follows from it; settings and state are checked."""
+        for broker in pulsar.ids:
+            pulsar.kill(broker)
+        words = run(pulsar, tmp_path)
+        assert words.exit_code == 3
+        assert words.stdout.count("problem  ") == 1
+        assert "connection refused" in " ".join(words.stdout.split())
+        assert "ok       settings: go together" in words.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "seen"),
+    [
+        ({"weights": {"cpu": 0, "bandwidth_in": 0, "bandwidth_out": 0}}, "problem", "all weights are 0"),
+        ({"avg_shedder": {"low_threshold": 120}}, "problem", "no score passes 100 points"),
+        ({"avg_shedder": {"max_unload_percentage": 0}}, "problem", "nothing is ever to be moved"),
+        ({"avg_shedder": {"max_unload_percentage": 0.8}}, "warning", "swaps sides"),
+        ({"avg_shedder": {"hit_count_low": 0}}, "warning", "hit_count_low=0: one CPU sample"),
+        ({"avg_shedder": {"hit_count_high": 1}}, "warning", "hit_count_high=1: one CPU sample"),
+        ({"avg_shedder": {"low_threshold": 0}}, "warning", "level brokers count as apart"),
+        ({"avg_shedder": {"low_threshold": 50}}, "warning", "above high_threshold=40"),
+        ({"avg_shedder": {"hit_count_low": 2, "hit_count_high": 4}}, "warning", "acts no sooner"),
+        ({"guardrails": {"cool_down_minutes": 1}}, "warning", "on its old rates"),
+        ({"weights": {"memory": 1}}, "warning", "no score counts heap"),
+        ({"restore_on_stop": True}, "warning", "nothing is taken"),
+        ({"interval_seconds": 300}, "warning", "8 hits take 40 min"),
+    ],
+)
+def test_settings_that_do_not_go_together(
+    settings: dict[str, Any], level: str, seen: str, pulsar: FakePulsar, tmp_path: Path
+):
+    """Each right by itself, with the values and what would be right."""
+    found = [one for one in findings(pulsar, tmp_path, **settings) if one["check"] == "settings"]
+    assert [one["level"] for one in found if seen in one["seen"]] == [level], found
+
+
+def test_shedding_that_lbd_takes_over(pulsar: FakePulsar, tmp_path: Path):
+    """With ``take-over`` it is lbd's next turn that mends it."""
+    runtime(loadBalancerSheddingEnabled="true")(pulsar)
+    found = notable(pulsar, tmp_path, in_broker_shedding="take-over")["in-broker-shedding"]
+    assert (found["level"], "take-over turns it off" in found["todo"]) == ("warning", True)
+
+
+def test_a_stored_value_with_a_blank_or_brackets(pulsar: FakePulsar, tmp_path: Path):
+    """Java prints what it read; the same value in another spelling is taken."""
+    runtime(loadBalancerSheddingExcludedNamespaces="[t/a, t/b]", maxUnloadPercentage="0.20")(pulsar)
+    pulsar.running = lambda broker: {**FakePulsar.running(pulsar, broker), **broker.runtime}  # type: ignore[method-assign]
+    pulsar.dynamic = {"loadBalancerSheddingExcludedNamespaces": "t/a,t/b", "maxUnloadPercentage": "0.2"}
+    assert "dynamic-values" not in notable(pulsar, tmp_path)
 
 
 def journal(folder: Path) -> Journal:
@@ -53,51 +432,10 @@ def journal(folder: Path) -> Journal:
 def noted(pulsar: FakePulsar, folder: Path, leader: str | None) -> None:
     """A move after which the leader may still hold its destination."""
     lines = journal(folder)
-    unload = Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0)
+    unload = Unload(bundles(0)[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0)
     outcome = Outcome(unload, Result.FAILED, pulsar.ids[0], noted=pulsar.ids[2], leader=leader)
     lines.conclude(lines.intend(unload, 1), outcome)
     lines.close()
-
-
-def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
-    """Nothing to find, and no state directory is made."""
-    assert doctor(pulsar, tmp_path) == {}
-    assert not (tmp_path / "state").exists()
-
-
-def shedding(pulsar: FakePulsar) -> None:
-    pulsar.brokers[1].runtime = {"loadBalancerSheddingEnabled": "true"}
-
-
-def leaderless(pulsar: FakePulsar) -> None:
-    pulsar.leader = None
-
-
-def silent(pulsar: FakePulsar) -> None:
-    pulsar.fault("load-report", refused(500, "boom"), broker=pulsar.ids[1])
-
-
-def policies_hidden(pulsar: FakePulsar) -> None:
-    pulsar.fault("namespaceIsolationPolicies", refused(500, "no"))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "about", "seen"),
-    [
-        (shedding, "in-broker shedding", "on at 127.0.0.2:"),
-        (leaderless, "leader", "no broker leads"),
-        (silent, "report of 127.0.0.2:", "HTTP 500 (boom)"),
-        (policies_hidden, "isolation policies", "cannot be read"),
-    ],
-)
-def test_what_is_wrong_with_the_cluster(
-    wrong: Callable[[FakePulsar], None], about: str, seen: str, pulsar: FakePulsar, tmp_path: Path
-):
-    """One finding each."""
-    wrong(pulsar)
-    ((found, finding),) = doctor(pulsar, tmp_path).items()
-    assert found.startswith(about)
-    assert seen in finding["seen"]
 
 
 class TestNotes:
@@ -106,54 +444,143 @@ class TestNotes:
     def test_one_that_does_no_harm(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The noted broker is active and free for all."""
         noted(pulsar, tmp_path, pulsar.ids[1])
-        assert doctor(pulsar, tmp_path) == {}
+        assert "leader-notes" not in notable(pulsar, tmp_path)
 
     @pytest.mark.parametrize(("leader", "found"), [(1, 1), (None, 1), (0, 0)], ids=["leads", "unknown", "led once"])
     def test_the_destination_left(self, leader: int | None, found: int, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It matters as long as the leader is the one that noted it."""
         noted(pulsar, tmp_path, None if leader is None else pulsar.ids[leader])
         pulsar.gone.add(pulsar.ids[2])
-        findings = doctor(pulsar, tmp_path)
-        assert len(findings) == found
-        assert all("has left the cluster" in finding["seen"] for finding in findings.values())
+        told = [one for one in findings(pulsar, tmp_path) if one["check"] == "leader-notes" and one["level"] != "ok"]
+        assert len(told) == found
+        assert all("has left the cluster" in one["seen"] and bundles(0)[0] in one["seen"] for one in told)
 
     @pytest.mark.parametrize(
-        ("namespaces", "primary", "words"),
-        [("t/n", "127[.]0[.]0[.]1", "may forbid to t/n"), ("x/.*", "127[.]0[.]0[.]3", "is primary of")],
+        ("namespaces", "primary"), [("t/n", "127[.]0[.]0[.]1"), ("x/.*", "127[.]0[.]0[.]3")], ids=["bound", "reserved"]
     )
     def test_the_destination_became_forbidden(
-        self, namespaces: str, primary: str, words: str, pulsar: FakePulsar, tmp_path: Path
+        self, namespaces: str, primary: str, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
         """An isolation policy came after the move."""
         noted(pulsar, tmp_path, pulsar.ids[1])
         pulsar.isolation = {"p": {"namespaces": [namespaces], "primary": [primary], "secondary": []}}
-        assert words in doctor(pulsar, tmp_path)[f"note on {HOT[0]}"]["seen"]
+        assert "isolation policies forbid to t/n" in notable(pulsar, tmp_path)["leader-notes"]["seen"]
 
 
-def test_moves_without_an_outcome(pulsar: FakePulsar, tmp_path: Path):
-    """While no lbd runs that would close them; and lines that cannot be read."""
-    lines = journal(tmp_path)
-    lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
-    lines.close()
-    assert HOT[0] in doctor(pulsar, tmp_path)["journal"]["seen"]
+class TestStandingReports:
+    """Two looks tell, when they are further apart than a CPU sample."""
 
-
-def test_a_take_over(pulsar: FakePulsar, tmp_path: Path):
-    """Since when, and when it was last seen off; one that was not finished is a warning."""
-    (tmp_path / "state").mkdir()
-    note = {
-        "cluster": "c",
-        "phase": "taken",
-        "before": None,
-        "ran": {},
-        "at": 1e9,
-        "asked_at": 1e9,
-        "seen_at": 1e9 + 60,
-    }
-    (tmp_path / "state" / "take-over.json").write_text(json.dumps(note))
-    taken = doctor(pulsar, tmp_path)["take-over"]
-    (tmp_path / "state" / "take-over.json").write_text(json.dumps({**note, "phase": "taking"}))
-    assert taken["seen"] == (
-        "shedding off since 2001-09-09T01:46:40+00:00 by lbd, last seen off 2001-09-09T01:47:40+00:00"
+    @pytest.mark.parametrize(
+        ("ago", "usage", "level", "seen"),
+        [
+            (300, 50.0, "warning", "are what they were 300 s ago"),
+            (300, 49.0, "ok", "changed since lbd's last round"),
+            (20, 50.0, "warning", "not checked: lbd's last round is only 20 s old"),
+        ],
     )
-    assert doctor(pulsar, tmp_path)["take-over"]["level"] == "warning"
+    def test_against_the_kept_samples(
+        self, ago: float, usage: float, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """CPU and bandwidth that are the same to the last digit stand still."""
+        sample = Sample((usage, 1000.0, 1000.0), 1.7e9)
+        StateDir(tmp_path / "state").save(Kept(written_at=time.time() - ago, samples={pulsar.ids[0]: sample}))
+        (found,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "standing-reports")
+        assert (found["level"], seen in found["seen"]) == (level, True), found
+
+
+def status(age_seconds: float = 1.0, **changes: Any) -> Status:
+    """What a daemon wrote."""
+    told: dict[str, Any] = {
+        "pid": 1,
+        "version": "0.1.0",
+        "at": time.time() - age_seconds,
+        "interval_seconds": 15.0,
+        "next_turn_at": None,
+        "turns": 3,
+        "cluster": "c",
+        "sentence": "No move.",
+    }
+    return Status(**{**told, **changes})
+
+
+class TestDaemon:
+    """The lbd that runs on the state directory, or should."""
+
+    @pytest.mark.parametrize(
+        ("told", "level", "seen"),
+        [
+            ({}, "ok", "runs; last turn 1 s ago: No move."),
+            ({"observe_only": True}, "ok", "runs, observing only"),
+            ({"age_seconds": 600}, "problem", "wanted every 15 s"),
+            ({"error": "bug"}, "problem", "(bug)"),
+            ({"version": "0.0.9"}, "warning", "version 0.0.9"),
+            ({"warnings": ["the disk hums"]}, "warning", "it says: the disk hums"),
+        ],
+    )
+    def test_while_it_runs(
+        self, told: dict[str, Any], level: str, seen: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """Late, broken, of another version, or well."""
+        state = StateDir(tmp_path / "state")
+        with state.locked():
+            write_status(state.path, status(**told))
+            found = [one for one in findings(pulsar, tmp_path) if one["check"] == "lbd"]
+        assert [one["level"] for one in found if seen in one["seen"]] == [level], found
+
+    def test_one_that_ended(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """It ran here once, and nothing moves now."""
+        write_status(StateDir(tmp_path / "state").path, status(3600))
+        found = notable(pulsar, tmp_path)["lbd"]
+        assert (found["level"], found["seen"]) == ("warning", "none runs; last turn 3600 s ago: No move.")
+
+    def test_a_pause(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """By whom, until when, and why."""
+        state = StateDir(tmp_path / "state").path
+        write_status(state, status())
+        Control(state).pause(Pause(time.time(), None, "upgrade", "ann"))
+        assert notable(pulsar, tmp_path)["pause"]["seen"] == "by ann without end: upgrade"
+
+
+class TestState:
+    """What lbd keeps."""
+
+    def test_moves_without_an_outcome(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """While no lbd runs that would close them."""
+        lines = journal(tmp_path)
+        lines.intend(Unload(bundles(0)[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
+        lines.close()
+        assert bundles(0)[0] in notable(pulsar, tmp_path)["journal"]["seen"]
+
+    def test_torn_lines(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """How many."""
+        journal(tmp_path).close()
+        with (tmp_path / "state" / "journal.jsonl").open("ab") as file:
+            file.write(b'{"half\n')
+        assert "1 line cannot be read" in notable(pulsar, tmp_path)["journal"]["seen"]
+
+    @pytest.mark.parametrize("name", ["status.json", "take-over.json", "memory.json"])
+    def test_a_broken_file(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A problem that names the file, and the other checks go on."""
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state" / name).write_text("{")
+        problems = [one for one in findings(pulsar, tmp_path) if one["level"] == "problem"]
+        assert len(problems) == 1
+        assert f"{name}: cannot be read" in problems[0]["seen"]
+
+    def test_a_directory_that_everybody_may_write(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Whoever can write there can order unloads."""
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state").chmod(0o777)
+        assert "writable for everybody" in notable(pulsar, tmp_path)["state-dir"]["seen"]
+
+    def test_a_take_over(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Since when, and when it was last seen off; one that was not finished is a warning."""
+        (tmp_path / "state").mkdir()
+        times = {"at": 1e9, "asked_at": 1e9, "seen_at": 1e9 + 60}
+        note = {"cluster": "c", "phase": "taken", "before": None, "ran": {}, **times}
+        (tmp_path / "state" / "take-over.json").write_text(json.dumps(note))
+        (taken,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "take-over")
+        (tmp_path / "state" / "take-over.json").write_text(json.dumps({**note, "phase": "taking"}))
+        words = "shedding off since 2001-09-09T01:46:40+00:00 by lbd, last seen off 2001-09-09T01:47:40+00:00"
+        assert (taken["level"], taken["seen"]) == ("ok", f"{words}; lbd release gives it back")
+        assert notable(pulsar, tmp_path)["take-over"]["level"] == "warning"

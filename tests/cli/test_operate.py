@@ -31,6 +31,7 @@ from lbd.record.control import Answer, Control, Pause, UnloadRequest
 from lbd.record.journal import Journal
 from lbd.record.state import StateDir
 from lbd.record.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
+from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +103,20 @@ class TestStatus:
             "last hour  12 moves",
             "turns      1,234; the last one made 31 requests in 0.42 s",
         ]
+
+    def test_the_verdict_stands_below_the_sentence(self, daemon: Path) -> None:
+        """In words for a person, in parts for a program."""
+        told(daemon, turn=7, verdict=Verdict("not-fixable", "too-large", "a -> b 37.0 points apart"))
+        lines = lbd("status").stdout.splitlines()
+        assert lines[2] == "verdict    not fixable by moving, too-large: a -> b 37.0 points apart"
+        found = json.loads(lbd("status", "--format", "json").stdout)
+        assert found["turn"] == 7
+        assert found["verdict"] == {
+            "kind": "not-fixable",
+            "reason": "too-large",
+            "detail": "a -> b 37.0 points apart",
+            "samples": None,
+        }
 
     def test_everything_at_once(self, daemon: Path) -> None:
         """Pause, hold, error, warnings, moves under way, brokers with bars, pairs with hits."""

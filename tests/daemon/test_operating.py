@@ -170,6 +170,17 @@ class TestBeside:
 
 
 class TestObserving:
+    def test_beside_brokers_that_shed_by_themselves(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """What would move is told all the same, and that it could not be: lbd is tried before anything is changed."""
+        for broker in pulsar.brokers:
+            broker.runtime["loadBalancerSheddingEnabled"] = "true"
+        with running(tmp_path, settings_for(pulsar, tmp_path), words=("--observe",)) as daemon:
+            daemon.notified.wait_for("STATUS=Would move 3 bundles.")
+            daemon.end()
+        assert {one.method for one in pulsar.requests} == {"GET"}
+        told = "\n".join(skip for line in daemon.lines() for skip in line.get("skips", ()))
+        assert "lbd run would move nothing: " in told
+
     def test_it_says_once_what_would_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Nothing is asked of any broker; the same imbalance is not said again, a new one is."""
         with running(tmp_path, settings_for(pulsar, tmp_path), words=("--observe",)) as daemon:

@@ -132,9 +132,10 @@ def run(name: str, version: str, directory: Path, guardrails: dict[str, Any]) ->
         up_at = time.time()
         if case.absent is not None:
             _leave(cluster, case.absent)
-        daemon = stack.enter_context(Daemon(cluster, directory, {**SETTINGS, "guardrails": guardrails}))
         witness = stack.enter_context(Witness(cluster, _WATCH_SECONDS))
         running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", case.load))
+        # not before: bundles that were placed under its eyes have changed hands without it, and rest
+        daemon = stack.enter_context(Daemon(cluster, directory, {**SETTINGS, "guardrails": guardrails}))
         meters = stack.enter_context(Meters(cluster))
         stage = Stage(cluster, daemon, running, meters, witness, up_at)
         case.happens(stage)

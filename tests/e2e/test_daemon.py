@@ -34,9 +34,19 @@ BY_HAND = {
     **SETTINGS,
     "interval_seconds": 1,
     "avg_shedder": {**SHEDDER, "hit_count_low": 1_000_000, "hit_count_high": 1_000_000},
-    "guardrails": {"cool_down_minutes": 0, "membership_settle_seconds": 0},
+    "guardrails": {
+        "cool_down_minutes": 0,
+        "membership_settle_seconds": 0,
+        "max_moves_per_bundle": 0,
+        "ping_pong_window_hours": 0,
+        "max_unloads_per_hour": 0,
+        "max_unloads_per_day": 0,
+        "max_unloads_per_source_per_hour": 0,
+        "max_unloads_per_destination_per_hour": 0,
+        "max_unloads_per_namespace_per_hour": 0,
+    },
 }
-"""A daemon that moves nothing of its own will, and what it is asked for without delay."""
+"""A daemon that moves nothing of its own will, and what it is asked for without delay, however often."""
 
 
 @pytest.mark.usefixtures("quotas")
@@ -44,7 +54,7 @@ BY_HAND = {
 def test_a_minutes_spike_and_a_restart_move_nothing(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """One hot minute on one broker and the first samples of another that was restarted: no move, no hit for it."""
     born = time.time()
-    with Daemon(cluster, tmp_path) as daemon, Meters(cluster) as meters, skew.skewed(cluster, "spike", EVEN) as running:
+    with skew.skewed(cluster, "spike", EVEN) as running, Daemon(cluster, tmp_path) as daemon, Meters(cluster) as meters:
         _until(born + TRUSTED_SECONDS - 30)
         cluster.kill_broker(2)
         cluster.start_broker(2)

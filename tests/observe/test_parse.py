@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.errors import ObserveError, UsageError
@@ -105,7 +105,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON))
 def test_any_value_in_any_field(values: dict[str, Any]):
     """Columns, or one line of words; no number that the columns cannot hold."""

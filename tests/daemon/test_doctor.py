@@ -1,0 +1,150 @@
+"""The doctor's checks as pure functions: whatever brokers tell, each check ends in findings and not in a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.config import Settings
+from lbd.daemon import doctor
+from lbd.daemon.doctor import configured, machines, overrides, traffic
+from lbd.daemon.doctor.finding import named, whose
+from lbd.daemon.doctor.survey import Clock, Survey
+from lbd.observe.observer import Observation
+from lbd.observe.parse import Usage
+from lbd.permit.policies import Isolation
+from lbd.pulsar.admin import Leader
+from tests import builders
+
+NOWHERE = Path("/nowhere/at/all")
+BROKERS = ("a:8080", "b:8080", "c:8080")
+KEYS = [
+    "loadManagerClassName",
+    "loadBalancerEnabled",
+    "loadBalancerSheddingEnabled",
+    configured.SHEDS_WITH,
+    configured.PLACES_WITH,
+    configured.EVENLY,
+    configured.SAMPLE_MINUTES,
+    configured.STATS_SECONDS,
+    configured.UNLOAD_TIMEOUT_MS,
+    "minUnloadMessage",
+]
+TEXTS = st.sampled_from(["", "true", "false", "1", "60", "-1", "1e400", "NaN", "²", "[a, b]"]) | st.text(max_size=5)
+NUMBERS = st.floats() | st.sampled_from([-1000.0, 0.0, 50.0, 1e6])
+
+
+def survey(reports: dict[str, Any], **changes: Any) -> Survey:
+    """A cluster that gave these reports; nothing else is known of it."""
+    snapshot = builders.snapshot(reports)
+    seen = Observation(snapshot, "c", tuple(reports), Leader("a:8080", "http://a:8080"))
+    values: dict[str, Any] = {
+        "settings": Settings(state_dir=NOWHERE),
+        "taken_at": builders.TAKEN_AT,
+        "observation": seen,
+        "active": tuple(reports),
+        "dynamic": {},
+        "isolation": Isolation(),
+    }
+    return Survey(**{**values, **changes})
+
+
+@st.composite
+def surveys(draw: st.DrawFn) -> Survey:
+    """Any numbers in the reports, any texts in the configuration, any versions and clocks."""
+    usage = st.builds(Usage, NUMBERS, NUMBERS)
+    reports = {
+        broker: builders.report(
+            draw(usage),
+            {
+                builders.bundle(at, f"t/{broker[0]}"): builders.stats(draw(NUMBERS))
+                for at in range(draw(st.integers(0, 3)))
+            },
+            bandwidth_in=draw(usage),
+        )
+        for broker in BROKERS[: draw(st.integers(1, 3))]
+    }
+    runtimes = st.dictionaries(st.sampled_from(KEYS), TEXTS)
+    clocks = st.builds(Clock, st.floats(-1e9, 1e9), st.floats(0, 10))
+    return survey(
+        reports,
+        runtime={broker: draw(runtimes) for broker in reports},
+        versions={broker: draw(st.sampled_from(["4.0.8", "2.11.0", "5.0.1"]) | TEXTS) for broker in reports},
+        clocks={broker: draw(clocks) for broker in reports},
+        dynamic=draw(st.none() | runtimes),
+    )
+
+
+@given(surveys())
+@settings(max_examples=200, deadline=None)
+def test_no_check_fails_on_what_brokers_tell(seen: Survey):
+    """Every finding has words, and asks for something exactly when it is not ok."""
+    found = list(doctor._checks(seen))
+    assert {"reports", "settings", "state-dir"} <= {one.check for one in found}
+    for one in found:
+        assert one.seen
+        assert one.why
+        assert bool(one.todo) == (one.level != "ok")
+
+
+@given(st.lists(st.integers(0, 300), min_size=3, max_size=3), st.floats(0, 1), st.floats(0, 2000))
+def test_minimums_block_exactly_when_no_pair_passes_them(rates: list[int], share: float, least: float):
+    """Against every pair, one by one."""
+    reports = {
+        broker: builders.report(50.0, {builders.bundle(0, f"t/{broker[0]}"): builders.stats(float(rate), 0.0)})
+        for broker, rate in zip(BROKERS, rates, strict=True)
+    }
+    chosen = {"max_unload_percentage": share, "min_unload_message": least}
+    seen = survey(reports, settings=Settings.model_validate({"avg_shedder": chosen, "state_dir": NOWHERE}))
+    passes = any((2 * one - 2 * other) * share > least for one in rates for other in rates)
+    levels = {one.check: one.level for one in traffic.check(seen, seen.observation.snapshot)}  # type: ignore[union-attr]
+    assert (levels["minimums"] == "ok") == passes
+
+
+@pytest.mark.parametrize(
+    ("stored", "runs", "taken"),
+    [
+        ("true", "true", True),
+        ("TRUE", "true", True),
+        ("0.2", "0.20", True),
+        ("10", "10.0", True),
+        ("a,b", "[a, b]", True),
+        (" 5 ", "5", True),
+        ("maybe", "false", False),
+        ("5", "6", False),
+        ("abc", "1000", False),
+    ],
+)
+def test_a_stored_value_that_is_taken(stored: str, runs: str, taken: bool):
+    """Java prints what it read in its own way."""
+    seen = survey({}, runtime={"a:8080": {"minUnloadMessage": runs}}, dynamic={"minUnloadMessage": stored})
+    assert [one.level for one in overrides.check(seen)] == ["ok" if taken else "warning"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "unsure", "level"), [(5.4, 0.5, "ok"), (5.6, 0.5, "warning"), (-6.0, 0.5, "warning"), (20.0, 16.0, "ok")]
+)
+def test_a_slow_answer_is_no_skewed_clock(ahead: float, unsure: float, level: str):
+    """What the way there and back may have taken is not held against the broker."""
+    seen = survey({"a:8080": builders.report(50.0)}, clocks={"a:8080": Clock(ahead, unsure)})
+    assert {one.check: one.level for one in machines.check(seen, seen.observation)}["clocks"] == level  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("some", "everybody", "told"),
+    [
+        (["b", "a"], ["a", "b", "c"], "a, b"),
+        (["c", "b", "a"], ["a", "b", "c"], "all 3 brokers"),
+        (["a", "b"], ["a", "b"], "both brokers"),
+        (["a"], ["a"], "a"),
+        (list("edcba"), list("abcdef"), "a, b, c and 2 more"),
+    ],
+)
+def test_many_brokers_are_counted(some: list[str], everybody: list[str], told: str):
+    """A line names three, and never hundreds."""
+    assert whose(some, everybody) == told
+    assert named([]) == ""

@@ -1,0 +1,180 @@
+"""``config from-broker``: what a cluster runs with becomes lbd's settings, and what lbd does differently is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from pydantic import BaseModel
+
+from lbd.cli import main
+from lbd.config import Settings, load
+from lbd.daemon.from_broker import OTHER_SHEDDERS, from_broker_conf
+
+Section = dict[str, Any]
+IMPL = "org.apache.pulsar.broker.loadbalance.impl."
+SHEDS_WITH = "loadBalancerLoadSheddingStrategy"
+RUNTIME = Path(__file__).parents[1] / "data" / "configuration" / "runtime-4.0.8.json"
+AVG_SHEDDER = {SHEDS_WITH: IMPL + "AvgShedder"}
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ({}, {}),
+            ({"loadBalancerAvgShedderLowThreshold": "20"}, {"avg_shedder": {"low_threshold": 20.0}}),
+            ({"maxUnloadPercentage": "0.2"}, {"avg_shedder": {"max_unload_percentage": 0.2}}),
+            ({"loadBalancerBandwithInResourceWeight": "0.5"}, {"weights": {"bandwidth_in": 0.5}}),
+            (
+                {"loadBalancerBandwithInResourceWeight": "0.5", "loadBalancerBandwidthInResourceWeight": "0.7"},
+                {"weights": {"bandwidth_in": 0.7}},
+            ),
+            (
+                {"loadBalancerSheddingExcludedNamespaces": "[t/a, t/b]"},
+                {"guardrails": {"excluded_namespaces": ["t/a", "t/b"]}},
+            ),
+            ({"loadBalancerSheddingExcludedNamespaces": "[]"}, {"guardrails": {"excluded_namespaces": []}}),
+            (
+                {"loadBalancerSheddingExcludedNamespaces": "t/a,t/b"},
+                {"guardrails": {"excluded_namespaces": ["t/a", "t/b"]}},
+            ),
+            ({"loadBalancerBrokerMaxTopics": "100"}, {"guardrails": {"max_topics_per_broker": 100}}),
+            ({"loadBalancerSheddingGracePeriodMinutes": "10"}, {"guardrails": {"cool_down_minutes": 10.0}}),
+            ({"loadBalancerCPUResourceWeight": "2", "webServicePort": "8080"}, {"weights": {"cpu": 2.0}}),
+        ],
+    )
+    def test_values(self, values: dict[str, str], expected: dict[str, Section]) -> None:
+        """What a broker's configuration says, under lbd's names; both spellings of bandwidth."""
+        assert from_broker_conf(values).settings == expected
+
+    @pytest.mark.parametrize("text", ["many", "", "-3", "NaN"])
+    def test_an_unreadable_value_is_left_out_and_said(self, text: str) -> None:
+        """A broker keeps its default then, too."""
+        key = "loadBalancerAvgShedderHitCountLowThreshold"
+        taken = from_broker_conf({key: text, "minUnloadMessage": "5"})
+        assert taken.settings == {"avg_shedder": {"min_unload_message": 5.0}}
+        (told,) = taken.left_out
+        assert told.startswith(f"{key}={text}: ")
+
+    def test_what_is_taken_can_be_loaded(self, tmp_path: Path) -> None:
+        """The output of config from-broker is a configuration."""
+        values = {"loadBalancerAvgShedderLowThreshold": "20", "loadBalancerCPUResourceWeight": "2"}
+        path = tmp_path / "lbd.yaml"
+        path.write_text(yaml.safe_dump(from_broker_conf(values).settings))
+        assert load(path, {}).settings.avg_shedder.low_threshold == 20
+
+    def test_every_broker_conf_name_that_is_told_is_read(self) -> None:
+        """A setting whose description names its key in broker.conf takes it from there."""
+        for section in ("avg_shedder", "weights", "guardrails"):
+            model = Settings.model_fields[section].annotation
+            assert isinstance(model, type)
+            assert issubclass(model, BaseModel)
+            for name, field in model.model_fields.items():
+                key = (field.description or "").partition("broker.conf ")[2].partition(";")[0].strip()
+                if key:
+                    text = "t/n" if name == "excluded_namespaces" else "1"
+                    assert name in from_broker_conf({key: text}).settings.get(section, {}), key
+
+
+HITS = "A hit is counted for each new CPU sample"
+RANDOM = "a random one where it has more bundles"
+SOLE, BYTES, GAP = "A broker's only bundle stays", "bytes are levelled", "A gap that level traffic would not close"
+EXCLUDED, LOST = "Excluded namespaces are left out before", "Not carried over"
+NEVER = "were never in force there"
+
+
+class TestDifferences:
+    """Each is said where it applies, and only there."""
+
+    @pytest.mark.parametrize(
+        ("values", "said", "not_said"),
+        [
+            ({}, ["is not told"], [SOLE, HITS, LOST]),
+            (AVG_SHEDDER, [SOLE, BYTES, GAP, "profile: stock"], [HITS, RANDOM, EXCLUDED, LOST, NEVER, "is not told"]),
+            ({**AVG_SHEDDER, "loadBalancerSheddingIntervalMinutes": "5"}, ["8 hits take 8 min here, 40 there"], []),
+            ({**AVG_SHEDDER, "loadBalancerHostUsageCheckIntervalMinutes": "5"}, ["40 min here, 8 there"], []),
+            ({**AVG_SHEDDER, "loadBalancerDistributeBundlesEvenlyEnabled": "true"}, [RANDOM], []),
+            ({**AVG_SHEDDER, "loadBalancerSheddingExcludedNamespaces": "t/n"}, [EXCLUDED], []),
+            (
+                {
+                    **AVG_SHEDDER,
+                    "loadBalancerBandwidthInResourceWeight": "0",
+                    "loadBalancerBandwidthOutResourceWeight": "0",
+                },
+                [SOLE],
+                [BYTES],
+            ),
+            ({SHEDS_WITH: IMPL + "ThresholdShedder"}, ["The brokers shed with ThresholdShedder"], [SOLE, RANDOM, LOST]),
+            (
+                {SHEDS_WITH: IMPL + "ThresholdShedder", "loadBalancerBrokerThresholdShedderPercentage": "10"},
+                ["alone: loadBalancerBrokerThresholdShedderPercentage=10."],
+                [NEVER],
+            ),
+            (
+                {SHEDS_WITH: IMPL + "UniformLoadShedder", "maxUnloadBundleNumPerShedding": "5"},
+                ["UniformLoadShedder's alone: maxUnloadBundleNumPerShedding=5."],
+                [],
+            ),
+            (
+                {SHEDS_WITH: IMPL + "OverloadShedder", "loadBalancerAvgShedderLowThreshold": "15"},
+                [NEVER, "OverloadShedder, which"],
+                [],
+            ),
+            ({SHEDS_WITH: "org.x.Own"}, ["The brokers shed with Own, which is none of the modular"], []),
+            ({"maxUnloadPercentage": "0.2", SHEDS_WITH: "a.ThresholdShedder"}, ["20% of their difference"], []),
+            ({"loadBalancerSheddingGracePeriodMinutes": "7"}, ["A bundle rests 7 min after every attempt"], []),
+            ({"loadBalancerBrokerOverloadedThresholdPercentage": "70"}, ["at or below 70 points"], []),
+            ({"loadBalancerMemoryResourceWeight": "1.0"}, ["weights.memory"], []),
+            ({"loadBalancerMemoryResourceWeight": "0.0"}, [], ["weights.memory"]),
+        ],
+    )
+    def test_by_configuration(self, values: dict[str, str], said: list[str], not_said: list[str]) -> None:
+        """A table of configurations."""
+        told = " ".join(from_broker_conf(values).differences)
+        assert [words for words in said if words not in told] == []
+        assert [words for words in not_said if words in told] == []
+
+    @pytest.mark.parametrize(
+        ("values", "todo"),
+        [
+            ({}, ()),
+            ({"loadBalancerSheddingEnabled": "false"}, ()),
+            ({"loadBalancerSheddingEnabled": "true"}, ("the brokers shed by themselves",)),
+            (
+                {"loadManagerClassName": "org.x.ExtensibleLoadManagerImpl"},
+                ("the brokers run ExtensibleLoadManagerImpl",),
+            ),
+        ],
+    )
+    def test_what_must_be_done_first(self, values: dict[str, str], todo: tuple[str, ...]) -> None:
+        """Without it lbd would move nothing."""
+        found = from_broker_conf(values).todo
+        assert len(found) == len(todo)
+        assert all(line.startswith(words) for line, words in zip(found, todo, strict=True))
+
+    def test_a_real_broker(self) -> None:
+        """4.0.8 as it ran: everything is carried over, and its shedder's own values are named as lost."""
+        taken = from_broker_conf(json.loads(RUNTIME.read_text()))
+        assert taken.left_out == ()
+        assert taken.settings["avg_shedder"]["max_unload_percentage"] == 0.2
+        told = " ".join(taken.differences)
+        assert all(key in told for key in OTHER_SHEDDERS["ThresholdShedder"][1])
+
+
+def test_the_output_is_yaml_with_comments(tmp_path: Path):
+    """Differences stand where the next reader of the file finds them; what needs somebody now is on stderr, too."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("loadBalancerSheddingEnabled=true\nminUnloadMessage=few\nmaxUnloadPercentage=0.3\n")
+    done = CliRunner().invoke(main, ["config", "from-broker", str(conf)])
+    assert yaml.safe_load(done.stdout) == {"avg_shedder": {"max_unload_percentage": 0.3}}
+    comments = [line for line in done.stdout.splitlines() if line.startswith("#")]
+    assert comments[0] == f"# Taken from {conf}. What lbd does differently from these brokers:"
+    assert all(line.startswith(("# - ", "#   ")) and len(line) <= 120 for line in comments[1:])
+    for words in ("left out: minUnloadMessage=few: ", "to do: the brokers shed by themselves"):
+        assert words in done.stderr
+        assert f"# - {words}" in done.stdout
