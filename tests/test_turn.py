@@ -687,6 +687,21 @@ class TestFullDisk:
         assert "journal.jsonl" in str(record.error)
 
 
+class TestManyNamespaces:
+    def test_requests_for_groups_are_bounded(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two namespaces a turn here: the bundles of the others stay in it, as their groups are not known."""
+        monkeypatch.setattr("lbd.cycle.NAMESPACES_A_TURN", 2)
+        spread = {f"m/{number}/0x00000000_0xffffffff": 1500.0 for number in range(8)}
+        pulsar.own(None, dict.fromkeys(HOT, 0.0))
+        pulsar.own(pulsar.ids[0], spread)
+        record = once(settings(pulsar, tmp_path))
+        assert len(pulsar.asked("/antiAffinity", "GET")) == 2 + len(record.outcomes)
+        assert {one.result for one in record.outcomes} == {Result.LANDED}
+        assert record.counts[Reason.POLICY_UNKNOWN.label] > 0
+
+
 class TestBarredFirst:
     def test_a_grouped_namespace_does_not_stand_in_the_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Its largest bundle is passed over before choosing, so the others fill the amount in this very turn."""

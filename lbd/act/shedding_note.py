@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from lbd.errors import UsageError
+from lbd.files import decoded, put, sync
 from lbd.pulsar.paths import SHEDDING_ENABLED
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ class Note(msgspec.Struct, frozen=True):
 def load(path: Path) -> Note | None:
     """The note, None when there is none. Raises :class:`UsageError` for one that cannot be read: lbd does not guess."""
     try:
-        note = msgspec.json.decode(path.read_bytes(), type=Note)
-    except FileNotFoundError:
+        note = decoded(path, Note)
+    except UsageError as error:
+        raise UsageError(f"{error}; {_BY_HAND}") from error
+    if note is None:
         return None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}; {_BY_HAND}") from error
     if note.format != FORMAT:
         raise UsageError(f"{path}: format {note.format}, this lbd reads {FORMAT}; {_BY_HAND}")
     return note
@@ -84,34 +84,16 @@ def save(path: Path, note: Note) -> None:
 
     Root may release what another user's daemon took over: neither must be kept out by the other's files.
     """
-    fresh = path.with_name(f"{path.name}.new")
     try:
-        fresh.unlink(missing_ok=True)
-        with fresh.open("xb") as file:
-            os.fchmod(file.fileno(), 0o644)
-            file.write(msgspec.json.encode(note) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        _sync(path.parent)
-    except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be written: {error.strerror}; without it nothing is taken over or given back"
-        ) from error
+        put(path, note)
+    except UsageError as error:
+        raise UsageError(f"{error}; without it nothing is taken over or given back") from error
 
 
 def remove(path: Path) -> None:
     """Forget the take-over. Raises :class:`UsageError`."""
     try:
         path.unlink(missing_ok=True)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise UsageError(f"{path}: cannot be removed: {error.strerror}; it is given back, remove it by hand") from error
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,9 +15,9 @@ from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out, plain
 from lbd.cli.times import duration, spoken
 from lbd.errors import ObserveError, UsageError
+from lbd.files import user_name
 from lbd.pulsar.paths import bounds
 from lbd.record.control import FAILED, Answer, Control, Pause, UnloadRequest
-from lbd.record.files import user_name
 from lbd.record.status import read_status, running
 
 if TYPE_CHECKING:

@@ -162,6 +162,9 @@ def _permission(
 ROUNDS_OF_POLICIES = 10
 """Each round reads the groups of namespaces that a plan newly touches; what is still unread then is not moved."""
 
+NAMESPACES_A_TURN = 100
+"""Namespaces whose groups are read in one turn, those of the widest pair first; further ones are not moved in it."""
+
 
 def _decide(
     parts: Parts,
@@ -188,12 +191,14 @@ def _decide(
 
 def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
     """The policies with the anti-affinity groups of namespaces that a plan touches and that were not read yet."""
-    known = policies.groups.free | policies.groups.grouped.keys()
-    names = {bundle_namespace(unload.bundle) for unload in decision.unloads} - known
-    if not names:
+    known = policies.groups
+    touched = dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads)
+    names = [name for name in touched if name not in known.free and name not in known.grouped]
+    names = names[: max(NAMESPACES_A_TURN - known.asked, 0)]
+    if known.unread or not names:
         return policies
     tenants = frozenset(bundle.partition("/")[0] for bundle in snapshot.bundles)
-    return replace(policies, groups=policies.groups.and_those(parts.groups(frozenset(names), tenants)))
+    return replace(policies, groups=known.and_those(parts.groups(tuple(names), tenants)))
 
 
 def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> dict[str, Reason]:

@@ -70,7 +70,7 @@ class Parts:
     weights: Weights
     guardrails: Guardrails
     isolation: Callable[[], Isolation]
-    groups: Callable[[frozenset[str], frozenset[str]], Groups]
+    groups: Callable[[tuple[str, ...], frozenset[str]], Groups]
     attempted_at: Callable[[], Mapping[str, float]]
     store: Store
     actuator: Actuator

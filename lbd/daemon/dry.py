@@ -112,7 +112,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=Isolation,
-            groups=lambda names, _: Groups(names),
+            groups=lambda names, _: Groups(frozenset(names)),
             attempted_at=dict,
             store=Scratch(averages=averages),
             actuator=DryRun(),

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from lbd.model import Unload
     from lbd.pulsar.admin import Admin
 
-NAMESPACES_A_TURN = 100
-"""Namespaces whose groups are read at once; bundles of further ones count as ``policy-unknown`` in this turn."""
-
 TENANTS_A_TURN = 100
 """Pulsar tells the members of a group for one tenant at a time; with more tenants a group counts as unknown."""
 
@@ -40,20 +37,24 @@ class PolicyReader:
         except AdminError:
             return Isolation(known=False)
 
-    def groups(self, namespaces: frozenset[str], tenants: frozenset[str]) -> Groups:
-        """Groups of the namespaces that a plan would touch; what cannot be read stays unknown."""
-        found = {name: group for name in sorted(namespaces)[:NAMESPACES_A_TURN] for group in self._group(name)}
+    def groups(self, namespaces: tuple[str, ...], tenants: frozenset[str]) -> Groups:
+        """Groups of the namespaces that a plan would touch, in that order; what cannot be read stays unknown.
+
+        After the first that cannot be read no more are asked about: a turn must not wait for a time-out each.
+        """
+        found: dict[str, str | None] = {}
+        try:
+            for name in namespaces:
+                found[name] = self._admin.anti_affinity_group(name)
+        except AdminError:
+            unread = frozenset({name})
+        else:
+            unread = frozenset()
         self._planned |= found
         grouped = {name: group for name, group in found.items() if group is not None}
         free = frozenset(found.keys() - grouped.keys())
-        return Groups(free, grouped, *self._spread(set(grouped.values()), tenants)) if grouped else Groups(free)
-
-    def _group(self, namespace: str) -> Iterable[str | None]:
-        """One answer, or none where it cannot be read."""
-        try:
-            yield self._admin.anti_affinity_group(namespace)
-        except AdminError:
-            return
+        members, domains = self._spread(set(grouped.values()), tenants) if grouped else ({}, {})
+        return Groups(free, grouped, members, domains, unread)
 
     def _spread(
         self, groups: Iterable[str], tenants: frozenset[str]

@@ -139,12 +139,19 @@ class Groups:
 
     ``grouped`` is the group of each namespace, in lower case as Pulsar compares them; ``members`` are the namespaces of
     each group, where all of them are known. ``domains`` are the brokers' failure domains, empty where those are off.
+    ``unread`` are namespaces that were asked about in vain.
     """
 
     free: frozenset[str] = frozenset()
     grouped: Mapping[str, str] = field(default_factory=dict)
     members: Mapping[str, frozenset[str]] = field(default_factory=dict)
     domains: Mapping[str, str] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+
+    @property
+    def asked(self) -> int:
+        """How many namespaces were asked about."""
+        return len(self.free) + len(self.grouped) + len(self.unread)
 
     def and_those(self, others: Groups) -> Groups:
         """What is known of both."""
@@ -153,6 +160,7 @@ class Groups:
             {**self.grouped, **others.grouped},
             {**self.members, **others.members},
             {**self.domains, **others.domains},
+            self.unread | others.unread,
         )
 
     def unknown(self, namespace: str) -> tuple[Reason, str] | None:

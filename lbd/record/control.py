@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lbd.errors import UsageError
+from lbd.files import FRESH, decoded, make_directory, put, sync, telling
 from lbd.model import Result
-from lbd.record.files import FRESH, decoded, make_directory, put, sync, telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from lbd.errors import UsageError
-from lbd.record.files import FILE_MODE, FRESH, decoded, refused, telling
+from lbd.files import FILE_MODE, FRESH, decoded, refused, telling
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:

@@ -44,7 +44,13 @@ def move(pulsar: FakePulsar) -> Unload:
 class TestGroups:
     def test_those_of_the_namespaces_asked_about(self, pulsar: FakePulsar) -> None:
         """Members are asked for tenant by tenant; domains only where the brokers look at them."""
-        found = reader(pulsar).groups(frozenset({"t/m", "t/free"}), frozenset({"t", "u"}))
+        found = reader(pulsar).groups(
+            (
+                "t/m",
+                "t/free",
+            ),
+            frozenset({"t", "u"}),
+        )
         assert found == Groups(frozenset({"t/free"}), {"t/m": "rack"}, {"rack": frozenset({"t/n", "t/m", "u/o"})}, {})
 
     def test_failure_domains(self, pulsar: FakePulsar) -> None:
@@ -52,7 +58,7 @@ class TestGroups:
         pulsar.domains = {"d1": pulsar.ids[:2], "d2": pulsar.ids[2:]}
         for broker in pulsar.brokers:
             broker.runtime["failureDomainsEnabled"] = "true"
-        found = reader(pulsar).groups(frozenset({"t/m"}), frozenset({"t"}))
+        found = reader(pulsar).groups(("t/m",), frozenset({"t"}))
         assert found.domains == dict(zip(pulsar.ids, ("d1", "d1", "d2"), strict=True))
 
     @pytest.mark.parametrize("part", ["antiAffinity/rack", "configuration/runtime"])
@@ -61,28 +67,29 @@ class TestGroups:
         asking = reader(pulsar)
         assert asking.isolation().known  # the cluster's name has been asked for
         pulsar.fault(part, refused(500, "no"))
-        found = asking.groups(frozenset({"t/m"}), frozenset({"t"}))
+        found = asking.groups(("t/m",), frozenset({"t"}))
         assert (dict(found.grouped), dict(found.members)) == ({"t/m": "rack"}, {})
 
     def test_a_group_that_cannot_be_read(self, pulsar: FakePulsar) -> None:
-        """Neither free nor grouped."""
+        """Neither free nor grouped, and no further one is asked about."""
         pulsar.fault("t/m/antiAffinity", refused(403, "no"))
-        assert reader(pulsar).groups(frozenset({"t/m"}), frozenset({"t"})) == Groups()
+        found = reader(pulsar).groups(("t/free", "t/m", "t/n"), frozenset({"t"}))
+        assert found == Groups(frozenset({"t/free"}), unread=frozenset({"t/m"}))
+        assert pulsar.asked("t/n/antiAffinity", "GET") == []
 
-    def test_requests_are_bounded(self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Namespaces beyond the limit stay unknown; with too many tenants all groups do."""
-        monkeypatch.setattr(policies, "NAMESPACES_A_TURN", 3)
-        found = reader(pulsar).groups(frozenset(f"t/{number}" for number in range(9)), frozenset({"t"}))
-        assert len(found.free) == 3
+    def test_with_too_many_tenants_groups_are_unknown(
+        self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each would cost a request for each group."""
         monkeypatch.setattr(policies, "TENANTS_A_TURN", 1)
-        assert reader(pulsar).groups(frozenset({"t/m"}), frozenset({"t", "u"})).members == {}
+        assert reader(pulsar).groups(("t/m",), frozenset({"t", "u"})).members == {}
 
 
 class TestBeforeARequest:
     def test_nothing_forbids(self, pulsar: FakePulsar) -> None:
         """The group is the one that was planned with."""
         asking = reader(pulsar)
-        asking.groups(frozenset({"t/n"}), frozenset({"t"}))
+        asking.groups(("t/n",), frozenset({"t"}))
         assert asking.forbids(move(pulsar)) is None
 
     def test_a_policy_reserves_the_destination(self, pulsar: FakePulsar) -> None:
@@ -98,7 +105,7 @@ class TestBeforeARequest:
         asking = reader(pulsar)
         if before is not None:
             pulsar.groups["t/n"] = before
-            asking.groups(frozenset({"t/n"}), frozenset({"t"}))
+            asking.groups(("t/n",), frozenset({"t"}))
             pulsar.groups["t/n"] = "Rack"
         found = asking.forbids(move(pulsar))
         assert found is not None

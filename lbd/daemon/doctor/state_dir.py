@@ -12,8 +12,8 @@ from lbd.daemon.doctor.finding import Check, counted, named
 from lbd.daemon.taking_over import NOTE
 from lbd.daemon.telling import utc
 from lbd.errors import UsageError
+from lbd.files import owner, user_name
 from lbd.record.control import Control
-from lbd.record.files import owner, user_name
 from lbd.record.journal import KEEP_SECONDS, LIVE_NAME, read
 from lbd.record.status import read_status, running
 

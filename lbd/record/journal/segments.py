@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lbd.record.files import FILE_MODE, FRESH, sync
+from lbd.files import FILE_MODE, FRESH, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

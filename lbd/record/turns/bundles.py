@@ -9,7 +9,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from lbd.record.files import FRESH
+from lbd.files import FRESH
 
 if TYPE_CHECKING:
     from pathlib import Path

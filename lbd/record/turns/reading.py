@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lbd.errors import UsageError
-from lbd.record.files import refused
+from lbd.files import refused
 from lbd.record.turns import segments
 from lbd.record.turns.lines import FORMAT, Header, Same, Turn, decoded
 

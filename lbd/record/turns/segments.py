@@ -13,7 +13,7 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lbd.record.files import FILE_MODE, FRESH
+from lbd.files import FILE_MODE, FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
