@@ -692,7 +692,7 @@ class TestManyNamespaces:
         self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Two namespaces a turn here: the bundles of the others stay in it, as their groups are not known."""
-        monkeypatch.setattr("lbd.cycle.NAMESPACES_A_TURN", 2)
+        monkeypatch.setattr("lbd.cycle.asking.NAMESPACES_A_TURN", 2)
         spread = {f"m/{number}/0x00000000_0xffffffff": 1500.0 for number in range(8)}
         pulsar.own(None, dict.fromkeys(HOT, 0.0))
         pulsar.own(pulsar.ids[0], spread)

@@ -101,7 +101,7 @@ class Executor:
     def halt(self, reason: Reason, detail: str) -> None:
         """Begin no further unload of any plan; those in flight are brought to their end."""
         with self._changed:
-            rounds = list(self._rounds)
+            rounds = [found for found in self._rounds if reason not in found.orders.passes]
         for found in rounds:
             found.end(reason, detail)
 
@@ -122,11 +122,16 @@ class Executor:
                 self._changed.wait_for(lambda: not self._foreign, seconds)
 
     def _recover(self, left: dict[str, Unload], unloader: Callable[[], Unloader]) -> None:
-        while left := {move: unload for move, unload in left.items() if not self._closed(move, unload, unloader())}:
+        waited = 0.0
+        while left := {
+            move: unload for move, unload in left.items() if not self._closed(move, unload, unloader(), waited)
+        }:
             threading.Event().wait(RECOVERY_PAUSE_SECONDS)
+            waited += RECOVERY_PAUSE_SECONDS
 
-    def _closed(self, move: str, unload: Unload, unloader: Unloader) -> bool:
-        age_seconds = self._now() - self._journal.attempted_at.get(unload.bundle, 0.0)
+    def _closed(self, move: str, unload: Unload, unloader: Unloader, waited: float) -> bool:
+        """``waited`` is an age that no clock can set back."""
+        age_seconds = max(self._now() - self._journal.attempted_at.get(unload.bundle, 0.0), waited)
         try:
             outcome = unloader.finish(unload, age_seconds)
         except Exception as error:  # noqa: BLE001 - see _safely

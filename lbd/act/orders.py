@@ -56,11 +56,15 @@ class Ended:
 
 @dataclass(frozen=True)
 class Orders:
-    """How a plan is to be worked off. ``held`` is asked before each request: why nothing may be begun now."""
+    """How a plan is to be worked off. ``held`` is asked before each request: why nothing may be begun now.
+
+    ``passes`` are holds that a person has overridden for this plan.
+    """
 
     unloader: Unloader
     pace: Pace = field(default_factory=Pace)
     held: Callable[[], tuple[Reason, str] | None] = lambda: None
+    passes: frozenset[Reason] = frozenset()
 
 
 def brokers_of(unloads: Iterable[Unload], outcomes: Iterable[Outcome] = ()) -> set[str]:

@@ -7,7 +7,7 @@ that reconnect at the same moment can pull the bundle elsewhere. Hence: check, u
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from lbd.act.ownership import Clock, Ownership
 from lbd.errors import AdminError, LbdError
@@ -17,13 +17,18 @@ from lbd.pulsar.asking import reason_of
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lbd.pulsar.admin import Admin, Leader
 
 Nudge = Literal["leader", "destination", "none"]
 """Who is asked to take the bundle right after the 204: the leader (who then forgets the destination, as it should), the
 destination itself (which leaves the destination noted at the leader), or nobody but the clients."""
+
+
+class Forbids(Protocol):
+    """Why policies have come to forbid a move; without ``planned`` what it was planned with is not known."""
+
+    def __call__(self, move: Unload, *, planned: bool) -> Skip | None: ...
+
 
 NUDGE_WAIT_SECONDS = 0.3
 """A leader's lookup places a bundle within 50 ms; after this, nobody is going to."""
@@ -56,7 +61,7 @@ class Unloader:
         admin: Admin,
         clock: Clock,
         nudge: Nudge = "leader",
-        forbids: Callable[[Unload], Skip | None] = lambda _: None,
+        forbids: Forbids = lambda _, *, planned: None,  # noqa: ARG005
     ) -> None:
         self._admin = admin
         self._forbids = forbids
@@ -88,12 +93,14 @@ class Unloader:
             owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
             if owner == move.source and waits:
                 return None
-            ready = self._missing(move) or self._leader_for(move)
-            if isinstance(ready, Ready):
+            wrong, ready = self._missing(move, planned=False), self._leader_for(move)
+            if wrong is None and isinstance(ready, Ready):
                 return self._found_open(ready, owner)
             if owner is None and waits:
                 return None
-            return Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {ready.detail}", noted=move.destination)
+            why = wrong.detail if wrong is not None else ready.detail if isinstance(ready, Skip) else ""
+            found = Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {why}", noted=move.destination)
+            return self._cleared(ready, found) if isinstance(ready, Ready) else found
         except LbdError as error:
             if age_seconds < 2 * self._patience_seconds:
                 return None
@@ -113,15 +120,16 @@ class Unloader:
         if owner != move.source:
             told = f"{owner or 'nobody'} owns it, not {move.source}; not sent"
             return Skip(move.bundle, Reason.OWNER_CHANGED, told)
-        return self._missing(move)
+        return self._missing(move, planned=True)
 
-    def _missing(self, move: Unload) -> Skip | None:
+    def _missing(self, move: Unload, *, planned: bool) -> Skip | None:
+        """Why the destination will not do; ``planned``: by this very process, which knows what it was planned with."""
         destination = move.destination or ""
         if destination not in self._admin.active_brokers():
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is no longer active; not sent")
         if not self._admin.ready(destination):
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is not ready; not sent")
-        return self._forbids(move)
+        return self._forbids(move, planned=planned)
 
     def _leader_for(self, move: Unload) -> Ready | Skip:
         leader = self._admin.leader()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from lbd.cli.render import amount, broker_table, plain, table
+from lbd.cli.render import WIDE, amount, broker_table, plain, table
 from lbd.cli.times import local, spoken
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from lbd.record.status import BudgetStatus, Status
 
 LABEL_WIDTH = 10
-WIDE = 500
-"""Tables keep their names whole, as long as those are in Kubernetes; a terminal wraps, a file does not."""
 
 BROKER_COLUMNS, PAIR_COLUMNS, MOVE_COLUMNS = 60, 35, 75
 """Room that lines need beside the names of brokers in them."""

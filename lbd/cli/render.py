@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lbd.record.status import BrokerStatus
 
 BAR_WIDTH = 20
+WIDE = 500
+"""Names stay whole, as long as those are in Kubernetes: a terminal wraps, a file does not."""
 
 
 def as_json(record: CycleRecord, *, everything: bool) -> None:
@@ -46,7 +48,7 @@ def plain(text: str) -> str:
 
 def as_text(record: CycleRecord, *, everything: bool) -> None:
     """Print the turn for a person."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
     hot = {pair.source for pair in record.decision.facts.pairs} if record.decision is not None else set()
     console.print(broker_table(broker_statuses(record), hot))
     if record.decision is not None and record.decision.facts.pairs:

@@ -14,27 +14,27 @@ import msgspec
 import numpy as np
 
 from lbd.act.orders import brokers_of
+from lbd.cycle.asking import decide
 from lbd.cycle.calm import begun, learned
 from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
 from lbd.errors import LbdError, told
-from lbd.model import Memory, Permission, bundle_namespace
+from lbd.model import Permission
 from lbd.observe import averages as running
 from lbd.permit import evidence as judging
 from lbd.permit import move_costs
-from lbd.permit.anti_affinity import Spread
-from lbd.permit.eligibility import bar_more, barred
+from lbd.permit.eligibility import barred
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.ping_pong import Trips
-from lbd.permit.policies import Groups, Policies
+from lbd.permit.policies import Policies
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbd.act.orders import Ended
-    from lbd.model import Averages, Decision, Snapshot, Unload
+    from lbd.model import Decision, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
@@ -96,17 +96,18 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     )
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     kept = learned(parts, _members(before, observation), snapshot, evidence, ended.unfinished)
-    holds = tuple(found_holds(parts, observation, evidence, kept, ended.unfinished))
+    policies = Policies(parts.isolation(), active=observation.active)
+    holds = tuple(found_holds(parts, observation, evidence, kept, policies, ended.unfinished))
     hold = _holding(parts, holds)
-    policies = Policies(parts.isolation(), Groups(), observation.active)
     permission = _permission(parts, snapshot, evidence, policies, hold, kept)
-    decision, policies = _decide(parts, snapshot, averages, permission, policies, kept)
+    decision, policies = decide(parts, snapshot, averages, permission, policies, kept)
     ledger = _ledger(parts, snapshot, decision, policies, permission)
     permitted = permit(decision.unloads, ledger)
     parts.store.save_averages(averages, snapshot.taken_at)
-    kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores)
-    parts.store.save(_remembered(kept, decision, evidence, permitted.unloads, snapshot.taken_at))
     expected = ledger.expected(permitted.unloads)
+    kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores, expected)
+    touching = permitted.unloads if parts.actuator.acts else ()
+    parts.store.save(_remembered(kept, decision, evidence, touching, snapshot.taken_at))
     parts.on_plan(permitted.unloads)
     parts.actuator.hand_over(permitted.unloads, ledger.accepts)
     return CycleRecord(
@@ -157,69 +158,6 @@ def _permission(
         pools=policies.isolation.pools(snapshot, policies.active),
         costs=move_costs.column(snapshot.bundles, parts.guardrails.move_costs),
     )
-
-
-ROUNDS_OF_POLICIES = 10
-"""Each round reads the groups of namespaces that a plan newly touches; what is still unread then is not moved."""
-
-NAMESPACES_A_TURN = 100
-"""Namespaces whose groups are read in one turn, those of the widest pair first; further ones are not moved in it."""
-
-
-def _decide(
-    parts: Parts,
-    snapshot: Snapshot,
-    averages: Averages,
-    permission: Permission,
-    policies: Policies,
-    kept: Kept,
-) -> tuple[Decision, Policies]:
-    """Ask the strategy, read the groups of the namespaces it would move, bar what may not go there, and ask again.
-
-    Deciding is pure, so asking twice costs nothing but time, and few namespaces need to be read. The memory is the same
-    each time: a turn counts once.
-    """
-    for _ in range(ROUNDS_OF_POLICIES):
-        decision = parts.strategy(snapshot, averages, permission, Memory(kept.hits))
-        policies = _with_groups(parts, snapshot, decision, policies)
-        wrong = _misplaced(snapshot, decision, policies) | _sent_back(parts, snapshot, decision)
-        if not wrong:
-            break
-        permission = replace(permission, barred=bar_more(permission.barred, snapshot.bundles, wrong))
-    return decision, policies
-
-
-def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
-    """The policies with the anti-affinity groups of namespaces that a plan touches and that were not read yet."""
-    known = policies.groups
-    touched = dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads)
-    names = [name for name in touched if name not in known.free and name not in known.grouped]
-    names = names[: max(NAMESPACES_A_TURN - known.asked, 0)]
-    if known.unread or not names:
-        return policies
-    tenants = frozenset(bundle.partition("/")[0] for bundle in snapshot.bundles)
-    return replace(policies, groups=known.and_those(parts.groups(tuple(names), tenants)))
-
-
-def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> dict[str, Reason]:
-    """Bundles that their group keeps from the destination planned for them, and namespaces of unknown groups."""
-    spread, found = Spread(snapshot, policies), dict[str, Reason]()
-    for unload in decision.unloads:
-        namespace = bundle_namespace(unload.bundle)
-        if (unknown := policies.groups.unknown(namespace)) is not None:
-            found[namespace] = unknown[0]
-        elif (refusal := spread.refusal(unload)) is not None:
-            found[unload.bundle] = refusal[0]
-        else:
-            spread.take(unload)
-    return found
-
-
-def _sent_back(parts: Parts, snapshot: Snapshot, decision: Decision) -> dict[str, Reason]:
-    """Bundles that would go straight back: others may do what they were planned for."""
-    trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
-    refusals = ((unload.bundle, trips.refusal(unload)) for unload in decision.unloads)
-    return {bundle: back[0] for bundle, back in refusals if back is not None and back[0] not in parts.ignored_bars}
 
 
 def _ledger(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies, known: Permission) -> Ledger:

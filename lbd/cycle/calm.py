@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +12,7 @@ from lbd.load import scoring
 from lbd.permit import ownership, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lbd.cycle.parts import Parts
     from lbd.model import FloatArray, Snapshot, Unload
@@ -38,7 +39,10 @@ class Watch:
 def learned(parts: Parts, kept: Kept, snapshot: Snapshot, evidence: Evidence, unfinished: tuple[Unload, ...]) -> Kept:
     """What is kept, with the ownership changes and the judgement of moves that this round brings."""
     found = msgspec.structs.replace(kept, changed_at=_changed_at(parts, kept, snapshot))
-    return found if unfinished else msgspec.structs.replace(found, progress=_progress(parts, kept, snapshot, evidence))
+    if unfinished:
+        under_way = replace(kept.progress, moving_at=snapshot.taken_at)
+        return msgspec.structs.replace(found, progress=under_way) if kept.progress.planned_at else found
+    return msgspec.structs.replace(found, progress=_progress(parts, kept, snapshot, evidence))
 
 
 def _changed_at(parts: Parts, kept: Kept, snapshot: Snapshot) -> dict[str, float]:
@@ -71,7 +75,10 @@ def _apart(snapshot: Snapshot, scores: FloatArray, evidence: Evidence) -> Callab
     return apart
 
 
-def begun(kept: Kept, plan: tuple[Unload, ...], snapshot: Snapshot, scores: FloatArray) -> Kept:
+def begun(
+    kept: Kept, plan: tuple[Unload, ...], snapshot: Snapshot, scores: FloatArray, expected: Mapping[str, float]
+) -> Kept:
     """What is kept before acting: how far apart the brokers of this plan are."""
     score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
-    return msgspec.structs.replace(kept, progress=progress.planned(kept.progress, plan, score, snapshot.taken_at))
+    found = progress.planned(kept.progress, plan, score, expected, snapshot.taken_at)
+    return msgspec.structs.replace(kept, progress=found)

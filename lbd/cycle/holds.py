@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from lbd.model import Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
+    from lbd.permit.policies import Policies
     from lbd.record.state import Kept
 
 
 def found_holds(
-    parts: Parts, observation: Observation, evidence: Evidence, kept: Kept, unfinished: tuple[Unload, ...]
+    parts: Parts,
+    observation: Observation,
+    evidence: Evidence,
+    kept: Kept,
+    policies: Policies,
+    unfinished: tuple[Unload, ...],
 ) -> Iterator[Hold]:
     """Why nothing may fire in this turn, the gravest first."""
     usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
@@ -44,6 +50,8 @@ def found_holds(
         yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went, {left:.0f} s to wait"
     if usable < wanted:
         yield Reason.TOO_FEW_BROKERS, f"{usable} of {len(observation.active)} reports are usable, wanted {wanted}"
+    if not policies.isolation.known:
+        yield Reason.POLICY_UNKNOWN, "isolation policies cannot be read, and a named destination bypasses them"
     tried = standing_still(kept.progress, observation.snapshot.taken_at, parts.guardrails)
     if tried is not None:
         yield Reason.NO_IMPROVEMENT, tried
@@ -80,8 +88,11 @@ def unreported(parts: Parts, snapshot: Snapshot) -> Iterator[Skip]:
         yield Skip(bundle, Reason.ON_NO_REPORT, f"asked to move {ago:.0f} s ago, no broker reports it yet")
 
 
+PASSED_OVER = "lbd run would move nothing"
+
+
 def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
     """Holds that a turn which cannot act passes over, and a live turn would not."""
     for reason, detail in holds:
         if reason in parts.ignored_holds:
-            yield Skip("cluster", reason, f"lbd run would move nothing: {detail}")
+            yield Skip("cluster", reason, f"{PASSED_OVER}: {detail}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from lbd.cycle.holds import PASSED_OVER
 from lbd.model import Result
 
 if TYPE_CHECKING:
@@ -54,7 +55,11 @@ def _verb(record: CycleRecord) -> str:
 
 
 def _lasting(record: CycleRecord) -> str:
-    return " if the imbalance lasts (hit counts taken as reached)" if record.eager else ""
+    if not record.eager:
+        return ""
+    held = next((skip for skip in record.skips if skip.detail.startswith(PASSED_OVER)), None)
+    now = f", but not now: {held.reason.label}" if held is not None else ""
+    return f" if the imbalance lasts (hit counts taken as reached){now}"
 
 
 def _moved(record: CycleRecord) -> str:

@@ -12,6 +12,7 @@ from lbd.record.turns.lines import Verdict
 if TYPE_CHECKING:
     from lbd.cycle.parts import CycleRecord
     from lbd.model import Decision, Pair, Skip
+    from lbd.observe.observer import Observation
     from lbd.record.turns.lines import Kind
 
 BLIND = frozenset({Reason.TOO_FEW_BROKERS, Reason.MEMBERSHIP_CHANGED})
@@ -26,7 +27,8 @@ def verdict(record: CycleRecord) -> Verdict:
     """Balanced, waiting, moving, held, not fixable by moving, or unknown: see the functions below, in their order."""
     if record.observation is None or record.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
-    return _held(record) or _moving(record) or _calm(record.decision) or _of_pairs(record, record.decision)
+    calm = _calm(record.decision, record.observation)
+    return _held(record) or _moving(record) or calm or _of_pairs(record, record.decision)
 
 
 def _held(record: CycleRecord) -> Verdict | None:
@@ -56,7 +58,7 @@ def _moving(record: CycleRecord) -> Verdict | None:
     return Verdict("held", Reason.OBSERVE_ONLY.label, would)
 
 
-def _calm(decision: Decision) -> Verdict | None:
+def _calm(decision: Decision, observation: Observation) -> Verdict | None:
     """No two brokers are too far apart, or none could be compared: policies may leave each its own pool."""
     if decision.facts.pairs:
         return None
@@ -66,7 +68,12 @@ def _calm(decision: Decision) -> Verdict | None:
         return Verdict("not-fixable", Reason.ISOLATION_POLICY.label, f"{few.what}: {few.detail}")
     if calm is None and few is not None:
         return Verdict("unknown", few.reason.label, few.detail)
-    return Verdict("balanced", detail=calm.detail if calm is not None else "")
+    detail = calm.detail if calm is not None else ""
+    if not observation.missing:
+        return Verdict("balanced", detail=detail)
+    gone = ", ".join(f"{broker} gives no report ({why})" for broker, why in observation.missing.items())
+    seen = f"among {len(observation.snapshot.brokers)} of {len(observation.active)} brokers"
+    return Verdict("balanced", detail="; ".join(filter(None, (seen, detail, gone))))
 
 
 def _of_pairs(record: CycleRecord, decision: Decision) -> Verdict:

@@ -17,7 +17,7 @@ from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.parts import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import Requests, ordered, overriding
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.errors import LbdError, UsageError
 from lbd.observe.observer import Observer
@@ -246,8 +246,9 @@ class Engine:
         """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
         guardrails = self.settings.guardrails
         pace = Pace(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
-        passes = request is not None and request.override is not None
-        return Orders(self._unloader(), pace, _never if passes else self._held)
+        if request is None or request.override is None:
+            return Orders(self._unloader(), pace, self._held)
+        return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
 
     def _parts(self) -> Parts:
         settings = self.settings
@@ -268,10 +269,6 @@ class Engine:
             ignored_holds=OBSERVED_BESIDE if self.observe_only else frozenset(),
             wanted_hits=wanted_hits(settings),
         )
-
-
-def _never() -> None:
-    """No hold."""
 
 
 def _why(record: CycleRecord, bundle: str) -> str:

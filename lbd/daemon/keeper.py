@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lbd.cycle.keeping import bundles_of, kept
 from lbd.cycle.watchdog import Watch, watch
 from lbd.daemon.own_shedder import own_shedder
+from lbd.errors import told
 from lbd.record.turns import FOLDER, Turns
 from lbd.record.turns.bundles import save_bundles
 
@@ -39,9 +40,13 @@ class Keeper:
 
     def keep(self, record: CycleRecord, now: float) -> CycleRecord:
         """Keep a turn that ended at ``now`` (epoch seconds); returns it with its number."""
-        self._watch, self.alarms = watch(self._watch, record, own_shedder(record))
-        number = self._turns.keep(kept(record, now))
-        self._keep_bundles(record)
+        try:
+            self._watch, self.alarms = watch(self._watch, record, own_shedder(record))
+            number = self._turns.keep(kept(record, now))
+            self._keep_bundles(record)
+        except Exception as error:  # noqa: BLE001 - the turn has acted: what is only told of it must not end the daemon
+            self._trouble = f"this turn is not kept: {told(error)}"
+            return record
         return replace(record, number=number)
 
     def take(self, settings: TurnsSettings) -> None:

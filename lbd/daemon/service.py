@@ -42,6 +42,8 @@ LEAVE_SECONDS = 70.0
 
 REQUESTS_EVERY_SECONDS = 0.5
 
+SIGNALS_AFTER_SECONDS = 1.0
+
 
 class Service:
     """Runs an engine until a signal ends it."""
@@ -73,7 +75,8 @@ class Service:
         self._scheduler.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())
-        self._done.wait()
+        while not self._done.wait(SIGNALS_AFTER_SECONDS):
+            pass  # a signal that another thread was given is handled when this one wakes up
         self._stop()
 
     def _stop(self) -> None:

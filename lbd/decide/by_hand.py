@@ -42,6 +42,8 @@ class ByHand:
         at = snapshot.bundles.index(self.bundle)
         if permission.barred[at]:
             return self._barred(snapshot, at, Reason.of(int(permission.barred[at])))
+        if averages.samples[at] == 0:
+            return Skip(self.bundle, Reason.NO_STATISTICS, "no report has told of its traffic yet")
         source = _reporting(snapshot, at)[0]
         if source == self.destination:
             return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{source} has it already")

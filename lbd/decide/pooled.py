@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     Rule = Callable[[Snapshot, Averages, Permission, Memory], Decision]
 
+FIRST_FOR_SECONDS = 60.0
+"""CPU is sampled once a minute: in each sample another pool comes first."""
+
 
 @dataclass(frozen=True)
 class Pooled:
@@ -31,19 +34,24 @@ class Pooled:
         """One decision out of those for the pools.
 
         A broker that gives or takes in one pool is left alone by those asked after it: what it carries then is not
-        what its report says.
+        what its report says. So each minute another pool is asked first, or those that share brokers would starve.
         """
         if not permission.pools:
             return self.rule(snapshot, averages, permission, memory)
         busy = np.zeros(len(snapshot.brokers), dtype=np.bool_)
         answers: list[tuple[Pool, Decision]] = []
-        for pool in permission.pools:
+        for pool in _turned(permission.pools, snapshot.taken_at):
             narrowed = _within(pool, permission, busy)
             answer = self.rule(snapshot, averages, narrowed, Memory(_of_pool(memory.hits, snapshot, pool)))
             answers.append((pool, answer))
             touched = {end for unload in answer.unloads for end in (unload.source, unload.destination)}
             busy |= np.array([broker in touched for broker in snapshot.brokers.ids], dtype=np.bool_)
-        return _joined(answers, permission, memory)
+        return _joined(answers, permission)
+
+
+def _turned(pools: tuple[Pool, ...], taken_at: float) -> tuple[Pool, ...]:
+    first = int(taken_at // FIRST_FOR_SECONDS) % len(pools)
+    return (*pools[first:], *pools[:first])
 
 
 def _within(pool: Pool, permission: Permission, busy: BoolArray) -> Permission:
@@ -73,9 +81,9 @@ def _is_of(key: str, pool: str) -> bool:
     return name == pool and bool(broker)
 
 
-def _joined(answers: list[tuple[Pool, Decision]], permission: Permission, memory: Memory) -> Decision:
-    pools = {pool.name for pool, _ in answers}
-    hits = {key: value for key, value in memory.hits.items() if not any(_is_of(key, name) for name in pools)}
+def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Decision:
+    """Counters of pools that are no more are forgotten: who comes back to one begins anew."""
+    hits: dict[str, Hits] = {}
     verdicts = permission.barred.copy()
     for pool, answer in answers:
         hits.update({counter_of(broker, pool.name): value for broker, value in answer.memory.hits.items()})

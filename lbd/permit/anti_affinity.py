@@ -7,6 +7,7 @@ bundles of; those of the least loaded domains, and among them the least loaded b
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbd.model import Unload, bundle_namespace
@@ -49,6 +50,10 @@ class Spread:
         if counted is not None and unload.destination is not None:
             counted[unload.source][namespace] -= 1
             counted[unload.destination][namespace] += 1
+
+    def undo(self, unload: Unload) -> None:
+        """Take a counted move back."""
+        self.take(replace(unload, source=unload.destination or "", destination=unload.source))
 
     def _best(self, group: str, unload: Unload) -> frozenset[str]:
         """Where Pulsar would place the bundle once its source has let it go."""

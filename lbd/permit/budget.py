@@ -30,6 +30,7 @@ LEAST_PER_HOUR, LEAST_PER_DAY, LEAST_OF_EACH = 30, 100, 20
 class Sent:
     """An unload that was asked for at ``at`` (epoch seconds): ``attempt`` 2 is the retry of a move that missed.
 
+    ``failed``: the bundle is known to have stayed where it was.
     ``msg_rate`` in messages/s, ``throughput`` in bytes/s.
     """
 
@@ -40,6 +41,7 @@ class Sent:
     attempt: int = 1
     msg_rate: float = 0.0
     throughput: float = 0.0
+    failed: bool = False
 
 
 @dataclass(frozen=True)

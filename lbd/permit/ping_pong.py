@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 
 class Trips:
-    """How often each bundle was moved within the window, and where it came from. Retries are part of their move."""
+    """How often each bundle was moved within the window, and where it came from.
+
+    Retries are part of their move, and what never left its source has not moved.
+    """
 
     def __init__(self, sent: Iterable[Sent], now: float, guardrails: Guardrails) -> None:
         self._now, self._guardrails = now, guardrails
         self._window_seconds = guardrails.ping_pong_window_hours * 3600
-        moves = [one for one in sent if one.attempt == 1 and one.at > now - self._window_seconds]
+        moves = [one for one in sent if one.attempt == 1 and not one.failed and one.at > now - self._window_seconds]
         self._number = Counter(one.bundle for one in moves)
         self._last = {one.bundle: one for one in moves}
 
@@ -30,6 +33,10 @@ class Trips:
         """Bundles that may not move at all, wherever to."""
         most = self._guardrails.max_moves_per_bundle
         return frozenset(bundle for bundle, number in self._number.items() if 0 < most <= number)
+
+    def came_from(self, broker: str) -> frozenset[str]:
+        """Bundles whose last move began at this broker: back there they do not go."""
+        return frozenset(bundle for bundle, one in self._last.items() if one.source == broker)
 
     def refusal(self, unload: Unload) -> tuple[Reason, str] | None:
         """Why this move would be one to and fro; None when it is none."""

@@ -83,14 +83,17 @@ class Isolation:
         label: dict[frozenset[str], str] = {}
         for found, allowed in brokers.items():
             label[allowed] = _joined(label.get(allowed), found)
-        own = [brokers[policies[name]] for name in names]
+        ordered = sorted(label, key=label.__getitem__)
+        number = {allowed: at for at, allowed in enumerate(ordered)}
+        of_name = {name: number[brokers[found]] for name, found in policies.items()}
+        own = np.fromiter((of_name[name] for name in names), dtype=np.int32, count=len(names))
         return tuple(
             Pool(
                 label[allowed],
                 np.array([broker in allowed for broker in snapshot.brokers.ids], dtype=np.bool_),
-                np.array([other is allowed or other == allowed for other in own], dtype=np.bool_),
+                own == at,
             )
-            for allowed in sorted(label, key=label.__getitem__)
+            for at, allowed in enumerate(ordered)
         )
 
 
@@ -130,7 +133,18 @@ def _policy(name: str, given: Mapping[str, Any]) -> Policy:
 
 
 def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(text) for text in texts)
+    return tuple(_pattern(text) for text in texts)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Patterns are Java's. Raises ValueError for a class within a class, which Python takes for something else."""
+    if _NESTED_CLASS.search(_ESCAPED.sub("", text)):
+        raise ValueError(f"{text!r}: a class within a class")
+    return re.compile(text)
+
+
+_ESCAPED = re.compile(r"\\.")
+_NESTED_CLASS = re.compile(r"\[[^\]]*(?:\[|&&)")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from lbd.model import Unload
     from lbd.permit.settings import Guardrails
@@ -16,48 +16,72 @@ if TYPE_CHECKING:
     """Points between two brokers now; None while one of them is away, doubted, or has not settled."""
 
 
+PART_OF_PREDICTED = 0.25
+"""Predictions take a source's whole score for its traffic's: with half of it background, half of them comes."""
+
 JUDGED_WITHIN_SECONDS = 15 * 60.0
 """Brokers settle within three minutes; of one that is away for longer nothing can be said."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Two brokers between which bundles were moved, and how many points apart they were before and are now."""
+    """Two brokers between which bundles were moved, and how many points apart they were before and are now.
+
+    ``predicted`` is by how many points all moves since then were to bring them closer.
+    """
 
     source: str
     destination: str
     before: float
     after: float
+    predicted: float = 0.0
 
     @property
     def gained(self) -> float:
         """Points by which they came closer."""
         return self.before - self.after
 
+    def came_closer(self, least_points: float) -> bool:
+        """Whether by so much, or, where caps let through only little, by a good part of what that was to bring."""
+        return self.gained >= min(least_points, max(self.predicted, 0.0) * PART_OF_PREDICTED or least_points)
+
 
 @dataclass(frozen=True)
 class Progress:
     """Rounds of moves in a row that brought no pair closer.
 
-    ``planned_at`` is when a round was planned that is not judged yet, ``until`` when standing still ends (both epoch
-    seconds); 0 where there is none.
+    ``planned_at`` is when a round was planned that is not judged yet, ``moving_at`` when its moves were last under way,
+    ``until`` when standing still ends (all epoch seconds); 0 where there is none.
     """
 
     tried: tuple[Tried, ...] = ()
     rounds: int = 0
     planned_at: float = 0.0
+    moving_at: float = 0.0
     until: float = 0.0
 
 
-def planned(progress: Progress, plan: Iterable[Unload], scores: dict[str, float], now: float) -> Progress:
-    """A round is about to be moved: how far its pairs are apart before it, unless that is known from a round before."""
+def planned(
+    progress: Progress, plan: Iterable[Unload], scores: Mapping[str, float], expected: Mapping[str, float], now: float
+) -> Progress:
+    """A round is about to be moved: how far its pairs are apart before it, unless that is known from a round before.
+
+    ``expected`` are the scores of the brokers that it touches, once all of it has landed.
+    """
     pairs = dict.fromkeys((one.source, one.destination) for one in plan if one.destination is not None)
     if not pairs:
         return progress
-    known = {(one.source, one.destination) for one in progress.tried}
-    gaps = {pair: scores[pair[0]] - scores[pair[1]] for pair in pairs if pair not in known and set(pair) <= set(scores)}
-    fresh = tuple(Tried(*pair, gap, gap) for pair, gap in gaps.items() if math.isfinite(gap))
-    return replace(progress, tried=(*progress.tried, *fresh), planned_at=now)
+    known = {(one.source, one.destination): one for one in progress.tried}
+    for pair in pairs:
+        gap, left = _apart(scores, pair), _apart(expected, pair)
+        if math.isfinite(gap):
+            one = known.get(pair) or Tried(*pair, gap, gap)
+            known[pair] = replace(one, predicted=one.predicted + (gap - left if math.isfinite(left) else 0.0))
+    return replace(progress, tried=tuple(known.values()), planned_at=now, moving_at=now)
+
+
+def _apart(scores: Mapping[str, float], pair: tuple[str, str]) -> float:
+    return scores.get(pair[0], math.nan) - scores.get(pair[1], math.nan)
 
 
 def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrails: Guardrails) -> Progress:
@@ -74,9 +98,9 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
         return replace(progress, planned_at=0.0) if progress.rounds else Progress()
     seen = [apart(one.source, one.destination) for one in progress.tried]
     if None in seen:
-        return progress if now - progress.planned_at < JUDGED_WITHIN_SECONDS else Progress()
+        return progress if now - max(progress.planned_at, progress.moving_at) < JUDGED_WITHIN_SECONDS else Progress()
     tried = tuple(replace(one, after=gap) for one, gap in zip(progress.tried, seen, strict=True) if gap is not None)
-    if any(one.gained >= guardrails.min_improvement_points for one in tried):
+    if any(one.came_closer(guardrails.min_improvement_points) for one in tried):
         return Progress()
     rounds = progress.rounds + 1
     stands = 0 < guardrails.stand_still_after_rounds <= rounds

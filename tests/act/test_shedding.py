@@ -194,7 +194,7 @@ class TestTakeOver:
     def test_a_note_that_cannot_be_written(self, bench: Bench) -> None:
         """Nothing is changed."""
         bench.path.parent.rename(bench.path.parent.with_name("gone"))
-        with pytest.raises(UsageError, match=r"take-over\.json: cannot be written: No such file .*; without it nothing"):
+        with pytest.raises(UsageError, match=r"take-over\.json: cannot be written: No such file .*; without it"):
             bench.switch.take_over()
         assert bench.changes == []
 

@@ -82,7 +82,7 @@ class TestTurn:
         assert f"predicted: {first} 81.0 -> 50.6; {third} 11.0 -> 41.4" in told
         assert [line for line in told if line.startswith("t/n/")] == [
             *(f"{bundle} 2,000 0.2 taken" for bundle in MOVED),
-            *(f"{bundle} 2,000 0.2 passed over: too-large" for bundle in LEFT),
+            *(f"{bundle} 2,000 0.2 passed over: not-needed" for bundle in LEFT),
         ]
         assert sum(f"{first} -> {third}: landed, planned in turn 2" in line for line in told) == 3
         course = f"{first}: 81.0 points, 50.6 predicted, 62.0 came (turn 5)"
@@ -171,7 +171,7 @@ class TestBroker:
         assert answer.keys() == set(BrokerAnswer.__struct_fields__)
         assert [(one["bundle"], one["reason"]) for one in answer["fired"]["candidates"]] == [
             *((bundle, "moves") for bundle in MOVED),
-            *((bundle, "too-large") for bundle in LEFT),
+            *((bundle, "not-needed") for bundle in LEFT),
         ]
 
     def test_a_pause_is_why(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -202,14 +202,16 @@ class TestBundle:
         assert told[1].startswith(f"owner {pulsar.ids[0]}, ")
         assert told[3].startswith("because its broker: it is 24.0 points above")
         assert "in turn 2, " in told[4]
-        assert told[4].endswith("it was passed over: too-large")
+        assert told[4].endswith("it was passed over: not-needed")
         assert told[5] == "moves none is known"
 
     def test_one_on_a_broker_that_nobody_asked(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Nothing is wrong with it, nor with its broker."""
         balanced(pulsar, tmp_path)
         told = lines(explain(WARM))
-        assert told[3].startswith("because its broker: it is not far enough from the broker it is paired with")
+        assert told[3].startswith(
+            "because its broker: it is in no pair: it is not far enough from its partner, or has none"
+        )
 
     def test_one_that_a_setting_excludes(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Which setting it is."""

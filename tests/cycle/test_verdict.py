@@ -131,6 +131,17 @@ def test_the_words_a_person_reads():
     assert verdict(record(two(30, 20))).words == "balanced: largest difference 10.0 points, low threshold 15"
 
 
+def test_balance_among_those_that_are_seen():
+    """A broker that gives no report may be the one that burns."""
+    found = record(two(30, 20))
+    assert found.observation is not None
+    seen = replace(found.observation, active=(COLD, HOT, "silent:8080"), missing={"silent:8080": "HTTP 500"})
+    assert verdict(replace(found, observation=seen)).words == (
+        "balanced: among 2 of 3 brokers; largest difference 10.0 points, low threshold 15; "
+        "silent:8080 gives no report (HTTP 500)"
+    )
+
+
 def test_pools_of_one_broker_are_the_policies_doing():
     """Each namespace may be on one broker alone: no move can mend that."""
     seen = two()

@@ -80,9 +80,21 @@ class TestGroups:
     def test_with_too_many_tenants_groups_are_unknown(
         self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each would cost a request for each group."""
-        monkeypatch.setattr(policies, "TENANTS_A_TURN", 1)
-        assert reader(pulsar).groups(("t/m",), frozenset({"t", "u"})).members == {}
+        """Each would cost a request for each group; within a turn none is asked for twice."""
+        asking = reader(pulsar)
+        monkeypatch.setattr(policies, "MEMBER_REQUESTS_A_TURN", 2)
+        pulsar.groups["t/x"] = "second"
+        for names in (("t/m",), ("t/n", "t/x")):
+            asking.groups(names, frozenset({"t", "u"}))
+        found = asking.groups(("t/m", "t/x"), frozenset({"t", "u"}))
+        assert (found.members.keys(), len(pulsar.asked("antiAffinity/", "GET"))) == ({"rack"}, 2)
+        asking.isolation()
+        assert asking.groups(("t/x",), frozenset({"t", "u"})).members.keys() == {"second"}
+
+    def test_members_that_cannot_be_read_end_the_asking(self, pulsar: FakePulsar) -> None:
+        """A time-out for each would make a turn of many minutes."""
+        pulsar.fault("antiAffinity/rack", refused(500, "no"))
+        assert reader(pulsar).groups(("t/m",), frozenset({"t"})).unread == {"t/m"}
 
 
 class TestBeforeARequest:
@@ -90,12 +102,12 @@ class TestBeforeARequest:
         """The group is the one that was planned with."""
         asking = reader(pulsar)
         asking.groups(("t/n",), frozenset({"t"}))
-        assert asking.forbids(move(pulsar)) is None
+        assert asking.forbids(move(pulsar), planned=True) is None
 
     def test_a_policy_reserves_the_destination(self, pulsar: FakePulsar) -> None:
         """It was set, or changed, since the plan."""
         pulsar.isolation = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
-        found = reader(pulsar).forbids(move(pulsar))
+        found = reader(pulsar).forbids(move(pulsar), planned=True)
         assert found is not None
         assert found.reason is Reason.ISOLATION_POLICY
 
@@ -107,13 +119,20 @@ class TestBeforeARequest:
             pulsar.groups["t/n"] = before
             asking.groups(("t/n",), frozenset({"t"}))
             pulsar.groups["t/n"] = "Rack"
-        found = asking.forbids(move(pulsar))
+        found = asking.forbids(move(pulsar), planned=True)
         assert found is not None
         assert (found.reason, "'rack'" in found.detail) == (Reason.ANTI_AFFINITY, True)
+
+    def test_what_a_killed_process_planned(self, pulsar: FakePulsar) -> None:
+        """It looked at the group; isolation policies are looked at again."""
+        asking = reader(pulsar)
+        assert asking.forbids(move(pulsar), planned=False) is None
+        pulsar.isolation = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
+        assert asking.forbids(move(pulsar), planned=False) is not None
 
     @pytest.mark.parametrize("part", ["namespaceIsolationPolicies", "antiAffinity"])
     def test_what_cannot_be_read_is_raised(self, pulsar: FakePulsar, part: str) -> None:
         """The move is not sent: its check has failed."""
         pulsar.fault(part, refused(500, "no"))
         with pytest.raises(AdminError, match="HTTP 500"):
-            reader(pulsar).forbids(move(pulsar))
+            reader(pulsar).forbids(move(pulsar), planned=True)

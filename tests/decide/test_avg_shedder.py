@@ -226,6 +226,33 @@ class TestHowMuch:
         assert Reason.BELOW_MINIMUM is skip.reason
         assert "500 msg/s to move, minimum 1000; 50000 bytes/s to move, minimum 1048576" == skip.detail
 
+    def test_a_hot_broker_with_less_traffic_than_its_partner(self):
+        """There is nothing to give: its load is something else."""
+        reports = {"a:80": report(80, {bundle(1): stats(100)}), "b:80": report(30, {bundle(2): stats(900)})}
+        skip = ask(snapshot(reports), hit_count_high=1).skips[0]
+
+        assert Reason.BELOW_MINIMUM is skip.reason
+        assert skip.detail.startswith("a:80 carries no more msg/s than b:80: its load is not its traffic; ")
+
+    def test_bundles_that_may_not_move_are_counted_by_reason(self):
+        """All of them are barred, and so there is none to choose from."""
+        names = [bundle(1), bundle(2), bundle(3)]
+        seen = snapshot({"a:80": report(80, {name: stats(2000) for name in names}), "b:80": report(30)})
+        bars = {names[0]: Reason.COOL_DOWN, names[1]: Reason.POLICY_UNKNOWN, names[2]: Reason.POLICY_UNKNOWN}
+        skip = ask(seen, permit={"barred": bars}, hit_count_high=1).skips[0]
+
+        assert Reason.NOTHING_FITS is skip.reason
+        assert skip.detail == "6000 msg/s to move; none of 3 bundles may move: 1 cool-down, 2 policy-unknown"
+
+    def test_what_others_left_no_room_for_is_not_too_large(self):
+        """1,500 msg/s wanted, bundles of 2,000, 1,000 and 1,000: too large, taken, and not needed any more."""
+        sizes = {bundle(1): stats(1000), bundle(2): stats(500), bundle(3): stats(500)}
+        seen = snapshot({"a:80": report(80, sizes), "b:80": report(30, {bundle(9): stats(500)})})
+        verdicts = ask(seen, hit_count_high=1).verdicts
+        told = [Reason.of(int(verdicts[seen.bundles.index(name)])) for name in sizes]
+
+        assert told == [Reason.TOO_LARGE, Reason.MOVES, Reason.NOT_NEEDED]
+
     def test_a_listed_bundle_without_statistics_is_no_candidate(self):
         """``bundles`` can run ahead of ``lastStats``."""
         seen = snapshot(

@@ -14,7 +14,7 @@ from lbd.load.scoring import Weights
 from lbd.model import Hits, Memory, bundle_namespace, counter_of
 from lbd.permit.policies import Isolation, isolation_of
 from lbd.reason import Reason
-from tests.builders import bundle, first_averages, permission, report, snapshot, stats
+from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
     from lbd.model import Decision, Snapshot
@@ -62,14 +62,13 @@ def test_a_balanced_pool_does_not_hide_another():
 
 
 def test_counters_belong_to_broker_and_pool():
-    """A pool's counters go on from its own, and those of a pool that is not there now are kept."""
+    """A pool's counters go on from its own; those of a pool that is no more are forgotten."""
     kept = {counter_of("a:80", "p"): Hits(3, 0), "c:80": Hits(1, 1), counter_of("z:80", "gone"): Hits(5, 5)}
     found = pooled(two_pools(a=80, b=60, c=60, d=55), memory=Memory(kept), hit_count_low=9, hit_count_high=9)
 
     assert {
         counter_of("a:80", "p"): Hits(4, 0),
         counter_of("b:80", "p"): Hits(1, 0),
-        counter_of("z:80", "gone"): Hits(5, 5),
     } == dict(found.memory.hits)
 
 
@@ -87,8 +86,28 @@ def test_a_broker_takes_part_in_one_move_a_turn():
     )
     found = pooled(seen, isolation)
 
-    assert {("a:80", "b:80")} == {(move.source, move.destination) for move in found.unloads}
-    assert [("c:80 -> b:80", Reason.SETTLING)] == [(skip.what, skip.reason) for skip in found.skips]
+    [(source, destination)] = {(move.source, move.destination) for move in found.unloads}
+    other = {"a:80": "c:80", "c:80": "a:80"}[source]
+    assert destination == "b:80"
+    assert [(f"{other} -> b:80", Reason.SETTLING)] == [(skip.what, skip.reason) for skip in found.skips]
+
+
+def test_pools_that_share_a_broker_take_turns():
+    """What fires first in one minute comes last in the next, so that neither starves."""
+    isolation = isolation_of(
+        {"p": {"namespaces": ["p/n"], "primary": ["[ab]"]}, "q": {"namespaces": ["q/n"], "primary": ["[bc]"]}}
+    )
+    reports = {
+        "a:80": report(80, {bundle(number, "p/n"): stats(100) for number in range(10)}),
+        "b:80": report(10, {bundle(30, "p/n"): stats(1)}),
+        "c:80": report(80, {bundle(40 + number, "q/n"): stats(100) for number in range(10)}),
+    }
+    sources = [
+        {move.source for move in pooled(snapshot(reports, TAKEN_AT + minute * 60), isolation).unloads}
+        for minute in range(4)
+    ]
+
+    assert sources in ([{"a:80"}, {"c:80"}] * 2, [{"c:80"}, {"a:80"}] * 2)
 
 
 def test_without_pools_nothing_changes():

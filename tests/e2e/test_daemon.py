@@ -57,8 +57,8 @@ def test_a_minutes_spike_and_a_restart_move_nothing(cluster: Cluster, tmp_path: 
     with skew.skewed(cluster, "spike", EVEN) as running, Daemon(cluster, tmp_path) as daemon, Meters(cluster) as meters:
         _until(born + TRUSTED_SECONDS - 30)
         cluster.kill_broker(2)
-        cluster.start_broker(2)
         reborn = time.time()
+        cluster.start_broker(2)
         _until(born + TRUSTED_SECONDS)
         cluster.burn(0)
         counted, gap = _watched(daemon, meters, time.time() + 60)

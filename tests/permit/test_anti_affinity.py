@@ -121,3 +121,14 @@ def test_no_move_makes_the_group_less_even(owned: list[str], number: int):
         if may(spread(seen), bundle(at, f"g/{number}"), "a", destination):
             assert before[destination] <= min(before[name] for name in names[1:])
             assert before[destination] <= before["a"]
+
+
+def test_a_planned_move_is_taken_back_before_another_landing_is_judged():
+    """Counted at b already, the bundle would make c look no worse than the emptiest broker."""
+    found = spread(cluster(a="01", b="", c="2"))
+    planned = Unload(bundle(0, "g/0"), "a:80", "b:80", 1, 1)
+    found.take(planned)
+    assert may(found, bundle(0, "g/0"), "a", "c")
+    found.undo(planned)
+
+    assert not may(found, bundle(0, "g/0"), "a", "c")

@@ -78,6 +78,9 @@ def test_what_is_not_known_allows_nothing():
         {"namespaces": ["a{99999999999}"], "primary": []},
         {"namespaces": ["(" * 5000 + ")" * 5000], "primary": []},
         {"namespaces": [1], "primary": []},
+        {"namespaces": ["t/[a-z&&[^x]]+"], "primary": []},
+        {"namespaces": ["t/[a[bc]]"], "primary": []},
+        {"namespaces": ["t/n"], "primary": ["b[0-9&&[^7]]"]},
         {**policy("t/n", "a"), "auto_failover_policy": {"parameters": {"min_limit": "two"}}},
         {**policy("t/n", "a"), "auto_failover_policy": {"parameters": 5}},
         {**policy("t/n", "a"), "auto_failover_policy": 5},
@@ -126,3 +129,9 @@ def test_why_a_broker_is_forbidden(namespace: str, broker: str, told: str | None
     found = Policies(isolation_of({"p": policy("t/iso", "[ab]")}), Groups(), ACTIVE).forbids(namespace, broker)
 
     assert told == (found and found[1])
+
+
+@pytest.mark.parametrize("text", [r"t/a\[b\[c", "t/[ab][cd]", r"t/[a\[b]", "t/a&&b", "t/n"])
+def test_patterns_that_mean_the_same_in_both_languages(text: str):
+    """Escaped brackets, classes after one another, and ampersands outside of them."""
+    assert isolation_of({"p": policy(text, "a")}).known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -25,7 +26,7 @@ def after(*gaps: float | None, sent: bool = True, pair: str = "ab", **guardrails
     rails, found = Guardrails.model_validate(guardrails), Progress()
     for number, (before, gap) in enumerate(pairwise(gaps)):
         now = TAKEN_AT + number * ROUND_SECONDS
-        found = planned(found, plan(pair), {pair[0]: before or 0.0, pair[1]: 0.0}, now)
+        found = planned(found, plan(pair), {pair[0]: before or 0.0, pair[1]: 0.0}, {}, now)
         found = judged(found, lambda *_, gap=gap: gap, sent=sent, now=now + 300, guardrails=rails)  # type: ignore[misc]
     return found
 
@@ -96,7 +97,7 @@ def test_a_plan_of_which_nothing_was_sent_is_no_round():
 
 def test_brokers_that_have_not_settled_are_waited_for():
     """For a quarter of an hour: one that is gone will not say what the moves did."""
-    begun = planned(Progress(), plan("ab"), {"a": 80.0, "b": 50.0}, TAKEN_AT)
+    begun = planned(Progress(), plan("ab"), {"a": 80.0, "b": 50.0}, {}, TAKEN_AT)
     for later, expected in ((60.0, begun), (JUDGED_WITHIN_SECONDS, Progress())):
         now = TAKEN_AT + later
         assert judged(begun, lambda *_: None, sent=True, now=now, guardrails=Guardrails()) == expected
@@ -105,7 +106,7 @@ def test_brokers_that_have_not_settled_are_waited_for():
 def test_one_pair_that_came_closer_is_enough():
     """A broker that no move relieves does not keep the others from being relieved."""
     scores = {"a": 80.0, "b": 50.0, "c": 70.0, "d": 50.0}
-    begun = planned(Progress(), plan("ab", "cd", "ab"), scores, TAKEN_AT)
+    begun = planned(Progress(), plan("ab", "cd", "ab"), scores, {}, TAKEN_AT)
     assert begun.tried == (Tried("a", "b", 30.0, 30.0), Tried("c", "d", 20.0, 20.0))
     now = {("a", "b"): 31.0, ("c", "d"): 10.0}
     found = judged(begun, lambda *pair: now[pair], sent=True, now=TAKEN_AT + 300, guardrails=Guardrails())
@@ -114,10 +115,30 @@ def test_one_pair_that_came_closer_is_enough():
 
 def test_a_pair_keeps_the_gap_of_its_first_round():
     """Other pairs join with theirs; what has no score cannot be compared."""
-    first = planned(Progress(), plan("ab"), {"a": 80.0, "b": 50.0}, TAKEN_AT)
+    first = planned(Progress(), plan("ab"), {"a": 80.0, "b": 50.0}, {}, TAKEN_AT)
     second = planned(
-        first, plan("ab", "ac", "xb", "ay"), {"a": 90.0, "b": 50.0, "c": 55.0, "y": math.nan}, TAKEN_AT + 60
+        first, plan("ab", "ac", "xb", "ay"), {"a": 90.0, "b": 50.0, "c": 55.0, "y": math.nan}, {}, TAKEN_AT + 60
     )
     assert second.tried == (Tried("a", "b", 30.0, 30.0), Tried("a", "c", 35.0, 35.0))
     assert second.planned_at == TAKEN_AT + 60
-    assert planned(first, [], {}, TAKEN_AT + 60) == first
+    assert planned(first, [], {}, {}, TAKEN_AT + 60) == first
+
+
+@pytest.mark.parametrize(
+    ("predicted", "came", "rounds"), [(1.0, 0.3, 0), (1.0, 0.2, 1), (20.0, 2.9, 1), (20.0, 3.0, 0), (0.0, 1.0, 1)]
+)
+def test_moves_that_caps_keep_small_are_judged_by_what_they_could_do(predicted: float, came: float, rounds: int):
+    """A quarter of what was predicted is progress, where that is less than the points wanted."""
+    expected = {"a": 80.0 - predicted / 2, "b": 50.0 + predicted / 2}
+    begun = planned(Progress(), plan("ab"), {"a": 80.0, "b": 50.0}, expected, TAKEN_AT)
+    found = judged(begun, lambda *_: 30.0 - came, sent=True, now=TAKEN_AT + 300, guardrails=Guardrails())
+    assert found.rounds == rounds
+
+
+def test_slow_moves_are_waited_for():
+    """The quarter of an hour begins when the last of them has ended."""
+    begun = planned(Progress(), plan("ab"), {"a": 80.0, "b": 50.0}, {}, TAKEN_AT)
+    moving = replace(begun, moving_at=TAKEN_AT + 2 * JUDGED_WITHIN_SECONDS)
+    now = TAKEN_AT + 2.5 * JUDGED_WITHIN_SECONDS
+    assert judged(moving, lambda *_: None, sent=True, now=now, guardrails=Guardrails()) == moving
+    assert judged(moving, lambda *_: 30.0, sent=True, now=now, guardrails=Guardrails()).rounds == 1

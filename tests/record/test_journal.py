@@ -9,7 +9,7 @@ import resource
 import shutil
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -383,13 +383,31 @@ class TestRotation:
         assert found.attempted_at == {FIRST: 1.0, SECOND: DAY + 1}
         assert [(one.at, one.bundle, one.attempt) for one in found.sent] == [(DAY, SECOND, 1), (DAY + 1, SECOND, 2)]
         assert (found.sent[0].source, found.sent[0].destination) == ("a:80", "b:80")
-        assert found.sent == journal.sent
 
     def test_what_was_sent_is_no_later_than_now(self, tmp_path: Path) -> None:
         """A clock that was ahead does not use budgets up for longer than a day."""
         written(tmp_path / "j", "i1", "o1")
         assert [one.at for one in read(tmp_path / "j", 50.0).sent] == [50.0]
         assert read(tmp_path / "j", 100.0 + DAY).sent == ()
+
+    def test_a_clock_that_is_set_back_meanwhile(self, tmp_path: Path) -> None:
+        """What was written before happened at that moment, and ages from then on."""
+        clock = [10 * DAY]
+        with closing(Journal(tmp_path / "j", lambda: clock[0])) as journal:
+            journal.conclude(journal.intend(move(), 1), ended(move()))
+            clock[0] = DAY
+            assert ([one.at for one in journal.sent], dict(journal.attempted_at)) == ([DAY], {FIRST: DAY})
+            clock[0] = DAY + 50
+            assert ([one.at for one in journal.sent], dict(journal.attempted_at)) == ([DAY], {FIRST: DAY})
+
+    def test_what_never_left_its_source_is_known_as_such(self, tmp_path: Path) -> None:
+        """Also after the file was rotated."""
+        with closing(Journal(tmp_path / "j", lambda: DAY)) as journal:
+            for result in (Result.FAILED, Result.LANDED):
+                journal.conclude(journal.intend(move(), 1), Outcome(move(), result, "a:80"))
+            assert [one.failed for one in journal.sent] == [True, False]
+            journal._rotate()
+        assert [one.failed for one in read(tmp_path / "j", DAY).sent] == [True, False]
 
     def test_fields_of_a_later_version_are_carried_over_in_open_intents(self, tmp_path: Path) -> None:
         """They are kept word for word."""

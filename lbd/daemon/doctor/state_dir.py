@@ -119,7 +119,7 @@ def _life(status: Status, pid: int | None, now: float) -> Finding:
 
 def _ago(seconds: float) -> str:
     """How long since; a clock that was set back makes it negative."""
-    return f"{seconds:.0f} s ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
+    return f"{max(seconds, 0):.0f} s ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
 
 
 def _taken_over(directory: Path) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from lbd.decide.avg_shedder.settings import AvgShedderSettings
-    from lbd.model import Averages, Facts, Pair, Permission, Snapshot
+    from lbd.model import Averages, Facts, IntArray, Pair, Permission, Snapshot
 
 Measure = Literal["msg_rate", "throughput"]
 COLUMNS: dict[Measure, tuple[int, int]] = {"msg_rate": (MSG_IN, MSG_OUT), "throughput": (BYTES_IN, BYTES_OUT)}
@@ -115,10 +115,7 @@ class Levelling:
         for measure, amount in amounts.items():
             if amount > self._minimum[measure]:
                 return replace(pair, measure=measure, wanted=amount), self._choose(pair, measure, amount)
-        below = (
-            f"{amount:.0f} {UNITS[measure]} to move, minimum {self._minimum[measure]:.0f}"
-            for measure, amount in amounts.items()
-        )
+        below = (_too_little(pair, measure, amount, self._minimum[measure]) for measure, amount in amounts.items())
         measure, amount = next(iter(amounts.items()))
         return replace(pair, measure=measure, wanted=amount), (Reason.BELOW_MINIMUM, "; ".join(below))
 
@@ -138,11 +135,24 @@ class Levelling:
             self.verdicts[candidates.bundles] = Reason.SOLE_BUNDLE.code
             return Reason.SOLE_BUNDLE, f"{pair.source} has {own} bundle; split it, or its clients only change brokers"
         taken = fill(candidates, amount)
-        passed_over = np.where(candidates.traffic > 0, Reason.TOO_LARGE.code, Reason.NO_TRAFFIC.code)
+        sizes = [candidates.traffic > amount, candidates.traffic > 0]
+        passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         self.unloads.extend(self._unload(candidates, at, pair, measure) for at in taken)
-        return None if taken else (Reason.NOTHING_FITS, _nothing(candidates, measure, amount))
+        return None if taken else (Reason.NOTHING_FITS, self._nothing(candidates, listed, measure, amount))
+
+    def _nothing(self, candidates: Candidates, listed: IntArray, measure: Measure, amount: float) -> str:
+        """Why no bundle fits: which bar them all, or how large the smallest is."""
+        told = f"{amount:.0f} {UNITS[measure]} to move"
+        if not candidates.bundles.size:
+            codes, numbers = np.unique(self.verdicts[listed], return_counts=True)
+            bars = zip(codes.tolist(), numbers.tolist(), strict=True)
+            words = ", ".join(f"{number} {Reason.of(code).label}" for code, number in bars if code)
+            return f"{told}; none of {listed.size} bundles may move{words and f': {words}'}"
+        positive = candidates.traffic[candidates.traffic > 0]
+        smallest = f"the smallest carries {positive.min():.0f}" if positive.size else "none carries traffic"
+        return f"{told}; {candidates.bundles.size} candidates, {smallest}"
 
     def _listed(self, broker: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         """The broker's own list, int32: it can differ from its statistics for moments."""
@@ -194,7 +204,7 @@ def _hits(pair: Pair) -> str:
     return f"low hits {hits.low}/{wanted.low}, high hits {hits.high}/{wanted.high}"
 
 
-def _nothing(candidates: Candidates, measure: Measure, amount: float) -> str:
-    positive = candidates.traffic[candidates.traffic > 0]
-    smallest = f"the smallest carries {positive.min():.0f}" if positive.size else "none carries traffic"
-    return f"{amount:.0f} {UNITS[measure]} to move; {candidates.bundles.size} candidates, {smallest}"
+def _too_little(pair: Pair, measure: Measure, amount: float, minimum: float) -> str:
+    if amount > 0:
+        return f"{amount:.0f} {UNITS[measure]} to move, minimum {minimum:.0f}"
+    return f"{pair.source} carries no more {UNITS[measure]} than {pair.destination}: its load is not its traffic"

@@ -24,7 +24,8 @@ BARRED = {
     Reason.IMPOSSIBLE_NUMBER: "its statistics hold a number that no bundle can have",
     Reason.REPORTED_TWICE: "two brokers report it: it was moved a moment ago, or one of the reports is stale",
     Reason.NO_STATISTICS: "no report has carried its statistics yet",
-    Reason.TOO_LARGE: "it carries more than there is left to move",
+    Reason.TOO_LARGE: "it carries more than was to be moved",
+    Reason.NOT_NEEDED: "others filled the amount: what was left then was less than it carries",
     Reason.NO_TRAFFIC: "it carries no traffic, so moving it changes nothing",
     Reason.SOLE_BUNDLE: "it is its broker's only bundle: moving it would move the problem; split it",
 }
@@ -63,7 +64,10 @@ def _of_pairs(turn: Turn, broker: str) -> Iterator[str]:
     for pair in taking:
         yield f"{pair.source} is {pair.difference:.1f} points above it: bundles would come to it, not leave it"
     if not (giving or taking):
-        yield "it is not far enough from the broker it is paired with: nothing is to be moved from it or to it"
+        yield (
+            "it is in no pair: it is not far enough from its partner, or has none (the middle one of an odd number, or "
+            "alone in its pool)"
+        )
 
 
 def outcome(turn: Turn, pair: PairSeen) -> str:
@@ -72,7 +76,7 @@ def outcome(turn: Turn, pair: PairSeen) -> str:
     if number:
         return f"{number} {'bundle' if number == 1 else 'bundles'} {'begun' if turn.acts else 'would move'}"
     if pair.reason is None:
-        return "every bundle that was chosen was refused by a limit" if pair.fired else "nothing came of it"
+        return "every bundle that was chosen was refused" if pair.fired else "nothing came of it"
     return f"{pair.reason}{pair.detail and f', {pair.detail}'}"
 
 

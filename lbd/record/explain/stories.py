@@ -46,7 +46,6 @@ class Story:
     def told(self) -> MoveStory:
         """The move with what is known of it."""
         move, planned, seen = self.move, self.planned, self.seen
-        landed = move.owner or move.destination or ""
         ends = move.source, move.destination or ""
         return MoveStory(
             move.at,
@@ -61,7 +60,7 @@ class Story:
             _scores(planned, *ends) if planned is not None else None,
             Ends(*(planned.expected.get(end) for end in ends)) if planned is not None else None,
             seen.turn if seen is not None else None,
-            _scores(seen, move.source, landed) if seen is not None else None,
+            _scores(seen, *ends) if seen is not None else None,
         )
 
 

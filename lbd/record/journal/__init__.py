@@ -76,14 +76,16 @@ class Journal:
 
     @property
     def attempted_at(self) -> Mapping[str, float]:
-        """When each bundle was last attempted."""
+        """When each bundle was last attempted, now at the latest."""
         with self._lock:
+            self._follow_clock()
             return dict(self._state.attempted_at)
 
     @property
     def sent(self) -> tuple[Sent, ...]:
         """What was sent within the last day at least: every attempt, those without an outcome among them."""
         with self._lock:
+            self._follow_clock()
             return self._state.in_order()
 
     @property
@@ -124,6 +126,12 @@ class Journal:
         """Close the file."""
         with self._lock:
             self._file.close()
+
+    def _follow_clock(self) -> None:
+        """What was written before the clock was set back happened at that moment, and ages from then on."""
+        now = self._now()
+        if any(at > now for at in self._state.attempted_at.values()):
+            self._state.settle(now, self._keep_seconds)
 
     def _append(self, entry: Entry) -> None:
         try:

@@ -89,6 +89,7 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omi
     attempt: int = 1
     msg_rate: float = 0.0
     throughput: float = 0.0
+    failed: bool = False
 
 
 Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt

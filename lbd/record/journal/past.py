@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lbd.model import Unload
+from lbd.model import Result, Unload
 from lbd.permit.budget import DAY_SECONDS, Sent
 from lbd.record.journal.lines import Attempt, Ended, Entry, Header, Intent, Noted, encoded, entries
 
@@ -99,10 +99,13 @@ class State:
         self.attempted_at[entry.bundle] = entry.at
         if entry.move:
             ends, rates = (entry.bundle, entry.source, entry.destination), (entry.msg_rate, entry.throughput)
-            self.sent[entry.move] = Sent(entry.at, *ends, entry.attempt, *rates)
+            failed = isinstance(entry, Attempt) and entry.failed
+            self.sent[entry.move] = Sent(entry.at, *ends, entry.attempt, *rates, failed)
 
     def _end(self, entry: Ended) -> None:
         intent, _ = self.intents.pop(entry.move, (None, b""))
+        if entry.result is Result.FAILED and entry.move in self.sent:
+            self.sent[entry.move] = replace(self.sent[entry.move], failed=True)
         bundle = entry.bundle if intent is None else intent.bundle
         noted = intent.destination if entry.affinity_left and intent is not None else entry.noted
         if bundle is not None:
@@ -122,7 +125,7 @@ class State:
         for move, one in self.sent.items():
             if move not in self.intents:
                 ends, rates = (one.bundle, move, one.source, one.destination), (one.msg_rate, one.throughput)
-                yield encoded(Attempt(one.at, *ends, one.attempt, *rates))
+                yield encoded(Attempt(one.at, *ends, one.attempt, *rates, one.failed))
                 told[one.bundle] = one.at
         for bundle, at in self.attempted_at.items():
             if told.get(bundle) != at:
