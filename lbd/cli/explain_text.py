@@ -157,7 +157,7 @@ def _show_broker(out: Console, found: BrokerAnswer, now: float, end: str) -> Non
         _show_candidates(out, found.fired.candidates)
         _print(out, _rest_line(found.fired.rest), end)
     else:
-        _print(out, [("last gave", "nothing within --since", "")], end)
+        _print(out, [("last fired", "not in the time looked at (--since)", "")], end)
     if found.moves:
         out.print()
     _print(out, _move_lines(found.moves), end)
@@ -178,7 +178,7 @@ def _broker_lines(found: BrokerAnswer, now: float) -> Iterator[Line]:
 
 
 def _fired_lines(fired: Fired, now: float) -> Iterator[Line]:
-    yield "last gave", f"in turn {fired.turn}, {_ago(fired.at, now)}", "bold"
+    yield "last fired", f"in turn {fired.turn}, {_ago(fired.at, now)}", "bold"
     for pair in fired.pairs:
         taken = _taken(pair, fired.unloads)
         yield "", f"to {pair.destination}, {pair.difference:.1f} points apart: {taken}", ""

@@ -16,7 +16,7 @@ from lbd.daemon.engine import engine
 from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.record.turns import FOLDER, segments
 from tests import fake_pulsar
-from tests.fake_pulsar import HOT, WARM, FakePulsar
+from tests.fake_pulsar import HOT, WARM, FakePulsar, refused
 from tests.test_turn import settings
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class TestBroker:
         assert told[1].startswith("seen 60.0 points by cpu, 10,000 msg/s, 1.0 MB/s, 5 bundles, in turn 6, ")
         assert told[2].startswith(f"because it is 24.0 points above {third}: waiting, low hits 2/8, high hits 0/2")
         assert "cluster waiting for 6 more fresh samples" in told
-        assert any(line.startswith("last gave in turn 2, ") for line in told)
+        assert any(line.startswith("last fired in turn 2, ") for line in told)
         assert f"to {third}, 70.0 points apart: 7,900 msg/s wanted, 6,000 in 3 bundles taken" in told
         assert sum(line.startswith("move ") for line in told) == 3
 
@@ -162,7 +162,7 @@ class TestBroker:
         first, _, third = pulsar.ids
         told = lines(explain(third))
         assert f"because {first} is 24.0 points above it: bundles would come to it, not leave it" in told
-        assert "last gave nothing within --since" in told
+        assert "last fired not in the time looked at (--since)" in told
 
     def test_json(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The candidates of the last turn in which it gave, taken and passed over."""
@@ -173,6 +173,16 @@ class TestBroker:
             *((bundle, "moves") for bundle in MOVED),
             *((bundle, "not-needed") for bundle in LEFT),
         ]
+
+    def test_one_that_gives_no_report(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """What it was before is not what it is: the reason is that nothing is known of it now."""
+        balanced(pulsar, tmp_path)
+        pulsar.fault("load-report", refused(500, "boom"), broker=pulsar.ids[2])
+        with engine(settings(pulsar, tmp_path, avg_shedder={})) as balancer:
+            balancer.turn()
+        told = lines(explain(pulsar.ids[2]))
+        assert [line for line in told if line.startswith("because it gives no report now, in turn ")]
+        assert "HTTP 500 (boom)" in "\n".join(told)
 
     def test_a_pause_is_why(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With who ordered it."""

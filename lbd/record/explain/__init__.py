@@ -86,14 +86,15 @@ class Explainer:
         last = next((turn for turn in self._back() if turn.broker(broker) is not None), newest)
         told = stories(self._moves(lambda move: broker in {move.source, move.destination, move.owner}))
         fired = self._walk(told, lambda turn: turn.asked(broker))
-        pairs = [pair for pair in last.pairs if broker in {pair.source, pair.destination}]
+        gone = because.gone(newest, broker)
+        pairs = [] if gone else [pair for pair in last.pairs if broker in {pair.source, pair.destination}]
         return BrokerAnswer(
             broker,
             last.last,
             last.ended_at,
             newest.verdict,
             last.broker(broker),
-            list(because.of_broker(last, broker)),
+            [gone] if gone else list(because.of_broker(last, broker)),
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.told() for story in told],
@@ -166,7 +167,9 @@ class Explainer:
 
 
 def _names(turn: Turn) -> Iterator[str]:
-    return (broker.id for broker in turn.brokers)
+    """Those with a report, and those that owe one."""
+    yield from (broker.id for broker in turn.brokers)
+    yield from (skip.what for skip in turn.skips if skip.reason == Reason.REPORT_MISSING.label)
 
 
 def _fired(turn: Turn, broker: str) -> Fired:

@@ -41,6 +41,16 @@ def barred(label: str) -> str | None:
     return f"{label}: {words}" if words else label
 
 
+def gone(turn: Turn, broker: str) -> str:
+    """Why the newest turn has no report of a broker; empty where it has one, or saw none at all."""
+    if turn.broker(broker) is not None or not turn.brokers:
+        return ""
+    owed = next((skip for skip in turn.skips if skip.what == broker), None)
+    if owed is None:
+        return f"it is not among the active brokers of turn {turn.last} any more"
+    return f"it gives no report now, in turn {turn.last}: {owed.detail}"
+
+
 def of_broker(turn: Turn, broker: str) -> Iterator[str]:
     """Why a broker gives bundles away, or why it does not."""
     seen = turn.broker(broker)
