@@ -728,6 +728,15 @@ class TestBarredFirst:
 
 
 class TestDryRunMore:
+    @pytest.mark.parametrize("mode", ["refuse", "take-over"])
+    def test_beside_brokers_that_shed(self, pulsar: FakePulsar, tmp_path: Path, mode: str) -> None:
+        """What would move, and that it could not be moved now; with take-over lbd would turn their shedding off."""
+        for broker in pulsar.brokers:
+            broker.runtime["loadBalancerSheddingEnabled"] = "true"
+        told = dry_run(settings(pulsar, tmp_path, in_broker_shedding=mode)).sentence
+        assert told.startswith("Would move 3 bundles if the imbalance lasts")
+        assert ("but not now: in-broker-shedding" in told) == (mode == "refuse")
+
     def test_a_memory_that_cannot_be_looked_at(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A state directory below a file, or with a name that no file system takes, is done without."""
         (tmp_path / "file").write_text("", encoding="utf-8")

@@ -13,7 +13,7 @@ import yaml
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import plain
 from lbd.daemon.from_broker import from_broker_conf
-from lbd.daemon.parts import broker_configuration
+from lbd.daemon.parts import broker_addresses, broker_configuration
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def from_broker(
         settings = loaded(ctx, config_file, admin_urls).settings
         values = broker_configuration(settings)
         source = ", ".join(settings.pulsar.admin_urls)
-        reached = {"pulsar": settings.pulsar.model_dump(mode="json", exclude_unset=True)}
+        given = settings.pulsar.model_dump(mode="json", exclude_unset=True)
+        reached = {"pulsar": {**given, "admin_urls": broker_addresses(settings)}}
     taken = from_broker_conf(values)
     left_out = [f"left out: {one}" for one in taken.left_out]
     todo = [f"to do: {one}" for one in taken.todo]

@@ -14,12 +14,16 @@ from lbd.daemon.dry import dry_run as plan_once
 from lbd.daemon.dry import dry_run_recording
 from lbd.daemon.engine import engine
 from lbd.daemon.service import Service
+from lbd.daemon.telling import status_of
+from lbd.errors import LbdError
 from lbd.model import Result
 from lbd.reason import Reason
+from lbd.record.status import write_status
 
 if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
+    from lbd.record.status import Status
 
 REFUSALS = {Reason.IN_BROKER_SHEDDING, Reason.PAUSED}
 PLANNED, MISSED, REFUSED = 6, 5, 4
@@ -65,6 +69,7 @@ def run(
         with render.progress(enabled=form == "text") as show:
             balancer.on_end = show.ended
             record = balancer.once(show.plan)
+        _keep(settings, status_of(balancer, record, 1, None))
     _tell(record, form, everything=False)
     ctx.exit(_exit_code(record))
 
@@ -101,6 +106,14 @@ def dry_run(
     _tell(record, form, everything=everything)
     code = _exit_code(record, refusals=False)
     ctx.exit(PLANNED if detailed_exitcode and code == 0 and record.unloads else code)
+
+
+def _keep(settings: Settings, status: Status) -> None:
+    """For ``lbd status``, as after a daemon's turn."""
+    try:
+        write_status(settings.state_dir, status)
+    except LbdError as error:
+        click.echo(f"Warning: lbd status shows what was before: {error}", err=True)
 
 
 def _tell(record: CycleRecord, form: str, *, everything: bool) -> None:

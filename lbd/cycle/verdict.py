@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,8 @@ from lbd.reason import Group, Reason
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbd.cycle.parts import CycleRecord
     from lbd.model import Decision, Pair, Skip
     from lbd.observe.observer import Observation
@@ -50,12 +53,24 @@ def _moving(record: CycleRecord) -> Verdict | None:
     if not (begun or flying):
         return None
     if record.acts:
-        told = [f"{begun} begun" if begun else "", f"{flying} under way" if flying else ""]
-        return Verdict("moving", detail=", ".join(filter(None, told)))
+        return Verdict("moving", detail=", ".join(_numbers(record)))
     would = f"{begun} {'bundle' if begun == 1 else 'bundles'} would move"
     if record.eager:
         return Verdict("moving", detail=f"{would} if the imbalance lasts")
     return Verdict("held", Reason.OBSERVE_ONLY.label, would)
+
+
+def _numbers(record: CycleRecord) -> Iterator[str]:
+    """How many of its own moves have begun, and, where they were waited for, how they ended; and those of before."""
+    own = {unload.bundle for unload in record.unloads}
+    ended = Counter(one.result.value for one in record.outcomes if one.unload.bundle in own)
+    ended.update("not sent" for skip in record.refused if skip.what in own)
+    begun = len(own) - ended.total()
+    if begun:
+        yield f"{begun} begun"
+    yield from (f"{number} {word}" for word, number in ended.items())
+    if record.unfinished:
+        yield f"{len(record.unfinished)} under way"
 
 
 def _calm(decision: Decision, observation: Observation) -> Verdict | None:

@@ -15,7 +15,7 @@ from lbd.daemon.requests import ordered
 from lbd.errors import UsageError
 from lbd.model import Averages
 from lbd.observe import averages as running
-from lbd.observe.observer import Observation
+from lbd.observe.observer import Observation, Observer
 from lbd.permit.evidence import Sample, judge
 from lbd.permit.policies import Groups, Isolation
 from lbd.pulsar.admin import Leader
@@ -49,7 +49,7 @@ def dry_run(settings: Settings) -> CycleRecord:
         policies = PolicyReader(observer.admin)
         return turn(
             Parts(
-                observer=observer,
+                observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
                 strategy=strategy_of(settings, eager=True),
                 weights=settings.weights,
                 guardrails=settings.guardrails,
@@ -87,6 +87,16 @@ def _remembered(settings: Settings) -> tuple[Kept, Averages, Past]:
         return kept, state.load_averages(now), read(state.journal, now, KEEP_SECONDS)
     except (UsageError, OSError):
         return nothing
+
+
+@dataclass(frozen=True)
+class _TakenOver:
+    """A cluster as ``lbd run`` would find it once it had turned the brokers' own shedding off."""
+
+    observer: Observer
+
+    def observe(self) -> Observation:
+        return replace(self.observer.observe(), shedding_on=())
 
 
 @dataclass(frozen=True)

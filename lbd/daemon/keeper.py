@@ -65,7 +65,7 @@ class Keeper:
 
     def _keep_bundles(self, record: CycleRecord) -> None:
         found = bundles_of(record)
-        if found is None or 0 <= found.at - self._bundles_at < BUNDLES_EVERY_SECONDS:
+        if found is None or (0 <= found.at - self._bundles_at < BUNDLES_EVERY_SECONDS and not _told_why(record)):
             return
         try:
             save_bundles(self._folder, found)
@@ -73,6 +73,12 @@ class Keeper:
             self._trouble = f"{self._folder}: owners of bundles are not kept: {error.strerror or error}"
         else:
             self._bundles_at, self._trouble = found.at, ""
+
+
+def _told_why(record: CycleRecord) -> bool:
+    """Whether bundles have moved, or been judged, since: then what was kept of them is no longer so."""
+    fired = record.decision is not None and any(pair.fired for pair in record.decision.facts.pairs)
+    return fired or bool(record.outcomes)
 
 
 class Telling:

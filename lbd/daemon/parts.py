@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lbd.decide import build
+from lbd.errors import LbdError
 from lbd.model import Hits
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.decide import Strategy
     from lbd.decide.avg_shedder.settings import AvgShedderSettings
+
+ADDRESSES = 5
+"""Addresses of brokers in a configuration: enough for one to answer."""
 
 SAMPLE_GAP_SECONDS = 3 * 60.0
 
@@ -50,6 +54,15 @@ def observing(settings: Settings, *, keep_raw: bool = False) -> Iterator[Observe
         yield observer
     finally:
         observer.close()
+
+
+def broker_addresses(settings: Settings) -> list[str]:
+    """Web addresses of the configured brokers and, where they can be told, of some others: any may be down."""
+    admin, given = Admin(settings.pulsar), list(settings.pulsar.admin_urls)
+    try:
+        return list(dict.fromkeys([*given, *map(admin.base, admin.active_brokers())]))[: max(ADDRESSES, len(given))]
+    except LbdError:
+        return given
 
 
 def broker_configuration(settings: Settings) -> dict[str, str]:

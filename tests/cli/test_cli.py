@@ -209,7 +209,7 @@ class TestConfig:
         (tmp_path / "lbd.yaml").write_text(found.stdout, encoding="utf-8")
         assert lbd("config", "check", "--config", tmp_path / "lbd.yaml").exit_code == 0
         assert yaml.safe_load(found.stdout) == {
-            "pulsar": {"admin_urls": [pulsar.urls[0]]},
+            "pulsar": {"admin_urls": pulsar.urls},
             "avg_shedder": {"high_threshold": 50.0},
         }
 
@@ -626,9 +626,9 @@ class TestRunMore:
 
 class TestFromALiveBroker:
     def test_what_it_prints_reaches_the_cluster(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """The address it asked stands in what it prints: check is content, and a dry-run sees the brokers."""
-        printed = lbd("config", "from-broker", "--admin-url", pulsar.urls[0]).stdout
-        assert yaml.safe_load(printed)["pulsar"]["admin_urls"] == [pulsar.urls[0]]
+        """The address it asked comes first in what it prints, then other brokers', for any may be down."""
+        printed = lbd("config", "from-broker", "--admin-url", pulsar.urls[1]).stdout
+        assert yaml.safe_load(printed)["pulsar"]["admin_urls"] == [pulsar.urls[1], pulsar.urls[0], pulsar.urls[2]]
         path = tmp_path / "lbd.yaml"
         path.write_text(printed, encoding="utf-8")
         assert lbd("config", "check", "--config", path).exit_code == 0

@@ -10,7 +10,7 @@ import pytest
 from lbd.cycle.parts import CycleRecord
 from lbd.cycle.verdict import verdict
 from lbd.errors import ObserveError
-from lbd.model import Hits, Skip, Unload
+from lbd.model import Hits, Outcome, Result, Skip, Unload
 from lbd.permit.evidence import Sample
 from lbd.reason import Reason
 from tests.builders import bundle, report
@@ -129,6 +129,20 @@ def test_the_words_a_person_reads():
     held = verdict(record(two(), hold=PAUSED))
     assert held.words == f"held by paused: by alice until lbd resume; {HOT} -> {COLD} are 60.0 points apart"
     assert verdict(record(two(30, 20))).words == "balanced: largest difference 10.0 points, low threshold 15"
+
+
+def test_a_turn_that_was_waited_for_says_how_its_moves_ended():
+    """Two of three were asked for, one landed; nothing is under way any more."""
+    found = record(two(80, 20), hits={HOT: Hits(8, 1)})
+    moves = found.unloads
+    ended = replace(
+        found,
+        outcomes=(Outcome(moves[0], Result.LANDED, COLD), Outcome(moves[1], Result.ELSEWHERE, "third:8080")),
+        refused=tuple(Skip(move.bundle, Reason.ROUND_STOPPED) for move in moves[2:]),
+    )
+    assert len(moves) == 3
+    assert verdict(found).words == "moving: 3 begun"
+    assert verdict(ended).words == "moving: 1 landed, 1 landed-elsewhere, 1 not sent"
 
 
 def test_balance_among_those_that_are_seen():

@@ -39,7 +39,7 @@ def no_bundle(name: str, known: list[str]) -> str:
     if "/0x" not in name:
         own = [bundle for bundle in known if bundle_namespace(bundle) == name]
         if own:
-            return f"{name}: is a namespace of {len(own)} bundles; wanted one of them, as {own[0]}"
+            return f"{name}: is a namespace of {len(own)} bundles; wanted one of them, as {min(own)}"
     return f"{name}: no broker reports such a bundle, and no move of it is known{_nearest(name, own or known)}"
 
 
