@@ -97,14 +97,14 @@ def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, An
     origins: dict[str, str] = {}
     problems: list[str] = []
     for origin, source in _sources(path, environ, options or {}, problems):
-        for key, value in _flat(source):
+        for key, value in flat(source):
             _put(values, key.split("."), value)
             origins = {old: where for old, where in origins.items() if not old.startswith(f"{key}.")}
             origins[key] = origin
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        problems.extend(_problem(item, origins) for item in error.errors())
+        problems.extend(problem(item, origins) for item in error.errors())
     if problems:
         raise UsageError("\n".join(" ".join(problem.split()) for problem in problems))
     return Loaded(settings, origins)
@@ -170,7 +170,7 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 def _ends(found: object) -> None:
     """Raises RecursionError for a document that contains itself, as YAML's anchors allow."""
     if isinstance(found, dict):
-        deque(_flat(found), maxlen=0)
+        deque(flat(found), maxlen=0)
 
 
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:
@@ -194,10 +194,11 @@ def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | Non
     return value
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested values by their dotted keys."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -211,7 +212,8 @@ def _put(values: dict[str, Any], keys: list[str], value: object) -> None:
     values[keys[-1]] = value
 
 
-def _problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
+def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
+    """One problem of settings: where it stands by ``origins``, key, value, and what would be right."""
     key = ".".join(str(part) for part in item["loc"])
     where = next(
         (

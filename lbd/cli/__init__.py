@@ -24,6 +24,7 @@ COMMANDS = {
     "history": "lbd.cli.moves",
     "record": "lbd.cli.recordings",
     "replay": "lbd.cli.recordings",
+    "simulate": "lbd.cli.simulate",
     "config": "lbd.cli.configuration",
 }
 """Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
@@ -41,6 +42,7 @@ SHORT_HELP = {
     "history": "List moves and how each was proven to have ended.",
     "record": "Keep rounds of load reports in a file.",
     "replay": "Run a strategy over recordings.",
+    "simulate": "Run lbd on a simulated cluster, and score what it did.",
     "config": "Check, show or take over settings.",
 }
 

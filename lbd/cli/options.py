@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import yaml
 
-from lbd.config import Loaded, environment, load
+from lbd.config import Loaded, environment, load, read_yaml
+from lbd.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,3 +42,14 @@ def loaded(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     urls = admin_urls or above.get("admin_urls") or ()
     options = {"pulsar": {"admin_urls": list(urls)}} if urls else {}
     return load(Path(chosen) if chosen else None, environment(), options)
+
+
+def assignment(text: str) -> tuple[str, object]:
+    """Key and value of a ``--set KEY=VALUE``; the value is YAML."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--set {text!r}: wanted KEY=VALUE")
+    try:
+        return key.strip(), read_yaml(value)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise UsageError(f"--set {text!r}: the value is not YAML") from error

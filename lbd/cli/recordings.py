@@ -9,12 +9,10 @@ from typing import Any
 
 import click
 import msgspec
-import yaml
 
-from lbd.cli.options import format_option, loaded, settings_options
-from lbd.config import read_yaml
+from lbd.cli.options import assignment, format_option, loaded, settings_options
 from lbd.daemon.parts import observing
-from lbd.errors import ObserveError, UsageError
+from lbd.errors import ObserveError
 from lbd.record import recording
 from lbd.replay import Replayed
 from lbd.replay import replay as run_replay
@@ -101,20 +99,10 @@ def replay(files: tuple[Path, ...], strategy: str | None, overrides: tuple[str, 
     \b
     Example: lbd replay --format json monday.jsonl.gz
     """
-    settings = dict(_override(text) for text in overrides)
+    settings = dict(map(assignment, overrides))
     for file in files:
         for replayed in run_replay(rounds_of(file), strategy, settings, stock=profile == "stock"):
             _tell(replayed, form)
-
-
-def _override(text: str) -> tuple[str, object]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"--set {text!r}: wanted KEY=VALUE")
-    try:
-        return key.strip(), read_yaml(value)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise UsageError(f"--set {text!r}: the value is not YAML") from error
 
 
 def _tell(replayed: Replayed, form: str) -> None:

@@ -6,9 +6,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lbd.decide import build
+from lbd.cycle.chosen import effective, gap_seconds, strategy_of, wanted_hits
 from lbd.errors import LbdError
-from lbd.model import Hits
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 
@@ -16,34 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.config import Settings
-    from lbd.decide import Strategy
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
+
+__all__ = [
+    "broker_addresses",
+    "broker_configuration",
+    "effective",
+    "gap_seconds",
+    "observing",
+    "strategy_of",
+    "wanted_hits",
+]
 
 ADDRESSES = 5
 """Addresses of brokers in a configuration: enough for one to answer."""
-
-SAMPLE_GAP_SECONDS = 3 * 60.0
-
-
-def gap_seconds(settings: Settings) -> float:
-    """Silence after which hit counters start anew: three intervals, and never less than three CPU samples."""
-    return max(3 * settings.interval_seconds, SAMPLE_GAP_SECONDS)
-
-
-def effective(settings: Settings) -> AvgShedderSettings:
-    """The strategy's settings with the profile applied."""
-    return settings.avg_shedder.stock() if settings.profile == "stock" else settings.avg_shedder
-
-
-def wanted_hits(settings: Settings) -> Hits:
-    """Hit counts at which the strategy fires."""
-    return Hits(settings.avg_shedder.hit_count_low, settings.avg_shedder.hit_count_high)
-
-
-def strategy_of(settings: Settings, *, eager: bool = False) -> Strategy:
-    """The configured strategy; ``eager`` takes hit counts as reached."""
-    chosen = effective(settings)
-    return build(chosen.eager() if eager else chosen, settings.weights)
 
 
 @contextmanager

@@ -1,0 +1,168 @@
+"""The loop of a simulation: turn after turn of the real lbd, on a simulated cluster and its clock. Nothing waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.act.orders import Pace
+from lbd.cycle import CycleRecord, Parts, turn
+from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
+from lbd.model import Skip
+from lbd.observe.observer import Observation
+from lbd.permit.policies import Groups, Isolation
+from lbd.pulsar.admin import Leader
+from lbd.reason import Reason
+from lbd.record.state import Scratch
+from lbd.score.bounds import fewest_moves
+from lbd.score.scorecard import Moved, Seen, Trace
+from lbd.simulate.build import cluster
+from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, step
+from lbd.simulate.moving import Moving
+from lbd.simulate.reports import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbd.config import Settings
+    from lbd.model import Unload
+    from lbd.simulate.scenario import Scenario
+
+BEGUN_AT = 1_767_571_200.0
+"""Monday, 5 January 2026, midnight UTC: for quiet hours."""
+
+
+@dataclass(frozen=True)
+class Turned:
+    """One turn of the run, ``seconds`` after its beginning, and how long lbd took for it."""
+
+    seconds: float
+    record: CycleRecord
+    took_seconds: float
+
+
+@dataclass
+class Simulation:
+    """A cluster under lbd. ``clock`` (seconds) only measures how long turns take."""
+
+    scenario: Scenario
+    settings: Settings
+    seed: int
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._world, self._state = cluster(self.scenario, self.seed)
+        self._first_owner = self._state.owner
+        self._now = BEGUN_AT
+        rails = self.settings.guardrails
+        pace = Pace(rails.unload_spacing_seconds, rails.max_unloads_at_once)
+        self._moving = Moving(pace, lambda: self._now, self._refused)
+        self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
+        self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
+        self._seen: list[Seen] = []
+        self._moves: list[Moved] = []
+        self._shown_at: float | None = None
+
+    def turns(self) -> Iterator[Turned]:
+        """Every turn of the run, the first of them at its beginning. Raises what a turn could not be finished for."""
+        parts, seconds = self._parts(), 0.0
+        while seconds <= self.scenario.hours * 3600:
+            self._forward(seconds)
+            begun = self.clock()
+            record = turn(parts)
+            took = self.clock() - begun
+            if record.error is not None:
+                raise record.error
+            self._seen.append(self._look())
+            yield Turned(seconds, record, took)
+            seconds += self.settings.interval_seconds
+
+    def trace(self) -> Trace:
+        """What the scorecard is made of."""
+        return Trace(
+            seen=tuple(self._seen),
+            moves=tuple(self._moves),
+            shown_at_seconds=self._shown_at,
+            fewest_moves=self._fewest_moves(),
+        )
+
+    def observe(self) -> Observation:
+        """The reports as they are now; there is a leader, and the brokers do not shed by themselves."""
+        seen = snapshot(self._world, self._state, BEGUN_AT)
+        seen = replace(seen, taken_at=self._now)
+        active = seen.brokers.ids
+        return Observation(seen, "simulated", active, Leader(active[0], ""))
+
+    def _parts(self) -> Parts:
+        settings = self.settings
+        return Parts(
+            observer=self,
+            strategy=strategy_of(settings),
+            weights=settings.weights,
+            guardrails=settings.guardrails,
+            isolation=Isolation,
+            groups=lambda names, _: Groups(frozenset(names)),
+            attempted_at=lambda: self._moving.attempted_at,
+            sent=lambda: self._moving.sent,
+            store=Scratch(),
+            actuator=self._moving,
+            gap_seconds=gap_seconds(settings),
+            wanted_hits=wanted_hits(settings),
+        )
+
+    def _forward(self, seconds: float) -> None:
+        """Let the cluster live until then; what lands within a step is there at its end."""
+        while self._state.seconds + STEP_SECONDS <= seconds:
+            self._state = step(self._world, self._state)
+            self._now = BEGUN_AT + self._state.seconds
+            self._land()
+            self._notice()
+        self._now = BEGUN_AT + seconds
+        self._land()
+
+    def _land(self) -> None:
+        for unload in self._moving.landed():
+            assert unload.destination is not None
+            seconds = self._now - BEGUN_AT
+            self._state = moved(self._state, self._bundle[unload.bundle], self._broker[unload.destination])
+            self._moves.append(Moved(seconds, unload.bundle, unload.source, unload.destination, unload.throughput))
+
+    def _notice(self) -> None:
+        """When reports first show two brokers as far apart as the high threshold."""
+        if self._shown_at is None:
+            known = self._state.cpu[self._world.present(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
+            if np.ptp(known) >= self.settings.avg_shedder.high_threshold:
+                self._shown_at = float(self._state.seconds)
+
+    def _refused(self, unload: Unload) -> Skip | None:
+        """What the executor checks before each request."""
+        owner = self._world.brokers[self._state.owner[self._bundle[unload.bundle]]]
+        up = self._world.present(self._state.seconds)
+        if owner != unload.source:
+            return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{owner} owns it; not sent")
+        if unload.destination is None or not up[self._broker[unload.destination]]:
+            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
+        return None
+
+    def _look(self) -> Seen:
+        """The truth at this moment, without noise and delay."""
+        world, state = self._world, self._state
+        rates = rates_at(world, state.seconds)
+        points = points_at(world, state.owner, rates, state.seconds)
+        carried = float(rates[:, 2:].sum())
+        return Seen(self._now - BEGUN_AT, points[world.present(state.seconds)], carried)
+
+    def _fewest_moves(self) -> int | None:
+        """Not told where a broker left: what became of its bundles was not lbd's doing."""
+        world, seconds = self._world, self._state.seconds
+        if (world.leaves_at <= seconds).any():
+            return None
+        sizes = rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB
+        slope = np.maximum(world.points_per_mib / world.capacity, 1e-12)
+        carried = np.bincount(self._state.owner, sizes, slope.size)
+        idle = idle_at(world, seconds)
+        level = (idle + slope * carried)[world.present(seconds)].max()
+        room = np.maximum(level - idle, 0.0) / slope
+        return fewest_moves(sizes, self._first_owner, room)

@@ -1,0 +1,50 @@
+"""Settings of a simulated lbd: a turn for each fresh sample, then the scenario's, the user's own, and what is tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from lbd.config import Settings, flat, problem
+from lbd.errors import UsageError
+from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.simulate.scenario import Scenario
+
+
+def settled(scenario: Scenario, given: Settings, overrides: Mapping[str, object]) -> Settings:
+    """The settings of a run; ``overrides`` have dotted keys, as ``avg_shedder.low_threshold``.
+
+    Raises :class:`UsageError` with every problem: where it stands, key, value, and what would be right.
+    """
+    values: dict[str, Any] = {"interval_seconds": SAMPLE_INTERVAL_SECONDS}
+    for source in (scenario.settings, given.model_dump(exclude_unset=True), *map(_nested, overrides.items())):
+        values = _over(values, source)
+    origins = {key: "scenario" for key, _ in flat(scenario.settings)} | dict.fromkeys(overrides, "--set")
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        told = (problem(item, origins) for item in error.errors())
+        raise UsageError("\n".join(" ".join(line.split()) for line in told)) from error
+
+
+def _nested(override: tuple[str, object]) -> dict[str, Any]:
+    key, value = override
+    *sections, last = key.split(".")
+    found = {last: value}
+    for section in reversed(sections):
+        found = {section: found}
+    return found
+
+
+def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, section by section; what stands above wins."""
+    found = dict(below)
+    for key, value in above.items():
+        under = found.get(key)
+        found[key] = _over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return found
