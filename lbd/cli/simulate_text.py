@@ -74,8 +74,9 @@ def _evenness(first: Evenness, last: Evenness) -> object:
 
 def _lines(told: Told, card: Scorecard, settings: Settings) -> Iterator[str]:
     needed = "" if card.fewest_moves is None else f", at least {card.fewest_moves} needed for as low a peak"
+    rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
-        f"moves: {card.moves} in {card.rounds} {'round' if card.rounds == 1 else 'rounds'}{needed}; bundles moved twice: {card.bundles_moved_twice}; "
+        f"moves: {card.moves} in {rounds}{needed}; bundles moved twice: {card.bundles_moved_twice}; "
         f"traffic moved: {card.traffic_moved:.1%}"
     )
     low, high = settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold

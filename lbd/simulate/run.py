@@ -121,6 +121,7 @@ class Simulation:
             self._notice()
         self._now = BEGUN_AT + seconds
         self._land()
+        self._notice()
 
     def _land(self) -> None:
         for unload in self._moving.landed():

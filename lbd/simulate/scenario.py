@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -35,7 +35,7 @@ class Spell(_Part):
 class BrokerPart(_Part):
     """A broker, or ``number`` alike ones named ``id-1``, ``id-2`` and so on."""
 
-    id: str = Field(pattern=r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+    id: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")
     number: int = Field(1, ge=1, le=1000)
     background: float = Field(0, ge=0, le=100, description="points of CPU without any traffic")
     capacity: float = Field(1, gt=0, description="how much it carries for a point, relative to an ordinary broker")
@@ -53,7 +53,7 @@ class BrokerPart(_Part):
 class LoadPart(_Part):
     """Traffic in some bundles of one namespace, ``simulated/<name>``."""
 
-    name: str = Field(pattern=r"[A-Za-z0-9_-]+")
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     bundles: int = Field(ge=1, le=100_000)
     mib_per_second: float = Field(ge=0, description="published, in all of its bundles together")
     spread: float = Field(0, ge=0, le=3, description="sigma of the log-normal sizes of its bundles; 0: all equal")
@@ -79,25 +79,30 @@ class Scenario(_Part):
     noise_points: float = Field(
         1, ge=0.01, le=20, description="standard deviation of a CPU sample; scores at rest vary by two points or so"
     )
-    brokers: Annotated[tuple[BrokerPart, ...], Field(min_length=1)]
-    load: Annotated[tuple[LoadPart, ...], Field(min_length=1)]
+    brokers: tuple[BrokerPart, ...]
+    load: tuple[LoadPart, ...]
     settings: dict[str, Any] = Field({}, description="as in lbd.yaml")
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
-        ids = [broker for part in self.brokers for broker in part.ids()]
-        _distinct("brokers", ids)
+        if not (self.brokers and self.load):
+            raise ValueError(f"{'load' if self.brokers else 'brokers'}: empty; wanted at least one")
+        _distinct("brokers", [broker for part in self.brokers for broker in part.ids()])
         _distinct("load", [load.name for load in self.load])
-        first = {part.id for part in self.brokers if part.joins_at_minutes is None}
+        self._somebody_stays()
+        return self
+
+    def _somebody_stays(self) -> None:
+        """Somebody owns each bundle at first, and in the end."""
+        first = sorted(part.id for part in self.brokers if part.joins_at_minutes is None)
         if not first:
             raise ValueError("brokers: all join later; wanted one that is there from the beginning")
-        for load in self.load:
-            if unknown := sorted(set(load.brokers) - first):
-                told = ", ".join(sorted(first))
-                raise ValueError(f"load.{load.name}.brokers: {unknown[0]} is not there at first; wanted some of {told}")
         if all(part.leaves_at_minutes is not None for part in self.brokers):
             raise ValueError("brokers: all leave; wanted one that stays")
-        return self
+        for load in self.load:
+            for unknown in sorted(set(load.brokers).difference(first)):
+                told = f"{unknown} is not there at first; wanted some of {', '.join(first)}"
+                raise ValueError(f"load.{load.name}.brokers: {told}")
 
 
 def _distinct(key: str, names: list[str]) -> None:

@@ -1,0 +1,129 @@
+"""Whole runs: the real turn on the simulated cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lbd.config import Settings
+from lbd.cycle import CycleRecord
+from lbd.errors import LbdError
+from lbd.reason import Reason
+from lbd.simulate import run as running
+from lbd.simulate.run import Simulation, Turned
+from lbd.simulate.settings import settled
+from tests.simulate.worlds import scenario
+
+QUICK: dict[str, Any] = {"guardrails.max_traffic_per_turn": 1.0}
+
+
+def simulated(
+    overrides: dict[str, Any] | None = None, seed: int = 1, **changes: Any
+) -> tuple[Simulation, list[Turned]]:
+    """A run to its end. Broker a has 60 points, b none."""
+    found = scenario(**{"hours": 0.5, **changes})
+    simulation = Simulation(found, settled(found, Settings(), {**QUICK, **(overrides or {})}), seed, lambda: 0.0)
+    return simulation, list(simulation.turns())
+
+
+def test_half_of_the_difference_moves_after_two_samples():
+    """Three of six bundles go, land, rest, and that is all."""
+    simulation, turns = simulated()
+    begun = [turned for turned in turns if turned.record.unloads]
+    assert [(turned.seconds, len(turned.record.unloads)) for turned in begun] == [(60, 3)]
+    ended = [outcome for turned in turns for outcome in turned.record.outcomes]
+    assert [outcome.owner for outcome in ended] == ["b:8080"] * 3
+    trace = simulation.trace()
+    assert [move.destination for move in trace.moves] == ["b:8080"] * 3
+    assert trace.seen[-1].points.tolist() == pytest.approx([30, 30])
+    assert trace.fewest_moves == 3
+
+
+def test_turns_come_at_the_interval():
+    """From the beginning to the end, both included."""
+    _, turns = simulated({"interval_seconds": 15})
+    assert [turned.seconds for turned in turns] == [15.0 * at for at in range(121)]
+
+
+def test_a_turn_without_a_fresh_sample_only_observes():
+    """With a turn each five seconds as many samples are counted as with one a minute."""
+    for interval in (5, 60):
+        _, turns = simulated({"interval_seconds": interval})
+        assert next(turned.seconds for turned in turns if turned.record.unloads) <= 60
+
+
+def test_what_moved_settles_first():
+    """Source and destination take no hit until their second fresh sample after the landing."""
+    _, turns = simulated({"avg_shedder.max_unload_percentage": 0.2, "avg_shedder.hit_count_low": 1})
+    reasons = {turned.seconds: {skip.reason for skip in turned.record.skips} for turned in turns}
+    assert Reason.SETTLING in reasons[120]
+
+
+def test_cool_downs_hold_in_simulated_time():
+    """All that may move has moved within the half hour, and rests."""
+    _, turns = simulated({"avg_shedder.hit_count_high": 1, "guardrails.max_unloads_per_turn": 1})
+    moved = [unload.bundle for turned in turns for unload in turned.record.unloads]
+    assert len(moved) == len(set(moved)) == 3
+
+
+def test_budgets_hold_in_simulated_time():
+    """Two an hour: two in the first hour, and the third when the first is an hour old."""
+    _, turns = simulated({"guardrails.max_unloads_per_hour": 2}, hours=2)
+    at = [turned.seconds for turned in turns for _ in turned.record.unloads]
+    assert at[:2] == [60, 60]
+    assert at[2] >= 3660
+    assert len(at) == 3
+
+
+def test_a_broker_that_joins_is_waited_for():
+    """Nothing moves to it before the membership has settled and its samples can be trusted."""
+    parts = [{"id": "a"}, {"id": "b", "joins_at_minutes": 5}]
+    _, turns = simulated(brokers=parts)
+    first = next(turned for turned in turns if turned.record.unloads)
+    assert 420 <= first.seconds <= 600
+    held = {turned.record.hold[0] for turned in turns if turned.record.hold}
+    assert Reason.MEMBERSHIP_CHANGED in held
+
+
+def test_where_a_broker_left_no_bound_is_told():
+    """What became of its bundles was not lbd's doing."""
+    parts = [{"id": "a"}, {"id": "b"}, {"id": "c", "leaves_at_minutes": 5}]
+    simulation, _ = simulated(brokers=parts)
+    assert simulation.trace().fewest_moves is None
+
+
+def test_a_plan_for_a_broker_that_left_is_not_sent():
+    """It is told as not asked for."""
+    parts = [{"id": "a"}, {"id": "b", "leaves_at_minutes": 1.1}, {"id": "c", "background": 5}]
+    rails = {"guardrails.unload_spacing_seconds": 10}
+    _, turns = simulated(rails, brokers=parts)
+    refused = [skip for turned in turns for skip in turned.record.refused]
+    assert refused
+    assert {skip.reason for skip in refused} <= {Reason.DESTINATION_FORBIDDEN, Reason.MEMBERSHIP_CHANGED}
+
+
+def test_the_same_seed_is_the_same_run():
+    """To the last number; another seed is another run."""
+
+    def sentences(seed: int) -> list[str]:
+        return [turned.record.sentence for turned in simulated(seed=seed, noise_points=2)[1]]
+
+    assert sentences(1) == sentences(1)
+    assert sentences(1) != sentences(2)
+
+
+def test_time_is_measured_outside():
+    """By the clock that is given, and in turns only."""
+    ticks = iter(range(1000))
+    found = scenario(hours=0.1)
+    simulation = Simulation(found, settled(found, Settings(), {}), 1, lambda: next(ticks))
+    assert {turned.took_seconds for turned in simulation.turns()} == {1}
+
+
+def test_a_turn_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch):
+    """A run with a bug in it has no scorecard."""
+    monkeypatch.setattr(running, "turn", lambda _: CycleRecord(error=LbdError("broken")))
+    found = scenario()
+    with pytest.raises(LbdError, match="broken"):
+        list(Simulation(found, settled(found, Settings(), {}), 1, lambda: 0.0).turns())

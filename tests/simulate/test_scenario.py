@@ -1,0 +1,120 @@
+"""Scenario files: what is shipped loads, and what is wrong is named with its file and key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lbd.config import Settings
+from lbd.errors import UsageError
+from lbd.simulate.scenario import load, shipped
+from lbd.simulate.settings import settled
+from tests.simulate.worlds import scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD: dict[str, Any] = {
+    "about": "mine",
+    "brokers": [{"id": "a", "number": 12}],
+    "load": [{"name": "n", "mib_per_second": 1, "bundles": 2}],
+}
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped(name: str):
+    """Each loads, says where its numbers come from and what Pulsar did, and its settings are lbd's."""
+    found = load(name)
+    assert found.source
+    assert found.stock
+    assert settled(found, Settings(), {}).interval_seconds == 60
+
+
+def test_a_file_of_ones_own(tmp_path: Path):
+    """A path is taken as well as a name; alike brokers are numbered so that they sort."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(GOOD))
+    found = load(str(path))
+    assert found.about == "mine"
+    assert found.brokers[0].ids()[::11] == ("a-01:8080", "a-12:8080")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"about": ""}, r"about: '': String should have at least 1"),
+        ({"brokers": []}, r"brokers: empty; wanted at least one"),
+        ({"load": []}, r"load: empty; wanted at least one"),
+        ({"hour": 3}, r"hour: 3: Extra inputs"),
+        ({"hours": -1}, r"hours: -1: Input should be greater than 0"),
+        ({"noise_points": 0}, r"noise_points: 0: .* greater than or equal to 0.01"),
+        ({"brokers": [{"id": "a b"}]}, r"brokers.0.id: 'a b': String should match"),
+        ({"brokers": [{"id": "a"}, {"id": "a"}]}, r"brokers: a:8080 is there twice"),
+        ({"brokers": [{"id": "a", "joins_at_minutes": 3}]}, r"all join later; wanted one"),
+        ({"brokers": [{"id": "a", "leaves_at_minutes": 3}]}, r"all leave; wanted one"),
+        (
+            {"load": [{**GOOD["load"][0], "brokers": ["x"]}]},
+            r"load.n.brokers: x is not there at first; wanted some of a",
+        ),
+        ({"load": [{**GOOD["load"][0], "shape": {"kind": "saw"}}]}, r"load.0.shape:.* 'saw'"),
+        ({"load": [{**GOOD["load"][0], "bundles": 0}]}, r"load.0.bundles: 0: .* greater than or equal to 1"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], told: str):
+    """The file, the key, the value, and what would be right, in one line."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**GOOD, **changes}))
+    with pytest.raises(UsageError, match=f"^{path}: .*{told}") as caught:
+        load(str(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [", "not YAML"),
+        ("- 1", "Input should be a valid dictionary"),
+        ("", "Input should be"),
+        ("[" * 5000, "not YAML"),
+    ],
+    ids=["cut off", "a list", "empty", "too deep"],
+)
+def test_a_file_that_is_none(tmp_path: Path, text: str, told: str):
+    """It is named, with what it is."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"^{path}: .*{told}"):
+        load(str(path))
+
+
+def test_no_such_scenario():
+    """Those that there are, are named."""
+    with pytest.raises(UsageError, match=r"^nope: no such scenario .* one of background, day, "):
+        load("nope")
+
+
+class TestSettings:
+    def test_the_users_win_over_the_scenarios(self):
+        """And what is tried wins over both; what nobody sets is the default, but for a turn a minute."""
+        given = Settings.model_validate({"avg_shedder": {"low_threshold": 20, "hit_count_low": 4}})
+        chosen = scenario(settings={"avg_shedder": {"low_threshold": 10, "high_threshold": 30}})
+        found = settled(chosen, given, {"avg_shedder.hit_count_low": 5, "guardrails.cool_down_minutes": 1})
+        assert found.avg_shedder.low_threshold == 20
+        assert found.avg_shedder.high_threshold == 30
+        assert found.avg_shedder.hit_count_low == 5
+        assert found.guardrails.cool_down_minutes == 1
+        assert found.interval_seconds == 60
+        assert settled(chosen, Settings(interval_seconds=15), {}).interval_seconds == 15
+
+    def test_each_problem_is_told(self):
+        """With the nearest key that there is."""
+        with pytest.raises(UsageError) as caught:
+            settled(
+                scenario(settings={"guardrail": {}}), Settings(), {"avg_shedder.low_treshold": 1, "interval_seconds": 0}
+            )
+        lines = sorted(str(caught.value).splitlines())
+        assert lines[0].startswith("--set: avg_shedder.low_treshold: no such setting; did you mean low_threshold?")
+        assert lines[1].startswith("--set: interval_seconds: 0: ")
+        assert lines[2].startswith("scenario: guardrail: no such setting; did you mean guardrails?")
