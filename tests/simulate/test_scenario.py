@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from lbd.config import Settings
 from lbd.errors import UsageError
-from lbd.simulate.scenario import load, shipped
+from lbd.simulate.scenario import BrokerPart, LoadPart, Scenario, Spell, load, shipped
 from lbd.simulate.settings import settled
+from lbd.simulate.shapes import OnOff, Ramp, Spike, Wave
 from tests.simulate.worlds import scenario
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD: dict[str, Any] = {
     "about": "mine",
@@ -118,3 +118,16 @@ class TestSettings:
         assert lines[0].startswith("--set: avg_shedder.low_treshold: no such setting; did you mean low_threshold?")
         assert lines[1].startswith("--set: interval_seconds: 0: ")
         assert lines[2].startswith("scenario: guardrail: no such setting; did you mean guardrails?")
+
+
+def test_the_documented_scenario_loads(tmp_path: Path):
+    """And uses every key that there is."""
+    text = re.search(r"```yaml\n(.*?)```", (Path(__file__).parents[2] / "docs/simulate.md").read_text(), re.DOTALL)
+    assert text is not None
+    path = tmp_path / "documented.yaml"
+    path.write_text(text[1])
+    found = load(str(path))
+    assert settled(found, Settings(), {}).avg_shedder.min_unload_message == 10000
+    for model in (Scenario, BrokerPart, LoadPart, Spell, Wave, Ramp, Spike, OnOff):
+        for key in model.model_fields:
+            assert re.search(rf"\b{key}\b", text[1]), key
