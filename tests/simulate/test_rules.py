@@ -1,0 +1,198 @@
+"""Random clusters under lbd for hundreds of turns: the rules that hold everywhere are never broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.config import Settings
+from lbd.permit import evidence
+from lbd.simulate.run import Simulation
+from lbd.simulate.settings import settled
+from tests.simulate.worlds import scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.cycle import CycleRecord
+    from lbd.model import Snapshot, Unload
+    from lbd.simulate.run import Turned
+
+SHAPES = st.one_of(
+    st.just({"kind": "steady"}),
+    st.fixed_dictionaries({"kind": st.just("wave"), "amplitude": st.floats(0, 1), "period_hours": st.floats(0.2, 3)}),
+    st.fixed_dictionaries({"kind": st.just("ramp"), "to": st.floats(0, 4), "minutes": st.floats(0, 60)}),
+    st.fixed_dictionaries(
+        {"kind": st.just("spike"), "to": st.floats(0, 9), "at_minutes": st.floats(0, 90), "minutes": st.floats(1, 20)}
+    ),
+    st.fixed_dictionaries({"kind": st.just("on-off"), "on_minutes": st.floats(1, 9), "off_minutes": st.floats(0.5, 9)}),
+)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> dict[str, Any]:
+    """Two to six brokers, some of which come or go, under one to four loads that begin on one or two of them."""
+    brokers: list[dict[str, Any]] = [{"id": "stays", "background": draw(st.floats(0, 40))}]
+    for at in range(draw(st.integers(1, 5))):
+        changes = draw(st.sampled_from([{}, {}, {}, {"joins_at_minutes": 20}, {"leaves_at_minutes": 50}]))
+        part = {"background": draw(st.floats(0, 40)), "capacity": draw(st.sampled_from([0.5, 1, 1, 2]))}
+        brokers.append({"id": f"b{at}", **part, **changes})
+    first = [part["id"] for part in brokers if "joins_at_minutes" not in part]
+    loads = [
+        {
+            "name": f"n{at}",
+            "brokers": draw(st.lists(st.sampled_from(first), max_size=2, unique=True)),
+            "mib_per_second": draw(st.floats(0, 60)),
+            "bundles": draw(st.integers(1, 30)),
+            "spread": draw(st.floats(0, 2)),
+            "shape": draw(SHAPES),
+        }
+        for at in range(draw(st.integers(1, 4)))
+    ]
+    return {"hours": 2.5, "noise_points": draw(st.sampled_from([0.1, 1, 5])), "brokers": brokers, "load": loads}
+
+
+@dataclass
+class Watcher:
+    """What has happened so far, told anew from outside: by what brokers reported and what was begun."""
+
+    settings: Settings
+    moved_at: dict[str, list[float]] = field(default_factory=dict)
+    came_from: dict[str, str] = field(default_factory=dict)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    seen_since_move: dict[str, int] = field(default_factory=dict)
+    active: tuple[str, ...] = ()
+    changed_at: float = float("-inf")
+    unfinished: bool = False
+
+    def look(self, turned: Turned) -> None:
+        """Check one turn, then remember it."""
+        record = turned.record
+        assert record.observation is not None
+        self._members(turned.seconds, record.observation.active)
+        self._sampled(record.observation.snapshot)
+        if record.unfinished:
+            assert not record.unloads
+        self._check_plan(turned.seconds, record)
+        for unload in record.unloads:
+            self.moved_at.setdefault(unload.bundle, []).append(turned.seconds)
+            self.came_from[unload.bundle] = unload.source
+            self.seen_since_move.update({unload.source: 0, unload.destination or "": 0})
+
+    def _members(self, seconds: float, active: tuple[str, ...]) -> None:
+        if self.active and set(self.active) != set(active):
+            self.changed_at = seconds
+        self.active = active
+
+    def _sampled(self, snapshot: Snapshot) -> None:
+        for broker, cpu in zip(snapshot.brokers.ids, snapshot.brokers.usage[:, 0].tolist(), strict=True):
+            known = self.samples.setdefault(broker, [])
+            if known[-1:] != [cpu]:
+                known.append(cpu)
+                self.seen_since_move[broker] = self.seen_since_move.get(broker, 9) + 1
+
+    def _check_plan(self, seconds: float, record: CycleRecord) -> None:
+        """Rules 1, 5, 8 and the guardrails, for everything that one turn begins."""
+        if not record.unloads:
+            return
+        assert record.observation is not None
+        assert record.decision is not None
+        snapshot, rails = record.observation.snapshot, self.settings.guardrails
+        score = dict(zip(snapshot.brokers.ids, record.decision.facts.scores.tolist(), strict=True))
+        assert seconds - self.changed_at >= rails.membership_settle_seconds
+        assert len(record.unloads) <= max(10, len(snapshot.bundles) // 100)
+        assert sum(one.throughput for one in record.unloads[1:]) <= 0.1 * snapshot.brokers.rates[:, 2:].sum() + 1
+        for unload in record.unloads:
+            assert unload.destination in score
+            assert unload.destination != unload.source
+            assert record.expected[unload.destination] <= rails.max_destination_score
+            assert record.expected[unload.destination] < score[unload.source]
+            self._check_rest(seconds, unload)
+
+    def _check_rest(self, seconds: float, unload: Unload) -> None:
+        """Bundles rest, do not go straight back, nor move a third time; brokers show two samples first."""
+        before = self.moved_at.get(unload.bundle, [])
+        assert len(before) < self.settings.guardrails.max_moves_per_bundle
+        assert not before or seconds - before[-1] > self.settings.guardrails.cool_down_minutes * 60
+        assert self.came_from.get(unload.bundle) != unload.destination
+        assert min(self.seen_since_move[unload.source], self.seen_since_move[unload.destination or ""]) >= 2
+
+
+EAGER = {"avg_shedder": {"hit_count_low": 2, "hit_count_high": 1, "low_threshold": 5, "min_unload_message": 10}}
+
+
+def watched(
+    found: dict[str, Any], seed: int, see: Callable[[Turned], None], tried: dict[str, float] | None = None
+) -> int:
+    """How many bundles a run with an eager lbd began to move; each of its turns is shown."""
+    chosen = scenario(points_per_mib=0.5, **found)
+    overrides = {"avg_shedder.background_load": "ignore", **(tried or {})}
+    chosen_settings = settled(chosen, Settings.model_validate(EAGER), overrides)
+    begun = 0
+    for turned in Simulation(chosen, chosen_settings, seed, lambda: 0.0).turns():
+        see(turned)
+        begun += len(turned.record.unloads)
+    return begun
+
+
+@settings(deadline=None, max_examples=15)
+@given(scenarios(), st.integers(0, 1000))
+def test_no_rule_is_ever_broken(found: dict[str, Any], seed: int):
+    """With thresholds so low that it moves as often as it may."""
+    watched(found, seed, Watcher(settled(scenario(), Settings(), {})).look)
+
+
+SKEWED: dict[str, Any] = {
+    "hours": 2.5,
+    "noise_points": 1,
+    "brokers": [{"id": "a"}, {"id": "b"}, {"id": "c", "joins_at_minutes": 20}],
+    "load": [
+        {
+            "name": "n",
+            "brokers": ["a"],
+            "mib_per_second": 90,
+            "bundles": 60,
+            "spread": 1,
+            "shape": {"kind": "on-off", "on_minutes": 9, "off_minutes": 9},
+        }
+    ],
+}
+
+
+def test_such_clusters_make_it_move():
+    """So that the rules are put to the test: one of them alone makes for dozens of moves."""
+    assert watched(SKEWED, 1, lambda _: None) >= 24
+
+
+@pytest.mark.parametrize(
+    "tried",
+    [
+        {"cool_down_minutes": 0, "max_moves_per_bundle": 0, "ping_pong_window_hours": 0},
+        {"membership_settle_seconds": 0, "max_unloads_per_turn": 1},
+        {"max_traffic_per_turn": 1},
+    ],
+    ids=lambda tried: next(iter(tried)),
+)
+def test_a_rule_that_is_off_is_noticed(tried: dict[str, float]):
+    """The watcher knows of the defaults only."""
+    steady = {**SKEWED["load"][0], "name": "m", "shape": {"kind": "steady"}}
+    watcher = Watcher(settled(scenario(), Settings(), {}))
+    with pytest.raises(AssertionError):
+        watched(
+            {**SKEWED, "load": [*SKEWED["load"], steady]},
+            0,
+            watcher.look,
+            {f"guardrails.{key}": value for key, value in tried.items()},
+        )
+
+
+def test_a_broker_that_does_not_settle_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    """It fires again with its first sample after a move."""
+    monkeypatch.setattr(evidence, "SAMPLES_TO_SETTLE", 0)
+    watcher = Watcher(settled(scenario(), Settings(), {}))
+    with pytest.raises(AssertionError):
+        watched(SKEWED, 1, watcher.look, {"guardrails.max_unloads_per_turn": 1, "interval_seconds": 15})
