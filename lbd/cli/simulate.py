@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict, replace
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
 from lbd.cli import render, simulate_text
 from lbd.cli.options import assignment, format_option, loaded, settings_options
@@ -47,8 +50,11 @@ def simulate(
     settings = settled(chosen, loaded(ctx, config_file, admin_urls).settings, dict(map(assignment, overrides)))
     simulation = Simulation(chosen, settings, seed, time.perf_counter)
     told = simulate_text.Told(scenario, seed, chosen)
-    for turned in simulation.turns():
-        told = told.after(turned)
+    with _progress() as progress:
+        task = progress.add_task(scenario, total=chosen.hours)
+        for turned in simulation.turns():
+            told = told.after(turned)
+            progress.update(task, completed=turned.seconds / 3600)
     trace = simulation.trace()
     card = scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)
     if form == "json":
@@ -57,3 +63,15 @@ def simulate(
         render.json_out({**run, "scorecard": asdict(card), "sentence": told.last})
         return
     simulate_text.as_text(replace(told, card=card), settings)
+
+
+def _progress() -> Progress:
+    """Hours simulated so far, where somebody looks."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:g} h"),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )

@@ -32,7 +32,7 @@ class Wave(_Shape):
 
     kind: Literal["wave"]
     amplitude: float = Field(ge=0, le=1)
-    period_hours: float = Field(24, gt=0)
+    period_hours: float = Field(24, ge=0.01)
     peak_at_hours: float = 0
 
     def factor(self, seconds: float) -> float:
@@ -44,7 +44,7 @@ class Ramp(_Shape):
     """From 1 to ``to`` in a straight line, and so for good."""
 
     kind: Literal["ramp"]
-    to: float = Field(ge=0)
+    to: float = Field(ge=0, le=1000)
     at_minutes: float = Field(0, ge=0)
     minutes: float = Field(ge=0)
 
@@ -61,7 +61,7 @@ class Spike(_Shape):
     """``to`` for some minutes, else 1."""
 
     kind: Literal["spike"]
-    to: float = Field(ge=0)
+    to: float = Field(ge=0, le=1000)
     at_minutes: float = Field(ge=0)
     minutes: float = Field(gt=0)
 
@@ -74,8 +74,8 @@ class OnOff(_Shape):
     """Nothing for a while, then what was missed as well: the mean stays 1, as of a consumer that comes and goes."""
 
     kind: Literal["on-off"]
-    on_minutes: float = Field(1, gt=0)
-    off_minutes: float = Field(1, gt=0)
+    on_minutes: float = Field(1, ge=0.1)
+    off_minutes: float = Field(1, ge=0.1)
 
     def factor(self, seconds: float) -> float:
         """0 while it is off."""

@@ -52,8 +52,12 @@ def test_a_file_of_ones_own(tmp_path: Path):
         ({"noise_points": 0}, r"noise_points: 0: .* greater than or equal to 0.01"),
         ({"brokers": [{"id": "a b"}]}, r"brokers.0.id: 'a b': String should match"),
         ({"brokers": [{"id": "a"}, {"id": "a"}]}, r"brokers: a:8080 is there twice"),
-        ({"brokers": [{"id": "a", "joins_at_minutes": 3}]}, r"all join later; wanted one"),
-        ({"brokers": [{"id": "a", "leaves_at_minutes": 3}]}, r"all leave; wanted one"),
+        ({"brokers": [{"id": "a", "joins_at_minutes": 3}]}, r"all join or leave; wanted one that"),
+        ({"brokers": [{"id": "a", "leaves_at_minutes": 3}]}, r"all join or leave; wanted one that"),
+        (
+            {"brokers": [{"id": "a", "leaves_at_minutes": 3}, {"id": "b", "joins_at_minutes": 1}]},
+            r"brokers: all join or leave; wanted one that",
+        ),
         (
             {"load": [{**GOOD["load"][0], "brokers": ["x"]}]},
             r"load.n.brokers: x is not there at first; wanted some of a",
