@@ -15,7 +15,7 @@ from lbd.simulate.scenario import load, shipped
 from lbd.simulate.settings import settled
 
 SEEDS = (1, 2, 3, 4, 5)
-LONG = {"day"}
+LONG = {"day", "hundred-new"}
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,15 @@ def test_background_load(seed: int):
 
 
 @every_seed
+def test_unlike_machines(seed: int):
+    """Published: AvgShedder is stuck at a gap of 35 points. So is lbd, and says why."""
+    found = run("heterogeneous", seed)
+    assert found.card.moves == 0
+    assert 30 <= found.card.last.gap_points <= 40
+    assert Reason.BACKGROUND_LOAD in found.reasons
+
+
+@every_seed
 def test_a_bundle_too_big_to_move(seed: int):
     """It stays, and lbd says so; the small ones beside it go once at most."""
     found = run("too-big", seed)
@@ -146,3 +155,17 @@ def test_a_day_of_unequal_bundles():
     assert 1 <= card.moves <= 60
     assert card.last.gap_points < card.first.gap_points
     assert card.bundles_moved_twice == 0
+
+
+def test_a_hundred_new_brokers():
+    """Published: one round of a hundred pairs. Here as many bundles a turn as the guardrails let go, of a few pairs."""
+    scenario = load("hundred-new").model_copy(update={"hours": 0.25})
+    simulation = Simulation(scenario, settled(scenario, Settings(), {}), 1, lambda: 0.0)
+    begun = [turned.record.unloads for turned in simulation.turns() if turned.record.unloads]
+    assert len(begun[0]) == 20
+    assert len({(unload.source, unload.destination) for unload in begun[0]}) >= 2
+    assert all(unload.source.startswith("hot-") for unload in begun[0])
+    assert all(unload.destination.startswith("new-") for unload in begun[0])
+    card = scorecard(simulation.trace(), 15, 40)
+    assert card.first_move_after_seconds <= 180
+    assert card.last.std_points < card.first.std_points
