@@ -133,11 +133,10 @@ def _file(path: Path) -> dict[str, Any]:
         ) from error
     try:
         found = read_yaml(text)
-        _ends(found)
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply, or contains itself") from error
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: not YAML: {_yaml_problem(error)}") from error
+        raise UsageError(f"{path}: not YAML: {yaml_problem(error)}") from error
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -146,8 +145,10 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def read_yaml(text: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """The document. Raises ``yaml.YAMLError``, and RecursionError for brackets in brackets in brackets."""
-    return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    """The document. Raises ``yaml.YAMLError``, and RecursionError where it is nested too deeply or contains itself."""
+    found = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    _ends(found)
+    return found
 
 
 class _Loader(yaml.SafeLoader):
@@ -160,7 +161,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, wanted, node.start_mark) from error
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
+def yaml_problem(error: yaml.YAMLError) -> str:
     """What is wrong and where, without the line itself: it may hold a secret."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

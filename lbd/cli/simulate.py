@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from lbd.cli import render, simulate_text
 from lbd.cli.options import assignment, format_option, loaded, settings_options
+from lbd.errors import UsageError
 from lbd.score.scorecard import scorecard
 from lbd.simulate.run import Simulation
 from lbd.simulate.scenario import load, shipped
@@ -46,7 +47,7 @@ def simulate(
     """
     chosen = load(scenario)
     if hours is not None:
-        chosen = chosen.model_copy(update={"hours": hours})
+        chosen = chosen.model_copy(update={"hours": _above_zero(hours)})
     settings = settled(chosen, loaded(ctx, config_file, admin_urls).settings, dict(map(assignment, overrides)))
     simulation = Simulation(chosen, settings, seed, time.perf_counter)
     told = simulate_text.Told(scenario, seed, chosen)
@@ -63,6 +64,13 @@ def simulate(
         render.json_out({**run, "scorecard": asdict(card), "sentence": told.last})
         return
     simulate_text.as_text(replace(told, card=card), settings)
+
+
+def _above_zero(hours: float) -> float:
+    """NaN is in every range."""
+    if not hours > 0:
+        raise UsageError(f"--hours {hours}: wanted a number above 0, up to 8784")
+    return hours
 
 
 def _progress() -> Progress:

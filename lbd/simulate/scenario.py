@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from lbd.config import read_yaml
+from lbd.config import read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.simulate.shapes import Shape, Steady
 
@@ -131,8 +131,10 @@ def load(name: str) -> Scenario:
         raise UsageError(
             f"{name}: no such scenario ({why}); wanted a file, or one of {', '.join(shipped())}"
         ) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested too deeply, or contains itself") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not YAML: {yaml_problem(error)}") from error
     try:
         return Scenario.model_validate(found)
     except ValidationError as error:

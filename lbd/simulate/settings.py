@@ -24,7 +24,9 @@ def settled(scenario: Scenario, given: Settings, overrides: Mapping[str, object]
     values: dict[str, Any] = {"interval_seconds": SAMPLE_INTERVAL_SECONDS}
     for source in (scenario.settings, given.model_dump(exclude_unset=True), *map(_nested, overrides.items())):
         values = _over(values, source)
-    origins = {key: "scenario" for key, _ in flat(scenario.settings)} | dict.fromkeys(overrides, "--set")
+    origins = dict.fromkeys(overrides, "--set") | {
+        key: "scenario" for key, _ in flat(scenario.settings) if key not in overrides
+    }
     try:
         return Settings.model_validate(values)
     except ValidationError as error:

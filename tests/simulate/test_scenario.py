@@ -81,9 +81,10 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], told: s
         ("a: [", "not YAML"),
         ("- 1", "Input should be a valid dictionary"),
         ("", "Input should be"),
-        ("[" * 5000, "not YAML"),
+        ("[" * 5000, "nested too deeply"),
+        ("settings: &a {b: *a}", "contains itself"),
     ],
-    ids=["cut off", "a list", "empty", "too deep"],
+    ids=["cut off", "a list", "empty", "too deep", "endless"],
 )
 def test_a_file_that_is_none(tmp_path: Path, text: str, told: str):
     """It is named, with what it is."""
