@@ -11,7 +11,7 @@ from lbd.load import prediction
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.permit.anti_affinity import Spread
 from lbd.permit.budget import Budget
-from lbd.permit.evidence import IMPOSSIBLE_NUMBER, SAMPLE_INTERVAL_SECONDS
+from lbd.permit.evidence import IMPOSSIBLE_NUMBER
 from lbd.permit.ping_pong import Trips
 from lbd.reason import Reason
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from lbd.permit.budget import Sent, Used
     from lbd.permit.policies import Policies
     from lbd.permit.settings import Guardrails
-
-UNREPORTED_SECONDS = 300.0
-"""A broker that has not settled for longer is held back by other rules."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,6 @@ class Ledger:
         self._budget = Budget(snapshot, sent, guardrails, ignored)
         self._trips = Trips(sent, snapshot.taken_at, guardrails)
         self._taken: set[str] = set()
-        self._add_unreported(snapshot.taken_at, sent)
         rates = snapshot.brokers.rates
         totals = np.where((rates > 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0).sum(axis=0)
         self._messages_left = float(totals[0] + totals[1]) * guardrails.max_traffic_per_turn
@@ -126,20 +122,6 @@ class Ledger:
             found[source] = max(before - self._rise(unload), 0.0)
             found[destination] = float(self._predicted[self._position[destination]])
         return found
-
-    def _add_unreported(self, now: float, sent: Iterable[Sent]) -> None:
-        """What was sent lately and no score shows yet weighs on its destination: the last move of each bundle."""
-        lately = {one.bundle: one for one in sent if now - one.at < UNREPORTED_SECONDS and not one.failed}
-        for one in lately.values():
-            destination = self._position.get(one.destination or "")
-            if destination is not None and one.source in self._position and self._hides(destination, now - one.at):
-                moved = Unload(one.bundle, one.source, one.destination, one.msg_rate, one.throughput)
-                self._predicted[destination] += min(self._rise(moved), float(self._scores[self._position[one.source]]))
-
-    def _hides(self, broker: int, age_seconds: float) -> bool:
-        """Whether a broker's score is from before a move of that age."""
-        settled = self._permission is None or bool(self._permission.settled[broker])
-        return not settled or age_seconds < SAMPLE_INTERVAL_SECONDS
 
     def _rise(self, unload: Unload) -> float:
         return prediction.points(unload, self._brokers, self._scores, self._position)

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from lbd.load.scoring import Weights, scores
 from lbd.model import Snapshot, Unload
-from lbd.permit.budget import Sent
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
-from tests.builders import bundle, permission, report, snapshot, stats
+from tests.builders import bundle, report, snapshot, stats
 
 FREE = Groups(frozenset({"t/n"}))
 NAMES = [bundle(number) for number in range(40)]
@@ -233,30 +232,3 @@ def test_a_landing_that_the_group_forbids_is_not_accepted():
 
     assert permit([move], ledger).unloads == (move,)
     assert not ledger.accepts(move, "c:80")
-
-
-@pytest.mark.parametrize(
-    ("ago", "settled", "failed", "told"),
-    [
-        (10, True, False, "destination-overloaded"),
-        (70, True, False, None),
-        (70, False, False, "destination-overloaded"),
-        (310, False, False, None),
-        (10, True, True, None),
-    ],
-)
-def test_what_no_score_shows_yet_weighs_on_its_destination(ago: float, settled: bool, failed: bool, told: str | None):
-    """Thirty moves of 1.5 points within the last minute, or since before the broker settled."""
-    seen = cluster(hot=60, cold=40)
-    sent = [Sent(seen.taken_at - ago, NAMES[at], "a:80", "b:80", 1, 50, 5000, failed) for at in range(1, 31)]
-    known = permission(seen, settled=np.array([settled, settled]))
-    rails = Guardrails(max_destination_score=59, max_unloads_per_hour=0, max_unloads_per_source_per_hour=0)
-    rails = rails.model_copy(
-        update={"max_unloads_per_destination_per_hour": 0, "max_unloads_per_namespace_per_hour": 0}
-    )
-    ledger = Ledger(
-        seen, scores(seen.brokers, Weights()), policies(seen), rails, [unload(0)], sent=sent, permission=known
-    )
-    refusal = ledger.refusal(unload(0))
-
-    assert told == (refusal and refusal.reason.label)
