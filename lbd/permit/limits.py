@@ -168,6 +168,9 @@ class Ledger:
         destination, source = self._position[unload.destination or ""], self._position[unload.source]
         predicted = float(self._predicted[destination]) + self._rise(unload)
         limit = self._guardrails.max_destination_score
+        if not np.isfinite(predicted):
+            told = f"what it would add to {unload.destination} cannot be told: {unload.source} reports no traffic"
+            return Skip(unload.bundle, Reason.DESTINATION_OVERLOADED, told)
         if not predicted <= limit:
             return Skip(
                 unload.bundle,

@@ -232,3 +232,15 @@ def test_a_landing_that_the_group_forbids_is_not_accepted():
 
     assert permit([move], ledger).unloads == (move,)
     assert not ledger.accepts(move, "c:80")
+
+
+def test_a_source_without_traffic_says_nothing_of_what_its_bundles_weigh():
+    """Its report may be older than its bundle; then nothing is moved, and the words hold no infinity."""
+    seen = snapshot({"a:80": report(60, {NAMES[0]: stats(0)}), "b:80": report(20)})
+    refusal = Ledger(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(), [unload(0)]).refusal(
+        unload(0)
+    )
+
+    assert refusal is not None
+    assert refusal.reason is Reason.DESTINATION_OVERLOADED
+    assert refusal.detail == "what it would add to b:80 cannot be told: a:80 reports no traffic"
