@@ -14,7 +14,7 @@ from lbd.act.orders import Ended, Orders, Pace
 from lbd.act.ownership import Clock
 from lbd.act.unloader import Unloader
 from lbd.errors import UsageError
-from lbd.model import Outcome, Skip, Unload
+from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
@@ -234,6 +234,20 @@ class TestStopping:
         ended = executor.collect()
         assert values(ended) == ["landed"]
         assert ended.skips == tuple(Skip(BUNDLES[number], Reason.PAUSED, "by ann") for number in (1, 2))
+
+    def test_a_halt_for_what_a_person_has_overridden(self, pulsar: FakePulsar) -> None:
+        """A turn beside it finds lbd paused; the move by hand goes on, and another reason still ends it."""
+        for reason, told in ((Reason.PAUSED, ["landed"] * 2), (Reason.ROUND_STOPPED, ["landed"])):
+            held = threading.Event()
+            executor = Executor(Diary(pulsar), time.time)
+            mover = Slow(unloader(pulsar), held)
+            bundles = (0, 1) if reason is Reason.PAUSED else (2, 3)
+            executor.start(plan(pulsar, *bundles), accepting, Orders(mover, passes=frozenset({Reason.PAUSED})))
+            mover.begun.wait(5)
+            executor.halt(reason, "by ann")
+            held.set()
+            assert executor.wait(10)
+            assert values(executor.collect()) == told
 
     def test_a_journal_that_cannot_be_written_sends_nothing(self, pulsar: FakePulsar) -> None:
         """The failure is told, the rest is not begun."""
@@ -492,6 +506,22 @@ class TestAfterAKill:
         assert values(executor.collect()) == [result]
         assert read(tmp_path / "j").open == ()
         assert [one for one in pulsar.asked("/unload") if one.broker == pulsar.ids[0]] == []
+
+    def test_a_destination_that_policies_have_come_to_forbid(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The source still owns it: it stays there, and what the leader had noted is made to name it."""
+        asked: list[bool] = []
+
+        def forbids(move: Unload, *, planned: bool) -> Skip:
+            asked.append(planned)
+            return Skip(move.bundle, Reason.ISOLATION_POLICY, "reserved for others")
+
+        pulsar.affinity[BUNDLES[0]] = pulsar.ids[2]
+        mover = Unloader(unloader(pulsar)._admin, Clock(time.monotonic, time.sleep), forbids=forbids)
+        outcome = mover.finish(plan(pulsar, 0)[0], 100)
+        assert outcome is not None
+        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], pulsar.ids[0])
+        assert pulsar.affinity[BUNDLES[0]] == pulsar.ids[0]
+        assert asked == [False]
 
     def test_a_source_that_may_still_be_at_it_is_waited_for(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It closes topics for up to a minute: the intent stays open beside the turns, until it is known."""
