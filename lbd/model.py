@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,9 +76,21 @@ class Rows:
         """The rows of one broker."""
         return slice(int(self.start[broker]), int(self.start[broker + 1]))
 
+    def count(self, where: BoolArray) -> IntArray:
+        """How many of each broker's rows are marked, int32 (B,): ``where`` is bool (M,)."""
+        return np.diff(np.concatenate(([0], np.cumsum(where)))[self.start]).astype(np.int32)
+
     def owner(self) -> IntArray:
         """Broker position of each row, int32 (M,)."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
+
+
+@dataclass(frozen=True, eq=False)
+class Namespaces:
+    """The distinct ``names``, and of each bundle its position among them: ``of`` is int32 (N,)."""
+
+    names: tuple[str, ...]
+    of: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +101,14 @@ class Snapshot:
     brokers: Brokers
     bundles: list[str]
     rows: Rows
+
+    @cached_property
+    def namespaces(self) -> Namespaces:
+        """The bundles' namespaces, told apart once for all that asks by namespace."""
+        position: dict[str, int] = {}
+        found = (position.setdefault(bundle_namespace(bundle), len(position)) for bundle in self.bundles)
+        of = np.fromiter(found, dtype=np.int32, count=len(self.bundles))
+        return Namespaces(tuple(position), of)
 
 
 @dataclass(frozen=True, eq=False)

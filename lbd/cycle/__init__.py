@@ -156,7 +156,7 @@ def _permission(
         settled=evidence.settled,
         hold=hold[0] if hold is not None else None,
         pools=policies.isolation.pools(snapshot, policies.active),
-        costs=move_costs.column(snapshot.bundles, parts.guardrails.move_costs),
+        costs=move_costs.column(snapshot, parts.guardrails.move_costs),
     )
 
 
@@ -167,7 +167,6 @@ def _ledger(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Poli
         policies,
         parts.guardrails,
         decision.unloads,
-        paired=known.paired,
         sent=parts.sent(),
         permission=known,
         ignored=parts.ignored_bars,

@@ -39,7 +39,7 @@ def decide(
         wrong = _misplaced(snapshot, decision, policies) | _sent_back(parts, snapshot, decision, trips)
         if not wrong:
             break
-        permission = replace(permission, barred=bar_more(permission.barred, snapshot.bundles, wrong))
+        permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong))
     return (decision if policies.isolation.known else replace(decision, memory=Memory(kept.hits))), policies
 
 
@@ -51,7 +51,7 @@ def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies:
     names = names[: max(NAMESPACES_A_TURN - known.asked, 0)]
     if known.unread or not names:
         return policies
-    tenants = frozenset(bundle.partition("/")[0] for bundle in snapshot.bundles)
+    tenants = frozenset(name.partition("/")[0] for name in snapshot.namespaces.names)
     return replace(policies, groups=known.and_those(parts.groups(tuple(names), tenants)))
 
 

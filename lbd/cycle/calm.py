@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from lbd.cycle.holds import UNREPORTED_SECONDS
 from lbd.load import scoring
 from lbd.permit import ownership, progress
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from lbd.permit.evidence import Evidence
     from lbd.permit.ownership import Owners
     from lbd.record.state import Kept
-
-LANDS_WITHIN_SECONDS = 300.0
-"""An owner that changes so soon after lbd asked for it is that move's landing; reports lag by two stats intervals."""
 
 
 class Watch:
@@ -52,7 +50,7 @@ def _changed_at(parts: Parts, kept: Kept, snapshot: Snapshot) -> dict[str, float
     foreign = (
         bundle
         for bundle in parts.watch.changes(snapshot)
-        if now - attempted_at.get(bundle, float("-inf")) > LANDS_WITHIN_SECONDS
+        if now - attempted_at.get(bundle, float("-inf")) > UNREPORTED_SECONDS
     )
     return {**known, **dict.fromkeys(foreign, now)} if now > since else {}
 

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from lbd.cycle.verdict import verdict
 from lbd.load.scoring import percent
@@ -48,7 +47,7 @@ def brokers(record: CycleRecord) -> list[dict[str, Any]]:
     assert record.decision is not None
     snapshot = record.observation.snapshot
     used, table = percent(snapshot.brokers), snapshot.brokers
-    listed = np.diff(np.concatenate(([0], np.cumsum(snapshot.rows.listed)))[snapshot.rows.start])
+    listed = snapshot.rows.count(snapshot.rows.listed)
     return [
         {
             "id": broker,

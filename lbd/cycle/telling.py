@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def sentence(record: CycleRecord) -> str:
     """What happened, in one sentence."""
-    told, begun = _of_before(record), _begun(record)
+    told, begun = _of_before(record), begun_of(record)
     if told:
         return f"{told.removesuffix('.')}; begins to move {_bundles(begun)}." if begun else told
     if record.unloads:
@@ -40,7 +40,7 @@ def _of_before(record: CycleRecord) -> str:
     return _moved(record) if ended else ""
 
 
-def _begun(record: CycleRecord) -> int:
+def begun_of(record: CycleRecord) -> int:
     """How much of its own plan is under way when the turn is told; where it was waited for, nothing is."""
     ended = {one.unload.bundle for one in record.outcomes} | {skip.what for skip in record.refused}
     return sum(unload.bundle not in ended for unload in record.unloads) if record.acts else 0

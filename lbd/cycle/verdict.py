@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.cycle.telling import begun_of
 from lbd.reason import Group, Reason
 from lbd.record.turns.lines import Verdict
 
@@ -65,8 +66,7 @@ def _numbers(record: CycleRecord) -> Iterator[str]:
     own = {unload.bundle for unload in record.unloads}
     ended = Counter(one.result.value for one in record.outcomes if one.unload.bundle in own)
     ended.update("not sent" for skip in record.refused if skip.what in own)
-    begun = len(own) - ended.total()
-    if begun:
+    if begun := begun_of(record):
         yield f"{begun} begun"
     yield from (f"{number} {word}" for word, number in ended.items())
     if record.unfinished:

@@ -14,6 +14,7 @@ import numpy as np
 
 from lbd.cycle.verdict import verdict
 from lbd.model import RESOURCES
+from lbd.permit import evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -177,19 +178,14 @@ def _sampled_at(state: Watch, record: CycleRecord, now: float) -> dict[str, floa
     found: dict[str, float] = {}
     for broker in record.observation.snapshot.brokers.ids:
         old, new = before.get(broker), record.evidence.samples[broker]
-        same = old is not None and old.seen == new.seen and _same_start(old.started_at, new.started_at)
+        same = old is not None and old.seen == new.seen and evidence.same(old.started_at, new.started_at)
         found[broker] = state.sampled_at.get(broker, now) if same else now
     return found
 
 
-def _same_start(first: float, second: float) -> bool:
-    return first == second or (np.isnan(first) and np.isnan(second))
-
-
 def _bundles(snapshot: Snapshot) -> dict[str, int]:
     """How many bundles each broker lists: when the number falls, somebody has moved one away."""
-    listed = np.diff(np.concatenate(([0], np.cumsum(snapshot.rows.listed)))[snapshot.rows.start])
-    return dict(zip(snapshot.brokers.ids, listed.tolist(), strict=True))
+    return dict(zip(snapshot.brokers.ids, snapshot.rows.count(snapshot.rows.listed).tolist(), strict=True))
 
 
 def _told(alarm: Alarm, now: float, record: CycleRecord, shedder: OwnShedder | None) -> Alarm:

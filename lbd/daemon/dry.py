@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lbd.act.dry_run import DryRun
 from lbd.cycle import CycleRecord, Hold, Parts, turn
-from lbd.daemon.parts import gap_seconds, observing, strategy_of, wanted_hits
+from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
+from lbd.daemon.parts import observing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import ordered
 from lbd.errors import UsageError

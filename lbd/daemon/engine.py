@@ -13,9 +13,9 @@ from lbd.act.ownership import Clock
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
+from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.keeper import Keeper
-from lbd.daemon.parts import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding
 from lbd.daemon.taking_over import release_at_stop, watching

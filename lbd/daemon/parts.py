@@ -6,7 +6,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lbd.cycle.chosen import effective, gap_seconds, strategy_of, wanted_hits
 from lbd.errors import LbdError
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
@@ -15,16 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.config import Settings
-
-__all__ = [
-    "broker_addresses",
-    "broker_configuration",
-    "effective",
-    "gap_seconds",
-    "observing",
-    "strategy_of",
-    "wanted_hits",
-]
 
 ADDRESSES = 5
 """Addresses of brokers in a configuration: enough for one to answer."""

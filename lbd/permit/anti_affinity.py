@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lbd.model import Unload, bundle_namespace
 from lbd.reason import Reason
 
@@ -72,11 +74,10 @@ def _counted(snapshot: Snapshot, groups: Groups) -> dict[str, dict[str, Counter[
     if not found:
         return found
     group_of = {namespace: group for group, names in groups.members.items() for namespace in names}
-    owners = snapshot.rows.owner().tolist()
-    for owner, at in zip(owners, snapshot.rows.bundle.tolist(), strict=True):
-        namespace = bundle_namespace(snapshot.bundles[at])
-        if namespace in group_of:
-            found[group_of[namespace]][snapshot.brokers.ids[owner]][namespace] += 1
+    names, of = snapshot.namespaces.names, snapshot.namespaces.of[snapshot.rows.bundle]
+    grouped = np.flatnonzero(np.array([name in group_of for name in names], dtype=np.bool_)[of])
+    for owner, at in zip(snapshot.rows.owner()[grouped].tolist(), of[grouped].tolist(), strict=True):
+        found[group_of[names[at]]][snapshot.brokers.ids[owner]][names[at]] += 1
     return found
 
 

@@ -160,7 +160,8 @@ class _Sizes:
 
     @cached_property
     def _namespaces(self) -> Counter[str]:
-        return Counter(map(bundle_namespace, self._snapshot.bundles))
+        found = self._snapshot.namespaces
+        return Counter(dict(zip(found.names, np.bincount(found.of).tolist(), strict=True)))
 
 
 def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:

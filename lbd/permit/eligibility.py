@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.model import bundle_namespace
 from lbd.permit.move_costs import cost_of
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lbd.model import CodeArray, Snapshot
+    from lbd.model import CodeArray, Namespaces, Snapshot
     from lbd.permit.policies import Isolation
     from lbd.permit.settings import Guardrails
 
@@ -51,7 +50,7 @@ def barred(
     ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
     """
     codes = broker_bundles(snapshot.bundles)
-    _bar_namespaces(codes, snapshot.bundles, _namespace_rule(isolation, guardrails))
+    _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
     since = snapshot.taken_at - guardrails.cool_down_minutes * 60
     resting = dict.fromkeys(tired, Reason.PING_PONG.code)
@@ -63,11 +62,12 @@ def barred(
     return codes
 
 
-def bar_more(codes: CodeArray, bundles: list[str], reasons: Mapping[str, Reason]) -> CodeArray:
+def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:
     """The codes with further bundles barred: those named, and all of the namespaces named."""
     found = codes.copy()
-    named = np.array([_code(reasons, name) or _code(reasons, bundle_namespace(name)) for name in bundles], np.int8)
-    found[found == 0] = named[found == 0]
+    for at in [at for at, name in enumerate(snapshot.bundles) if name in reasons]:
+        found[at] = found[at] or reasons[snapshot.bundles[at]].code
+    _bar_namespaces(found, snapshot.namespaces, lambda name: _code(reasons, name))
     return found
 
 
@@ -79,12 +79,11 @@ def _bar(codes: CodeArray, where: np.ndarray[tuple[int], np.dtype[np.bool_]], re
     codes[where & (codes == 0)] = reason.code
 
 
-def _bar_namespaces(codes: CodeArray, bundles: list[str], rule: Callable[[str], int]) -> None:
-    names = [bundle_namespace(bundle) for bundle in bundles]
-    verdict = {name: rule(name) for name in dict.fromkeys(names)}
-    if any(verdict.values()):
-        found = np.array([verdict[name] for name in names], dtype=np.int8)
-        codes[(found != 0) & (codes == 0)] = found[(found != 0) & (codes == 0)]
+def _bar_namespaces(codes: CodeArray, namespaces: Namespaces, rule: Callable[[str], int]) -> None:
+    verdict = np.array([rule(name) for name in namespaces.names], dtype=np.int8)
+    if verdict.any():
+        found = verdict[namespaces.of]
+        codes[codes == 0] = found[codes == 0]
 
 
 def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[str], int]:

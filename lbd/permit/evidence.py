@@ -72,11 +72,11 @@ def judge(
     size = len(brokers)
     fresh, settled = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
     paired = _impossible(brokers, weights)
-    reported = np.diff(np.concatenate(([0], np.cumsum(snapshot.rows.reported)))[snapshot.rows.start])
+    reported = snapshot.rows.count(snapshot.rows.reported)
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
         new = _next(old, _usage(brokers, at), float(brokers.started_at[at]), int(reported[at]))
-        fresh[at] = old is None or new.seen != old.seen or not _same(new.started_at, old.started_at)
+        fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
         fresh[at] &= paired[at] == 0
@@ -106,14 +106,15 @@ def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
 def _next(old: Sample | None, usage: tuple[float, float, float], started_at: float, bundles: int) -> Sample:
     if old is None:
         return Sample(usage, started_at, bundles=bundles)
-    if not _same(old.started_at, started_at):
+    if not same(old.started_at, started_at):
         return Sample(usage, started_at, to_settle=SAMPLES_TO_SETTLE, bundles=bundles)
-    if all(map(_same, old.usage, usage)):
+    if all(map(same, old.usage, usage)):
         return replace(old, bundles=bundles)
     return Sample(usage, started_at, old.seen + 1, max(old.to_settle - 1, 0), bundles)
 
 
-def _same(first: float, second: float) -> bool:
+def same(first: float, second: float) -> bool:
+    """Whether two numbers of a report are equal; of one that it lacks, both are NaN."""
     return first == second or (math.isnan(first) and math.isnan(second))
 
 

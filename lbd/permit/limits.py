@@ -18,7 +18,7 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from lbd.model import CodeArray, FloatArray, Permission, Snapshot
+    from lbd.model import FloatArray, Permission, Snapshot
     from lbd.permit.budget import Sent, Used
     from lbd.permit.policies import Policies
     from lbd.permit.settings import Guardrails
@@ -35,9 +35,8 @@ class Permitted:
 class Ledger:
     """Predicted scores and used-up caps of one turn, advanced by each unload that is let through.
 
-    ``paired`` is int8 (B,): the reason code of brokers whose reports are not to be trusted, else 0. ``sent`` is what
-    was sent within the last day. What ``permission`` forbids is refused whatever a strategy answers. Limits with a
-    reason in ``ignored`` are counted and not held.
+    ``sent`` is what was sent within the last day. What ``permission`` forbids is refused whatever a strategy answers,
+    and so is a destination whose report it doubts. Limits with a reason in ``ignored`` are counted and not held.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class Ledger:
         guardrails: Guardrails,
         plan: Iterable[Unload],
         *,
-        paired: CodeArray | None = None,
         sent: Collection[Sent] = (),
         permission: Permission | None = None,
         ignored: frozenset[Reason] = frozenset(),
@@ -56,7 +54,6 @@ class Ledger:
         self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
         self._position = snapshot.brokers.index()
         self._policies, self._spread = policies, Spread(snapshot, policies)
-        self._doubt = np.zeros(len(snapshot.brokers), dtype=np.int8) if paired is None else paired
         self._predicted = scores.copy()
         self._topics = snapshot.brokers.topics.copy()
         self._at = _positions(snapshot, {unload.bundle for unload in plan})
@@ -148,7 +145,7 @@ class Ledger:
         destination = unload.destination
         if destination is None or destination not in self._position or destination == unload.source:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
-        doubt = int(self._doubt[self._position[destination]])
+        doubt = int(self._permission.paired[self._position[destination]]) if self._permission is not None else 0
         if doubt:
             told = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, told)

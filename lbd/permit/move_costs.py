@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.model import bundle_namespace
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.model import FloatArray
+    from lbd.model import FloatArray, Snapshot
 
 
 def cost_of(costs: Mapping[str, float | str], namespace: str) -> float:
@@ -20,10 +18,9 @@ def cost_of(costs: Mapping[str, float | str], namespace: str) -> float:
     return float("inf") if given == "never" else float(given)
 
 
-def column(bundles: list[str], costs: Mapping[str, float | str]) -> FloatArray | None:
+def column(snapshot: Snapshot, costs: Mapping[str, float | str]) -> FloatArray | None:
     """The cost of each bundle, float64 (N,); None where all cost the same."""
     if not costs:
         return None
-    names = [bundle_namespace(bundle) for bundle in bundles]
-    known = {name: cost_of(costs, name) for name in dict.fromkeys(names)}
-    return np.array([known[name] for name in names]) if any(known.values()) else None
+    known = np.array([cost_of(costs, name) for name in snapshot.namespaces.names])
+    return known[snapshot.namespaces.of] if known.any() else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.model import Pool, bundle_namespace
+from lbd.model import Pool
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -77,16 +77,14 @@ class Isolation:
         """
         if not self.policies:
             return ()
-        names = [bundle_namespace(bundle) for bundle in snapshot.bundles]
-        policies = {name: self.of(name) for name in dict.fromkeys(names)}
-        brokers = {found: self._allowed(found, active) for found in dict.fromkeys(policies.values())}
+        policies = [self.of(name) for name in snapshot.namespaces.names]
+        brokers = {found: self._allowed(found, active) for found in dict.fromkeys(policies)}
         label: dict[frozenset[str], str] = {}
         for found, allowed in brokers.items():
             label[allowed] = _joined(label.get(allowed), found)
         ordered = sorted(label, key=label.__getitem__)
         number = {allowed: at for at, allowed in enumerate(ordered)}
-        of_name = {name: number[brokers[found]] for name, found in policies.items()}
-        own = np.fromiter((of_name[name] for name in names), dtype=np.int32, count=len(names))
+        own = np.array([number[brokers[found]] for found in policies], dtype=np.int32)[snapshot.namespaces.of]
         return tuple(
             Pool(
                 label[allowed],

@@ -13,7 +13,7 @@ from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
-from tests.builders import bundle, report, snapshot, stats
+from tests.builders import bundle, permission, report, snapshot, stats
 
 FREE = Groups(frozenset({"t/n"}))
 NAMES = [bundle(number) for number in range(40)]
@@ -187,7 +187,7 @@ def test_a_destination_whose_report_cannot_be_trusted_is_forbidden(reason: Reaso
     doubted = np.array([0, reason.code], dtype=np.int8)
     found = scores(seen.brokers, Weights())
     plain = Ledger(seen, found, policies(seen), Guardrails(), [unload(0)])
-    ledger = Ledger(seen, found, policies(seen), Guardrails(), [unload(0)], paired=doubted)
+    ledger = Ledger(seen, found, policies(seen), Guardrails(), [unload(0)], permission=permission(seen, paired=doubted))
     refusal = ledger.refusal(unload(0))
 
     assert refusal is not None
@@ -199,7 +199,14 @@ def test_a_source_whose_report_is_trusted_moves_past_a_doubted_bystander():
     """Only the destination's own report counts."""
     seen = snapshot({"a:80": report(60, {NAMES[0]: stats(25)}), "b:80": report(20), "c:80": report(10)})
     doubted = np.array([0, 0, Reason.FIRST_SAMPLE.code], dtype=np.int8)
-    ledger = Ledger(seen, scores(seen.brokers, Weights()), policies(seen), Guardrails(), [unload(0)], paired=doubted)
+    ledger = Ledger(
+        seen,
+        scores(seen.brokers, Weights()),
+        policies(seen),
+        Guardrails(),
+        [unload(0)],
+        permission=permission(seen, paired=doubted),
+    )
 
     assert ledger.refusal(unload(0, 5)) is None
 

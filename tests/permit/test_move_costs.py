@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from lbd.permit.move_costs import column
 from lbd.permit.settings import Guardrails
-from tests.builders import bundle
+from tests.builders import bundle, report, snapshot, stats
 
 NAMES = [bundle(0, "t/a"), bundle(0, "t/b"), bundle(0, "u/c")]
 
@@ -25,7 +25,8 @@ NAMES = [bundle(0, "t/a"), bundle(0, "t/b"), bundle(0, "u/c")]
 )
 def test_the_cost_of_each_bundle(costs: dict[str, object], expected: list[float] | None):
     """A namespace's own cost, else its tenant's, else none; without differences there is no column."""
-    found = column(NAMES, Guardrails.model_validate({"move_costs": costs}).move_costs)
+    seen = snapshot({"a:80": report(10, {name: stats(1) for name in NAMES})})
+    found = column(seen, Guardrails.model_validate({"move_costs": costs}).move_costs)
 
     assert expected == (None if found is None else found.tolist())
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lbd.daemon.parts import observing
 from lbd.errors import AdminError, ObserveError
-from lbd.model import bundle_namespace
 from lbd.permit.policies import Isolation, isolation_of
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def _try_alone(asking: _Asking, admin: Admin, active: list[str]) -> None:
 
 def _a_namespace(seen: Observation) -> str | None:
     """Any namespace of the cluster's users: what may be read of one may be read of all by a superuser."""
-    names = (bundle_namespace(bundle) for bundle in seen.snapshot.bundles)
+    names = seen.snapshot.namespaces.names
     return next((name for name in names if name.count("/") == 1 and not name.startswith(("pulsar/", "sla-"))), None)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.cycle.chosen import effective
 from lbd.daemon.doctor.finding import Check, counted, named
-from lbd.daemon.parts import effective
 from lbd.load.scoring import scores
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
 from lbd.permit.eligibility import broker_bundles
