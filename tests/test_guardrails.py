@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.cli.operate_text import budget_words
-from lbd.config import Settings
 from lbd.daemon.byhand import unload
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
@@ -21,12 +20,13 @@ from lbd.reason import Group, Reason
 from lbd.record.control import UnloadRequest
 from lbd.record.journal import read
 from lbd.record.state import Kept, StateDir
-from tests import fake_pulsar
+from tests import fake_pulsar, test_turn
 from tests.fake_pulsar import COLD, HOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from tests.fake_pulsar import FakePulsar
 
@@ -42,15 +42,9 @@ def pulsar() -> Iterator[FakePulsar]:
 
 def settings(cluster: FakePulsar, folder: Path, **guardrails: Any) -> Settings:
     """One hit is enough, a turn may move much, and bundles do not rest, unless said."""
-    usual = {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0, "unload_spacing_seconds": 0}
-    return Settings.model_validate(
-        {
-            "pulsar": {"admin_urls": cluster.urls, "read_timeout_seconds": 2},
-            "state_dir": folder / "state",
-            "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1, "background_load": "ignore"},
-            "guardrails": {**usual, "cool_down_minutes": 0, **guardrails},
-        }
-    )
+    shedder = {"hit_count_high": 1, "hit_count_low": 1, "background_load": "ignore"}
+    rails = {"cool_down_minutes": 0, **guardrails}
+    return test_turn.settings(cluster, folder, avg_shedder=shedder, guardrails=rails)
 
 
 def once(chosen: Settings) -> CycleRecord:

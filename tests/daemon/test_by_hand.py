@@ -15,7 +15,7 @@ from lbd.model import Unload
 from lbd.record.control import Answer, Control, UnloadRequest
 from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
-from tests import fake_pulsar
+from tests import fake_pulsar, test_turn
 from tests.fake_pulsar import HOT, Reply, refused
 
 if TYPE_CHECKING:
@@ -34,14 +34,8 @@ def pulsar() -> Iterator[FakePulsar]:
 
 def settings(pulsar: FakePulsar, folder: Path, **guardrails: Any) -> Settings:
     """The strategy wants nothing by itself."""
-    usual = {"membership_settle_seconds": 0, "unload_spacing_seconds": 0, "max_traffic_per_turn": 1.0}
-    values = {
-        "pulsar": {"admin_urls": pulsar.urls, "read_timeout_seconds": 2},
-        "state_dir": folder / "state",
-        "avg_shedder": {"low_threshold": 95, "high_threshold": 99},
-        "guardrails": {**usual, **guardrails},
-    }
-    return Settings.model_validate(values)
+    shedder = {"low_threshold": 95, "high_threshold": 99}
+    return test_turn.settings(pulsar, folder, avg_shedder=shedder, guardrails=guardrails)
 
 
 def request(pulsar: FakePulsar, number: int = 0, seconds: float = 60.0, **changes: Any) -> UnloadRequest:
