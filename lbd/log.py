@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TYPE_CHECKING
 
 import structlog
 
+if TYPE_CHECKING:
+    from typing import TextIO
 
-def set_up(form: str, level: str) -> None:
-    """Configure structlog once per process; ``form`` is auto, text or json.
+
+def set_up(form: str, level: str, file: TextIO | None = None) -> None:
+    """Configure structlog once per process; ``form`` is auto, text or json, ``file`` where to, None: stderr.
 
     The scheduler's own logger is silenced: the service tells its events in its own words.
     """
@@ -24,5 +28,5 @@ def set_up(form: str, level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=file or sys.stderr),
     )

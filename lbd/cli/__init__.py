@@ -25,6 +25,7 @@ COMMANDS = {
     "record": "lbd.cli.recordings",
     "replay": "lbd.cli.recordings",
     "simulate": "lbd.cli.simulate",
+    "demo": "lbd.cli.demo",
     "config": "lbd.cli.configuration",
 }
 """Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
@@ -43,6 +44,7 @@ SHORT_HELP = {
     "record": "Keep rounds of load reports in a file.",
     "replay": "Run a strategy over recordings.",
     "simulate": "Run lbd on a simulated cluster, and score what it did.",
+    "demo": "Watch lbd balance a simulated cluster, for a minute.",
     "config": "Check, show or take over settings.",
 }
 

@@ -66,7 +66,7 @@ def picture(frame: Frame, width: int, height: int) -> Group:
     brokers = max(min(len(turn.brokers), room - 12 - len(pairs)), 3)
     left = max(room - brokers - len(pairs) - (9 if spaced else 6), 2)
     said = min(len(frame.seen.said), max(left // 3, 1))
-    sections = (
+    sections: tuple[list[RenderableType], ...] = (
         [_brokers(frame, turn, width, brokers)],
         [_pairs(turn, pairs, width)] if turn.pairs else [],
         [_verdict(turn), *_said(frame, said, width)],
@@ -111,11 +111,13 @@ def _brokers(frame: Frame, turn: Turn, width: int, number: int) -> RenderableTyp
     return Group(found, _cut(Text(f"{more}{gap_words(frame.seen, frame.low_threshold)}", "bold")))
 
 
-def _columns(width: int) -> tuple[tuple[str, JustifyMethod], ...]:
-    always: tuple[tuple[str, JustifyMethod], ...] = (("broker", "left"), ("score", "right"), (LEGEND, "left"))
-    if width < NARROW:
-        return always
-    return (*always, ("MB/s", "right"), ("bundles", "right"), *([("", "left")] if width >= WIDE_ENOUGH else []))  # type: ignore[list-item]
+def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
+    found: list[tuple[str, JustifyMethod]] = [("broker", "left"), ("score", "right"), (LEGEND, "left")]
+    if width >= NARROW:
+        found += [("MB/s", "right"), ("bundles", "right")]
+    if width >= WIDE_ENOUGH:
+        found.append(("", "left"))
+    return found
 
 
 def _most_telling(brokers: Sequence[BrokerSeen], number: int) -> tuple[Sequence[BrokerSeen], int]:

@@ -48,10 +48,11 @@ SIGNALS_AFTER_SECONDS = 1.0
 class Service:
     """Runs an engine until a signal, or :meth:`end`, ends it.
 
+    ``read`` reads the settings again at SIGHUP; None: there are none to read, and SIGHUP ends it as well.
     ``on_turn`` and ``on_move`` hear of each turn and of each move as it ends, from the threads of the daemon.
     """
 
-    def __init__(self, engine: Engine, read: Callable[[], Settings]) -> None:
+    def __init__(self, engine: Engine, read: Callable[[], Settings] | None) -> None:
         self._engine = engine
         self.on_turn: Callable[[CycleRecord], None] = lambda _: None
         self.on_move: Callable[[Outcome | Skip], None] = lambda _: None
@@ -71,7 +72,7 @@ class Service:
         """Turn until SIGTERM or SIGINT; what is under way then is brought to its end, or handed over."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
-        signal.signal(signal.SIGHUP, self._ask_reload)
+        signal.signal(signal.SIGHUP, self._ask_reload if self._read is not None else self._signalled)
         self._engine.on_end = self._moved
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
         self._plan(first=datetime.now(UTC))
@@ -189,6 +190,7 @@ class Service:
 
     def _take_settings(self) -> None:
         """All of the new settings, or none of them."""
+        assert self._read is not None
         self._systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             with self._busy:

@@ -1,0 +1,102 @@
+"""``lbd demo``."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from lbd.cli import demo_text
+from lbd.cli.demo_shown import Lines, Picture
+from lbd.config import Settings
+from lbd.demo.stage import stage
+from lbd.errors import UsageError
+from lbd.simulate.scenario import load, shipped
+from lbd.simulate.settings import settled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.demo.stage import Stage
+
+LONGEST_SECONDS = 3600
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command(epilog=f"Scenarios: {', '.join(shipped())}.")
+@click.option("--scenario", default="demo", show_default=True, metavar="NAME|FILE", help="Shipped, or one of your own.")
+@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(1, LONGEST_SECONDS), help="How long.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed, the same cluster."
+)
+@click.option("--serve", is_flag=True, help="Keep it up afterwards, to try other commands on it.")
+def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
+    """Watch lbd balance a simulated cluster: no Java, no network, nothing to set up.
+
+    The daemon is the real one, and speaks HTTP with brokers on loopback, each of which answers as Pulsar's do; only the
+    time of both runs twelve times as fast. On a terminal it is drawn, elsewhere told line by line.
+
+    \b
+    Example: lbd demo --serve
+    """
+    if not seconds > 0:
+        raise UsageError(f"--seconds {seconds}: wanted a number from 1 to {LONGEST_SECONDS}")
+    chosen = load(scenario)
+    settings = settled(chosen, Settings(interval_seconds=15), {})
+    with _ending_quietly(), stage(chosen, settings, seed, seconds) as found:
+        console = Console(highlight=False)
+        drawn = console.is_terminal and not console.is_dumb_terminal
+        about = " ".join(chosen.about.split())
+        ends_at = time.monotonic() + seconds
+        shown = Picture(found, console, about, ends_at) if drawn else Lines(found, about)
+        _show(found, shown, seconds, serve=serve)
+
+
+def _show(found: Stage, shown: Picture | Lines, seconds: float, *, serve: bool) -> None:
+    """Until the time is over; with ``serve`` until somebody ends it."""
+    told = threading.Event()
+
+    def over() -> None:
+        if not serve:
+            found.end()
+            return
+        found.slow_down()
+        told.set()
+        shown.close()
+        _tell(found)
+        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir)))
+        Lines(found)
+
+    timer = threading.Timer(seconds, over)
+    timer.start()
+    try:
+        found.run()
+    finally:
+        timer.cancel()
+        shown.close()
+    if not told.is_set():
+        _tell(found)
+        click.echo(demo_text.NEXT)
+
+
+def _tell(found: Stage) -> None:
+    """The scorecard, of what is true of the cluster."""
+    Console(highlight=False, soft_wrap=True).print(demo_text.card(found.truth.scorecard(found.settings)))
+
+
+@contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """Who ends it while it starts or stops is no error, and nothing is left behind."""
+    before = [(number, signal.signal(number, signal.default_int_handler)) for number in ENDING]
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("Ended before it had begun.", err=True)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

@@ -1,0 +1,63 @@
+"""What is true of the simulated cluster while lbd works on it, for the scorecard: no noise, no delay of reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import Result
+from lbd.score.bounds import fewest_moves
+from lbd.score.scorecard import Moved, Scorecard, Seen, Trace, scorecard
+from lbd.simulate.cluster import MIB, idle_at, points_at, rates_at
+
+if TYPE_CHECKING:
+    from lbd.config import Settings
+    from lbd.model import Outcome
+    from lbd.simulate.fake_pulsar import FakePulsar
+
+
+class Truth:
+    """Looks at a cluster from its beginning on; its last broker stands for nobody."""
+
+    def __init__(self, cluster: FakePulsar) -> None:
+        self._cluster = cluster
+        self._first_owner = cluster.model()[1].owner
+        self._seen = [self._look()]
+        self._moves: list[Moved] = []
+        self._shown_at: float | None = None
+
+    def look(self, *, shown: bool) -> None:
+        """Keep how it is now; ``shown``: reports show two brokers as far apart as the high threshold."""
+        self._seen.append(self._look())
+        if shown and self._shown_at is None:
+            self._shown_at = self._seen[-1].seconds
+
+    def ended(self, outcome: Outcome) -> None:
+        """A move has ended; only those that landed count."""
+        if outcome.result is Result.LANDED and outcome.owner is not None:
+            one, seconds = outcome.unload, self._cluster.now() - self._cluster.begun_at
+            self._moves.append(Moved(seconds, one.bundle, one.source, outcome.owner, one.throughput))
+
+    def scorecard(self, settings: Settings) -> Scorecard:
+        """What the run has come to so far."""
+        self._seen.append(self._look())
+        trace = Trace(tuple(self._seen), tuple(self._moves), self._shown_at, self._fewest_moves())
+        return scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)
+
+    def _look(self) -> Seen:
+        world, state = self._cluster.model()
+        rates = rates_at(world, state.seconds)
+        points = points_at(world, state.owner, rates, state.seconds)[:-1]
+        present = world.present(state.seconds)[:-1]
+        return Seen(float(state.seconds), points[present], float(rates[:, 2:].sum()))
+
+    def _fewest_moves(self) -> int:
+        """Under the load of this moment, for as low a highest score as there is now."""
+        world, state = self._cluster.model()
+        sizes = rates_at(world, state.seconds)[:, 2:].sum(axis=1) / 2 / MIB
+        slope = np.maximum(world.points_per_mib / world.capacity, 1e-12)
+        carried = np.bincount(state.owner, sizes, slope.size)
+        idle = idle_at(world, state.seconds)
+        level = (idle + slope * carried)[world.present(state.seconds)][:-1].max()
+        return fewest_moves(sizes, self._first_owner, np.maximum(level - idle, 0.0) / slope)
