@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TextIO
+
+
+@contextmanager
+def written_to(file: TextIO, level: str) -> Iterator[None]:
+    """JSON lines go to a file for a while."""
+    set_up("json", level, file)
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
 
 
 def set_up(form: str, level: str, file: TextIO | None = None) -> None:

@@ -77,6 +77,7 @@ def _show(found: Stage, shown: Picture | Lines, seconds: float, *, serve: bool) 
     try:
         found.run()
     finally:
+        _end_only_once()
         timer.cancel()
         shown.close()
     if not told.is_set():
@@ -87,6 +88,12 @@ def _show(found: Stage, shown: Picture | Lines, seconds: float, *, serve: bool) 
 def _tell(found: Stage) -> None:
     """The scorecard, of what is true of the cluster."""
     Console(highlight=False, soft_wrap=True).print(demo_text.card(found.truth.scorecard(found.settings)))
+
+
+def _end_only_once() -> None:
+    """What is left is over in a moment, and leaves nothing behind only if it is let."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

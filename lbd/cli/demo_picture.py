@@ -5,15 +5,17 @@ Every word and number in it is the daemon's own, of its last turn or of a move t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lbd.cli.demo_text import ago, ends, gap_words, short, state_words
+from lbd.cli.demo_text import ago, ends, gap_words, state_words
+from lbd.cli.operate_text import common_end
 from lbd.cli.render import amount, plain
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.demo.seen import SENT, WAITS, Seen
 
 if TYPE_CHECKING:
@@ -50,8 +52,33 @@ class Frame:
     speed: float
     left_seconds: float
     about: str
-    low_threshold: float
+    settings: AvgShedderSettings = field(default_factory=AvgShedderSettings)
     flying: frozenset[str] = frozenset()
+
+    @property
+    def end(self) -> str:
+        """What the names of all brokers end in; they are whole in their own table."""
+        return common_end(one.id for one in self.seen.last.brokers) if self.seen.last is not None else ""
+
+    @property
+    def rule(self) -> str:
+        """When lbd moves."""
+        it = self.settings
+        return (
+            f"A pair {it.low_threshold:g} points apart for {it.hit_count_low} CPU samples, "
+            f"or {it.high_threshold:g} for {it.hit_count_high}, is levelled."
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How many rows each part may have."""
+
+    brokers: int
+    pairs: int
+    said: int
+    moves: int
+    spaced: bool
 
 
 def picture(frame: Frame, width: int, height: int) -> Group:
@@ -60,31 +87,36 @@ def picture(frame: Frame, width: int, height: int) -> Group:
     parts: list[RenderableType] = [_title(frame, width)]
     if turn is None:
         return Group(*parts, Text("the brokers start; lbd's first turn comes", "dim"))
-    room = max(height - 2, 10)
-    spaced = room >= 26
-    pairs = turn.pairs[: 3 if spaced else 2]
-    brokers = max(min(len(turn.brokers), room - 12 - len(pairs)), 3)
-    left = max(room - brokers - len(pairs) - (9 if spaced else 6), 2)
-    said = min(len(frame.seen.said), max(left // 3, 1))
+    rows = _rows(frame, turn, height - 1 - (3 if width >= WIDE_ENOUGH else 1))
     sections: tuple[list[RenderableType], ...] = (
-        [_brokers(frame, turn, width, brokers)],
-        [_pairs(turn, pairs, width)] if turn.pairs else [],
-        [_verdict(turn), *_said(frame, said, width)],
-        _moves(frame, left - said, width),
+        [_brokers(frame, turn, width, rows.brokers)],
+        [_pairs(frame, turn, turn.pairs[: rows.pairs], width)] if turn.pairs else [],
+        [_verdict(frame, turn), *_said(frame, rows.said)],
+        _moves(frame, rows.moves, width),
     )
     for section in filter(None, sections):
-        parts += [Text(), *section] if spaced else section
+        parts += [Text(), *section] if rows.spaced else section
     return Group(*parts)
 
 
+def _rows(frame: Frame, turn: Turn, room: int) -> _Rows:
+    """Brokers first, then the widest pairs; the rest is shared by sentences and moves."""
+    spaced = room >= 26
+    pairs = min(len(turn.pairs), 3 if spaced else 2)
+    headings = 4 + (1 if pairs else 0) + (1 if len(turn.pairs) > pairs else 0) + (4 if spaced else 0)
+    room = max(room - headings - pairs, 6)
+    brokers = min(len(turn.brokers), max(room - 4, 3))
+    room = max(room - brokers, 2)
+    said = min(len(frame.seen.said), max(room // 3, 1))
+    return _Rows(brokers, pairs, said, room - said, spaced)
+
+
 def _title(frame: Frame, width: int) -> Text:
-    passed, left = ago(frame.now - frame.begun_at).strip(), f"{frame.left_seconds:.0f} s to go"
-    found = Text("lbd demo", "bold")
-    if width >= WIDE_ENOUGH:
-        found.append(": the real lbd, a simulated cluster", "bold")
-    found.append(f"  {passed} of its time at {frame.speed:g} x, {left}", "dim")
-    if width >= WIDE_ENOUGH:
-        found.append(f"\n{plain(frame.about)}", "dim")
+    passed, wide = ago(frame.now - frame.begun_at).strip(), width >= WIDE_ENOUGH
+    found = Text("lbd demo: the real lbd on a simulated cluster" if wide else "lbd demo", "bold")
+    found.append(f"  {passed} at {frame.speed:g} x, {frame.left_seconds:.0f} s to go", "dim")
+    if wide:
+        found.append(f"\n{plain(frame.about)}\n{frame.rule}", "dim")
     return _cut(found)
 
 
@@ -94,21 +126,22 @@ def _brokers(frame: Frame, turn: Turn, width: int, number: int) -> RenderableTyp
     beside = longest + 9 + (18 if width >= NARROW else 0) + (20 if width >= WIDE_ENOUGH else 0)
     bar = min(max(width - beside, LEAST_BAR), LONGEST_BAR)
     found = _table(*_columns(width))
-    shown, hidden = _most_telling(turn.brokers, number)
+    shown, gone_at = _most_telling(turn.brokers, number)
     sources = {pair.source for pair in turn.pairs}
-    for one in shown:
-        style = "bold red" if one.id in sources else "green"
+    for at, one in enumerate(shown):
+        if at == gone_at:
+            found.add_row(f"… {len(turn.brokers) - len(shown)} more")
+        hot = one.id in sources
         row = (
-            Text(plain(one.id), style if one.id in sources else ""),
-            Text(amount(one.score, digits=1), style if one.id in sources else ""),
-            _bar(one.score or 0.0, first.get(one.id), bar, style),
+            Text(plain(one.id), "bold red" if hot else ""),
+            Text(amount(one.score, digits=1), "bold red" if hot else ""),
+            _bar(one.score or 0.0, first.get(one.id), bar, "bold red" if hot else "green"),
             amount(one.throughput, 1e6, 1),
             str(one.bundles),
             Text(_remark(one), "dim"),
         )
         found.add_row(*row[: len(_columns(width))])
-    more = f"… {hidden} more brokers between the most and the least loaded; " if hidden else ""
-    return Group(found, _cut(Text(f"{more}{gap_words(frame.seen, frame.low_threshold)}", "bold")))
+    return Group(found, _cut(Text(gap_words(frame.seen, frame.settings.low_threshold), "bold")))
 
 
 def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
@@ -120,13 +153,13 @@ def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
     return found
 
 
-def _most_telling(brokers: Sequence[BrokerSeen], number: int) -> tuple[Sequence[BrokerSeen], int]:
-    """All in the order of their names; of too many the most and the least loaded, and how many are left out."""
-    if len(brokers) <= number:
-        return brokers, 0
+def _most_telling(brokers: Sequence[BrokerSeen], rows: int) -> tuple[Sequence[BrokerSeen], int | None]:
+    """All in the order of their names; of too many the most and the least loaded, and where the others are left out."""
+    if len(brokers) <= rows:
+        return brokers, None
     ordered = sorted(brokers, key=lambda one: -(one.score or 0.0))
-    lowest = number // 2
-    return [*ordered[: number - lowest], *ordered[len(ordered) - lowest :]], len(brokers) - number
+    highest, lowest = rows // 2, (rows - 1) // 2
+    return [*ordered[:highest], *ordered[len(ordered) - lowest :]], highest
 
 
 def _bar(score: float, first: float | None, width: int, style: str) -> Text:
@@ -142,17 +175,20 @@ def _remark(broker: BrokerSeen) -> str:
     return f"settling, {broker.to_settle} to come" if broker.to_settle else ""
 
 
-def _pairs(turn: Turn, pairs: Sequence[PairSeen], width: int) -> RenderableType:
-    found = _table(("pair", "left"), ("apart", "right"), ("low hits", "left"), ("high hits", "left"), ("", "left"))
+def _pairs(frame: Frame, turn: Turn, pairs: Sequence[PairSeen], width: int) -> RenderableType:
+    wide, low, high = width >= WIDE_ENOUGH, frame.settings.low_threshold, frame.settings.high_threshold
+    found = _table(("pair", "left"), ("apart", "right"), (f"hits {low:g}+", "left"), (f"hits {high:g}+", "left"))
+    if wide:
+        found.add_column(no_wrap=True)
     for pair in pairs:
-        cells = width >= NARROW
-        found.add_row(
-            Text(ends(pair.source, pair.destination), "bold"),
+        row = (
+            Text(ends(pair.source, pair.destination, frame.end), "bold"),
             f"{pair.difference:.1f}",
-            _hits(pair.low, pair.low_wanted, cells=cells),
-            _hits(pair.high, pair.high_wanted, cells=cells),
+            _hits(pair.low, pair.low_wanted, cells=wide),
+            _hits(pair.high, pair.high_wanted, cells=wide),
             Text("fires" if pair.fired else pair.reason or "", "bold cyan" if pair.fired else "dim"),
         )
+        found.add_row(*row[: 5 if wide else 4])
     more = len(turn.pairs) - len(pairs)
     return Group(found, Text(f"… {more} more pairs", "dim")) if more else found
 
@@ -163,17 +199,20 @@ def _hits(hits: int, wanted: int, *, cells: bool) -> Text:
     return filled.append(f"{' ' if filled else ''}{hits} of {wanted}")
 
 
-def _verdict(turn: Turn) -> Text:
+def _verdict(frame: Frame, turn: Turn) -> Text:
     style = VERDICT_STYLES.get(turn.verdict.kind, "bold")
-    return _cut(Text("lbd  ", "dim").append(plain(short(turn.error or turn.verdict.words)), style))
+    return _cut(Text("verdict  ", "dim").append(_short(frame, turn.error or turn.verdict.words), style))
 
 
-def _said(frame: Frame, number: int, width: int) -> Iterator[Text]:
+def _said(frame: Frame, number: int) -> Iterator[Text]:
     """The last sentences of its turns, the latest at the bottom."""
-    del width
     for one in frame.seen.said[len(frame.seen.said) - number :]:
         turns = f"  ({one.turns} turns)" if one.turns > 1 else ""
-        yield _cut(Text(f"{ago(one.at - frame.begun_at)}  ", "dim").append(plain(short(one.sentence)) + turns))
+        yield _cut(Text(f"{ago(one.at - frame.begun_at)}  ", "dim").append(_short(frame, one.sentence) + turns))
+
+
+def _short(frame: Frame, words: str) -> str:
+    return plain(words.replace(frame.end, "") if frame.end else words)
 
 
 def _moves(frame: Frame, number: int, width: int) -> list[RenderableType]:
@@ -184,13 +223,12 @@ def _moves(frame: Frame, number: int, width: int) -> list[RenderableType]:
     landed = sum(move.state == "landed" for move in moves)
     told = Text(f"moves: {len(moves)} planned, {landed} landed", "bold")
     found = _table(("", "left"), ("", "left"), ("", "left"))
-    found.show_header, found.columns[0].no_wrap = False, False  # names of bundles are what may be cut
-    shown = sorted(moves, key=lambda move: (move.ended, -move.at))[: max(number - 1, 1)]
-    for move in shown:
+    found.show_header, found.columns[2].no_wrap = False, False  # names of bundles are what may be cut
+    for move in sorted(moves, key=lambda move: (move.ended, -move.at))[:number]:
         state = SENT if move.state == WAITS and move.bundle in frame.flying else move.state
-        bundle = plain(move.bundle if width >= WIDE_ENOUGH else move.bundle.rpartition("/")[2])
         words = Text(plain(state_words(move, state)), STATE_STYLES.get(state, "bold red"))
-        found.add_row(bundle, ends(move.source, move.destination), words)
+        bundle = plain(move.bundle) if width >= NARROW else ""
+        found.add_row(ends(move.source, move.destination, frame.end), words, bundle)
     return [told, found]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -21,17 +20,10 @@ if TYPE_CHECKING:
     from lbd.score.scorecard import Scorecard
     from lbd.simulate.fake_pulsar import FakePulsar
 
-_LOOPBACK = re.compile(r"\b127\.0\.0\.1(?=:\d)")
 
-
-def short(words: str) -> str:
-    """Brokers of the demo differ in their ports alone."""
-    return _LOOPBACK.sub("", words)
-
-
-def ends(source: str, destination: str) -> str:
-    """From where to where."""
-    return plain(f"{short(source)} -> {short(destination) or '(the broker chooses)'}")
+def ends(source: str, destination: str, end: str = "") -> str:
+    """From where to where, without what all names end in."""
+    return plain(f"{source.removesuffix(end)} -> {destination.removesuffix(end) or '(the broker chooses)'}")
 
 
 def ago(seconds: float) -> str:
@@ -67,11 +59,12 @@ def move_line(move: Move, begun_at: float) -> str:
 
 def opening(about: str, cluster: FakePulsar) -> str:
     """What is shown, and how to read the lines."""
-    urls = ", ".join(cluster.admin_urls[:3]) + (", …" if len(cluster.admin_urls) > 3 else "")
+    first, *others = cluster.admin_urls
+    more = f" and {len(others)} more" if others else ""
     return (
         f"{plain(about)}\n"
-        f"{len(cluster.admin_urls)} simulated brokers ({urls}), their time and lbd's at {cluster.speed:g} x.\n"
-        "time   points between the highest and the lowest score; what lbd says of its turn, or how a move ended"
+        f"Simulated brokers: {first}{more}. The cluster's time and lbd's run at {cluster.speed:g} x.\n"
+        "A line is of a turn: time, points between the highest and the lowest score, and what lbd says; or of a move."
     )
 
 
@@ -87,9 +80,10 @@ def card(found: Scorecard) -> RenderableType:
 def _lines(found: Scorecard) -> Iterator[str]:
     minutes, rounds = found.hours * 60, "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
     yield (
-        f"bundles moved: {found.moves} in {rounds}, at least {found.fewest_moves} needed for as low a peak; "
-        f"moved twice: {found.bundles_moved_twice}; traffic moved: {found.traffic_moved:.1%}"
+        f"bundles moved: {found.moves} in {rounds}, {found.traffic_moved:.1%} of the traffic; "
+        f"moved twice: {found.bundles_moved_twice}"
     )
+    yield f"needed at least, for as low a peak: {found.fewest_moves}"
     if found.minutes_to_balance is None:
         yield f"balanced: not in the {minutes:.0f} minutes of the cluster's time"
     elif found.minutes_to_balance:
@@ -98,20 +92,20 @@ def _lines(found: Scorecard) -> Iterator[str]:
 
 NEXT = """
 What next:
-  lbd demo --serve               keeps it up, to try lbd status, explain, pause and unload on it
+  lbd demo --serve              keeps it up, to try lbd status and explain on it
   lbd simulate demo --set avg_shedder.hit_count_low=4
-                                 the same cluster without waiting, another setting, and its scorecard
-  lbd doctor --admin-url URL     on your own cluster: what keeps lbd from working there; changes nothing
-  lbd dry-run --admin-url URL    what it would move there, and why; changes nothing"""
+                                the same without waiting, with another setting
+  lbd doctor --admin-url URL    what keeps lbd from working on your own cluster
+  lbd dry-run --admin-url URL   what it would move there; both change nothing"""
 
 
 def serving(admin_url: str, state_dir: str) -> str:
     """What can be tried on a cluster that is kept up."""
     return f"""
-It goes on, at the pace of this machine's clock, until Ctrl-C. In another terminal:
-  lbd dry-run --admin-url {admin_url}
+It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
   lbd doctor --admin-url {admin_url}
-  export LBD_STATE_DIR={state_dir}
-  lbd status        and lbd explain, lbd history, lbd pause, lbd resume, lbd unload BUNDLE --to BROKER
-Its log: {state_dir}/lbd.log
+  lbd dry-run --admin-url {admin_url}
+  export LBD_STATE_DIR={state_dir}    and then
+  lbd status, lbd explain, lbd history, lbd pause, lbd unload BUNDLE --to BROKER
+The log of its lbd is {state_dir}/lbd.log
 """

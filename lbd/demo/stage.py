@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SPEED = 12.0
 """A turn takes a second or so then, and a CPU sample, which brokers take once a minute, five."""
 
-PORT = 18080
+PORT = 28080
 """Of every broker, each on an address of its own; where it is taken the system chooses."""
 
 RUNTIME = {"loadBalancerSheddingEnabled": "false"}
@@ -103,8 +103,11 @@ def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> 
         pulsar = settings.pulsar.model_copy(update={"admin_urls": cluster.admin_urls})
         own = settings.model_copy(update={"pulsar": pulsar, "state_dir": folder})
         timebase = Timebase(cluster.now, lambda: cluster.speed)
-        with (folder / LOG).open("w", encoding="utf-8") as file, engine(own, timebase=timebase) as balancer:
-            log.set_up("json", own.log.level, file)
+        with (
+            (folder / LOG).open("w", encoding="utf-8") as file,
+            log.written_to(file, own.log.level),
+            engine(own, timebase=timebase) as balancer,
+        ):
             yield Stage(cluster, balancer)
 
 
