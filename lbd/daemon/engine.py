@@ -17,8 +17,9 @@ from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, why
 from lbd.daemon.taking_over import release_at_stop, watching
+from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError, UsageError
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
@@ -53,11 +54,19 @@ class Engine:
     ``on_end`` hears of each move as it ends, from the thread that made it.
     """
 
-    def __init__(self, settings: Settings, state: StateDir, journal: Journal, *, observe_only: bool = False) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDir,
+        journal: Journal,
+        timebase: Timebase = SYSTEM,
+        *,
+        observe_only: bool = False,
+    ) -> None:
+        self.settings, self.timebase = settings, timebase
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
         self._journal, self._memory = journal, Remembered(state)
-        self._executor = Executor(journal, time.time, self._ended)
+        self._executor = Executor(journal, timebase.now, self._ended)
         self._control = Control(settings.state_dir)
         self.requests = Requests(self._control)
         self._keeper = Keeper(settings.state_dir, settings.turns)
@@ -68,12 +77,12 @@ class Engine:
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
-        observer = Observer(Admin(settings.pulsar), time.time)
-        return observer if self.observe_only else watching(settings, observer)
+        observer = Observer(Admin(settings.pulsar), self.timebase.now)
+        return observer if self.observe_only else watching(settings, observer, self.timebase.now)
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
-        return self._keeper.keep(self._turn(on_plan), time.time())
+        return self._keeper.keep(self._turn(on_plan), self.timebase.now())
 
     def _turn(self, on_plan: Callable[[tuple[Unload, ...]], None]) -> CycleRecord:
         self._recover()
@@ -91,12 +100,12 @@ class Engine:
         self._recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(on_plan)
         self.wait()
-        return self._keeper.keep(finish(self._parts(), record), time.time())
+        return self._keeper.keep(finish(self._parts(), record), self.timebase.now())
 
     def serve(self) -> None:
         """Begin the next unload that was asked for by hand, unless moves are under way: it is judged alone."""
         if self.observe_only or not self._executor.unfinished:
-            request = self.requests.next(time.time())
+            request = self.requests.next(self.timebase.now())
             if request is not None:
                 self._by_hand(request, self._beside)
 
@@ -121,14 +130,14 @@ class Engine:
         if record.error is not None:
             self.requests.fail(request, record.error)
         elif not record.unloads:
-            self.requests.refuse(request, _why(record, request.bundle))
+            self.requests.refuse(request, why(record, request.bundle))
 
     def _alone(self, request: UnloadRequest) -> Parts:
         return replace(self._parts(), actuator=Acting(self._executor, self._orders(request)))
 
     def _beside(self, request: UnloadRequest) -> Parts:
         """Beside the turns: counters, samples and what has ended are left to them."""
-        store = Scratch(self._memory.load(), self._memory.load_averages(time.time()))
+        store = Scratch(self._memory.load(), self._memory.load_averages(self.timebase.now()))
         beside = Beside(self._executor, self._orders(request))
         return replace(self._parts(), actuator=beside, store=store, watch=Watch())
 
@@ -154,8 +163,7 @@ class Engine:
     @property
     def attempts_last_hour(self) -> int:
         """Bundles that an unload was attempted on within the last hour."""
-        since = time.time() - 3600
-        return sum(at >= since for at in self._journal.attempted_at.values())
+        return sum(at >= self.timebase.now() - 3600 for at in self._journal.attempted_at.values())
 
     def since(self, unload: Unload) -> float:
         """When a move was begun, epoch seconds; 0 while it waits for its turn."""
@@ -201,7 +209,7 @@ class Engine:
 
         Raises :class:`LbdError` when that failed; ``lbd release`` can try again.
         """
-        return "" if self.observe_only else release_at_stop(self.settings, self._observer.admin)
+        return "" if self.observe_only else release_at_stop(self.settings, self._observer.admin, self.timebase.now)
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
@@ -232,11 +240,11 @@ class Engine:
             self.requests.ended(ended)
 
     def _hold(self) -> Hold | None:
-        return ordered(self._control, time.time()) or (self._observing.hold() if self._observing else None)
+        return ordered(self._control, self.timebase.now()) or (self._observing.hold() if self._observing else None)
 
     def _held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
-        quiet = quiet_until(self.settings.guardrails.quiet_hours, time.time())
+        quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
         return self._hold() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
 
     def _unloader(self) -> Unloader:
@@ -271,20 +279,13 @@ class Engine:
         )
 
 
-def _why(record: CycleRecord, bundle: str) -> str:
-    """Why a request came to nothing, in words."""
-    if record.hold is not None:
-        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
-    found = next((skip for skip in record.skips if skip.what == bundle), None)
-    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
-
-
 @contextmanager
-def engine(settings: Settings, *, observe_only: bool = False) -> Iterator[Engine]:
+def engine(settings: Settings, *, observe_only: bool = False, timebase: Timebase = SYSTEM) -> Iterator[Engine]:
     """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory."""
     state = StateDir(settings.state_dir)
     with state.locked():
-        found = Engine(settings, state, Journal(state.journal, time.time), observe_only=observe_only)
+        journal = Journal(state.journal, timebase.now)
+        found = Engine(settings, state, journal, timebase, observe_only=observe_only)
         try:
             yield found
         finally:

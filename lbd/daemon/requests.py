@@ -17,7 +17,7 @@ from lbd.record.control import FAILED, REFUSED, Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbd.cycle import Hold, Parts
+    from lbd.cycle import CycleRecord, Hold, Parts
     from lbd.errors import LbdError
     from lbd.record.control import Control, UnloadRequest
 
@@ -45,6 +45,14 @@ def overriding(parts: Parts, request: UnloadRequest) -> Parts:
         ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
         ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
     )
+
+
+def why(record: CycleRecord, bundle: str) -> str:
+    """Why a request came to nothing, in words."""
+    if record.hold is not None:
+        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
+    found = next((skip for skip in record.skips if skip.what == bundle), None)
+    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
 
 
 class Requests:
