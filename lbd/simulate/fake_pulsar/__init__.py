@@ -190,7 +190,16 @@ class FakePulsar:
 
     def _answer(self, asked: Request) -> Reply:
         """The broker's answer, faults included, with its own idea of the time."""
-        return spoilt(self.faults, asked, self._usual, self.clock.now)
+        if self.faults.take(Fault.LEADER_CHANGES, asked.broker, asked.path) is not None:
+            with self._lived():
+                self._book.lead_another()
+        death = self.faults.take(Fault.BROKER_DIES, asked.broker, asked.path)
+        if death is None:
+            return spoilt(self.faults, asked, self._usual, self.clock.now)
+        if death.acts:
+            self._usual(asked)
+        self.kill(asked.broker)
+        return Reply(silent=True)
 
     def _usual(self, asked: Request) -> Reply:
         try:

@@ -120,7 +120,8 @@ class Answers:
     # -- policies
 
     def _isolation(self, _: Request, cluster: str) -> Reply:
-        del cluster
+        if not self._policies.isolation:
+            return refused(404, f"NamespaceIsolationPolicies for cluster {cluster} does not exist")
         return ok(self._policies.isolation)
 
     def _domains(self, _: Request, cluster: str) -> Reply:

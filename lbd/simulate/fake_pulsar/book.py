@@ -65,7 +65,7 @@ class Book:
         self.leader: str | None = None
         self.affinity: dict[str, str] = {}
         self.closing: set[str] = set()
-        self.history: list[Owned] = []
+        self.history = [Owned(self.seconds, bundle, self.owner(bundle)) for bundle in self.bundles]
         self.on_free: Callable[[str, bool], None] = lambda *_: None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
@@ -161,6 +161,10 @@ class Book:
         self.leader = broker
         self.affinity.clear()
 
+    def lead_another(self) -> None:
+        """Another one than now, if there is one."""
+        self.lead(next((one.id for one in self.brokers.values() if one.up and one.id != self.leader), None))
+
     def die(self, broker: str) -> None:
         """Kill -9: it answers no more, and is believed to live until its session ends."""
         found = self.brokers[broker]
@@ -183,7 +187,7 @@ class Book:
             found.up, found.listed, found.started_at = True, True, self.seconds
             self.world, self.state = started(self.world, self.state, found.at, self.seconds)
             if self.leader is None:
-                self._elect()
+                self.lead(broker)
 
     def _plan_lives(self, world: World) -> None:
         """Those that join and leave by the scenario's time-table."""
@@ -202,13 +206,9 @@ class Book:
     def _gone(self, found: Broker, *, died: bool) -> None:
         found.listed = False
         if self.leader == found.id:
-            self._elect()
+            self.lead_another()
         for bundle in self.owned(found.id):
             self.free(bundle, died=died)
-
-    def _elect(self) -> None:
-        up = [broker.id for broker in self.brokers.values() if broker.up]
-        self.lead(up[0] if up else None)
 
 
 def _broker(broker: str, at: int, world: World) -> Broker:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from lbd.simulate.fake_pulsar.book import Book
 
 
+NO_NAMESPACE = refused(404, "Namespace does not exist")
+
+
 class Closing(Exception):  # noqa: N818 - no error, an unload under way
     """The owner closes the bundle's topics, which takes a moment, and lets go of it then."""
 
@@ -39,7 +42,7 @@ class Bundles:
     def boundaries(self, _: Request, tenant: str, namespace: str) -> Reply:
         """How a namespace is cut."""
         if f"{tenant}/{namespace}" not in self._ranges:
-            return _not_found()
+            return NO_NAMESPACE
         starts, bundles = self._ranges[f"{tenant}/{namespace}"]
         last = bundles[-1].rpartition("_")[2]
         return ok({"boundaries": [*(f"0x{start:08x}" for start in starts), last], "numBundles": len(bundles)})
@@ -47,6 +50,8 @@ class Bundles:
     def positions(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
         """200 at the owner, 307 to it elsewhere, 412 when there is none."""
         bundle = f"{tenant}/{namespace}/{span}"
+        if f"{tenant}/{namespace}" not in self._ranges:
+            return NO_NAMESPACE
         wrong = self._unknown(bundle)
         if wrong is not None:
             return wrong
@@ -54,8 +59,8 @@ class Bundles:
         if owner is None:
             return refused(412, f"Failed to find ownership for ServiceUnit:{bundle}")
         if owner != asked.broker:
-            return _elsewhere(owner, asked, authoritative="false")
-        return ok({"namespace": bundle_namespace(bundle), "bundle": span, "hashPositions": {}})
+            return self._to_owner(owner, asked)
+        return ok({"namespace": bundle_namespace(bundle), "bundle": span, "topicHashPositions": {}})
 
     def unload(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
         """The leader notes a destination before it looks at anything else; the owner closes the bundle.
@@ -69,7 +74,11 @@ class Bundles:
         owner = self._book.owner(bundle)
         if owner is None:
             return Reply(204)
-        return self._close(bundle) if owner == asked.broker else _elsewhere(owner, asked, authoritative="true")
+        return self._close(bundle) if owner == asked.broker else self._to_owner(owner, asked)
+
+    def _to_owner(self, owner: str, asked: Request) -> Reply:
+        """What the leader says of owners is so, what others say may not be."""
+        return _elsewhere(owner, asked, authoritative=str(asked.broker == self._book.leader).lower())
 
     def _noted(self, asked: Request, bundle: str) -> Reply | None:
         """None where there is no destination, which brokers before 3.0 do not know, or the leader has noted it."""
