@@ -1,8 +1,8 @@
 """A simulated cluster behind Pulsar's admin REST API on loopback, one port for each broker.
 
-The model (``simulate/cluster.py``) says what brokers carry and report; who owns what, and who places it where, stands in
-``book.py``. Load, samples and sessions go by the cluster's clock, which may run faster than this machine's. What takes
-milliseconds on real brokers, unloads, lookups and clients that come back, takes as long here at any speed.
+The model (``simulate/cluster.py``) says what brokers carry and report; who owns what, and who places it where, stands
+in ``book.py``. Load, samples and sessions go by the cluster's clock, which may run faster than this machine's. What
+takes milliseconds on real brokers, unloads, lookups and clients that come back, takes as long here at any speed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import errno
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 
-from lbd.simulate.fake_pulsar.answers import Answers, Closing, Policies
+from lbd.simulate.fake_pulsar.answers import Answers
 from lbd.simulate.fake_pulsar.book import Book, Owned
+from lbd.simulate.fake_pulsar.bundles import Closing
 from lbd.simulate.fake_pulsar.clients import Clients
 from lbd.simulate.fake_pulsar.clock import Clock
 from lbd.simulate.fake_pulsar.configuration import Configuration
 from lbd.simulate.fake_pulsar.faults import Fault, Faults, Switch
 from lbd.simulate.fake_pulsar.faulty import spoilt
 from lbd.simulate.fake_pulsar.http import Door, Doors, Reply, Request
+from lbd.simulate.fake_pulsar.policies import Policies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -67,10 +69,10 @@ class FakePulsar:
         self._doors = Doors()
         self._ports = _doors(len(world.brokers), port, self._answer)
         self.names = dict(zip((door.id for door in self._ports), world.brokers, strict=True))
-        self._book = Book(world, state, tuple(self.names), version, self.faults)
+        self._book = Book(world, state, tuple(self.names), version, self.faults, self.policies)
         Clients(self._book, clients, lambda: self.clock.speed)
         configuration = Configuration(cluster, version, runtime or {})
-        self._answers = Answers(self._book, cluster, configuration, self.policies, self.begun_at)
+        self._answers = Answers(self._book, configuration, self.policies, self.begun_at)
 
     def __enter__(self) -> Self:
         self._doors.start()
@@ -189,7 +191,16 @@ class FakePulsar:
 
     def _answer(self, asked: Request) -> Reply:
         """The broker's answer, faults included, with its own idea of the time."""
-        return spoilt(self.faults, asked, self._usual, self.clock.now)
+        if self.faults.take(Fault.LEADER_CHANGES, asked.broker, asked.path) is not None:
+            with self._lived():
+                self._book.lead_another()
+        death = self.faults.take(Fault.BROKER_DIES, asked.broker, asked.path)
+        if death is None:
+            return spoilt(self.faults, asked, self._usual, self.clock.now)
+        if death.acts:
+            self._usual(asked)
+        self.kill(asked.broker)
+        return Reply(silent=True)
 
     def _usual(self, asked: Request) -> Reply:
         try:
@@ -205,14 +216,12 @@ class FakePulsar:
 
 def _doors(number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:
     """A port for each broker, at an address of its own where the system has them: isolation policies go by hosts."""
-    found: list[Door] = []
-    try:
+    with ExitStack() as undone:
+        found = []
         for at in range(number):
             found.append(_door(f"127.0.{at // 250}.{at % 250 + 1}", port, answers))
-    except OSError:
-        for door in found:
-            door.server_close()
-        raise
+            undone.callback(found[-1].server_close)
+        undone.pop_all()
     return found
 
 

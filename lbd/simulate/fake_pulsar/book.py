@@ -1,7 +1,7 @@
 """The truth of a fake cluster: which brokers live, who leads, who owns each bundle, and what the leader has noted.
 
-Time is seconds of the run; nothing here looks at a clock. What happens by itself, such as samples, sessions that end and
-clients that come back, happens in :meth:`Book.advance`, each at its own time.
+Time is seconds of the run; nothing here looks at a clock. What happens by itself, such as samples, sessions that end
+and clients that come back, happens in :meth:`Book.advance`, each at its own time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.model import bundle_namespace, bundle_range
+from lbd.permit.policies import isolation_of
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.simulate.cluster import STEP_SECONDS, State, World, moved, step
 from lbd.simulate.fake_pulsar.faults import Fault, Faults
@@ -21,6 +22,8 @@ from lbd.simulate.fake_pulsar.life import started, with_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from lbd.simulate.fake_pulsar.policies import Policies
 
 SESSION_SECONDS = 30.0
 """For so long a broker that died is listed, leads, and owns what it owned (metadataStoreSessionTimeoutMillis)."""
@@ -49,9 +52,11 @@ class Owned:
 class Book:
     """Not thread-safe. ``on_free`` is told of each bundle that nobody owns any more, and whether its owner died."""
 
-    def __init__(self, world: World, state: State, ids: Sequence[str], version: str, faults: Faults) -> None:
+    def __init__(
+        self, world: World, state: State, ids: Sequence[str], version: str, faults: Faults, policies: Policies
+    ) -> None:
         self.seconds = float(state.seconds)
-        self.version, self.faults = version, faults
+        self.version, self.faults, self.policies = version, faults, policies
         self.brokers = {broker: _broker(broker, at, world) for at, broker in enumerate(ids)}
         self.world, self.state = with_nobody(world, state, ids)
         self.nobody = len(ids)
@@ -60,8 +65,8 @@ class Book:
         self.leader: str | None = None
         self.affinity: dict[str, str] = {}
         self.closing: set[str] = set()
-        self.history: list[Owned] = []
-        self.on_free: Callable[[str, bool], None] = lambda bundle, died: None
+        self.history = [Owned(self.seconds, bundle, self.owner(bundle)) for bundle in self.bundles]
+        self.on_free: Callable[[str, bool], None] = lambda *_: None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
         self._plan_lives(world)
@@ -109,22 +114,26 @@ class Book:
         if self.owner(bundle) is None and self.brokers[broker].up:
             self._give(bundle, broker)
 
-    def place(self, bundle: str) -> str | None:
+    def place(self, bundle: str) -> str:
         """Where the leader wants a bundle that nobody owns: by its note, which is used up, or else at random."""
-        key = self._key(bundle)
+        noted = self._noted(self._key(bundle))
+        if noted is None:
+            return self._at_random(bundle)
+        return noted if self.faults.take(Fault.LOST_TO_A_LOOKUP, noted) is None else self._at_random(bundle, noted)
+
+    def _noted(self, key: str) -> str | None:
+        """The leader's note, which is gone then."""
         noted = self.affinity.get(key)
         if noted is not None and self.faults.take(Fault.AFFINITY_LEFT, self.leader or "") is None:
             del self.affinity[key]
-        lost = noted is not None and self.faults.take(Fault.LOST_TO_A_LOOKUP, noted) is not None
-        among = [broker for broker in self.candidates(bundle_namespace(bundle)) if not (lost and broker == noted)]
-        if noted is not None and not lost:
-            return noted
-        return str(self.random.choice(among)) if among else None
+        return noted
 
-    def candidates(self, namespace: str) -> list[str]:
-        """The brokers among which a bundle of the namespace may be placed."""
-        del namespace
-        return self.listed
+    def _at_random(self, bundle: str, but: str = "") -> str:
+        """Among the brokers that isolation policies allow, if there are any."""
+        listed = self.listed
+        allowed = isolation_of(self.policies.isolation).brokers(bundle_namespace(bundle), listed)
+        among = [broker for broker in listed if broker != but and (broker in allowed or not allowed)]
+        return among[int(self.random.integers(len(among)))] if among else but
 
     def note(self, bundle: str, destination: str) -> None:
         """The leader notes where the bundle shall go."""
@@ -152,6 +161,10 @@ class Book:
         self.leader = broker
         self.affinity.clear()
 
+    def lead_another(self) -> None:
+        """Another one than now, if there is one."""
+        self.lead(next((one.id for one in self.brokers.values() if one.up and one.id != self.leader), None))
+
     def die(self, broker: str) -> None:
         """Kill -9: it answers no more, and is believed to live until its session ends."""
         found = self.brokers[broker]
@@ -174,7 +187,7 @@ class Book:
             found.up, found.listed, found.started_at = True, True, self.seconds
             self.world, self.state = started(self.world, self.state, found.at, self.seconds)
             if self.leader is None:
-                self._elect()
+                self.lead(broker)
 
     def _plan_lives(self, world: World) -> None:
         """Those that join and leave by the scenario's time-table."""
@@ -193,13 +206,9 @@ class Book:
     def _gone(self, found: Broker, *, died: bool) -> None:
         found.listed = False
         if self.leader == found.id:
-            self._elect()
+            self.lead_another()
         for bundle in self.owned(found.id):
             self.free(bundle, died=died)
-
-    def _elect(self) -> None:
-        up = [broker.id for broker in self.brokers.values() if broker.up]
-        self.lead(up[0] if up else None)
 
 
 def _broker(broker: str, at: int, world: World) -> Broker:

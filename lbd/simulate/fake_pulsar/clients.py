@@ -22,6 +22,10 @@ DEAD_OWNER_SECONDS = 18.0
 """After a dead owner's session has ended clients come within this: their waits have grown (4.0.8, one kill -9)."""
 
 
+LATER_SECONDS = 5.0
+"""Until a client looks again when nobody could place the bundle, in seconds of the cluster."""
+
+
 class Clients:
     """``number`` clients on each bundle. ``speed``: what takes them milliseconds takes so many times more here."""
 
@@ -45,9 +49,9 @@ class Clients:
         if book.owner(bundle) is not None:
             return
         leader = book.brokers.get(book.leader or "")
-        chosen = book.place(bundle) if leader is not None and leader.up else None
-        if chosen is None or not book.brokers[chosen].up:
-            self._again(bundle, RECONNECT_SECONDS * self._speed() + 1.0)
+        chosen = book.place(bundle) if leader is not None and leader.up else ""
+        if not chosen or not book.brokers[chosen].up:
+            self._again(bundle, LATER_SECONDS)
             return
         takes = book.random.uniform(*LOOKUP_SECONDS) * self._speed()
         book.at(book.seconds + takes, lambda: book.acquire(bundle, chosen))

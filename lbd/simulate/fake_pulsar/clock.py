@@ -7,7 +7,7 @@ import time
 
 
 class Clock:
-    """Epoch seconds. Thread-safe; it never goes back. ``speed`` is how many of them pass in a second of this machine."""
+    """Epoch seconds, ``speed`` of them in a second of this machine. Thread-safe; it never goes back."""
 
     def __init__(self, speed: float = 1.0, begun_at: float | None = None) -> None:
         self._lock = threading.Lock()

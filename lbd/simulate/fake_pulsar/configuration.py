@@ -28,6 +28,7 @@ class Configuration:
     """broker.conf, the same for all, and the overrides. ``changes`` are what this cluster's broker.conf says else."""
 
     def __init__(self, cluster: str, version: str, changes: Mapping[str, str]) -> None:
+        self.cluster = cluster
         self._file = {**_defaults(), "clusterName": cluster, **changes}
         self._stuck: dict[str, str] = {}
         self._keeps_deleted = version_of(version) < (3, 0, 0)

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Fault(Enum):
-    """What goes wrong. Those up to ``AFFINITY_LEFT`` are of ownership, the others of single answers."""
+    """What goes wrong: with ownership, with single answers and clocks, and with brokers."""
 
     LOST_TO_A_LOOKUP = "a concurrent lookup takes the bundle elsewhere, and the leader's note with it (#24884)"
     NO_EFFECT = "an unload is answered 204 and nothing happens"
@@ -27,6 +27,8 @@ class Fault(Enum):
     NAN = "a load report full of NaN"
     FROZEN_REPORT = "the load report as it was when first asked for, again and again"
     CLOCK_SKEW = "a clock that is so many seconds ahead"
+    LEADER_CHANGES = "another broker leads from this request on, and knows of no note"
+    BROKER_DIES = "kill -9 at this request, which is not answered"
 
 
 UNLOAD, LOAD_REPORT = "/unload", "/load-report"
@@ -38,6 +40,8 @@ _PARTS = {
     Fault.NO_EFFECT: UNLOAD,
     Fault.NAN: LOAD_REPORT,
     Fault.FROZEN_REPORT: LOAD_REPORT,
+    Fault.LEADER_CHANGES: UNLOAD,
+    Fault.BROKER_DIES: UNLOAD,
 }
 """The part of the path that a fault is for unless said otherwise; else every path."""
 

@@ -6,6 +6,7 @@ import json
 import selectors
 import socket
 import socketserver
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,17 +118,21 @@ class Door(ThreadingHTTPServer):
         self.server_activate()
         self.open = True
 
-    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
         """Serve a connection, which is known meanwhile."""
         with self._left:
             self._connections.add(request)
         try:
-            with suppress(OSError):  # a client that gave up, or a broker that died, is no event
-                super().finish_request(request, client_address)
+            super().process_request_thread(request, client_address)
         finally:
             with self._left:
                 self._connections.discard(request)
                 self._left.notify_all()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """A client that gave up, or a broker that died, is no event; all else is a bug, and told."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 class Doors:

@@ -23,8 +23,8 @@ def heartbeats(cluster: str, broker: str) -> list[str]:
     return [f"pulsar/{cluster}/{broker}/{OWN_RANGE}", f"pulsar/{broker}/{OWN_RANGE}"]
 
 
-def load_report(book: Book, broker: Broker, cluster: str, begun_at: float, ahead_seconds: float) -> dict[str, Any]:
-    """What the broker says of itself now; ``begun_at`` is when the run began, epoch seconds, by the right clock."""
+def load_report(book: Book, broker: Broker, cluster: str, begun_at: float) -> dict[str, Any]:
+    """What the broker says of itself now; ``begun_at`` is when the run began, epoch seconds, by its clock."""
     counted = book.state.counted[broker.at]
     rows = counted.rates.tolist()
     stats = {
@@ -45,7 +45,7 @@ def load_report(book: Book, broker: Broker, cluster: str, begun_at: float, ahead
         "bandwidthIn": _UNKNOWN_LIMIT,
         "bandwidthOut": _UNKNOWN_LIMIT,
         **dict(zip(_RATES, counted.rates.sum(axis=0).tolist(), strict=True)),
-        "lastUpdate": _milliseconds(begun_at + book.seconds + ahead_seconds),
+        "lastUpdate": _milliseconds(begun_at + book.seconds),
         "lastStats": stats,
         "numTopics": len(stats),
         "numBundles": len(stats),
@@ -58,7 +58,7 @@ def load_report(book: Book, broker: Broker, cluster: str, begun_at: float, ahead
         "protocols": {},
         "advertisedListeners": {},
         "loadManagerClassName": MODULAR,
-        "startTimestamp": _milliseconds(begun_at + started_at + ahead_seconds),
+        "startTimestamp": _milliseconds(begun_at + started_at),
         "maxResourceUsage": max(cpu / 100.0, 0.0625),
         "loadReportType": "LocalBrokerData",
     }
