@@ -46,20 +46,19 @@ def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
     """
     if not seconds > 0:
         raise UsageError(f"--seconds {seconds}: wanted a number from 1 to {LONGEST_SECONDS}")
-    chosen = load(scenario)
-    settings = settled(chosen, Settings(interval_seconds=15), {})
-    with _ending_quietly(), stage(chosen, settings, seed, seconds) as found:
-        console = Console(highlight=False)
-        drawn = console.is_terminal and not console.is_dumb_terminal
-        about = " ".join(chosen.about.split())
-        ends_at = time.monotonic() + seconds
-        shown = Picture(found, console, about, ends_at) if drawn else Lines(found, about)
-        _show(found, shown, seconds, serve=serve)
+    with _ending_quietly():
+        chosen = load(scenario)
+        settings = settled(chosen, Settings(interval_seconds=15), {})
+        with stage(chosen, settings, seed, seconds) as found:
+            _show(found, " ".join(chosen.about.split()), seconds, serve=serve)
 
 
-def _show(found: Stage, shown: Picture | Lines, seconds: float, *, serve: bool) -> None:
+def _show(found: Stage, about: str, seconds: float, *, serve: bool) -> None:
     """Until the time is over; with ``serve`` until somebody ends it."""
-    told = threading.Event()
+    console, told = Console(highlight=False), threading.Event()
+    drawn = console.is_terminal and not console.is_dumb_terminal
+    ends_at = time.monotonic() + seconds
+    shown = Picture(found, console, about, ends_at) if drawn else Lines(found, about)
 
     def over() -> None:
         if not serve:

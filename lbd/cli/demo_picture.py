@@ -113,8 +113,8 @@ def _rows(frame: Frame, turn: Turn, room: int) -> _Rows:
 
 def _title(frame: Frame, width: int) -> Text:
     passed, wide = ago(frame.now - frame.begun_at).strip(), width >= WIDE_ENOUGH
-    found = Text("lbd demo: the real lbd on a simulated cluster" if wide else "lbd demo", "bold")
-    found.append(f"  {passed} at {frame.speed:g} x, {frame.left_seconds:.0f} s to go", "dim")
+    found = Text("lbd demo: the real lbd, a simulated cluster" if wide else "lbd demo", "bold")
+    found.append(f"  {passed} of its time ({frame.speed:g} x), {frame.left_seconds:.0f} s left", "dim")
     if wide:
         found.append(f"\n{plain(frame.about)}\n{frame.rule}", "dim")
     return _cut(found)

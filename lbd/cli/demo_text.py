@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from lbd.cli.render import plain, table
-from lbd.demo.seen import gap
+from lbd.demo.seen import NOT_SENT, gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,9 @@ def gap_words(seen: Seen, low_threshold: float) -> str:
 
 def state_words(move: Move, state: str) -> str:
     """Where a move is, or how it ended."""
-    return f"{state} {move.detail}" if move.ended else state
+    if not move.ended:
+        return state
+    return f"{state}: {move.detail}" if state == NOT_SENT else f"{state} {move.detail}"
 
 
 def turn_line(turn: Turn, begun_at: float) -> str:
