@@ -113,7 +113,7 @@ def _rows(frame: Frame, turn: Turn, room: int) -> _Rows:
 
 def _title(frame: Frame, width: int) -> Text:
     passed, wide = ago(frame.now - frame.begun_at).strip(), width >= WIDE_ENOUGH
-    found = Text("lbd demo: the real lbd, a simulated cluster" if wide else "lbd demo", "bold")
+    found = Text().append("lbd demo: the real lbd, a simulated cluster" if wide else "lbd demo", "bold")
     found.append(f"  {passed} of its time ({frame.speed:g} x), {frame.left_seconds:.0f} s left", "dim")
     if wide:
         found.append(f"\n{plain(frame.about)}\n{frame.rule}", "dim")
@@ -165,7 +165,12 @@ def _most_telling(brokers: Sequence[BrokerSeen], rows: int) -> tuple[Sequence[Br
 def _bar(score: float, first: float | None, width: int, style: str) -> Text:
     """Where the score is, and by how much that is less or more than at first."""
     now, then = (round(min(max(one, 0.0), 100.0) / 100 * width) for one in (score, score if first is None else first))
-    found = Text("█" * min(now, then), style).append("▓" * (now - then), "cyan").append("░" * (then - now), "dim red")
+    found = (
+        Text()
+        .append("█" * min(now, then), style)
+        .append("▓" * (now - then), "cyan")
+        .append("░" * (then - now), "dim red")
+    )
     return found.append("·" * (width - max(now, then)), "dim")
 
 
@@ -195,13 +200,17 @@ def _pairs(frame: Frame, turn: Turn, pairs: Sequence[PairSeen], width: int) -> R
 
 def _hits(hits: int, wanted: int, *, cells: bool) -> Text:
     """How far a counter is filled."""
-    filled = Text("■" * hits, "yellow").append("□" * (wanted - hits), "dim") if cells and wanted <= CELLS else Text()
+    filled = (
+        Text().append("■" * hits, "yellow").append("□" * (wanted - hits), "dim")
+        if cells and wanted <= CELLS
+        else Text()
+    )
     return filled.append(f"{' ' if filled else ''}{hits} of {wanted}")
 
 
 def _verdict(frame: Frame, turn: Turn) -> Text:
     style = VERDICT_STYLES.get(turn.verdict.kind, "bold")
-    return _cut(Text("verdict  ", "dim").append(_short(frame, turn.error or turn.verdict.words), style))
+    return _cut(Text().append("verdict  ", "dim").append(_short(frame, turn.error or turn.verdict.words), style))
 
 
 def _said(frame: Frame, number: int) -> Iterator[Text]:

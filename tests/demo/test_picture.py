@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -142,3 +144,26 @@ def test_what_a_report_says_does_not_steer_the_terminal():
 
     last = msgspec.structs.replace(frame.seen.last, error="broken \x1b[2J here")
     assert "verdict  broken  [2J here" in drawn(replace(frame, seen=replace(frame.seen, last=last)))
+
+
+def test_the_readme_shows_this_picture():
+    """Its first screen is what the demo draws: the same headings, brokers, pairs and sentences."""
+    shown = (Path(__file__).parents[2] / "README.md").read_text().split(".venv/bin/lbd demo\n", 1)[1]
+    lines = [one.removeprefix("    ") for one in shown.splitlines()[1:24]]
+    drawn_lines = [_any_name(one) for one in drawn(frames()[0.25])]
+    assert lines[0].startswith("lbd demo: the real lbd, a simulated cluster")
+    assert [_any_name(one) for one in lines[1:3]] == drawn_lines[1:3]
+    for heading in (
+        "broker score ░ less ▓ more MB/s bundles",
+        "pair apart hits 15+ hits 40+",
+        "verdict moving: 5 begun",
+    ):
+        assert heading in map(_any_name, lines)
+        assert heading in drawn_lines
+    assert _any_name(line(lines, "highest")) == line(drawn_lines, "highest")
+    assert [_any_name(one) for one in lines if "->" in one][:3] == [one for one in drawn_lines if "->" in one][:3]
+
+
+def _any_name(line: str) -> str:
+    """Without what differs between a broker of the simulation and its address in the demo, and between columns."""
+    return re.sub(r" +", " ", re.sub(r"127\.0\.0\.(\d)", r"broker-\1", line)).strip()
