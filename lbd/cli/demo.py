@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 import time
@@ -103,6 +104,9 @@ def _ending_quietly() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         click.echo("Ended before it had begun.", err=True)
+    except OSError as error:
+        if error.errno != errno.EIO:  # the terminal is gone: nobody is there to be told
+            raise
     finally:
         for number, handler in before:
             signal.signal(number, handler)

@@ -212,6 +212,11 @@ class Terminal:
                 self.shown += os.read(self._fd, 65_536).decode(errors="replace")
         return time.monotonic() - self.begun_at
 
+    def gone(self) -> int:
+        """Close the terminal; the exit code that follows."""
+        os.close(self._fd)
+        return self._exit_code()
+
     def press(self, key: bytes) -> int:
         """A key, and the exit code that follows."""
         os.write(self._fd, key)
@@ -220,9 +225,18 @@ class Terminal:
                 self.shown += os.read(self._fd, 65_536).decode(errors="replace")
             except OSError:
                 break
-        _, status = os.waitpid(self.process, 0)
         os.close(self._fd)
-        return os.waitstatus_to_exitcode(status)
+        return self._exit_code()
+
+    def _exit_code(self) -> int:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            process, status = os.waitpid(self.process, os.WNOHANG)
+            if process:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.05)
+        os.kill(self.process, signal.SIGKILL)
+        raise AssertionError(f"it did not end: {self.shown}")
 
 
 class TestOnATerminal:
@@ -235,6 +249,13 @@ class TestOnATerminal:
         assert terminal.shown.rfind("\x1b[?25h") > terminal.shown.rfind("\x1b[?25l")
         assert "highest - lowest, points" in terminal.shown
         assert "Traceback" not in terminal.shown
+
+    @pytest.mark.parametrize("words", [(), ("--seconds", "1", "--serve")])
+    def test_the_terminal_goes(self, words: tuple[str, ...], folder: Path):
+        """As when a window is closed: it ends, and does not live on unseen."""
+        terminal = Terminal(folder, *words)
+        terminal.until("lbd.log" if words else "moves: 5 planned")
+        assert terminal.gone() == 0
 
     def test_without_colour(self, folder: Path):
         """NO_COLOR: the same picture, and no colour in it."""
