@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -188,3 +189,17 @@ def test_a_daemon_that_runs_once(pulsar: FakePulsar, tmp_path: Path) -> None:
         assert_true(pulsar, move)
     assert Counter(move.result for move in moves)[ELSEWHERE] == 1
     assert done.returncode == 5, done
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [{"result": FAILED}, {"result": UNOWNED, "owner": None}, {"owner": "b:1"}, {"source": "b:1"}, {"result": None}],
+)
+def test_a_journal_that_lies_is_found_out(
+    lie: dict[str, Any], pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the comparison that all of these tests make."""
+    with run(pulsar, tmp_path, monkeypatch) as running:
+        move = running.until_tried()[0]
+    with pytest.raises(AssertionError):
+        assert_true(pulsar, replace(move, **lie))
