@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import requests
+
 from tests.e2e import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import requests
 
 MAX_HOPS = 6
 LEADER, OTHER, THIRD = "leader", "other", "third"
@@ -33,9 +33,6 @@ class Call:
     at: str = LEADER
     query: Mapping[str, str] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        query = "&".join(f"{key}={value}" for key, value in self.query.items())
-        return f"{self.method} {self.path}{query and '?'}{query} at {self.at}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Side:
         self.ids = ids
         self._names = {**ids, **others}
         self._roles = {broker: role for role, broker in ids.items()}
-        self._session = session
+        self.session = session
 
     def ask(self, call: Call) -> Told:
         """The answer, redirects followed."""
@@ -64,7 +61,10 @@ class Side:
         query: dict[str, str] | None = {key: value.format(**self._names) for key, value in call.query.items()}
         hops: list[str] = []
         for _ in range(MAX_HOPS):
-            answer = self._session.request(call.method, url, params=query, allow_redirects=False, timeout=75)
+            try:
+                answer = self.session.request(call.method, url, params=query, allow_redirects=False, timeout=75)
+            except requests.ConnectionError:
+                return Told((*hops, "no connection"), None)
             if answer.status_code != 307:
                 return Told((*hops, str(answer.status_code)), self._shape(answer))
             url, query = answer.headers["Location"], None
@@ -106,6 +106,12 @@ class Side:
         for broker, role in self._roles.items():
             words = words.replace(broker, f"<{role}>")
         return words
+
+
+def row(call: Call, told: Told) -> str:
+    """A line of the table in the documents."""
+    query = "&".join(f"{key}={value}" for key, value in call.query.items())
+    return f"| `{call.method} {call.path}{query and '?'}{query}` | {call.at} | {told} |"
 
 
 def roles(leader: str, brokers: Iterable[str]) -> dict[str, str]:
@@ -238,3 +244,26 @@ WITH_POLICIES = (
     Call("GET", "/admin/v2/clusters/c/failureDomains"),
 )
 """When each sort of policy is set."""
+
+LEADER_DEAD = (
+    Call("GET", "/admin/v2/brokers/leaderBroker", OTHER),
+    Call("GET", "/admin/v2/brokers/c", OTHER),
+    Call("GET", "/admin/v2/brokers/c/{leader}/ownedNamespaces", OTHER),
+    Call("GET", "/admin/v2/broker-stats/load-report", LEADER),
+    Call("GET", positions(0), OTHER),
+    Call("GET", look_up(0), OTHER),
+    Call("GET", positions(1), OTHER),
+    Call("PUT", unload(1), OTHER, _TO_THIRD),
+    Call("GET", positions(1), OTHER),
+)
+"""While the session of a leader that was killed lives."""
+
+LEADER_REPLACED = (
+    Call("GET", "/admin/v2/brokers/leaderBroker", OTHER),
+    Call("GET", "/admin/v2/brokers/c/{dead}/ownedNamespaces", OTHER),
+    Call("GET", positions(0), OTHER),
+    Call("PUT", unload(0), OTHER, {"destinationBroker": "{other}"}),
+    Call("GET", look_up(0), OTHER),
+    Call("PUT", unload(0), OTHER, {"destinationBroker": "{dead}"}),
+)
+"""When its session has ended, and one of the two others leads."""

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import requests
 
 from lbd.simulate.build import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.fake_pulsar.book import SESSION_SECONDS
 from lbd.simulate.scenario import Scenario
 from tests.e2e import agreement, placing, probe
-from tests.e2e.agreement import CALLS, LOAD_REPORT, NAMESPACE, TENANT, WITH_POLICIES, Side
+from tests.e2e.agreement import (
+    CALLS,
+    LEADER,
+    LEADER_DEAD,
+    LEADER_REPLACED,
+    LOAD_REPORT,
+    NAMESPACE,
+    TENANT,
+    WITH_POLICIES,
+    Side,
+    row,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.e2e.agreement import Call, Told
     from tests.e2e.cluster import Cluster
 
 VERSION = "4.0.8"
+TABLE = Path(__file__).parents[2] / "docs" / "agreement.md"
 POLICY = {
     "namespaces": ["nobody/.*"],
     "primary": ["127.0.0.9"],
@@ -97,20 +111,62 @@ def agree(call: Call, ours: Told, theirs: Told) -> bool:
     return ours == theirs
 
 
-def _line(call: Call, ours: Told, theirs: Told) -> str:
-    same = agree(call, ours, theirs)
-    told = "" if same else f" | fake {ours} {ours.body} | real {theirs} {theirs.body}"
-    return f"{'=' if same else '#'} {call}: {theirs}{told}"
+def compared(ours: Side, theirs: Side, calls: Iterable[Call]) -> list[tuple[Call, Told, Told]]:
+    """The same calls to both."""
+    return [(call, ours.ask(call), theirs.ask(call)) for call in calls]
+
+
+def differences(found: Iterable[tuple[Call, Told, Told]]) -> list[str]:
+    """Where they do not agree, with what both said."""
+    return [
+        f"{row(call, ours)}\n  fake: {ours.body}\n  real: {theirs} {theirs.body}"
+        for call, ours, theirs in found
+        if not agree(call, ours, theirs)
+    ]
 
 
 @pytest.mark.cluster(versions=[VERSION])
 def test_fake_and_real_brokers_answer_alike(cluster: Cluster, tell: Callable[[str], None]):
-    """Every call that lbd makes, right and wrong, asked at leader, owner and others."""
+    """Every call that lbd makes, right and wrong, asked at leader, owner and others; the table is in the documents."""
     with fake() as (simulated, ours), real(cluster) as theirs:
         agreement.arranged(ours)
         agreement.arranged(theirs)
-        found: list[tuple[Call, Any, Any]] = [(call, ours.ask(call), theirs.ask(call)) for call in CALLS]
+        found = compared(ours, theirs, CALLS)
         with with_policies(cluster, simulated):
-            found += [(call, ours.ask(call), theirs.ask(call)) for call in WITH_POLICIES]
-    tell("\n".join(_line(*one) for one in found))
-    assert [_line(*one) for one in found if not agree(*one)] == []
+            found += compared(ours, theirs, WITH_POLICIES)
+        found.append((LOAD_REPORT, ours.ask(LOAD_REPORT), counted(theirs)))
+    rows = [row(call, told) for call, _, told in found]
+    tell("\n".join(rows))
+    assert differences(found) == []
+    assert [line for line in rows if line not in TABLE.read_text()] == []
+
+
+@pytest.mark.cluster(versions=[VERSION])
+def test_they_tell_of_a_dead_leader_alike(cluster: Cluster, tell: Callable[[str], None]):
+    """While its session lives, and after that."""
+    with fake() as (simulated, ours), real(cluster) as theirs:
+        agreement.arranged(ours)
+        agreement.arranged(theirs)
+        dead = theirs.ids[LEADER]
+        cluster.kill_broker(cluster.brokers.index(dead))
+        simulated.kill(ours.ids[LEADER])
+        found = compared(ours, theirs, LEADER_DEAD)
+        simulated.forward(SESSION_SECONDS)
+        follower = cluster.brokers.index(theirs.ids["other"])
+        deadline = time.monotonic() + 2 * SESSION_SECONDS
+        while probe.leader(cluster, follower) == dead and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert simulated.leader is not None
+        after = replaced(ours, simulated.leader), replaced(theirs, probe.leader(cluster, follower))
+        found += compared(*after, LEADER_REPLACED)
+        cluster.restore()
+    rows = [row(call, told) for call, _, told in found]
+    tell("\n".join(rows))
+    assert differences(found) == []
+    assert [line for line in rows if line not in TABLE.read_text()] == []
+
+
+def replaced(side: Side, leader: str) -> Side:
+    """The same with another leader; the old one is ``dead``."""
+    other = next(broker for role, broker in side.ids.items() if broker != leader and role != LEADER)
+    return Side({LEADER: leader, "other": other, "dead": side.ids[LEADER]}, agreement.names(), side.session)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FILE = Path(__file__).parent / "runtime-4.0.8.json"
-"""The balancing part of ``configuration/runtime`` of a 4.0.8 with splitting and shedding turned off in broker.conf."""
+"""The balancing part of ``configuration/runtime`` of a 4.0.8, with the brokers' own shedding, splitting and even
+distribution turned off: nothing here does them."""
 
 NOT_DYNAMIC = frozenset({"loadBalancerEnabled", "loadManagerClassName"})
 

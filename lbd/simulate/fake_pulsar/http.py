@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import selectors
 import socket
 import socketserver
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ class Reply:
 
 def ok(found: object) -> Reply:
     """200 with JSON."""
-    return Reply(200, json.dumps(found).encode())
+    return Reply(200, msgspec.json.encode(found))
 
 
 def text(words: str) -> Reply:
@@ -59,7 +60,7 @@ def text(words: str) -> Reply:
 
 def refused(status: int, reason: str) -> Reply:
     """An error as Pulsar tells it."""
-    return Reply(status, json.dumps({"reason": reason}).encode())
+    return Reply(status, msgspec.json.encode({"reason": reason}))
 
 
 def page(status: int) -> Reply:
