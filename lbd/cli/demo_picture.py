@@ -5,17 +5,16 @@ Every word and number in it is the daemon's own, of its last turn or of a move t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lbd.cli.demo_text import ago, ends, gap_words, state_words
+from lbd.cli.demo_text import ago, ends, gap_words, rule, state_words
 from lbd.cli.operate_text import common_end
 from lbd.cli.render import amount, plain
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.demo.seen import SENT, WAITS, Seen
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import JustifyMethod, RenderableType
 
+    from lbd.config import Settings
     from lbd.record.turns.lines import BrokerSeen, PairSeen, Turn
 
 NARROW, WIDE_ENOUGH = 60, 76
@@ -52,22 +52,13 @@ class Frame:
     speed: float
     left_seconds: float
     about: str
-    settings: AvgShedderSettings = field(default_factory=AvgShedderSettings)
+    settings: Settings
     flying: frozenset[str] = frozenset()
 
     @property
     def end(self) -> str:
         """What the names of all brokers end in; they are whole in their own table."""
         return common_end(one.id for one in self.seen.last.brokers) if self.seen.last is not None else ""
-
-    @property
-    def rule(self) -> str:
-        """When lbd moves."""
-        it = self.settings
-        return (
-            f"A pair {it.low_threshold:g} points apart for {it.hit_count_low} CPU samples, "
-            f"or {it.high_threshold:g} for {it.hit_count_high}, is levelled."
-        )
 
 
 @dataclass(frozen=True)
@@ -116,7 +107,7 @@ def _title(frame: Frame, width: int) -> Text:
     found = Text().append("lbd demo: the real lbd, a simulated cluster" if wide else "lbd demo", "bold")
     found.append(f"  {passed} of its time ({frame.speed:g} x), {frame.left_seconds:.0f} s left", "dim")
     if wide:
-        found.append(f"\n{plain(frame.about)}\n{frame.rule}", "dim")
+        found.append(f"\n{plain(frame.about)}\n{rule(frame.settings)}", "dim")
     return _cut(found)
 
 
@@ -141,7 +132,7 @@ def _brokers(frame: Frame, turn: Turn, width: int, number: int) -> RenderableTyp
             Text(_remark(one), "dim"),
         )
         found.add_row(*row[: len(_columns(width))])
-    return Group(found, _cut(Text(gap_words(frame.seen, frame.settings.low_threshold), "bold")))
+    return Group(found, _cut(Text(gap_words(frame.seen, frame.settings), "bold")))
 
 
 def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
@@ -181,7 +172,8 @@ def _remark(broker: BrokerSeen) -> str:
 
 
 def _pairs(frame: Frame, turn: Turn, pairs: Sequence[PairSeen], width: int) -> RenderableType:
-    wide, low, high = width >= WIDE_ENOUGH, frame.settings.low_threshold, frame.settings.high_threshold
+    wide, points = width >= WIDE_ENOUGH, frame.settings.avg_shedder
+    low, high = points.low_threshold, points.high_threshold
     found = _table(("pair", "left"), ("apart", "right"), (f"hits {low:g}+", "left"), (f"hits {high:g}+", "left"))
     if wide:
         found.add_column(no_wrap=True)

@@ -42,7 +42,7 @@ class Picture:
             speed=cluster.speed,
             left_seconds=max(self._ends_at - time.monotonic(), 0.0),
             about=self._about,
-            settings=self._stage.settings.avg_shedder,
+            settings=self._stage.settings,
             flying=self._stage.flying,
         )
         return picture(frame, self._console.width, self._console.height)

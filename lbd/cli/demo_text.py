@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from lbd.config import Settings
     from lbd.demo.seen import Move, Seen
     from lbd.record.turns.lines import Turn
     from lbd.score.scorecard import Scorecard
     from lbd.simulate.fake_pulsar import FakePulsar
+
+
+AVG_SHEDDER = "avg-shedder"
+"""The strategy of which the picture can say when it moves."""
 
 
 def ends(source: str, destination: str, end: str = "") -> str:
@@ -31,12 +36,25 @@ def ago(seconds: float) -> str:
     return f"{int(seconds) // 60:2d}:{int(seconds) % 60:02d}"
 
 
-def gap_words(seen: Seen, low_threshold: float) -> str:
+def rule(settings: Settings) -> str:
+    """When lbd moves something."""
+    if settings.strategy != AVG_SHEDDER:
+        return f"Strategy: {settings.strategy}."
+    it = settings.avg_shedder
+    return (
+        f"A pair {it.low_threshold:g} points apart for {it.hit_count_low} CPU samples, "
+        f"or {it.high_threshold:g} for {it.hit_count_high}, is levelled."
+    )
+
+
+def gap_words(seen: Seen, settings: Settings) -> str:
     """How far apart the brokers were at first, and are now."""
     gaps = seen.gaps
     if gaps is None:
         return "fewer than two brokers have a score"
-    return f"highest - lowest: {gaps[0]:.1f} points at first, {gaps[1]:.1f} now (balanced below {low_threshold:g})"
+    told = f"highest - lowest: {gaps[0]:.1f} points at first, {gaps[1]:.1f} now"
+    known = settings.strategy == AVG_SHEDDER
+    return f"{told} (balanced below {settings.avg_shedder.low_threshold:g})" if known else told
 
 
 def state_words(move: Move, state: str) -> str:

@@ -34,7 +34,7 @@ def frames(name: str = "demo", until: float = 10.0) -> dict[float, Frame]:
         for outcome in turned.record.outcomes:
             seen = seen.ended(outcome, at)
         seen = seen.turned(kept(turned.record, at))
-        found[turned.seconds / 60] = Frame(seen, at, BEGUN_AT, 12.0, 30.0, scenario.about)
+        found[turned.seconds / 60] = Frame(seen, at, BEGUN_AT, 12.0, 30.0, scenario.about, settings)
         if turned.seconds >= until * 60:
             break
     return found
@@ -56,7 +56,7 @@ def line(lines: list[str], start: str) -> str:
 
 def test_before_the_first_turn():
     """It says what comes."""
-    frame = Frame(Seen(), BEGUN_AT, BEGUN_AT, 12.0, 60.0, "Six brokers.")
+    frame = Frame(Seen(), BEGUN_AT, BEGUN_AT, 12.0, 60.0, "Six brokers.", Settings())
     assert drawn(frame)[-1] == "the brokers start; lbd's first turn comes"
 
 
