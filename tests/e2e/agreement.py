@@ -111,7 +111,7 @@ class Side:
 def row(call: Call, told: Told) -> str:
     """A line of the table in the documents."""
     query = "&".join(f"{key}={value}" for key, value in call.query.items())
-    return f"| `{call.method} {call.path}{query and '?'}{query}` | {call.at} | {told} |"
+    return f"| `{call.method} {call.path}{query and '?'}{query}` | {call.at} | `{told}` |"
 
 
 def roles(leader: str, brokers: Iterable[str]) -> dict[str, str]:

@@ -43,9 +43,9 @@ class FakePulsar:
     """A running cluster, from ``with`` to its end. Thread-safe.
 
     ``state`` is of ``world``, at its beginning. The brokers get addresses on loopback, ``names`` says which of
-    ``world.brokers`` each one is. ``speed`` is how many seconds pass in one of this machine, ``clients`` how many each
-    bundle has, ``runtime`` what broker.conf says otherwise than the default. Raises :class:`OSError` when no port is to
-    be had.
+    ``world.brokers`` each one is. ``speed`` is how many seconds pass in one of this machine, ``begun_at`` the first of
+    them (epoch seconds; None: now), ``clients`` how many each bundle has, ``runtime`` what broker.conf says otherwise
+    than the default. Raises :class:`OSError` when no port is to be had.
     """
 
     def __init__(
@@ -54,13 +54,14 @@ class FakePulsar:
         state: State,
         *,
         speed: float = 1.0,
+        begun_at: float | None = None,
         clients: int = 1,
         cluster: str = "simulated",
         version: str = "4.0.8",
         runtime: Mapping[str, str] | None = None,
         port: int = 0,
     ) -> None:
-        self.clock = Clock(speed)
+        self.clock = Clock(speed, begun_at)
         self.faults, self.policies = Faults(), Policies()
         self.requests: deque[Request] = deque(maxlen=REMEMBERED_REQUESTS)
         self.begun_at = self.clock.now() - state.seconds
