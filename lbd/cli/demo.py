@@ -57,7 +57,7 @@ def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
 def _show(found: Stage, about: str, seconds: float, *, serve: bool) -> None:
     """Until the time is over; with ``serve`` until somebody ends it."""
     console, told = Console(highlight=False), threading.Event()
-    drawn = console.is_terminal and not console.is_dumb_terminal
+    drawn = console.is_terminal and not console.is_dumb_terminal and console.encoding.startswith("utf")
     ends_at = time.monotonic() + seconds
     shown = Picture(found, console, about, ends_at) if drawn else Lines(found, about)
 
@@ -65,12 +65,10 @@ def _show(found: Stage, about: str, seconds: float, *, serve: bool) -> None:
         if not serve:
             found.end()
             return
-        found.slow_down()
         told.set()
+        found.slow_down()
         shown.close()
-        _tell(found)
-        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir)))
-        Lines(found)
+        _go_on(found)
 
     timer = threading.Timer(seconds, over)
     timer.start()
@@ -83,6 +81,17 @@ def _show(found: Stage, about: str, seconds: float, *, serve: bool) -> None:
     if not told.is_set():
         _tell(found)
         click.echo(demo_text.NEXT)
+
+
+def _go_on(found: Stage) -> None:
+    """The scorecard, what can be tried now, and a line for each turn from now on."""
+    try:
+        _tell(found)
+        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir)))
+    except OSError:
+        found.end()  # nobody reads on
+    else:
+        Lines(found)
 
 
 def _tell(found: Stage) -> None:
@@ -99,7 +108,8 @@ def _end_only_once() -> None:
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
     """Who ends it while it starts or stops is no error, and nothing is left behind."""
-    before = [(number, signal.signal(number, signal.default_int_handler)) for number in ENDING]
+    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup leaves it
+    before = [(number, signal.signal(number, signal.default_int_handler)) for number in heard]
     try:
         yield
     except KeyboardInterrupt:

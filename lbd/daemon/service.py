@@ -48,7 +48,7 @@ SIGNALS_AFTER_SECONDS = 1.0
 class Service:
     """Runs an engine until a signal, or :meth:`end`, ends it.
 
-    ``read`` reads the settings again at SIGHUP; None: there are none to read, and SIGHUP ends it as well.
+    ``read`` reads the settings again at SIGHUP; None: there are none, and SIGHUP ends it as well.
     ``on_turn`` and ``on_move`` hear of each turn and of each move as it ends, from the threads of the daemon.
     """
 
@@ -72,7 +72,10 @@ class Service:
         """Turn until SIGTERM or SIGINT; what is under way then is brought to its end, or handed over."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
-        signal.signal(signal.SIGHUP, self._ask_reload if self._read is not None else self._signalled)
+        if self._read is not None:
+            signal.signal(signal.SIGHUP, self._ask_reload)
+        elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(signal.SIGHUP, self._signalled)
         self._engine.on_end = self._moved
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
         self._plan(first=datetime.now(UTC))

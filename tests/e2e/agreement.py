@@ -34,7 +34,6 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
 
 
-
 @dataclass(frozen=True)
 class Told:
     """What came: status and redirect of each hop, and the shape of the last body."""
@@ -111,7 +110,7 @@ class Side:
 def row(call: Call, told: Told) -> str:
     """A line of the table in the documents."""
     query = "&".join(f"{key}={value}" for key, value in call.query.items())
-    return f"| `{call.method} {call.path}{query and '?'}{query}` | {call.at} | {told} |"
+    return f"| `{call.method} {call.path}{query and '?'}{query}` | {call.at} | `{told}` |"
 
 
 def roles(leader: str, brokers: Iterable[str]) -> dict[str, str]:

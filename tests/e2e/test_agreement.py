@@ -95,10 +95,10 @@ def with_policies(cluster: Cluster, simulated: FakePulsar) -> Iterator[None]:
 
 
 def counted(side: Side) -> Told:
-    """A load report with statistics; they are counted every 5 s there."""
+    """A load report at rest: its statistics were counted, every 5 s there, and its news given to the other brokers."""
     for _ in range(60):
         told = side.ask(LOAD_REPORT)
-        if told.body["lastStats"]:
+        if told.body["lastStats"] and not told.body["lastBundleGains"] and not told.body["lastBundleLosses"]:
             break
         time.sleep(0.5)
     return told
