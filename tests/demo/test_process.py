@@ -162,6 +162,18 @@ class TestEnding:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((address[1], int(address[2])), timeout=1)
 
+    def test_under_nohup_a_closed_terminal_is_nothing(self, folder: Path):
+        """What was started to live on does."""
+        command = ["nohup", sys.executable, "-m", "lbd", "demo"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+        process = subprocess.Popen(command, text=True, env=environ(folder), start_new_session=True, **pipes)
+        read_until(process, "Begins to move")
+        process.send_signal(signal.SIGHUP)
+        read_until(process, "landed")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 0
+
     def test_kept_up(self, folder: Path, tmp_path: Path):
         """Other commands work on it as on any cluster, by this machine's clock."""
         process = started(folder, "--seconds", "4", "--serve")
@@ -265,9 +277,11 @@ class TestOnATerminal:
         assert "█" in terminal.shown
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", terminal.shown)
 
-    def test_a_terminal_that_can_do_nothing(self, folder: Path):
-        """TERM=dumb: lines."""
-        terminal = Terminal(folder, TERM="dumb")
+    @pytest.mark.parametrize("less", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "ascii"}])
+    def test_a_terminal_that_cannot_draw(self, less: dict[str, str], folder: Path):
+        """No cursor to move, or no bars in its character set: lines."""
+        terminal = Terminal(folder, **less)
         terminal.until("apart  No move")
         assert terminal.press(b"\x03") == 0
-        assert "\x1b" not in terminal.shown
+        assert "\x1b[?25l" not in terminal.shown
+        assert "score  " not in terminal.shown
