@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -283,3 +284,13 @@ def test_the_clock() -> None:
             clock.speed = wrong
     with pytest.raises(ValueError, match="wanted 0 or more"):
         clock.forward(-1)
+
+
+def test_the_documents_example_runs() -> None:
+    """What docs/simulate.md shows is what works, and the leader that it kills owns nothing in the end."""
+    text = (Path(__file__).parents[2] / "docs" / "simulate.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert example is not None
+    names: dict[str, Any] = {}
+    exec(compile(example[1], "docs/simulate.md", "exec"), names)
+    assert isinstance(names["pulsar"], FakePulsar)
