@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from lbd.errors import AdminError
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.simulate import fake_pulsar
 from lbd.simulate.fake_pulsar import FakePulsar, Fault, Switch
 from lbd.simulate.fake_pulsar.clock import Clock
 from lbd.simulate.reports import snapshot
@@ -223,6 +225,22 @@ def test_a_dead_broker_refuses_connections(pulsar: FakePulsar) -> None:
         admin.load_report(broker)
     pulsar.start(broker)
     assert admin.ready(broker)
+
+
+def test_a_bundle_that_is_being_closed(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner still has it, not actively; another unload and lookups are answered 500 until it is free."""
+    monkeypatch.setattr(fake_pulsar, "UNLOAD_SECONDS", 1.0)
+    bundle, (owner, leader, _) = next(iter(pulsar.owners())), pulsar.brokers
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(admin_of(pulsar).unload, bundle, None, f"http://{owner}")
+        admin, deadline = admin_of(pulsar), time.monotonic() + 0.9
+        while admin.owned(owner)[bundle] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert admin.owned(owner)[bundle] is False
+        assert admin.unload(bundle, None, f"http://{leader}").status == 500
+        assert admin.look_up(bundle, f"http://{leader}", authoritative=False).status == 500
+        assert first.result().status == 204
+    assert bundle not in admin.owned(owner)
 
 
 def test_brokers_join_and_leave_by_the_time_table() -> None:
