@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from lbd.errors import AdminError
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.simulate import fake_pulsar
 from lbd.simulate.fake_pulsar import FakePulsar, Fault, Switch
 from lbd.simulate.fake_pulsar.clock import Clock
 from lbd.simulate.reports import snapshot
@@ -224,6 +227,22 @@ def test_a_dead_broker_refuses_connections(pulsar: FakePulsar) -> None:
     assert admin.ready(broker)
 
 
+def test_a_bundle_that_is_being_closed(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner still has it, not actively; another unload and lookups are answered 500 until it is free."""
+    monkeypatch.setattr(fake_pulsar, "UNLOAD_SECONDS", 1.0)
+    bundle, (owner, leader, _) = next(iter(pulsar.owners())), pulsar.brokers
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(admin_of(pulsar).unload, bundle, None, f"http://{owner}")
+        admin, deadline = admin_of(pulsar), time.monotonic() + 0.9
+        while admin.owned(owner)[bundle] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert admin.owned(owner)[bundle] is False
+        assert admin.unload(bundle, None, f"http://{leader}").status == 500
+        assert admin.look_up(bundle, f"http://{leader}", authoritative=False).status == 500
+        assert first.result().status == 204
+    assert bundle not in admin.owned(owner)
+
+
 def test_brokers_join_and_leave_by_the_time_table() -> None:
     """Each at its own time, with its port; an orderly one leaves nothing behind."""
     parts = [{"id": "a"}, {"id": "b", "leaves_at_minutes": 2}, {"id": "c", "joins_at_minutes": 1}]
@@ -283,3 +302,13 @@ def test_the_clock() -> None:
             clock.speed = wrong
     with pytest.raises(ValueError, match="wanted 0 or more"):
         clock.forward(-1)
+
+
+def test_the_documents_example_runs() -> None:
+    """What docs/simulate.md shows is what works, and the leader that it kills owns nothing in the end."""
+    text = (Path(__file__).parents[2] / "docs" / "simulate.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert example is not None
+    names: dict[str, Any] = {}
+    exec(compile(example[1], "docs/simulate.md", "exec"), names)
+    assert isinstance(names["pulsar"], FakePulsar)

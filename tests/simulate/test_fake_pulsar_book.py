@@ -155,6 +155,26 @@ def test_a_restart_within_the_session() -> None:
     assert A in found.listed
 
 
+@pytest.mark.parametrize(
+    ("meanwhile", "done", "owner"),
+    [
+        (lambda _: None, True, None),
+        (lambda found: found.die(A), False, A),
+        (lambda found: found.leave(A), False, None),
+        (lambda found: (found.die(A), found.start(A)), False, None),
+    ],
+    ids=["nothing", "it died", "it left", "it restarted"],
+)
+def test_what_happens_to_an_owner_that_closes_a_bundle(
+    meanwhile: Callable[[Book], object], done: bool, owner: str | None
+) -> None:
+    """One that died has let go of nothing, until its session ends."""
+    found = book(clients=0)
+    found.closing.add(FIRST)
+    meanwhile(found)
+    assert (found.closed(FIRST), found.owner(FIRST)) == (done, owner)
+
+
 @pytest.mark.parametrize(("clients", "least", "most"), [(1, 0, 0), (6, 0.02, 0.12)])
 def test_how_often_clients_take_a_bundle_elsewhere(clients: int, least: float, most: float) -> None:
     """Without a nudge: one client never (0 of 80 on 4.0.8), six of them in 6 % (9 of 140)."""

@@ -175,20 +175,34 @@ def test_two_namespaces_with_the_same_ranges(tmp_path: Path, monkeypatch: pytest
     assert {move.result for move in moves} == {LANDED}
 
 
-def test_a_daemon_that_runs_once(pulsar: FakePulsar, tmp_path: Path) -> None:
-    """As a process: what it says, its exit code and its journal are what happened."""
-    quick = {"avg_shedder": {"hit_count_high": 1}, "guardrails": {"unload_spacing_seconds": 0}}
-    config = tmp_path / "lbd.yaml"
-    values = {"pulsar": {"admin_urls": list(pulsar.admin_urls)}, "state_dir": str(tmp_path / "state"), **quick}
+ONCE: dict[str, tuple[list[Switch], int, dict[Result, int]]] = {
+    # what is switched on: the exit code, and what became of the one bundle that the traffic limit lets go
+    "nothing": ([], 0, {LANDED: 1}),
+    "lost to a lookup": ([Switch(Fault.LOST_TO_A_LOOKUP, times=1)], 5, {ELSEWHERE: 1}),
+    "500": ([Switch(Fault.NOT_ACTIVE)], 5, {FAILED: 1}),
+    "503, yet done": ([Switch(Fault.UNAVAILABLE, part="/unload", acts=True)], 0, {LANDED: 1}),
+    "half of each report": ([Switch(Fault.HALF_JSON, part=LOAD_REPORT)], 3, {}),
+    "no broker is ready": ([Switch(Fault.UNAVAILABLE, part="/ready")], 0, {}),
+}
+
+
+@pytest.mark.parametrize("case", ONCE)
+def test_a_process_that_runs_once(case: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+    """Its exit code and its journal are what happened."""
+    faults, code, wanted = ONCE[case]
+    for switch in faults:
+        pulsar.faults.on(replace(switch))
+    config, folder = tmp_path / "lbd.yaml", tmp_path / "state"
+    pulsar_part = {"admin_urls": list(pulsar.admin_urls)}
+    values = {"pulsar": pulsar_part, "state_dir": str(folder), "avg_shedder": {"hit_count_high": 1}}
     config.write_text(json.dumps(values))
-    pulsar.faults.on(Switch(Fault.LOST_TO_A_LOOKUP, times=1))
     command = [sys.executable, "-m", "lbd", "run", "--once", "--config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    moves = list(History(tmp_path / "state" / LIVE_NAME))
+    moves = list(History(folder / LIVE_NAME))
     for move in moves:
         assert_true(pulsar, move)
-    assert Counter(move.result for move in moves)[ELSEWHERE] == 1
-    assert done.returncode == 5, done
+    assert Counter(move.result for move in moves) == wanted, done
+    assert done.returncode == code, done
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lbd.simulate.cluster import State, World
 
-__all__ = ["FakePulsar", "Fault", "Owned", "Reply", "Request", "Switch"]
+__all__ = ["FakePulsar", "Fault", "Owned", "Request", "Switch"]
 
 UNLOAD_SECONDS = 0.024
 """How long an owner closes a bundle with one topic before it answers 204 (4.0.8, p50)."""
@@ -210,8 +210,7 @@ class FakePulsar:
         except Closing as unload:
             time.sleep(UNLOAD_SECONDS)
             with self._lived():
-                self._book.free(unload.bundle)
-            return Reply(204)
+                return Reply(204) if self._book.closed(unload.bundle) else Reply(silent=True)
 
 
 def _doors(number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:

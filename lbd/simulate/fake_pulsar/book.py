@@ -109,6 +109,13 @@ class Book:
         self._give(bundle, None)
         self.on_free(bundle, died)
 
+    def closed(self, bundle: str) -> bool:
+        """Its owner has closed it and lets go, unless it died or restarted meanwhile; whether it has."""
+        if bundle not in self.closing:
+            return False
+        self.free(bundle)
+        return True
+
     def acquire(self, bundle: str, broker: str) -> None:
         """The broker takes it, if nobody has it and the broker is there: who comes first wins."""
         if self.owner(bundle) is None and self.brokers[broker].up:
@@ -170,6 +177,7 @@ class Book:
         found = self.brokers[broker]
         if found.up:
             found.up = False
+            self.closing.difference_update(self.owned(broker))
             begun = found.started_at
             self.at(self.seconds + SESSION_SECONDS, lambda: self._expire(found, begun))
 

@@ -116,13 +116,18 @@ class Door(ThreadingHTTPServer):
         if self.socket.fileno() < 0:
             self.socket = socket.socket(self.address_family, self.socket_type)
             self.server_bind()
+        self.socket.settimeout(_POLL_SECONDS)  # a connection that is gone before it is accepted holds nobody up
         self.server_activate()
         self.open = True
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
-        """Serve a connection, which is known meanwhile."""
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """Serve a connection in a thread of its own; it is known from now on."""
         with self._left:
             self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """Serve it to its end."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -161,7 +166,8 @@ class Doors:
     def stop(self) -> None:
         """Accept no more."""
         self._done.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         self._selector.close()
 
     def _accept(self) -> None:
