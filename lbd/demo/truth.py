@@ -13,7 +13,7 @@ from lbd.simulate.cluster import MIB, idle_at, points_at, rates_at
 
 if TYPE_CHECKING:
     from lbd.config import Settings
-    from lbd.model import Outcome
+    from lbd.model import BoolArray, Outcome
     from lbd.simulate.fake_pulsar import FakePulsar
 
 
@@ -22,7 +22,7 @@ class Truth:
 
     def __init__(self, cluster: FakePulsar) -> None:
         self._cluster = cluster
-        self._first_owner = cluster.model()[1].owner
+        self._first_owner, self._first_present = cluster.model()[1].owner, self._present()
         self._seen = [self._look()]
         self._moves: list[Moved] = []
         self._shown_at: float | None = None
@@ -45,19 +45,26 @@ class Truth:
         trace = Trace(tuple(self._seen), tuple(self._moves), self._shown_at, self._fewest_moves())
         return scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)
 
+    def _present(self) -> BoolArray:
+        """The brokers that answer, bool (B,)."""
+        up = set(self._cluster.admin_urls)
+        return np.array([f"http://{broker}" in up for broker in self._cluster.brokers], dtype=np.bool_)
+
     def _look(self) -> Seen:
         world, state = self._cluster.model()
         rates = rates_at(world, state.seconds)
         points = points_at(world, state.owner, rates, state.seconds)[:-1]
-        present = world.present(state.seconds)[:-1]
-        return Seen(float(state.seconds), points[present], float(rates[:, 2:].sum()))
+        return Seen(float(state.seconds), points[self._present()], float(rates[:, 2:].sum()))
 
-    def _fewest_moves(self) -> int:
-        """Under the load of this moment, for as low a highest score as there is now."""
+    def _fewest_moves(self) -> int | None:
+        """Under the load of now. Not told where a broker left: what became of its bundles was not lbd's doing."""
+        present = self._present()
+        if (self._first_present & ~present).any():
+            return None
         world, state = self._cluster.model()
         sizes = rates_at(world, state.seconds)[:, 2:].sum(axis=1) / 2 / MIB
         slope = np.maximum(world.points_per_mib / world.capacity, 1e-12)
         carried = np.bincount(state.owner, sizes, slope.size)
         idle = idle_at(world, state.seconds)
-        level = (idle + slope * carried)[world.present(state.seconds)][:-1].max()
+        level = (idle + slope * carried)[:-1][present].max()
         return fewest_moves(sizes, self._first_owner, np.maximum(level - idle, 0.0) / slope)

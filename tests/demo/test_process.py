@@ -135,6 +135,22 @@ class TestIntoAFile:
         assert "no scores  No move: too-few-brokers: 1 of 1 reports are usable, wanted 2." in done.stdout
         assert "bundles moved: 0 in 0 rounds" in done.stdout
 
+    def test_a_broker_that_leaves(self, folder: Path, tmp_path: Path):
+        """It counts no more in the scorecard, and its bundles are no moves of lbd's."""
+        path = tmp_path / "leaving.yaml"
+        path.write_text(
+            "about: One leaves.\nbrokers: [{id: a, background: 50}, {id: b, background: 50}, "
+            "{id: c, background: 1, leaves_at_minutes: 0.1}]\nload: [{name: x, mib_per_second: 10, bundles: 30}]\n"
+        )
+        done = demo(folder, "--seconds", "3", "--scenario", str(path))
+        assert done.returncode == 0
+        first, last = map(float, re.findall(r"highest - lowest, points +([0-9.]+) +([0-9.]+)", done.stdout)[0])
+        assert first > 40
+        assert last < 10
+        assert "membership-changed" in done.stdout
+        assert "bundles moved: 0 in 0 rounds" in done.stdout
+        assert "needed at least" not in done.stdout
+
     def test_nobody_reads_on(self, folder: Path):
         """It ends with its reader, without a trace."""
         process = started(folder)
