@@ -229,11 +229,11 @@ def test_a_dead_broker_refuses_connections(pulsar: FakePulsar) -> None:
 
 def test_a_bundle_that_is_being_closed(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner still has it, not actively; another unload and lookups are answered 500 until it is free."""
-    monkeypatch.setattr(fake_pulsar, "UNLOAD_SECONDS", 1.0)
+    monkeypatch.setattr(fake_pulsar, "UNLOAD_SECONDS", 2.0)
     bundle, (owner, leader, _) = next(iter(pulsar.owners())), pulsar.brokers
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(admin_of(pulsar).unload, bundle, None, f"http://{owner}")
-        admin, deadline = admin_of(pulsar), time.monotonic() + 0.9
+        admin, deadline = admin_of(pulsar), time.monotonic() + 1.9
         while admin.owned(owner)[bundle] and time.monotonic() < deadline:
             time.sleep(0.01)
         assert admin.owned(owner)[bundle] is False
