@@ -20,6 +20,7 @@ FULL_RANGE = (0x00000000, 0xFFFFFFFF)
 """First and last boundary of every namespace; the last bundle includes its upper end."""
 
 _TOPIC = re.compile(r"(?:non-)?persistent://([^/]+/[^/]+)/[^/]+")
+_RANGE = re.compile(r"[^/]+/[^/]+/0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 _BOUNDARY = re.compile(r"0x[0-9a-fA-F]{1,8}")
 
 
@@ -59,6 +60,15 @@ def bundle_of(topic: str, boundaries: Sequence[int]) -> str:
     """
     at = min(bisect_right(boundaries, topic_hash(topic)), len(boundaries) - 1)
     return f"{namespace_of(topic)}/{range_name(boundaries[at - 1], boundaries[at])}"
+
+
+def range_of(bundle: str) -> tuple[int, int]:
+    """Both ends of a bundle's range as they stand in its name. Raises :class:`UsageError` for what is no bundle."""
+    match = _RANGE.fullmatch(bundle)
+    lower, upper = (int(match[1], 16), int(match[2], 16)) if match is not None else (0, 0)
+    if not lower < upper:
+        raise UsageError(f"{bundle!r} is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU")
+    return lower, upper
 
 
 def range_name(lower: int, upper: int) -> str:
