@@ -12,18 +12,20 @@ from lbd.model import bundle_namespace
 from lbd.pulsar.asking import reason_of
 from lbd.split.cut import Cut, CutOutcome, SplitResult, judged
 from lbd.split.plan import parts_of
-from lbd.split.topic_hash import parse_boundaries, range_of
+from lbd.split.topic_hash import parse_boundaries, range_name, range_of
 
 if TYPE_CHECKING:
     from lbd.act.ownership import Clock
     from lbd.pulsar.admin import Admin
 
-NOT_FOUND = 404
 PROOF_SECONDS = 5.0
 """New boundaries are there with the 204; a broker whose cache is behind may tell the old ones for moments."""
 
 REFUSED_SECONDS = 0.3
 OWNER_SECONDS = 0.3
+
+NAMED = 4
+"""Bundles that an error names."""
 
 FOUND_OPEN = "found open after a restart"
 
@@ -40,22 +42,21 @@ class Splitter:
 
         Raises :class:`ObserveError` when they cannot be had.
         """
+        found = self._admin.boundaries(namespace)
+        if found is None:
+            raise RefusedError(f"{namespace}: the cluster has no such namespace")
         try:
-            return parse_boundaries(self._admin.boundaries(namespace))
+            return parse_boundaries(found)
         except UsageError as error:
             raise ObserveError(f"{namespace}: {error}") from error
-        except AdminError as error:
-            if error.status != NOT_FOUND:
-                raise
-            raise RefusedError(f"{namespace}: the cluster has no such namespace") from error
 
     def owner(self, bundle: str, boundaries: tuple[int, ...]) -> str:
         """Who owns the bundle. Raises :class:`RefusedError` when it is none (any more), or nobody's."""
-        lower, upper = range_of(bundle)
-        if (lower, upper) not in pairwise(boundaries):
-            near = [f"0x{position:08x}" for position in boundaries if lower <= position <= upper][:5]
-            told = f"boundaries there are {', '.join(near)}" if near else "no boundary is there"
-            raise RefusedError(f"{bundle} is no bundle of {bundle_namespace(bundle)} (any more): {told}")
+        namespace, ends = bundle_namespace(bundle), range_of(bundle)
+        if ends not in pairwise(boundaries):
+            there = [range_name(*other) for other in pairwise(boundaries) if other[0] < ends[1] and ends[0] < other[1]]
+            more = f" and {len(there) - NAMED} more" if len(there) > NAMED else ""
+            raise RefusedError(f"{bundle} is no bundle; {namespace} has {', '.join(there[:NAMED])}{more} there")
         found = self._ownership.owner_within(bundle, OWNER_SECONDS)
         if found is None:
             raise RefusedError(f"{bundle}: nobody owns it; a broker that is asked to split it would take it")

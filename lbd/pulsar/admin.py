@@ -30,12 +30,12 @@ class _Ownership(msgspec.Struct):
     is_active: bool = True
 
 
+class _Bundles(msgspec.Struct):
+    boundaries: list[str]
+
+
 class _FailureDomain(msgspec.Struct):
     brokers: list[str] = []
-
-
-class _Boundaries(msgspec.Struct):
-    boundaries: list[str]
 
 
 class TopicStats(msgspec.Struct, frozen=True, rename="camel"):
@@ -101,6 +101,11 @@ class Admin(Asking):
             return {}
         return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
 
+    def boundaries(self, namespace: str) -> list[str] | None:
+        """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
+        answer = self._any(paths.bundles(namespace), expect={200, 404})
+        return None if answer.status == 404 else self._json(answer, _Bundles).boundaries
+
     def owner_base(self, bundle: str) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
 
@@ -165,13 +170,6 @@ class Admin(Asking):
         params = {"destinationBroker": destination} if destination else {}
         timeout = self.settings.unload_timeout_seconds
         return self.http.send("PUT", at + paths.unload(bundle), params=params, timeout_seconds=timeout)
-
-    def boundaries(self, namespace: str) -> list[str]:
-        """Where the bundles of a namespace begin and end: one more than there are bundles.
-
-        Raises :class:`AdminError` with status 404 for a namespace that there is none of.
-        """
-        return self._json(self._any(paths.boundaries(namespace)), _Boundaries).boundaries
 
     def topics(self, namespace: str) -> list[str]:
         """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""

@@ -49,6 +49,11 @@ def namespace(name: str) -> str:
     return f"/admin/v2/namespaces/{quote(name)}"
 
 
+def bundles(name: str) -> str:
+    """Where a namespace is cut into bundles."""
+    return f"{namespace(name)}/bundles"
+
+
 def anti_affinity(name: str) -> str:
     """The anti-affinity group of a namespace."""
     return f"{namespace(name)}/antiAffinity"
@@ -77,11 +82,6 @@ def unload(bundle: str) -> str:
 def split(bundle: str) -> str:
     """Split of one bundle."""
     return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/split"
-
-
-def boundaries(name: str) -> str:
-    """Where the bundles of a namespace begin and end."""
-    return f"{namespace(name)}/bundles"
 
 
 def topics(name: str) -> str:

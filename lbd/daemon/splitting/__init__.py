@@ -136,10 +136,7 @@ class Splitting:
     def _hour(self) -> int:
         """Splits within the last hour; those that certainly cut nothing are not counted."""
         since = self._now() - HOUR_SECONDS
-        cut = [
-            one for one in self._journal.splits if one.ended is None or one.ended.result is not SplitResult.NOT_SPLIT
-        ]
-        return sum(one.at > since for one in cut)
+        return sum(one.at > since and one.may_have_cut for one in self._journal.splits)
 
     def _begin(self, what: str, work: Callable[[], None]) -> None:
         with self._changed:

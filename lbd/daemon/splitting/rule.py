@@ -5,6 +5,7 @@ A look at a bundle costs four requests or so, thus the first few are looked at, 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -102,11 +103,9 @@ def _bundles(admin: Admin, due: Sequence[Due]) -> dict[str, int]:
     """How many bundles each namespace has; one that cannot be read is left out, and not split then."""
     found: dict[str, int] = {}
     for namespace in dict.fromkeys(bundle_namespace(one.bundle) for one in due):
-        try:
-            found[namespace] = len(admin.boundaries(namespace)) - 1
-        except LbdError:
-            continue
-    return found
+        with suppress(LbdError):
+            found[namespace] = len(admin.boundaries(namespace) or ()) - 1
+    return {namespace: bundles for namespace, bundles in found.items() if bundles > 0}
 
 
 def _no_room(settings: Settings, hour: int, planned: int) -> str:

@@ -103,11 +103,17 @@ class Journal:
         Raises :class:`UsageError` when it cannot be written, as all that writes here does.
         """
         with self._lock:
-            at, move = self._begun()
+            at, move = self._next()
             ends = (unload.bundle, unload.source, unload.destination)
             rates = (_finite(unload.msg_rate), _finite(unload.throughput))
             self._append(Intent(at, move, *ends, attempt, *rates, text(unload.reason)))
             return move
+
+    def _next(self) -> tuple[float, str]:
+        """The time, and the id of what is written now."""
+        at = self._now()
+        self._count += 1
+        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Write how the move ended. A file that is too long then is rotated; that never raises."""
@@ -137,7 +143,7 @@ class Journal:
         From then on the bundle rests as after an unload; its parts do from the outcome on.
         """
         with self._lock:
-            at, split = self._begun()
+            at, split = self._next()
             asked = (cut.bundle, cut.owner, cut.algorithm, cut.positions)
             self._append(SplitIntent(at, split, *asked, text(cut.reason)))
             return split
@@ -157,12 +163,6 @@ class Journal:
         """Close the file."""
         with self._lock:
             self._file.close()
-
-    def _begun(self) -> tuple[float, str]:
-        """The time, and an id that no other intent has."""
-        at = self._now()
-        self._count += 1
-        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def _follow_clock(self) -> None:
         """What was written before the clock was set back happened at that moment, and ages from then on."""
