@@ -153,6 +153,42 @@ class TestApply:
         assert split(f"{NAMESPACE}/{LOWER}", "--apply", "--override", "disk full").exit_code == 0
 
 
+class TestHistory:
+    def test_splits(self, pulsar: SplittingPulsar):
+        """A line each: when, what, at whom, how it ended, into how many, and why."""
+        assert history().stdout == "No splits.\n"
+        split(LOW, "--apply")
+        split(f"{NAMESPACE}/{LOWER}", "--apply", "--override", "disk full")
+        head, *rows = history().stdout.splitlines()
+        assert head.split()[-5:] == ["bundle", "at", "result", "parts", "why"]
+        assert [row.split()[1:5] for row in rows] == [
+            [bundle, pulsar.ids[0], "split", "2"] for bundle in (LOW, f"{NAMESPACE}/{LOWER}")
+        ]
+        assert rows[1].endswith(", overriding limits: disk full")
+
+    @pytest.mark.parametrize(
+        ("options", "found"),
+        [
+            ((), 1),
+            (("--bundle", "shop"), 1),
+            (("--bundle", HIGH), 0),
+            (("--broker", "127.0.0.1"), 1),
+            (("--broker", "127.0.0.2"), 0),
+            (("--since", "1h"), 1),
+        ],
+    )
+    def test_json(self, options: tuple[str, ...], found: int, pulsar: SplittingPulsar):
+        """With intent and outcome, of those that are asked for."""
+        split(LOW, "--apply")
+        told = json.loads(history(*options, "--format", "json").stdout)
+        assert [(one["positions"], one["outcome"]["result"]) for one in told] == [(["0x40000000"], "split")] * found
+
+
+def history(*options: str) -> Result:
+    """``lbd history --splits``."""
+    return CliRunner().invoke(main, ["history", "--splits", *options], catch_exceptions=False)
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("arguments", "code", "words"),

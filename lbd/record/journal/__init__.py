@@ -18,7 +18,7 @@ from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
-from lbd.record.journal.splits import Split
+from lbd.record.journal.splits import Split, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,19 @@ if TYPE_CHECKING:
     from lbd.permit.budget import Sent
     from lbd.split.cut import Cut, CutOutcome
 
-__all__ = ["KEEP_SECONDS", "LIVE_NAME", "History", "Journal", "Move", "Note", "Past", "Split", "history", "read"]
+__all__ = [
+    "KEEP_SECONDS",
+    "LIVE_NAME",
+    "History",
+    "Journal",
+    "Move",
+    "Note",
+    "Past",
+    "Split",
+    "history",
+    "read",
+    "splits_of",
+]
 
 MAX_BYTES = 8 << 20
 KEEP_SECONDS = 7 * 86_400.0
