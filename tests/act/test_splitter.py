@@ -80,6 +80,16 @@ class TestSend:
         assert request.query == {"unload": "false", "splitAlgorithmName": asked}
         assert (request.broker, request.body) == (pulsar.ids[0], body)
 
+    def test_a_redirect_takes_the_positions_along(self, pulsar: SplittingPulsar):
+        """The owner may have changed since the check; then the new one splits."""
+        pulsar.owners[LOW] = pulsar.ids[2]
+        found = splitter(pulsar).send(cut(pulsar, SPECIFIED, MIDDLE))
+        assert (found.result, found.owner) == (SplitResult.SPLIT, None)
+        assert [(one.broker, one.body) for one in pulsar.asked("/split", "PUT")] == [
+            (pulsar.ids[0], b"[1073741824]"),
+            (pulsar.ids[2], b"[1073741824]"),
+        ]
+
     def test_204_is_no_proof(self, pulsar: SplittingPulsar):
         """A broker that finds nothing to cut answers so, too."""
         pulsar.topics = {}

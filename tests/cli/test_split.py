@@ -153,6 +153,15 @@ class TestApply:
         assert split(f"{NAMESPACE}/{LOWER}", "--apply", "--override", "disk full").exit_code == 0
 
 
+def test_a_single_turn_tells_of_its_splits(pulsar: SplittingPulsar, monkeypatch: pytest.MonkeyPatch):
+    """``lbd run --once`` with split.enabled: a line on stderr, whatever the turn's own sentence is."""
+    pulsar.sample(50.0, 50.0, 50.0)
+    monkeypatch.setenv("LBD_SPLIT__ENABLED", "true")
+    found = CliRunner().invoke(main, ["run", "--once"], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    assert f"split: {LOW}\n" in found.stderr
+
+
 class TestHistory:
     def test_splits(self, pulsar: SplittingPulsar):
         """A line each: when, what, at whom, how it ended, into how many, and why."""

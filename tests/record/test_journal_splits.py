@@ -61,13 +61,14 @@ def test_the_lines_are_what_other_programs_read(tmp_path: Path):
     }
 
 
-def test_bundle_and_parts_rest(tmp_path: Path):
-    """As after an unload: from the intent on, and the parts from the outcome on."""
+def test_what_rests(tmp_path: Path):
+    """The old name as after an unload, from the intent on. Parts may be moved at once, and are not split so soon."""
     journal = opened(tmp_path, 100.0)
     name = journal.intend_split(CUT)
     assert journal.attempted_at == {WHOLE: 100.0}
     journal.conclude_split(name, ended())
-    assert journal.attempted_at == {WHOLE: 100.0, LOW: 100.0, HIGH: 100.0}
+    assert journal.attempted_at == {WHOLE: 100.0}
+    assert journal.split_or_attempted_at == {WHOLE: 100.0, LOW: 100.0, HIGH: 100.0}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_a_day_is_carried_over(days: float, splits: int, tmp_path: Path):
 
     past = read(tmp_path / "journal.jsonl")
     assert len(past.splits) == splits
-    assert past.attempted_at[LOW] == 100.0
+    assert past.attempted_at[WHOLE] == 100.0
     assert past.torn_lines == 0
 
 

@@ -18,7 +18,7 @@ from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
-from lbd.record.journal.splits import Split, splits_of
+from lbd.record.journal.splits import Split, parts_since, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -149,10 +149,15 @@ class Journal:
             self._state.splits.settle(self._now(), DAY_SECONDS)
             return self._state.splits.all()
 
+    @property
+    def split_or_attempted_at(self) -> Mapping[str, float]:
+        """When each bundle was last attempted, or came out of a split: it is not split again so soon."""
+        return {**self.attempted_at, **parts_since(self.splits)}
+
     def intend_split(self, cut: Cut) -> str:
         """Write that ``cut`` is about to be asked for; returns the id that its outcome refers to.
 
-        From then on the bundle rests as after an unload; its parts do from the outcome on.
+        From then on the bundle rests as after an unload: a plan made from older reports still knows its name.
         """
         with self._lock:
             at, split = self._next()

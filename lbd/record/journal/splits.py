@@ -11,7 +11,7 @@ from lbd.record.journal.segments import LIVE_NAME
 from lbd.split.cut import Cut, SplitResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
@@ -27,6 +27,11 @@ class Split:
     def may_have_cut(self) -> bool:
         """Whether it counts: anything but a range that is known to have stayed whole."""
         return self.ended is None or self.ended.result is not SplitResult.NOT_SPLIT
+
+
+def parts_since(splits: Iterable[Split]) -> dict[str, float]:
+    """What came out of splits, with when that was; parts may be moved at once, and are not split again so soon."""
+    return {part: split.ended.at for split in splits if split.ended is not None for part in split.ended.parts}
 
 
 def splits_of(where: Path) -> list[Split]:
