@@ -22,6 +22,7 @@ from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.pulsar.settings import PulsarSettings
+from lbd.record.history.settings import HistorySettings
 from lbd.record.turns.settings import TurnsSettings
 from lbd.split.settings import SplitSettings
 
@@ -74,6 +75,7 @@ class Settings(BaseModel):
     guardrails: Guardrails = Guardrails()
     split: SplitSettings = SplitSettings()
     turns: TurnsSettings = TurnsSettings()
+    history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()
 
