@@ -16,8 +16,10 @@ from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.keeper import Keeper
+from lbd.daemon.notes import forget_notes
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, why
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, why
+from lbd.daemon.splitting import Splitting
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError, UsageError
@@ -25,7 +27,7 @@ from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
-from lbd.record.control import Control
+from lbd.record.control import Control, SplitRequest
 from lbd.record.journal import LIVE_NAME, Journal
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from lbd.cycle.watchdog import Alarm
     from lbd.daemon.taking_over import Asking
     from lbd.model import Outcome, Skip, Unload
-    from lbd.record.control import UnloadRequest
+    from lbd.record.control import Request, UnloadRequest
 
 CLOCK = Clock(time.monotonic, time.sleep)
 
@@ -55,13 +57,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        state: StateDir,
-        journal: Journal,
-        timebase: Timebase = SYSTEM,
-        *,
-        observe_only: bool = False,
+        self, settings: Settings, state: StateDir, journal: Journal, timebase: Timebase, *, observe_only: bool = False
     ) -> None:
         self.settings, self.timebase = settings, timebase
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
@@ -73,6 +69,7 @@ class Engine:
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
+        self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now)
         self._watch = Watch()
 
     def _observe(self, settings: Settings) -> Asking:
@@ -89,8 +86,10 @@ class Engine:
         record = turn(replace(self._parts(), on_plan=on_plan))
         if self._observing is not None:
             self._observing.seen(record)
+        else:
+            self.splitting.after(record, self.settings)
         try:
-            self._forget_notes(record)
+            forget_notes(self._journal, record)
         except LbdError as error:
             record = replace(record, error=record.error or error)
         return record
@@ -103,18 +102,28 @@ class Engine:
         return self._keeper.keep(finish(self._parts(), record), self.timebase.now())
 
     def serve(self) -> None:
-        """Begin the next unload that was asked for by hand, unless moves are under way: it is judged alone."""
-        if self.observe_only or not self._executor.unfinished:
+        """Begin the next unload or split that was asked for by hand, unless any is under way: it is judged alone."""
+        if self.observe_only or not (self._executor.unfinished or self.splitting.hold()):
             request = self.requests.next(self.timebase.now())
-            if request is not None:
+            if isinstance(request, SplitRequest):
+                self._split(request)
+            elif request is not None:
                 self._by_hand(request, self._beside)
 
-    def by_hand(self, request: UnloadRequest) -> None:
-        """One unload that a person asked for, to its end, where no turn runs beside it."""
+    def by_hand(self, request: Request) -> None:
+        """One unload or split that a person asked for, to its end, where no turn runs beside it."""
         self._recover(RECOVERED_WITHIN_SECONDS)
-        self._by_hand(request, self._alone)
+        if isinstance(request, SplitRequest):
+            self._split(request)
+        else:
+            self._by_hand(request, self._alone)
         self.wait()
         finish(self._parts(), CycleRecord())
+
+    def _split(self, request: SplitRequest) -> None:
+        """Begin a split, unless something holds it; it ends in an answer."""
+        hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
+        self.splitting.serve(request, self.settings, self.requests, hold)
 
     def _by_hand(self, request: UnloadRequest, parts: Callable[[UnloadRequest], Parts]) -> None:
         """A turn that wants just this, and ends in an answer."""
@@ -142,8 +151,8 @@ class Engine:
         return replace(self._parts(), actuator=beside, store=store, watch=Watch())
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until no move is under way; whether that was so within the time."""
-        return self._executor.wait(seconds)
+        """Until no move and no split is under way; whether that was so within the time."""
+        return self._executor.wait(seconds) and self.splitting.wait(seconds)
 
     @property
     def unfinished(self) -> tuple[Unload, ...]:
@@ -186,6 +195,7 @@ class Engine:
             broken if self._control.broken else "",
             self._journal.rotation_failure,
             self.requests.warning,
+            *self.splitting.warnings,
             *self._keeper.warnings,
         ]
         return tuple(one for one in found if one)
@@ -221,17 +231,10 @@ class Engine:
         self._keeper.close()
         self._journal.close()
 
-    def _forget_notes(self, record: CycleRecord) -> None:
-        """What a leader had noted is gone with it; one that tells no id may be the same as before."""
-        leader = record.observation.leader if record.observation is not None else None
-        if leader is not None and leader.broker is not None:
-            for bundle, note in self._journal.notes.items():
-                if note.leader not in {None, leader.broker}:
-                    self._journal.note(bundle, None, None)
-
     def _recover(self, seconds: float = 0.0) -> None:
         if self._observing is None:
             self._executor.recover(self._unloader, seconds)
+            self.splitting.recover()
 
     def _ended(self, ended: Outcome | Skip) -> None:
         try:
@@ -240,7 +243,8 @@ class Engine:
             self.requests.ended(ended)
 
     def _hold(self) -> Hold | None:
-        return ordered(self._control, self.timebase.now()) or (self._observing.hold() if self._observing else None)
+        said = self._observing.hold() if self._observing else None
+        return ordered(self._control, self.timebase.now()) or self.splitting.hold() or said
 
     def _held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
