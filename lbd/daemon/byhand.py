@@ -1,23 +1,37 @@
-"""An unload by hand while no daemon runs: the same judgement, journal and proof, in this process."""
+"""What is asked for by hand while no daemon runs: the same judgement, journal and proof, in this process."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lbd.daemon.engine import engine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from lbd.config import Settings
-    from lbd.record.control import Answer, UnloadRequest
+    from lbd.record.control import Answer, Request
 
 
-def unload(settings: Settings, request: UnloadRequest) -> Answer:
-    """Work the request off and wait for its end.
+@contextmanager
+def working(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
+    """What works one request off after the other, each to its end, and remembers those before.
 
     Raises :class:`~lbd.errors.RefusedError` when another lbd holds the state directory after all.
     """
     answers: dict[str, Answer] = {}
     with engine(settings) as balancer:
         balancer.requests.deliver = answers.__setitem__
-        balancer.by_hand(request)
-    return answers[request.id]
+
+        def work(request: Request) -> Answer:
+            balancer.by_hand(request)
+            return answers.pop(request.id)
+
+        yield work
+
+
+def unload(settings: Settings, request: Request) -> Answer:
+    """Work one request off and wait for its end."""
+    with working(settings) as work:
+        return work(request)

@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING
 from lbd.act.executor import Executor
 from lbd.act.orders import Orders, Pace
 from lbd.act.ownership import Clock
+from lbd.act.placer import Placer
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.keeper import Keeper
+from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, wanting, why_not
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.errors import LbdError, UsageError
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
-from lbd.record.control import Control
+from lbd.record.control import Control, UnloadRequest
 from lbd.record.journal import LIVE_NAME, Journal
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from lbd.cycle.watchdog import Alarm
     from lbd.daemon.taking_over import Asking
     from lbd.model import Outcome, Skip, Unload
-    from lbd.record.control import UnloadRequest
+    from lbd.record.control import Request
 
 CLOCK = Clock(time.monotonic, time.sleep)
 
@@ -65,6 +67,7 @@ class Engine:
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
         self._watch = Watch()
+        self._placing = Placing(journal)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
@@ -94,39 +97,47 @@ class Engine:
         return self._keeper.keep(finish(self._parts(), record), time.time())
 
     def serve(self) -> None:
-        """Begin the next unload that was asked for by hand, unless moves are under way: it is judged alone."""
+        """Begin what was asked for by hand next, unless moves are under way: it is judged alone."""
         if self.observe_only or not self._executor.unfinished:
             request = self.requests.next(time.time())
             if request is not None:
                 self._by_hand(request, self._beside)
 
-    def by_hand(self, request: UnloadRequest) -> None:
-        """One unload that a person asked for, to its end, where no turn runs beside it."""
+    def by_hand(self, request: Request) -> None:
+        """What a person asked for, to its end, where no turn runs beside it."""
         self._recover(RECOVERED_WITHIN_SECONDS)
         self._by_hand(request, self._alone)
         self.wait()
         finish(self._parts(), CycleRecord())
 
-    def _by_hand(self, request: UnloadRequest, parts: Callable[[UnloadRequest], Parts]) -> None:
-        """A turn that wants just this, and ends in an answer."""
+    def _by_hand(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         self.requests.begun(request)
         if self.observe_only:
             self.requests.refuse(request, "this lbd only observes (--observe)")
             return
         try:
-            record = turn(overriding(parts(request), request))
+            if isinstance(request, UnloadRequest):
+                self._unload(request, overriding(parts(request), request))
+            else:
+                admin = self._observer.admin
+                placer = Placer(admin, CLOCK, self._policies.forbids)
+                self.requests.answer(request, self._placing.place(request, parts(None), admin, placer))
         except LbdError as error:
             self.requests.fail(request, error)
-            return
+
+    def _unload(self, request: UnloadRequest, parts: Parts) -> None:
+        """A turn that wants just this, and ends in an answer."""
+        request, parts, why = self._placing.destination(request, parts)
+        record = turn(wanting(parts, request, why))
         if record.error is not None:
             self.requests.fail(request, record.error)
         elif not record.unloads:
-            self.requests.refuse(request, _why(record, request.bundle))
+            self.requests.refuse(request, why_not(record, request.bundle))
 
-    def _alone(self, request: UnloadRequest) -> Parts:
+    def _alone(self, request: UnloadRequest | None) -> Parts:
         return replace(self._parts(), actuator=Acting(self._executor, self._orders(request)))
 
-    def _beside(self, request: UnloadRequest) -> Parts:
+    def _beside(self, request: UnloadRequest | None) -> Parts:
         """Beside the turns: counters, samples and what has ended are left to them."""
         store = Scratch(self._memory.load(), self._memory.load_averages(time.time()))
         beside = Beside(self._executor, self._orders(request))
@@ -194,6 +205,7 @@ class Engine:
 
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""
+        self._placing.stop()
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: lbd was stopped")
 
     def restore(self) -> str:
@@ -269,14 +281,6 @@ class Engine:
             ignored_holds=OBSERVED_BESIDE if self.observe_only else frozenset(),
             wanted_hits=wanted_hits(settings),
         )
-
-
-def _why(record: CycleRecord, bundle: str) -> str:
-    """Why a request came to nothing, in words."""
-    if record.hold is not None:
-        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
-    found = next((skip for skip in record.skips if skip.what == bundle), None)
-    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
 
 
 @contextmanager

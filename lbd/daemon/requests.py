@@ -1,4 +1,4 @@
-"""What people ask of a running lbd: a pause, and single unloads, each of which ends in an answer."""
+"""What people ask of a running lbd: a pause, and unloads and placements, each of which ends in an answer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from lbd.daemon.telling import utc
 from lbd.decide.by_hand import ByHand
-from lbd.errors import UsageError
+from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip
 from lbd.reason import Group, Reason
-from lbd.record.control import FAILED, REFUSED, Answer
+from lbd.record.control import FAILED, REFUSED, Answer, UnloadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbd.cycle import Hold, Parts
+    from lbd.cycle import CycleRecord, Hold, Parts
     from lbd.errors import LbdError
-    from lbd.record.control import Control, UnloadRequest
+    from lbd.record.control import Control, Request
 
 OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT)
 OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT})
@@ -36,15 +36,33 @@ def ordered(control: Control, now: float) -> Hold | None:
 
 
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:
-    """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
+    """The parts with what a person's reason passes: limits, and orders to wait."""
     passes = request.override is not None
-    reason = f"by hand, {request.by}{f', overriding limits: {request.override}' if passes else ''}"
     return replace(
         parts,
-        strategy=ByHand(request.bundle, request.destination, parts.weights, reason),
         ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
         ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
     )
+
+
+def wanting(parts: Parts, request: UnloadRequest, why: str = "") -> Parts:
+    """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
+    passed = f", overriding limits: {request.override}" if request.override is not None else ""
+    reason = f"by hand, {request.by}{passed}{f'; {why}' if why else ''}"
+    return replace(parts, strategy=ByHand(request.bundle, request.destination or "", parts.weights, reason))
+
+
+def why_not(record: CycleRecord, bundle: str) -> str:
+    """Why a request came to nothing, in words."""
+    if record.hold is not None:
+        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
+    found = next((skip for skip in record.skips if skip.what == bundle), None)
+    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
+
+
+def _key(request: Request) -> str:
+    """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
+    return request.bundle if isinstance(request, UnloadRequest) else request.id
 
 
 class Requests:
@@ -53,12 +71,12 @@ class Requests:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._lock = threading.Lock()
-        self._waiting: deque[UnloadRequest] = deque()
-        self._under_way: dict[str, UnloadRequest] = {}
+        self._waiting: deque[Request] = deque()
+        self._under_way: dict[str, Request] = {}
         self.deliver: Callable[[str, Answer], None] = control.answer
         self._trouble: dict[str, str] = {}
 
-    def next(self, now: float) -> UnloadRequest | None:
+    def next(self, now: float) -> Request | None:
         """The oldest request that was not begun yet; whoever asked for an older one has stopped waiting."""
         try:
             self._waiting.extend(self._control.take(now))
@@ -78,18 +96,23 @@ class Requests:
         """What keeps requests from being taken, or answers from being told."""
         return "; ".join(filter(None, self._trouble.values()))
 
-    def begun(self, request: UnloadRequest) -> None:
+    def begun(self, request: Request) -> None:
         """From now on the end of a move of this bundle is the answer."""
         with self._lock:
-            self._under_way[request.bundle] = request
+            self._under_way[_key(request)] = request
 
-    def refuse(self, request: UnloadRequest, why: str) -> None:
+    def refuse(self, request: Request, why: str) -> None:
         """Nothing was sent."""
-        self._answer(request.bundle, Answer(REFUSED, f"Refused: {why}."))
+        self.answer(request, Answer(REFUSED, f"Refused: {why}."))
 
-    def fail(self, request: UnloadRequest, error: LbdError) -> None:
+    def fail(self, request: Request, error: LbdError) -> None:
         """Nothing was sent, because it could not be judged; the exit code is the error's."""
-        self._answer(request.bundle, Answer(error.exit_code, f"Not moved: {error}"))
+        refused = isinstance(error, RefusedError)
+        self.answer(request, Answer(error.exit_code, f"{'Refused' if refused else 'Not moved'}: {error}"))
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """Tell the end of a request that was begun."""
+        self._answer(_key(request), answer)
 
     def ended(self, ended: Outcome | Skip) -> None:
         """A move has ended; if it was asked for by hand, that is its answer."""
@@ -98,9 +121,9 @@ class Requests:
         else:
             self._answer(ended.unload.bundle, _answer(ended))
 
-    def _answer(self, bundle: str, answer: Answer) -> None:
+    def _answer(self, key: str, answer: Answer) -> None:
         with self._lock:
-            request = self._under_way.pop(bundle, None)
+            request = self._under_way.pop(key, None)
         if request is not None:
             try:
                 self.deliver(request.id, answer)

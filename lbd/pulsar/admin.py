@@ -28,6 +28,10 @@ class _Ownership(msgspec.Struct):
     is_active: bool = True
 
 
+class _Bundles(msgspec.Struct):
+    boundaries: list[str]
+
+
 class _FailureDomain(msgspec.Struct):
     brokers: list[str] = []
 
@@ -85,6 +89,11 @@ class Admin(Asking):
         if answer.status == 404:
             return {}
         return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
+
+    def boundaries(self, namespace: str) -> list[str] | None:
+        """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
+        answer = self._any(paths.bundles(namespace), expect={200, 404})
+        return None if answer.status == 404 else self._json(answer, _Bundles).boundaries
 
     def owner_base(self, bundle: str) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).

@@ -47,6 +47,11 @@ def namespace(name: str) -> str:
     return f"/admin/v2/namespaces/{quote(name)}"
 
 
+def bundles(name: str) -> str:
+    """Where a namespace is cut into bundles."""
+    return f"{namespace(name)}/bundles"
+
+
 def anti_affinity(name: str) -> str:
     """The anti-affinity group of a namespace."""
     return f"{namespace(name)}/antiAffinity"

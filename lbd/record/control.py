@@ -1,4 +1,4 @@
-"""How people steer lbd through its state directory: a pause, and unloads asked for by hand.
+"""How people steer lbd through its state directory: a pause, and unloads and placements asked for by hand.
 
 ::
 
@@ -15,22 +15,32 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import FRESH, decoded, make_directory, put, sync, telling
-from lbd.model import Result
+from lbd.record.requested import FAILED, REFUSED, Answer, PlacedBundle, PlaceRequest, Request, UnloadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+__all__ = [
+    "FAILED",
+    "REFUSED",
+    "Answer",
+    "Control",
+    "Pause",
+    "PlaceRequest",
+    "PlacedBundle",
+    "Request",
+    "UnloadRequest",
+]
+
 POLL_SECONDS = 0.1
 ANSWERS_ARE_KEPT_SECONDS = 86_400.0
-REFUSED, FAILED = 4, 5
-"""Exit codes of answers, as the command line defines them."""
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -43,33 +53,6 @@ class Pause(msgspec.Struct, frozen=True):
     until: float | None
     reason: str
     by: str
-
-
-class UnloadRequest(msgspec.Struct, frozen=True):
-    """One unload asked for by a person. ``override`` is why limits may be passed, None when they may not."""
-
-    id: str
-    bundle: str
-    destination: str
-    override: str | None
-    by: str
-    at: float
-    expires_at: float
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What became of a request, and one sentence for the person.
-
-    ``exit_code``: 0 landed, 4 refused, 5 failed or landed elsewhere, below 4 why it could not even be judged.
-
-    ``result`` is None when nothing was sent or nothing is known; ``owner`` is who owns the bundle now.
-    """
-
-    exit_code: int
-    sentence: str
-    result: Result | None = None
-    owner: str | None = None
-    id: str = ""
 
 
 EXPIRED = "Refused: expired; lbd took the request {late:.0f} s after whoever asked had stopped waiting."
@@ -117,7 +100,7 @@ class Control:
         except UsageError as error:
             return Pause(_modified_at(self._pause), None, f"{error}; lbd resume removes it", "unknown")
 
-    def ask(self, request: UnloadRequest) -> None:
+    def ask(self, request: Request) -> None:
         """Leave a request for the daemon."""
         self._make_directories()
         put(self._file(self._requests, request.id), request)
@@ -150,7 +133,7 @@ class Control:
                 return False
         return True
 
-    def take(self, now: float) -> list[UnloadRequest]:
+    def take(self, now: float) -> list[Request]:
         """The requests to work off, the oldest first; each is owed an :meth:`answer`.
 
         What an earlier process took and did not answer, and what has expired, is answered here.
@@ -186,10 +169,10 @@ class Control:
             else:
                 self.answer(path.stem, Answer(FAILED, RESTARTED))
 
-    def _take(self, path: Path, now: float) -> UnloadRequest | None:
+    def _take(self, path: Path, now: float) -> Request | None:
         """None for one that was withdrawn meanwhile, cannot be read, or has expired."""
         try:
-            request = decoded(path, UnloadRequest)
+            request = decoded(path, cast("type[Request]", Request))
         except UsageError:
             self._set_aside(path)
             return None

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
-from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted, encoded, text
+from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted, Placing, encoded, text
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
@@ -100,13 +100,25 @@ class Journal:
         Raises :class:`UsageError` when it cannot be written, as all that writes here does.
         """
         with self._lock:
-            at = self._now()
-            self._count += 1
-            move = f"{int(at * 1000):x}-{self._run}-{self._count}"
+            at, move = self._next()
             ends = (unload.bundle, unload.source, unload.destination)
             rates = (_finite(unload.msg_rate), _finite(unload.throughput))
             self._append(Intent(at, move, *ends, attempt, *rates, text(unload.reason)))
             return move
+
+    def placed(self, outcome: Outcome) -> None:
+        """Write what became of a bundle that nobody owned: it rests from now on, and counts in no budget."""
+        found, proven = outcome.unload, (outcome.result, outcome.owner, text(outcome.detail))
+        seconds = round(_finite(outcome.seconds), 3)
+        with self._lock:
+            ends = (*self._next(), found.bundle, found.destination or "")
+            self._append(Placing(*ends, *proven, seconds, text(found.reason)))
+
+    def _next(self) -> tuple[float, str]:
+        """The time, and the id of what is written now."""
+        at = self._now()
+        self._count += 1
+        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Write how the move ended. A file that is too long then is rotated; that never raises."""

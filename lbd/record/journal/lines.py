@@ -92,7 +92,24 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omi
     failed: bool = False
 
 
-Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt
+class Placing(msgspec.Struct, frozen=True, tag="placing", tag_field="event", omit_defaults=True):
+    """A bundle that nobody owned was placed, and who owns it now, as proven by asking.
+
+    There is no intent before it: one that a kill leaves open would leave nothing to be brought to an end.
+    """
+
+    at: At
+    move: str
+    bundle: str
+    destination: str
+    result: Result
+    owner: str | None
+    detail: str = ""
+    seconds: float = 0.0
+    reason: str = ""
+
+
+Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt | Placing
 
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ENCODER = msgspec.json.Encoder()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.model import Result, Unload
 from lbd.permit.budget import DAY_SECONDS, Sent
-from lbd.record.journal.lines import Attempt, Ended, Entry, Header, Intent, Noted, encoded, entries
+from lbd.record.journal.lines import Attempt, Ended, Entry, Header, Intent, Noted, Placing, encoded, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,6 +66,8 @@ class State:
                 self._attempted(entry)
             case Attempt():
                 self._attempted(entry)
+            case Placing():
+                self.attempted_at[entry.bundle] = entry.at
             case Noted():
                 self._note(entry.bundle, entry.noted, entry.leader, entry.at)
             case Ended():

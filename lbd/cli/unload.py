@@ -1,0 +1,142 @@
+"""``lbd unload``: one bundle, or all of a namespace one after another, to a broker named or picked."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from lbd.cli.handing import asker, handing, one_line, request_id, say
+from lbd.cli.options import format_option, loaded, settings_options, timeout_option
+from lbd.cli.render import json_out
+from lbd.errors import RefusedError, UsageError
+from lbd.pulsar.paths import bounds
+from lbd.record.control import FAILED, Answer, UnloadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbd.config import Settings
+
+ALIKE_THAT_STOP = 2
+"""Answers in a row that are no landing, with the same words: the next one would say it again."""
+
+
+@click.command("unload")
+@click.argument("what", metavar="BUNDLE|NAMESPACE")
+@click.option("--to", "destination", metavar="BROKER", help="host:port of the broker to own it; else lbd picks one.")
+@click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause; safety rules stay.")
+@timeout_option
+@format_option
+@settings_options
+@click.pass_context
+def unload(
+    ctx: click.Context,
+    config_file: str | None,
+    admin_urls: tuple[str, ...],
+    form: str,
+    what: str,
+    destination: str | None,
+    override: str | None,
+    timeout_seconds: float,
+) -> None:
+    """Move BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) to a broker at once, and prove that it landed there.
+
+    Without --to lbd picks a broker to which every guardrail lets it go. Of a NAMESPACE (tenant/namespace) all bundles
+    that somebody owns are moved so, one after another, as far as the limits go.
+    A running lbd does it with its own checks and journal; with none running this command does it itself.
+    Exit code 0 landed, 4 refused, 5 failed, landed elsewhere, or no answer in time.
+
+    \b
+    Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080
+    """
+    one = what.count("/") != 1
+    if one:
+        bounds(what)
+    reason, broker = _reason(override), _broker(destination)
+    settings = loaded(ctx, config_file, admin_urls).settings
+
+    def ask(bundle: str) -> UnloadRequest:
+        now = time.time()
+        return UnloadRequest(request_id(now), bundle, broker, reason, asker(), now, now + timeout_seconds)
+
+    if one:
+        with handing(settings) as hand_over:
+            answer = hand_over(ask(what))
+        if form == "json":
+            json_out(answer)
+        say(form, answer.sentence)
+        ctx.exit(answer.exit_code)
+    bundles = _owned_bundles(settings, what, broker)
+    answers = _all(settings, form, bundles, ask)
+    if form == "json":
+        json_out(answers)
+    say(form, _summary(what, len(bundles), answers))
+    ctx.exit(max(answer.exit_code for answer in answers))
+
+
+def _reason(override: str | None) -> str | None:
+    reason = one_line(override) if override is not None else None
+    if reason == "":
+        raise UsageError("--override: the reason is empty; say why limits may be passed")
+    return reason
+
+
+def _broker(destination: str | None) -> str | None:
+    broker = one_line(destination) if destination is not None else None
+    if broker == "":
+        raise UsageError("--to: the broker is empty; wanted host:port, or no --to at all for one that lbd picks")
+    return broker
+
+
+def _owned_bundles(settings: Settings, namespace: str, broker: str | None) -> list[str]:
+    from lbd.daemon.targets import owned_bundles  # noqa: PLC0415 - one bundle is handed over without asking the cluster
+
+    owned = owned_bundles(settings, namespace)
+    if not owned:
+        raise RefusedError(f"{namespace}: nobody owns a bundle of it, nothing to unload; lbd place tells where they go")
+    bundles = [bundle for bundle, owner in owned.items() if owner != broker]
+    if not bundles:
+        raise RefusedError(f"{namespace}: {broker} has all of its {len(owned)} owned bundles already")
+    return bundles
+
+
+def _all(settings: Settings, form: str, bundles: list[str], ask: Callable[[str], UnloadRequest]) -> list[Answer]:
+    """The answers, told as they come; a namespace is left alone when it goes wrong the same way again and again."""
+    answers: list[Answer] = []
+    with handing(settings) as hand_over:
+        for number, bundle in enumerate(_paced(bundles, settings.guardrails.unload_spacing_seconds), start=1):
+            answers.append(hand_over(ask(bundle)))
+            say(form, f"{number} of {len(bundles)}  {_named(bundle, answers[-1])}")
+            if _stuck(answers, bundles):
+                break
+    return answers
+
+
+def _paced(bundles: list[str], seconds: float) -> Iterator[str]:
+    for number, bundle in enumerate(bundles):
+        if number:
+            time.sleep(seconds)
+        yield bundle
+
+
+def _named(bundle: str, answer: Answer) -> str:
+    return answer.sentence if bundle in answer.sentence else f"{bundle}: {answer.sentence}"
+
+
+def _stuck(answers: list[Answer], bundles: list[str]) -> bool:
+    last = list(zip(answers, bundles, strict=False))[-ALIKE_THAT_STOP:]
+    words = {answer.sentence.replace(bundle, "") for answer, bundle in last}
+    failed = all(answer.exit_code == FAILED for answer, _ in last)
+    alike = all(answer.exit_code for answer, _ in last) and (failed or len(words) == 1)
+    return len(last) == ALIKE_THAT_STOP and alike
+
+
+def _summary(namespace: str, wanted: int, answers: list[Answer]) -> str:
+    landed = sum(answer.exit_code == 0 for answer in answers)
+    failed = sum(answer.exit_code == FAILED for answer in answers)
+    left = wanted - len(answers)
+    words = [f"{landed} of {wanted} landed", f"{len(answers) - landed - failed} refused", f"{failed} failed"]
+    ended = f"; stopped, {left} not tried: {ALIKE_THAT_STOP} in a row went wrong the same way" if left else ""
+    return f"{namespace}: {', '.join(words)}{ended}."
