@@ -23,6 +23,7 @@ from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.pulsar.settings import PulsarSettings
 from lbd.record.turns.settings import TurnsSettings
+from lbd.split.settings import SplitSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,6 +72,7 @@ class Settings(BaseModel):
         False, description="with take-over: give the brokers' own shedding back at a plain stop, as lbd release does"
     )
     guardrails: Guardrails = Guardrails()
+    split: SplitSettings = SplitSettings()
     turns: TurnsSettings = TurnsSettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()

@@ -24,7 +24,7 @@ class Placer:
     """Places single bundles of one cluster. ``forbids`` is asked last: why policies have come to forbid it."""
 
     def __init__(self, admin: Admin, clock: Clock, forbids: Forbids) -> None:
-        self._admin, self._clock, self._forbids = admin, clock, forbids
+        self.admin, self._clock, self._forbids = admin, clock, forbids
         self._ownership = Ownership(admin, clock)
 
     def place(self, bundle: str, broker: str, reason: str) -> Outcome | Skip:
@@ -44,9 +44,9 @@ class Placer:
         owner = self._ownership.owner_within(bundle, 0.0, NUDGE_WAIT_SECONDS)
         if owner is not None:
             return Skip(bundle, Reason.OWNER_CHANGED, f"{owner} owns it by now; left alone")
-        if broker not in self._admin.active_brokers():
+        if broker not in self.admin.active_brokers():
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is no longer active; not asked for")
-        if not self._admin.ready(broker):
+        if not self.admin.ready(broker):
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is not ready; not asked for")
         return self._forbids(wanted, planned=True)
 
@@ -54,7 +54,7 @@ class Placer:
         """Whatever the lookup was answered, who owns the bundle then is what counts."""
         why = self._looked_up(wanted)
         try:
-            patience = self._admin.settings.unload_timeout_seconds
+            patience = self.admin.settings.unload_timeout_seconds
             owner = self._ownership.owner_within(wanted.bundle, PROOF_SECONDS, patience)
         except LbdError as error:
             return Outcome(wanted, Result.UNKNOWN, None, "; ".join(filter(None, (why, str(error)))))
@@ -69,8 +69,8 @@ class Placer:
     def _looked_up(self, wanted: Unload) -> str:
         """Why the lookup may not have done it; empty when it was answered as it should be."""
         try:
-            base = self._admin.base(wanted.destination or "")
-            answer = self._admin.look_up(wanted.bundle, base, authoritative=True)
+            base = self.admin.base(wanted.destination or "")
+            answer = self.admin.look_up(wanted.bundle, base, authoritative=True)
         except AdminError as error:
             return str(error)
         return "" if answer.status == 200 else f"the lookup was answered HTTP {answer.status}"

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from lbd.cli import operate_text as text
-from lbd.cli.handing import asker, one_line, process, say
+from lbd.cli.asking import by, one_line, process, say
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
@@ -69,7 +69,7 @@ def pause(
     Example: lbd pause --for 2h --reason "broker upgrade"
     """
     state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
-    wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), asker())
+    wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
     replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})

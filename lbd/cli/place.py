@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lbd.cli import place_text as text
-from lbd.cli.handing import asker, handing, request_id, say
+from lbd.cli.asking import by, handing, new_id, say
 from lbd.cli.options import format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.daemon.answering import ask_cluster, ask_recording, placement
@@ -48,7 +47,7 @@ def place(
     A topic (persistent://tenant/namespace/topic) stands for the bundle that it falls into, a namespace for all of its
     bundles. With --apply those that nobody owns are placed on the brokers answered, through the running lbd where there
     is one; those that somebody owns are left alone.
-    Exit code 0 all answered (placed), 4 some bundle may be nowhere or was refused, 5 one was not placed where it should.
+    Exit code 0 all answered (placed), 4 a bundle may be nowhere or was refused, 5 one is not where it should be.
 
     \b
     Example: lbd place public/default --strategy least-long-term-message-rate
@@ -61,9 +60,8 @@ def place(
         raise UsageError("--apply: a recording is the past; leave --recording out to place bundles of a cluster")
     if acts:
         ctx.exit(_apply(settings, form, targets, strategy, timeout_seconds))
-    found = (
-        ask_recording(settings, recording, targets, strategy) if recording else ask_cluster(settings, targets, strategy)
-    )
+    asked = settings, targets, strategy
+    found = ask_recording(*asked, recording) if recording else ask_cluster(*asked)
     if form == "json":
         json_out(text.document(found))
     else:
@@ -73,13 +71,13 @@ def place(
 
 
 def _apply(settings: Settings, form: str, targets: tuple[str, ...], strategy: str, timeout_seconds: float) -> int:
-    now = time.time()
-    request = PlaceRequest(request_id(now), list(targets), strategy, asker(), now, now + timeout_seconds)
+    name, now = new_id()
+    request = PlaceRequest(name, list(targets), strategy, by(), now, now + timeout_seconds)
     with handing(settings) as hand_over:
         answer = hand_over(request)
     if form == "json":
         json_out(answer)
     else:
-        text.show_placed(answer.placed)
+        text.show_placed(answer.placed or ())
     say(form, answer.sentence)
     return answer.exit_code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lbd.cli.handing import asker, handing, one_line, request_id, say
+from lbd.cli.asking import by, handing, new_id, one_line, reason_of, say
 from lbd.cli.options import format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.errors import RefusedError, UsageError
@@ -54,12 +54,12 @@ def unload(
     one = what.count("/") != 1
     if one:
         bounds(what)
-    reason, broker = _reason(override), _broker(destination)
+    reason, broker = reason_of(override), _broker(destination)
     settings = loaded(ctx, config_file, admin_urls).settings
 
     def ask(bundle: str) -> UnloadRequest:
-        now = time.time()
-        return UnloadRequest(request_id(now), bundle, broker, reason, asker(), now, now + timeout_seconds)
+        name, now = new_id()
+        return UnloadRequest(name, bundle, broker, reason, by(), now, now + timeout_seconds)
 
     if one:
         with handing(settings) as hand_over:
@@ -74,13 +74,6 @@ def unload(
         json_out(answers)
     say(form, _summary(what, len(bundles), answers))
     ctx.exit(max(answer.exit_code for answer in answers))
-
-
-def _reason(override: str | None) -> str | None:
-    reason = one_line(override) if override is not None else None
-    if reason == "":
-        raise UsageError("--override: the reason is empty; say why limits may be passed")
-    return reason
 
 
 def _broker(destination: str | None) -> str | None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbd.config import Settings
-    from lbd.record.control import Answer, Request
+    from lbd.record.control import Answer, Request, SplitRequest, UnloadRequest
 
 
 @contextmanager
@@ -31,7 +31,13 @@ def working(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
         yield work
 
 
-def unload(settings: Settings, request: Request) -> Answer:
-    """Work one request off and wait for its end."""
+def unload(settings: Settings, request: UnloadRequest) -> Answer:
+    """Work an unload off and wait for its end."""
+    with working(settings) as work:
+        return work(request)
+
+
+def split(settings: Settings, request: SplitRequest) -> Answer:
+    """The same for a split."""
     with working(settings) as work:
         return work(request)

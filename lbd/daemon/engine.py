@@ -16,17 +16,19 @@ from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.journaled import forget_notes
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, wanting, why_not
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, wanting, why
+from lbd.daemon.splitting import Splitting
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.errors import LbdError, UsageError
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
-from lbd.record.control import Control, UnloadRequest
+from lbd.record.control import Control, PlaceRequest, SplitRequest
 from lbd.record.journal import LIVE_NAME, Journal
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from lbd.cycle.watchdog import Alarm
     from lbd.daemon.taking_over import Asking
     from lbd.model import Outcome, Skip, Unload
-    from lbd.record.control import Request
+    from lbd.record.control import Request, UnloadRequest
 
 CLOCK = Clock(time.monotonic, time.sleep)
 
@@ -66,6 +68,7 @@ class Engine:
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
+        self.splitting = Splitting(journal, lambda: self._observer.admin, time.time)
         self._watch = Watch()
         self._placing = Placing(journal)
 
@@ -83,8 +86,10 @@ class Engine:
         record = turn(replace(self._parts(), on_plan=on_plan))
         if self._observing is not None:
             self._observing.seen(record)
+        else:
+            self.splitting.after(record, self.settings)
         try:
-            self._forget_notes(record)
+            forget_notes(self._journal, record)
         except LbdError as error:
             record = replace(record, error=record.error or error)
         return record
@@ -97,42 +102,50 @@ class Engine:
         return self._keeper.keep(finish(self._parts(), record), time.time())
 
     def serve(self) -> None:
-        """Begin what was asked for by hand next, unless moves are under way: it is judged alone."""
-        if self.observe_only or not self._executor.unfinished:
+        """Begin what was asked for by hand next, unless anything is under way: it is judged alone."""
+        if self.observe_only or not (self._executor.unfinished or self.splitting.hold()):
             request = self.requests.next(time.time())
             if request is not None:
-                self._by_hand(request, self._beside)
+                self._begin(request, self._beside)
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
         self._recover(RECOVERED_WITHIN_SECONDS)
-        self._by_hand(request, self._alone)
+        self._begin(request, self._alone)
         self.wait()
         finish(self._parts(), CycleRecord())
 
-    def _by_hand(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
-        self.requests.begun(request)
-        if self.observe_only:
-            self.requests.refuse(request, "this lbd only observes (--observe)")
-            return
+    def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
+        """What was asked for is begun, unless something holds it, and ends in an answer."""
+        match request:
+            case SplitRequest():
+                hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
+                self.splitting.serve(request, self.settings, self.requests, hold)
+            case _ if self.observe_only:
+                self.requests.begun(request)
+                self.requests.refuse(request, "this lbd only observes (--observe)")
+            case _:
+                self.requests.begun(request)
+                self._judge(request, parts)
+
+    def _judge(self, request: UnloadRequest | PlaceRequest, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         try:
-            if isinstance(request, UnloadRequest):
-                self._unload(request, overriding(parts(request), request))
+            if isinstance(request, PlaceRequest):
+                placer = Placer(self._observer.admin, CLOCK, self._policies.forbids)
+                self.requests.answer(request, self._placing.place(request, parts(None), placer))
             else:
-                admin = self._observer.admin
-                placer = Placer(admin, CLOCK, self._policies.forbids)
-                self.requests.answer(request, self._placing.place(request, parts(None), admin, placer))
+                self._unload(request, overriding(parts(request), request))
         except LbdError as error:
             self.requests.fail(request, error)
 
     def _unload(self, request: UnloadRequest, parts: Parts) -> None:
         """A turn that wants just this, and ends in an answer."""
-        request, parts, why = self._placing.destination(request, parts)
-        record = turn(wanting(parts, request, why))
+        request, parts, picked = self._placing.destination(request, parts)
+        record = turn(wanting(parts, request, picked))
         if record.error is not None:
             self.requests.fail(request, record.error)
         elif not record.unloads:
-            self.requests.refuse(request, why_not(record, request.bundle))
+            self.requests.refuse(request, why(record, request.bundle))
 
     def _alone(self, request: UnloadRequest | None) -> Parts:
         return replace(self._parts(), actuator=Acting(self._executor, self._orders(request)))
@@ -144,8 +157,8 @@ class Engine:
         return replace(self._parts(), actuator=beside, store=store, watch=Watch())
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until no move is under way; whether that was so within the time."""
-        return self._executor.wait(seconds)
+        """Until no move and no split is under way; whether that was so within the time."""
+        return self._executor.wait(seconds) and self.splitting.wait(seconds)
 
     @property
     def unfinished(self) -> tuple[Unload, ...]:
@@ -189,6 +202,7 @@ class Engine:
             broken if self._control.broken else "",
             self._journal.rotation_failure,
             self.requests.warning,
+            *self.splitting.warnings,
             *self._keeper.warnings,
         ]
         return tuple(one for one in found if one)
@@ -225,17 +239,10 @@ class Engine:
         self._keeper.close()
         self._journal.close()
 
-    def _forget_notes(self, record: CycleRecord) -> None:
-        """What a leader had noted is gone with it; one that tells no id may be the same as before."""
-        leader = record.observation.leader if record.observation is not None else None
-        if leader is not None and leader.broker is not None:
-            for bundle, note in self._journal.notes.items():
-                if note.leader not in {None, leader.broker}:
-                    self._journal.note(bundle, None, None)
-
     def _recover(self, seconds: float = 0.0) -> None:
         if self._observing is None:
             self._executor.recover(self._unloader, seconds)
+            self.splitting.recover()
 
     def _ended(self, ended: Outcome | Skip) -> None:
         try:
@@ -244,7 +251,8 @@ class Engine:
             self.requests.ended(ended)
 
     def _hold(self) -> Hold | None:
-        return ordered(self._control, time.time()) or (self._observing.hold() if self._observing else None)
+        said = self._observing.hold() if self._observing else None
+        return ordered(self._control, time.time()) or self.splitting.hold() or said
 
     def _held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lbd.model import Outcome, Unload
     from lbd.observe.observer import Observation
     from lbd.place.placed import Placed
-    from lbd.pulsar.admin import Admin
     from lbd.record.control import PlaceRequest, UnloadRequest
     from lbd.record.journal import Journal
 
@@ -60,12 +59,12 @@ class Placing:
         """Begin no further bundle of a request; the one that is being placed is brought to its end."""
         self._stopped.set()
 
-    def place(self, request: PlaceRequest, parts: Parts, admin: Admin, placer: Placer) -> Answer:
+    def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> Answer:
         """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
         hold = parts.ordered_hold()
         if hold is not None:
             raise RefusedError(": ".join(filter(None, (hold[0].label, hold[1]))))
-        report = ask(parts, admin, request.targets, request.strategy, self._memory)
+        report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
         self._memory = report.memory
         return _told(list(self._placed(request, report, placer)))
 

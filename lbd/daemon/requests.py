@@ -12,14 +12,15 @@ from lbd.decide.by_hand import ByHand
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip
 from lbd.reason import Group, Reason
-from lbd.record.control import FAILED, REFUSED, Answer, UnloadRequest
+from lbd.record.control import FAILED, REFUSED, Answer, PlaceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lbd.cycle import CycleRecord, Hold, Parts
     from lbd.errors import LbdError
-    from lbd.record.control import Control, Request
+    from lbd.model import Unload
+    from lbd.record.control import Control, Request, SplitRequest, UnloadRequest
 
 OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT)
 OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT})
@@ -45,14 +46,25 @@ def overriding(parts: Parts, request: UnloadRequest) -> Parts:
     )
 
 
-def wanting(parts: Parts, request: UnloadRequest, why: str = "") -> Parts:
+def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
     """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
     passed = f", overriding limits: {request.override}" if request.override is not None else ""
-    reason = f"by hand, {request.by}{passed}{f'; {why}' if why else ''}"
+    reason = f"by hand, {request.by}{passed}{f'; {picked}' if picked else ''}"
     return replace(parts, strategy=ByHand(request.bundle, request.destination or "", parts.weights, reason))
 
 
-def why_not(record: CycleRecord, bundle: str) -> str:
+def split_hold(
+    request: SplitRequest, held: Callable[[], Hold | None], unfinished: Sequence[Unload], *, observe_only: bool
+) -> Hold | None:
+    """What keeps a split from being begun: moves under way in any case, orders to wait unless they are overridden."""
+    if observe_only:
+        return Reason.OBSERVE_ONLY, "this lbd only observes (--observe)"
+    if unfinished:
+        return Reason.MOVES_UNFINISHED, f"{unfinished[0].bundle} is under way"
+    return held() if request.override is None else None
+
+
+def why(record: CycleRecord, bundle: str) -> str:
     """Why a request came to nothing, in words."""
     if record.hold is not None:
         return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
@@ -62,7 +74,7 @@ def why_not(record: CycleRecord, bundle: str) -> str:
 
 def _key(request: Request) -> str:
     """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
-    return request.bundle if isinstance(request, UnloadRequest) else request.id
+    return request.id if isinstance(request, PlaceRequest) else request.bundle
 
 
 class Requests:
@@ -111,7 +123,7 @@ class Requests:
         self.answer(request, Answer(error.exit_code, f"{'Refused' if refused else 'Not moved'}: {error}"))
 
     def answer(self, request: Request, answer: Answer) -> None:
-        """Tell the end of a request that was begun."""
+        """It has ended."""
         self._answer(_key(request), answer)
 
     def ended(self, ended: Outcome | Skip) -> None:

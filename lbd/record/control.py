@@ -1,4 +1,4 @@
-"""How people steer lbd through its state directory: a pause, and unloads and placements asked for by hand.
+"""How people steer lbd through its state directory: a pause, and what else is asked for by hand.
 
 ::
 
@@ -15,13 +15,23 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import FRESH, decoded, make_directory, put, sync, telling
-from lbd.record.requested import FAILED, REFUSED, Answer, PlacedBundle, PlaceRequest, Request, UnloadRequest
+from lbd.record.requested import (
+    FAILED,
+    REFUSED,
+    Answer,
+    PlacedBundle,
+    PlaceRequest,
+    Request,
+    SplitRequest,
+    UnloadRequest,
+    decoded_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +46,7 @@ __all__ = [
     "PlaceRequest",
     "PlacedBundle",
     "Request",
+    "SplitRequest",
     "UnloadRequest",
 ]
 
@@ -172,7 +183,7 @@ class Control:
     def _take(self, path: Path, now: float) -> Request | None:
         """None for one that was withdrawn meanwhile, cannot be read, or has expired."""
         try:
-            request = decoded(path, cast("type[Request]", Request))
+            request = decoded_request(path)
         except UsageError:
             self._set_aside(path)
             return None

@@ -18,7 +18,7 @@ from lbd.split.algorithms import (
     specified_positions_divide,
     topic_count_equally_divide,
 )
-from lbd.split.topic_hash import FULL_RANGE, range_name, range_of
+from lbd.split.topic_hash import holds, range_name, range_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -99,8 +99,7 @@ def inside(bundle: str, boundaries: Collection[int]) -> tuple[int, ...]:
 
 def _parts(bundle: str, positions: Sequence[int], topics: Sequence[Topic]) -> Iterator[Part]:
     for name in parts_of(bundle, positions):
-        lower, upper = range_of(name)
-        yield Part(name, tuple(one for one in topics if lower <= one.position < upper + (upper == FULL_RANGE[1])))
+        yield Part(name, tuple(topic for topic in topics if holds(name, topic.position)))
 
 
 def _positions(

@@ -71,6 +71,12 @@ def range_of(bundle: str) -> tuple[int, int]:
     return lower, upper
 
 
+def holds(bundle: str, position: int) -> bool:
+    """Whether a topic of this hash lies in a bundle: ranges are [lower, upper), the last one has its end."""
+    lower, upper = range_of(bundle)
+    return lower <= position < upper + (upper == FULL_RANGE[1])
+
+
 def range_name(lower: int, upper: int) -> str:
     """``0xLLLLLLLL_0xUUUUUUUU``."""
     return f"0x{lower:08x}_0x{upper:08x}"

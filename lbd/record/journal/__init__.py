@@ -13,10 +13,24 @@ import threading
 from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
-from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted, Placing, encoded, text
+from lbd.permit.budget import DAY_SECONDS
+from lbd.record.journal.lines import (
+    FORMAT,
+    Ended,
+    Entry,
+    Header,
+    Intent,
+    Noted,
+    Placing,
+    SplitEnded,
+    SplitIntent,
+    encoded,
+    text,
+)
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
+from lbd.record.journal.splits import Split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,8 +38,9 @@ if TYPE_CHECKING:
 
     from lbd.model import Outcome, Unload
     from lbd.permit.budget import Sent
+    from lbd.split.cut import Cut, CutOutcome
 
-__all__ = ["KEEP_SECONDS", "LIVE_NAME", "History", "Journal", "Move", "Note", "Past", "history", "read"]
+__all__ = ["KEEP_SECONDS", "LIVE_NAME", "History", "Journal", "Move", "Note", "Past", "Split", "history", "read"]
 
 MAX_BYTES = 8 << 20
 KEEP_SECONDS = 7 * 86_400.0
@@ -100,7 +115,7 @@ class Journal:
         Raises :class:`UsageError` when it cannot be written, as all that writes here does.
         """
         with self._lock:
-            at, move = self._next()
+            at, move = self._begun()
             ends = (unload.bundle, unload.source, unload.destination)
             rates = (_finite(unload.msg_rate), _finite(unload.throughput))
             self._append(Intent(at, move, *ends, attempt, *rates, text(unload.reason)))
@@ -111,14 +126,8 @@ class Journal:
         found, proven = outcome.unload, (outcome.result, outcome.owner, text(outcome.detail))
         seconds = round(_finite(outcome.seconds), 3)
         with self._lock:
-            ends = (*self._next(), found.bundle, found.destination or "")
+            ends = (*self._begun(), found.bundle, found.destination or "")
             self._append(Placing(*ends, *proven, seconds, text(found.reason)))
-
-    def _next(self) -> tuple[float, str]:
-        """The time, and the id of what is written now."""
-        at = self._now()
-        self._count += 1
-        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Write how the move ended. A file that is too long then is rotated; that never raises."""
@@ -129,6 +138,36 @@ class Journal:
             if self._file.size > self._rotate_beyond:
                 self._rotate()
 
+    @property
+    def open_splits(self) -> tuple[tuple[str, Split], ...]:
+        """Splits without an outcome, with their ids: those of a process that was killed, and the one in flight."""
+        with self._lock:
+            return self._state.splits.open()
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """What was split, or tried to, within the last day at least."""
+        with self._lock:
+            self._state.splits.settle(self._now(), DAY_SECONDS)
+            return self._state.splits.all()
+
+    def intend_split(self, cut: Cut) -> str:
+        """Write that ``cut`` is about to be asked for; returns the id that its outcome refers to.
+
+        From then on the bundle rests as after an unload; its parts do from the outcome on.
+        """
+        with self._lock:
+            at, split = self._begun()
+            asked = (cut.bundle, cut.owner, cut.algorithm, cut.positions)
+            self._append(SplitIntent(at, split, *asked, text(cut.reason)))
+            return split
+
+    def conclude_split(self, split: str, outcome: CutOutcome) -> None:
+        """Write how the split ended."""
+        proven = (outcome.result, outcome.cut.bundle, outcome.parts, outcome.owner, text(outcome.detail))
+        with self._lock:
+            self._append(SplitEnded(self._now(), split, *proven, round(_finite(outcome.seconds), 3)))
+
     def note(self, bundle: str, broker: str | None, leader: str | None) -> None:
         """Write what ``leader`` now has noted as the bundle's destination; None: nothing any more."""
         with self._lock:
@@ -138,6 +177,12 @@ class Journal:
         """Close the file."""
         with self._lock:
             self._file.close()
+
+    def _begun(self) -> tuple[float, str]:
+        """The time, and an id that no other intent has."""
+        at = self._now()
+        self._count += 1
+        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def _follow_clock(self) -> None:
         """What was written before the clock was set back happened at that moment, and ages from then on."""

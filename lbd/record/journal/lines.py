@@ -8,6 +8,8 @@ import msgspec
 
 from lbd.errors import UsageError
 from lbd.model import Result
+from lbd.split.algorithms import Algorithm
+from lbd.split.cut import SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +111,32 @@ class Placing(msgspec.Struct, frozen=True, tag="placing", tag_field="event", omi
     reason: str = ""
 
 
-Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt | Placing
+class SplitIntent(msgspec.Struct, frozen=True, tag="split", tag_field="event", omit_defaults=True):
+    """A split is about to be asked for. An lbd that knows no splits passes over these lines, and counts them."""
+
+    at: At
+    split: str
+    bundle: str
+    owner: str
+    algorithm: Algorithm
+    positions: tuple[int, ...]
+    reason: str = ""
+
+
+class SplitEnded(msgspec.Struct, frozen=True, tag="split-outcome", tag_field="event", omit_defaults=True):
+    """What became of it, as proven by reading the boundaries back: ``parts`` are full names of what is there now."""
+
+    at: At
+    split: str
+    result: SplitResult
+    bundle: str
+    parts: tuple[str, ...] = ()
+    owner: str | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt | Placing | SplitIntent | SplitEnded
 
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ENCODER = msgspec.json.Encoder()

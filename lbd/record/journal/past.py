@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING
 
 from lbd.model import Result, Unload
 from lbd.permit.budget import DAY_SECONDS, Sent
-from lbd.record.journal.lines import Attempt, Ended, Entry, Header, Intent, Noted, Placing, encoded, entries
+from lbd.record.journal.lines import (
+    Attempt,
+    Ended,
+    Entry,
+    Header,
+    Intent,
+    Noted,
+    Placing,
+    SplitEnded,
+    SplitIntent,
+    encoded,
+    entries,
+)
+from lbd.record.journal.splits import Splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +64,7 @@ class State:
         self.intents: dict[str, tuple[Intent, bytes]] = {}
         self.sent: dict[str, Sent] = {}
         self.notes: dict[str, Note] = {}
+        self.splits = Splits()
         self.torn_lines = 0
         self.carried = 0
 
@@ -72,6 +86,12 @@ class State:
                 self._note(entry.bundle, entry.noted, entry.leader, entry.at)
             case Ended():
                 self._end(entry)
+            case SplitIntent():
+                self.attempted_at[entry.bundle] = entry.at
+                self.splits.begin(entry, line)
+            case SplitEnded():
+                self.attempted_at |= dict.fromkeys(entry.parts, entry.at)
+                self.splits.end(entry, line)
 
     def settle(self, now: float, keep_seconds: float) -> None:
         """Forget attempts that are too old; what comes from a clock that was ahead happened now at the latest."""
@@ -80,6 +100,7 @@ class State:
         self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
         day = now - DAY_SECONDS
         self.sent = {move: replace(one, at=min(one.at, now)) for move, one in self.sent.items() if one.at > day}
+        self.splits.settle(now, DAY_SECONDS)
 
     def carried_over(self) -> bytes:
         """The lines from which the same state is read. Attempts come last: the last line on a bundle holds."""
@@ -121,6 +142,7 @@ class State:
 
     def _kept(self) -> Iterator[bytes]:
         yield from (line for _, line in self.intents.values())
+        yield from self.splits.kept()
         for note in self.notes.values():
             yield encoded(Noted(note.at, note.bundle, note.broker, note.leader))
         told: dict[str, float] = {}
