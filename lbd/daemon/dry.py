@@ -51,7 +51,7 @@ def dry_run(settings: Settings) -> CycleRecord:
 
 def live_parts(settings: Settings, observer: Observer) -> Parts:
     """What such a turn, or any other look at the live cluster, is made of."""
-    kept, averages, past = _remembered(settings)
+    kept, averages, past = remembered(settings)
     policies = PolicyReader(observer.admin)
     return Parts(
         observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
@@ -80,7 +80,7 @@ def _ordered(settings: Settings) -> Hold | None:
         return None
 
 
-def _remembered(settings: Settings) -> tuple[Kept, Averages, Past]:
+def remembered(settings: Settings) -> tuple[Kept, Averages, Past]:
     """Counters, averages and the past of a daemon on this machine; nothing where there is none to be read."""
     nothing = (Kept(), Averages.empty(), Past())
     try:

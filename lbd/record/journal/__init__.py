@@ -115,7 +115,7 @@ class Journal:
         Raises :class:`UsageError` when it cannot be written, as all that writes here does.
         """
         with self._lock:
-            at, move = self._begun()
+            at, move = self._next()
             ends = (unload.bundle, unload.source, unload.destination)
             rates = (_finite(unload.msg_rate), _finite(unload.throughput))
             self._append(Intent(at, move, *ends, attempt, *rates, text(unload.reason)))
@@ -126,8 +126,14 @@ class Journal:
         found, proven = outcome.unload, (outcome.result, outcome.owner, text(outcome.detail))
         seconds = round(_finite(outcome.seconds), 3)
         with self._lock:
-            ends = (*self._begun(), found.bundle, found.destination or "")
+            ends = (*self._next(), found.bundle, found.destination or "")
             self._append(Placing(*ends, *proven, seconds, text(found.reason)))
+
+    def _next(self) -> tuple[float, str]:
+        """The time, and the id of what is written now."""
+        at = self._now()
+        self._count += 1
+        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Write how the move ended. A file that is too long then is rotated; that never raises."""
@@ -157,7 +163,7 @@ class Journal:
         From then on the bundle rests as after an unload; its parts do from the outcome on.
         """
         with self._lock:
-            at, split = self._begun()
+            at, split = self._next()
             asked = (cut.bundle, cut.owner, cut.algorithm, cut.positions)
             self._append(SplitIntent(at, split, *asked, text(cut.reason)))
             return split
@@ -177,12 +183,6 @@ class Journal:
         """Close the file."""
         with self._lock:
             self._file.close()
-
-    def _begun(self) -> tuple[float, str]:
-        """The time, and an id that no other intent has."""
-        at = self._now()
-        self._count += 1
-        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def _follow_clock(self) -> None:
         """What was written before the clock was set back happened at that moment, and ages from then on."""

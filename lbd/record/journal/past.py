@@ -20,7 +20,7 @@ from lbd.record.journal.lines import (
     encoded,
     entries,
 )
-from lbd.record.journal.splits import Splits
+from lbd.record.journal.splits import Split, Splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class Past:
     """What the journal says: ``attempted_at`` the last attempt on each bundle, ``open`` intents without an outcome.
 
     ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read. ``sent`` is what
-    was sent within the last day at least, oldest first.
+    was sent within the last day at least, oldest first; ``splits`` what was split then, or tried to.
     """
 
     attempted_at: Mapping[str, float] = field(default_factory=dict)
@@ -50,6 +50,7 @@ class Past:
     torn_lines: int = 0
     notes: Mapping[str, Note] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
+    splits: tuple[Split, ...] = ()
 
 
 class State:
@@ -108,7 +109,9 @@ class State:
 
     def past(self) -> Past:
         """The state as a value."""
-        return Past(dict(self.attempted_at), self.open(), self.torn_lines, dict(self.notes), self.in_order())
+        return Past(
+            dict(self.attempted_at), self.open(), self.torn_lines, dict(self.notes), self.in_order(), self.splits.all()
+        )
 
     def in_order(self) -> tuple[Sent, ...]:
         """What was sent, oldest first: open intents are carried over before what was sent earlier and has ended."""

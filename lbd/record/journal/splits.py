@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lbd.split.cut import Cut
+from lbd.split.cut import Cut, SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,11 @@ class Split:
     at: float
     cut: Cut
     ended: SplitEnded | None = None
+
+    @property
+    def may_have_cut(self) -> bool:
+        """Whether it counts: anything but a range that is known to have stayed whole."""
+        return self.ended is None or self.ended.result is not SplitResult.NOT_SPLIT
 
 
 class Splits:
