@@ -218,6 +218,8 @@ class FakePulsar:
             return self._brokers(asked, parts[3:])
         if parts[:3] == ["admin", "v2", "namespaces"] and len(parts) == 7:
             return self._bundle(asked, f"{parts[3]}/{parts[4]}/{parts[5]}", parts[6])
+        if parts[:3] == ["admin", "v2", "namespaces"] and parts[5:] == ["bundles"]:
+            return self._boundaries("/".join(parts[3:5]))
         if parts[:3] == ["lookup", "v2", "topic"]:
             return self._lookup(asked, "/".join(parts[4:6]), parts[-1])
         if "antiAffinity" in parts:
@@ -313,6 +315,10 @@ class FakePulsar:
         if what == "topicHashPositions":
             return self._positions(asked, bundle)
         return Reply(405, HTML, content_type="text/html")
+
+    def _boundaries(self, namespace: str) -> Reply:
+        cuts = {end for bundle in self.owners if bundle.startswith(f"{namespace}/") for end in bundle[-21:].split("_")}
+        return ok({"boundaries": sorted(cuts), "numBundles": len(cuts) - 1}) if cuts else refused(404, "Not found")
 
     def _positions(self, asked: Request, bundle: str) -> Reply:
         owner = self.owners[bundle]

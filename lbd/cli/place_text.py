@@ -57,20 +57,22 @@ def _left_out(found: Report) -> list[str]:
 def sentence(found: Report) -> str:
     """How many of what, by which rule, on how old data."""
     owned = sum(one.owner is not None for one in found.answers)
-    nowhere = len(found.unanswered)
-    words = [
-        f"{len(found.answers)} bundles, {owned} owned" + (f", {nowhere} that no broker may have" if nowhere else "")
-    ]
-    read = f"reports of {local(found.taken_at)}, {found.age_seconds:.1f} s old"
+    nowhere = f", {len(found.unanswered)} that no broker may have" if found.unanswered else ""
+    age = "as recorded" if found.age_seconds is None else f"{found.age_seconds:.1f} s old"
     sampled = f"brokers sample CPU every {found.sample_interval_seconds:.0f} s"
-    return f"{words[0]}; {found.strategy} on {read}; {sampled}."
+    on = f"{found.strategy} on reports of {local(found.taken_at)}, {age}; {sampled}"
+    return f"{_number(len(found.answers))}, {owned} owned{nowhere}; {on}."
+
+
+def _number(bundles: int) -> str:
+    return f"{bundles:,} bundle{'' if bundles == 1 else 's'}"
 
 
 def document(found: Report) -> dict[str, Any]:
     """The same as JSON."""
     return {
         "taken_at": found.taken_at,
-        "age_seconds": round(found.age_seconds, 3),
+        "age_seconds": None if found.age_seconds is None else round(found.age_seconds, 3),
         "cluster": found.cluster,
         "strategy": found.strategy,
         "answers": [_answer(one, found) for one in found.answers],

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 class Report:
     """Answers, and what they are made from.
 
-    ``taken_at`` is when the reports were read (epoch seconds), ``age_seconds`` how long ago that was when they were
-    answered from; 0 in a recording, whose answers are of its time. ``topics`` are those by which a bundle was named,
-    ``unasked`` the brokers that did not tell what they own.
+    ``taken_at`` is when the reports were read (epoch seconds), ``age_seconds`` how old they were when it was answered,
+    None in a recording, whose answers are of its time. ``topics`` are those by which a bundle was named, ``unasked``
+    the brokers that did not tell what they own.
     """
 
     cluster: str
     strategy: str
     taken_at: float
-    age_seconds: float
+    age_seconds: float | None
     sample_interval_seconds: float
     answers: tuple[Answer, ...]
     topics: Mapping[str, tuple[str, ...]]
@@ -83,7 +83,7 @@ def ask_recording(settings: Settings, words: Sequence[str], strategy: str, path:
     reported = zip(rows.bundle.tolist(), rows.owner().tolist(), strict=True)
     owned = Owners({snapshot.bundles[at]: snapshot.brokers.ids[owner] for at, owner in reported}, {})
     parts = recorded_parts(settings, header.id or path.name, averages, snapshot)
-    return _answered(parts, wanted, owned, (strategy, place), PlaceMemory(), lambda: snapshot.taken_at)
+    return _answered(parts, wanted, owned, (strategy, place), PlaceMemory(), None)
 
 
 def _answered(
@@ -92,15 +92,15 @@ def _answered(
     owned: Owners,
     chosen: tuple[str, Placement],
     memory: PlaceMemory,
-    clock: Callable[[], float],
+    clock: Callable[[], float] | None,
 ) -> Report:
     strategy, place = chosen
     now = situation(parts, wanted.namespaces)
     observation = now.observation
     of = {bundle: owned.of.get(bundle) for bundle in wanted.topics}
     asked = sum(owner is None for owner in of.values())
-    age = max(clock() - observation.snapshot.taken_at, 0.0)
-    seen = replace(now.seen(parts, max(asked, 1), tuple(of)), age_seconds=age)
+    age = None if clock is None else max(clock() - observation.snapshot.taken_at, 0.0)
+    seen = replace(now.seen(parts, max(asked, 1), tuple(of)), age_seconds=age or 0.0)
     answers, memory = answer_all(of, now.standing(parts), place, seen, memory)
     return Report(
         observation.cluster,

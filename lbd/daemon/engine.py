@@ -16,7 +16,7 @@ from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
-from lbd.daemon.journaled import forget_notes
+from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
@@ -194,18 +194,10 @@ class Engine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of the state directory."""
-        torn = self._journal.torn_lines
-        lines = f"{self.settings.state_dir / LIVE_NAME}: {torn} lines cannot be read; cool-downs in them are lost"
+        journal = journal_warnings(self._journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._control.broken} requests by hand cannot be read and were set aside as *.broken"
-        found = [
-            lines if torn else "",
-            broken if self._control.broken else "",
-            self._journal.rotation_failure,
-            self.requests.warning,
-            *self.splitting.warnings,
-            *self._keeper.warnings,
-        ]
-        return tuple(one for one in found if one)
+        found = [*journal, broken if self._control.broken else "", self.requests.warning, *self.splitting.warnings]
+        return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lbd.cycle import CycleRecord
     from lbd.record.journal import Journal
 
@@ -16,3 +18,10 @@ def forget_notes(journal: Journal, record: CycleRecord) -> None:
         for bundle, note in journal.notes.items():
             if note.leader not in {None, leader.broker}:
                 journal.note(bundle, None, None)
+
+
+def journal_warnings(journal: Journal, path: Path) -> tuple[str, ...]:
+    """What a person should know of it; empty texts where all is well."""
+    torn = journal.torn_lines
+    lines = f"{path}: {torn} lines cannot be read; cool-downs in them are lost"
+    return (lines if torn else "", journal.rotation_failure)

@@ -161,4 +161,8 @@ def _told(placed: list[PlacedBundle]) -> Answer:
     words += [f"{len(missed)} not where they should be: {missed[0].bundle}: {missed[0].detail}" if missed else ""]
     words += [f"{len(refused)} not placed: {refused[0].bundle}: {refused[0].detail}" if refused else ""]
     code = FAILED if missed else REFUSED if refused else 0
-    return Answer(code, f"{len(placed)} bundles: {', '.join(filter(None, words))}.", placed=placed)
+    return Answer(
+        code,
+        f"{len(placed):,} bundle{'' if len(placed) == 1 else 's'}: {', '.join(filter(None, words))}.",
+        placed=placed,
+    )

@@ -119,8 +119,10 @@ class Requests:
 
     def fail(self, request: Request, error: LbdError) -> None:
         """Nothing was sent, because it could not be judged; the exit code is the error's."""
-        refused = isinstance(error, RefusedError)
-        self.answer(request, Answer(error.exit_code, f"{'Refused' if refused else 'Not moved'}: {error}"))
+        done = "Not placed" if isinstance(request, PlaceRequest) else "Not moved"
+        self.answer(
+            request, Answer(error.exit_code, f"{'Refused' if isinstance(error, RefusedError) else done}: {error}")
+        )
 
     def answer(self, request: Request, answer: Answer) -> None:
         """It has ended."""
