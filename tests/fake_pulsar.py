@@ -218,8 +218,6 @@ class FakePulsar:
             return self._brokers(asked, parts[3:])
         if parts[:3] == ["admin", "v2", "namespaces"] and len(parts) == 7:
             return self._bundle(asked, f"{parts[3]}/{parts[4]}/{parts[5]}", parts[6])
-        if parts[:3] == ["admin", "v2", "namespaces"] and parts[5:] == ["bundles"]:
-            return self._boundaries("/".join(parts[3:5]))
         if parts[:3] == ["lookup", "v2", "topic"]:
             return self._lookup(asked, "/".join(parts[4:6]), parts[-1])
         if "antiAffinity" in parts:
@@ -227,6 +225,8 @@ class FakePulsar:
         return self._plain(asked, parts[-1])
 
     def _plain(self, asked: Request, what: str) -> Reply:
+        if what == "bundles":
+            return self._boundaries("/".join(asked.path.split("/")[4:6]))
         if what == "load-report":
             return ok(self.report(asked.broker))
         if what == "clusters":

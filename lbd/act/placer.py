@@ -54,8 +54,7 @@ class Placer:
         """Whatever the lookup was answered, who owns the bundle then is what counts."""
         why = self._looked_up(wanted)
         try:
-            patience = self.admin.settings.unload_timeout_seconds
-            owner = self._ownership.owner_within(wanted.bundle, PROOF_SECONDS, patience)
+            owner = self._ownership.owner_within(wanted.bundle, PROOF_SECONDS)
         except LbdError as error:
             return Outcome(wanted, Result.UNKNOWN, None, "; ".join(filter(None, (why, str(error)))))
         if owner == wanted.destination:

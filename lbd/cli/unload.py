@@ -12,15 +12,29 @@ from lbd.cli.options import format_option, loaded, settings_options, timeout_opt
 from lbd.cli.render import json_out
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
-from lbd.record.control import FAILED, Answer, UnloadRequest
+from lbd.reason import Reason
+from lbd.record.control import REFUSED, Answer, UnloadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbd.config import Settings
 
-ALIKE_THAT_STOP = 2
-"""Answers in a row that are no landing, with the same words: the next one would say it again."""
+FAILURES_THAT_STOP = 2
+"""In a row: something is wrong there that a third would not mend."""
+
+HOLDS = (
+    Reason.IN_BROKER_SHEDDING,
+    Reason.PAUSED,
+    Reason.QUIET_HOURS,
+    Reason.LEADER_UNREACHABLE,
+    Reason.MEMBERSHIP_CHANGED,
+    Reason.TOO_FEW_BROKERS,
+    Reason.NO_IMPROVEMENT,
+    Reason.HOUR_UNLOADS,
+    Reason.DAY_UNLOADS,
+)
+"""What refuses one bundle with these words refuses them all."""
 
 
 @click.command("unload")
@@ -96,13 +110,13 @@ def _owned_bundles(settings: Settings, namespace: str, broker: str | None) -> li
 
 
 def _all(settings: Settings, form: str, bundles: list[str], ask: Callable[[str], UnloadRequest]) -> list[Answer]:
-    """The answers, told as they come; a namespace is left alone when it goes wrong the same way again and again."""
+    """The answers, told as they come; a namespace is left alone when it goes wrong."""
     answers: list[Answer] = []
     with handing(settings) as hand_over:
         for number, bundle in enumerate(_paced(bundles, settings.guardrails.unload_spacing_seconds), start=1):
             answers.append(hand_over(ask(bundle)))
             say(form, f"{number} of {len(bundles)}  {_named(bundle, answers[-1])}")
-            if _stuck(answers, bundles):
+            if _stopped(answers):
                 break
     return answers
 
@@ -118,18 +132,18 @@ def _named(bundle: str, answer: Answer) -> str:
     return answer.sentence if bundle in answer.sentence else f"{bundle}: {answer.sentence}"
 
 
-def _stuck(answers: list[Answer], bundles: list[str]) -> bool:
-    last = list(zip(answers, bundles, strict=False))[-ALIKE_THAT_STOP:]
-    words = {answer.sentence.replace(bundle, "") for answer, bundle in last}
-    failed = all(answer.exit_code == FAILED for answer, _ in last)
-    alike = all(answer.exit_code for answer, _ in last) and (failed or len(words) == 1)
-    return len(last) == ALIKE_THAT_STOP and alike
+def _stopped(answers: list[Answer]) -> str:
+    """Why no further bundle is asked for."""
+    held = (reason.label for reason in HOLDS if answers[-1].sentence.startswith(f"Refused: {reason.label}"))
+    last = answers[-FAILURES_THAT_STOP:]
+    failed = len(last) == FAILURES_THAT_STOP and all(answer.exit_code not in {0, REFUSED} for answer in last)
+    return next(held, f"{FAILURES_THAT_STOP} in a row failed" if failed else "")
 
 
 def _summary(namespace: str, wanted: int, answers: list[Answer]) -> str:
     landed = sum(answer.exit_code == 0 for answer in answers)
-    failed = sum(answer.exit_code == FAILED for answer in answers)
+    refused = sum(answer.exit_code == REFUSED for answer in answers)
     left = wanted - len(answers)
-    words = [f"{landed} of {wanted} landed", f"{len(answers) - landed - failed} refused", f"{failed} failed"]
-    ended = f"; stopped, {left} not tried: {ALIKE_THAT_STOP} in a row went wrong the same way" if left else ""
+    words = [f"{landed} of {wanted} landed", f"{refused} refused", f"{len(answers) - landed - refused} failed"]
+    ended = f"; stopped, {left} not tried: {_stopped(answers)}" if left else ""
     return f"{namespace}: {', '.join(words)}{ended}."
