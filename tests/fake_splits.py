@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ class SplittingPulsar(FakePulsar):
         lower, upper = (int(end, 16) for end in span.split("_"))
         owner, rate = self.owners.pop(bundle), self.rates.pop(bundle)
         ends = [lower, *sorted(positions), upper]
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in itertools.pairwise(ends):
             part = f"{prefix}/0x{start:08x}_0x{end:08x}"
             self.own(owner, {part: rate / (len(ends) - 1)})
 
@@ -116,7 +117,7 @@ def _topic_stats(rate: float) -> dict[str, Any]:
 
 @contextmanager
 def busy() -> Iterator[SplittingPulsar]:
-    """Three brokers; a namespace of two bundles with twelve topics, two of them not loaded, and one that nobody owns."""
+    """Three brokers, two bundles with twelve topics, two of these not loaded, and a bundle that nobody owns."""
     with fake_pulsar.started(kind=SplittingPulsar) as cluster:
         cluster.own(cluster.ids[0], {LOW: 3000.0})
         cluster.own(cluster.ids[1], {HIGH: 3000.0})

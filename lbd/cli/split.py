@@ -77,9 +77,10 @@ def split(
     Example: lbd split public/default/0x00000000_0x40000000 --algorithm topic_count_equally_divide
     """
     _check_usage(bundle, algorithm, positions, override, auto=auto, applies=applies)
+    reason = reason_of(override)
     settings = loaded(ctx, config_file, admin_urls).settings
     plans, document = _chosen(settings, form) if bundle is None else _one(settings, form, bundle, algorithm, positions)
-    requests = [_request(plan, override, timeout_seconds) for plan in plans] if applies else []
+    requests = [_request(plan, reason, timeout_seconds) for plan in plans] if applies else []
     answers = _answers(settings, requests)
     if form == "json":
         json_out({**document, "applied": answers if applies else None})
@@ -140,7 +141,7 @@ def _chosen(settings: Settings, form: str) -> tuple[list[Plan], dict[str, Any]]:
 def _request(plan: Plan, override: str | None, timeout_seconds: float) -> SplitRequest:
     name, now = new_id()
     ends = (plan.bundle, plan.owner, plan.algorithm, plan.positions)
-    return SplitRequest(name, *ends, reason_of(override), by(), now, now + timeout_seconds)
+    return SplitRequest(name, *ends, override, by(), now, now + timeout_seconds)
 
 
 def _answers(settings: Settings, requests: Sequence[SplitRequest]) -> list[Answer]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+import msgspec
 from rich.text import Text
 
 from lbd.cli.operate_text import console
-from lbd.cli.render import amount, plain, table
+from lbd.cli.render import amount, json_out, plain, table
+from lbd.cli.times import local, zone_name
 from lbd.model import bundle_range
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lbd.daemon.splitting.rule import Chosen
+    from lbd.record.journal import Split
     from lbd.split.plan import Part, Plan
 
 LEFT_SHOWN = 10
@@ -58,3 +64,28 @@ def _row(part: Part) -> tuple[str, ...]:
     topic = plain(busiest.name).rpartition("/")[2] if busiest is not None else "-"
     rates = (amount(part.msg_rate), amount(part.throughput, 1e6, 1))
     return bundle_range(part.bundle), f"{len(part.topics):,}", *rates, topic
+
+
+def show_splits(splits: Sequence[Split], form: str) -> None:
+    """A line for each split of the journal, the newest last."""
+    if form == "json":
+        json_out([_document(split) for split in splits])
+        return
+    if not splits:
+        click.echo("No splits.")
+        return
+    columns = (f"time ({zone_name()})", "bundle", "at", "result", "parts", "why")
+    found = table(*((name, "left") for name in columns))
+    for split in splits:
+        ended, cut = split.ended, split.cut
+        result, parts = (ended.result.value, len(ended.parts)) if ended is not None else ("open", 1)
+        why = "; ".join(filter(None, (ended.detail if ended is not None else "", cut.reason)))
+        found.add_row(local(split.at), plain(cut.bundle), plain(cut.owner), result, str(parts), plain(why))
+    console().print(found)
+
+
+def _document(split: Split) -> dict[str, object]:
+    cut = split.cut
+    asked = {"bundle": cut.bundle, "owner": cut.owner, "algorithm": cut.algorithm, "reason": cut.reason}
+    positions = [f"0x{position:08x}" for position in cut.positions]
+    return {"at": split.at, **asked, "positions": positions, "outcome": msgspec.to_builtins(split.ended)}

@@ -65,7 +65,7 @@ class CutOutcome:
     @property
     def parts(self) -> tuple[str, ...]:
         """Full names of what the bundle is now: itself where it is whole, or nothing is known."""
-        return parts_of(self.cut.bundle, self.found)
+        return parts_of(self.cut.bundle, self.found) if self.found else (self.cut.bundle,)
 
 
 def cut_of(plan: Plan, reason: str) -> Cut:

@@ -148,7 +148,7 @@ def _check_given(bundle: str, given: Sequence[int]) -> None:
     lower, upper = range_of(bundle)
     wrong = [position for position in given if not lower < position < upper]
     if wrong:
-        told = ", ".join(f"0x{position:08x}" for position in wrong[:3])
+        told = ", ".join(f"{position:#010x}" for position in wrong[:3])
         raise UsageError(f"{told}: outside {bundle}; wanted above 0x{lower:08x} and below 0x{upper:08x}")
 
 

@@ -72,9 +72,10 @@ class Splitting:
     def after(self, record: CycleRecord, settings: Settings) -> None:
         """After a turn that planned nothing: what its round asks for is begun, beside the next turns."""
         self.warnings = _warnings(record, settings)
-        seen = _round(record, self._journal, self._hour())
-        if settings.split.enabled and seen is not None and not self.warnings and self.hold() is None:
-            self._begin("what the rule chooses", lambda: self._by_rule(seen, settings))
+        if settings.split.enabled and not self.warnings and self.hold() is None:
+            seen = _round(record, self._journal, self._hour())
+            if seen is not None:
+                self._begin("what the rule chooses", lambda: self._by_rule(seen, settings))
 
     def serve(self, request: SplitRequest, settings: Settings, requests: Requests, hold: Hold | None) -> None:
         """Begin a split that a person asked for, beside the turns, unless something holds it; it ends in an answer."""
@@ -121,7 +122,9 @@ class Splitting:
     def _limit(self, cut: Cut, settings: Settings) -> None:
         """Limits that a person may override."""
         limits = settings.split
-        rests_until = self._journal.attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
+        rests_until = (
+            self._journal.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
+        )
         if self._now() < rests_until:
             left = (rests_until - self._now()) / 60
             raise RefusedError(f"cool-down: it was moved or split, and rests {left:.0f} min more")
@@ -161,7 +164,7 @@ def _round(record: CycleRecord, journal: Journal, hour: int) -> Round | None:
     if seen is None or averages is None or evidence is None or not quiet or not evidence.fresh.any():
         return None
     usable = evidence.fresh & (evidence.paired == 0)
-    return Round(seen.snapshot, averages, usable, journal.attempted_at, hour)
+    return Round(seen.snapshot, averages, usable, journal.split_or_attempted_at, hour)
 
 
 def _warnings(record: CycleRecord, settings: Settings) -> tuple[str, ...]:

@@ -45,5 +45,5 @@ def plan_due(settings: Settings) -> Chosen:
         averages = running.update(averages, seen.snapshot)
         since = time.time() - 3600
         hour = sum(split.at > since and split.may_have_cut for split in past.splits)
-        asked = Round(seen.snapshot, averages, all_usable(seen.snapshot), past.attempted_at, hour)
+        asked = Round(seen.snapshot, averages, all_usable(seen.snapshot), past.split_or_attempted_at, hour)
         return choose(observer.admin, settings, asked)

@@ -52,8 +52,8 @@ class Chosen:
 class Round:
     """What the rule is asked about. ``usable`` is bool (B,): the broker's numbers are new and to be trusted.
 
-    ``attempted_at`` is when each bundle was last moved or split (epoch seconds), ``hour`` how many splits there were
-    within the last hour.
+    ``attempted_at`` is when each bundle was last moved, split, or came out of a split (epoch seconds), ``hour`` is how
+    many splits there were within the last hour.
     """
 
     snapshot: Snapshot
@@ -84,6 +84,8 @@ def choose(admin: Admin, settings: Settings, seen: Round) -> Chosen:
 
 def _permitted(settings: Settings, seen: Round, due: Sequence[Due]) -> tuple[tuple[Due, ...], list[Left]]:
     """Those with numbers to be trusted that may be touched: what must not be moved is not split either."""
+    if not due:
+        return (), []
     codes = barred(seen.snapshot, seen.attempted_at, Isolation(), settings.guardrails)
     at, position = {name: at for at, name in enumerate(seen.snapshot.bundles)}, seen.snapshot.brokers.index()
     allowed: list[Due] = []

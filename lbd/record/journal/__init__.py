@@ -30,7 +30,7 @@ from lbd.record.journal.lines import (
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
-from lbd.record.journal.splits import Split
+from lbd.record.journal.splits import Split, parts_since, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +40,19 @@ if TYPE_CHECKING:
     from lbd.permit.budget import Sent
     from lbd.split.cut import Cut, CutOutcome
 
-__all__ = ["KEEP_SECONDS", "LIVE_NAME", "History", "Journal", "Move", "Note", "Past", "Split", "history", "read"]
+__all__ = [
+    "KEEP_SECONDS",
+    "LIVE_NAME",
+    "History",
+    "Journal",
+    "Move",
+    "Note",
+    "Past",
+    "Split",
+    "history",
+    "read",
+    "splits_of",
+]
 
 MAX_BYTES = 8 << 20
 KEEP_SECONDS = 7 * 86_400.0
@@ -157,10 +169,15 @@ class Journal:
             self._state.splits.settle(self._now(), DAY_SECONDS)
             return self._state.splits.all()
 
+    @property
+    def split_or_attempted_at(self) -> Mapping[str, float]:
+        """When each bundle was last attempted, or came out of a split: it is not split again so soon."""
+        return {**self.attempted_at, **parts_since(self.splits)}
+
     def intend_split(self, cut: Cut) -> str:
         """Write that ``cut`` is about to be asked for; returns the id that its outcome refers to.
 
-        From then on the bundle rests as after an unload; its parts do from the outcome on.
+        From then on the bundle rests as after an unload: a plan made from older reports still knows its name.
         """
         with self._lock:
             at, split = self._next()

@@ -20,7 +20,7 @@ from lbd.record.journal.lines import (
     encoded,
     entries,
 )
-from lbd.record.journal.splits import Split, Splits
+from lbd.record.journal.splits import Split, Splits, parts_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +51,11 @@ class Past:
     notes: Mapping[str, Note] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
     splits: tuple[Split, ...] = ()
+
+    @property
+    def split_or_attempted_at(self) -> dict[str, float]:
+        """See :attr:`Journal.split_or_attempted_at`."""
+        return {**self.attempted_at, **parts_since(self.splits)}
 
 
 class State:
@@ -91,7 +96,6 @@ class State:
                 self.attempted_at[entry.bundle] = entry.at
                 self.splits.begin(entry, line)
             case SplitEnded():
-                self.attempted_at |= dict.fromkeys(entry.parts, entry.at)
                 self.splits.end(entry, line)
 
     def settle(self, now: float, keep_seconds: float) -> None:

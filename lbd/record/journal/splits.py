@@ -1,16 +1,18 @@
-"""The splits of a journal: those without an outcome, and those of the last day, which the budget counts."""
+"""The splits of a journal: those without an outcome, those of the last day, which the budget counts, or all of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lbd.record.journal.lines import SplitEnded, SplitIntent
+from lbd.record.journal.moves import all_entries
+from lbd.record.journal.segments import LIVE_NAME
 from lbd.split.cut import Cut, SplitResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbd.record.journal.lines import SplitEnded, SplitIntent
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,26 @@ class Split:
     def may_have_cut(self) -> bool:
         """Whether it counts: anything but a range that is known to have stayed whole."""
         return self.ended is None or self.ended.result is not SplitResult.NOT_SPLIT
+
+
+def parts_since(splits: Iterable[Split]) -> dict[str, float]:
+    """What came out of splits, with when that was; parts may be moved at once, and are not split again so soon."""
+    return {part: split.ended.at for split in splits if split.ended is not None for part in split.ended.parts}
+
+
+def splits_of(where: Path) -> list[Split]:
+    """All splits of the journal in a state directory, in the order in which they were intended.
+
+    Raises :class:`~lbd.errors.UsageError` for a file that cannot be read or is of a newer format.
+    """
+    found = Splits()
+    for entry in all_entries(where / LIVE_NAME):
+        match entry:
+            case SplitIntent():
+                found.begin(entry, b"")
+            case SplitEnded():
+                found.end(entry, b"")
+    return sorted(found.all(), key=lambda split: split.at)
 
 
 class Splits:
