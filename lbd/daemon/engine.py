@@ -70,7 +70,7 @@ class Engine:
         self._policies = PolicyReader(self._observer.admin)
         self.splitting = Splitting(journal, lambda: self._observer.admin, time.time)
         self._watch = Watch()
-        self._placing = Placing(journal)
+        self._placing = Placing(journal, self._ended)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +22,7 @@ from lbd.place import DEFAULT, PlaceMemory, build
 from lbd.record.control import FAILED, REFUSED, Answer, PlacedBundle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lbd.act.placer import Placer
     from lbd.cycle import Parts
@@ -50,8 +51,8 @@ class Fixed:
 class Placing:
     """A live lbd's picker. It remembers what it answered: no report shows that yet."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, journal: Journal, on_end: Callable[[Outcome | Skip], None]) -> None:
+        self._journal, self._on_end = journal, on_end
         self._memory = PlaceMemory()
         self._stopped = threading.Event()
 
@@ -61,14 +62,16 @@ class Placing:
 
     def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> Answer:
         """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
-        hold = parts.ordered_hold()
-        if hold is not None:
-            raise RefusedError(": ".join(filter(None, (hold[0].label, hold[1]))))
+        held = _held(parts)
+        if held:
+            raise RefusedError(held)
         report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
         self._memory = report.memory
-        return _told(list(self._placed(request, report, placer)))
+        return _told(list(self._placed(request, report, placer, partial(_held, parts))))
 
-    def _placed(self, request: PlaceRequest, report: Report, placer: Placer) -> Iterator[PlacedBundle]:
+    def _placed(
+        self, request: PlaceRequest, report: Report, placer: Placer, held: Callable[[], str]
+    ) -> Iterator[PlacedBundle]:
         misses = 0
         for one in report.answers:
             broker = one.placed.broker
@@ -77,7 +80,7 @@ class Placing:
             elif broker is None:
                 why = f"no broker may have it: {_first(one.candidates.left_out)}"
                 yield PlacedBundle(one.bundle, None, None, None, why)
-            elif stop := self._stop(request, misses):
+            elif stop := self._stop(request, misses) or held():
                 yield PlacedBundle(one.bundle, broker, None, None, f"not asked for: {stop}")
             else:
                 reason = f"by hand, {request.by}; {report.strategy}: {one.placed.reason}"
@@ -93,6 +96,7 @@ class Placing:
         return "two in a row were taken by nobody" if misses >= MISSES_THAT_STOP else ""
 
     def _one(self, ended: Outcome | Skip, broker: str) -> PlacedBundle:
+        self._on_end(ended)
         if isinstance(ended, Skip):
             return PlacedBundle(ended.what, broker, None, None, f"{ended.reason.label}: {ended.detail}")
         self._journal.placed(ended)
@@ -126,6 +130,12 @@ class Placing:
             told = [refusal for refusal in refusals.values() if refusal is not None]
             raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(told)}")
         return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), self._memory)
+
+
+def _held(parts: Parts) -> str:
+    """The pause in force: nobody is disconnected, so no other hold counts."""
+    hold = parts.ordered_hold()
+    return "" if hold is None else ": ".join(filter(None, (hold[0].label, hold[1])))
 
 
 def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:

@@ -84,6 +84,12 @@ def test_bundles_placed_since_the_last_reports_count_at_their_own_rates():
     assert memory.preallocated == dict.fromkeys(CANDIDATES, 100.0)
 
 
+def test_a_bundle_that_no_report_knows_counts_as_pulsar_counts_it():
+    """50 msg/s each way, so that a new namespace does not go to one broker."""
+    placed = build("least-long-term-message-rate")(BUNDLE, CANDIDATES, looked(10, 10, 10), PlaceMemory())
+    assert placed.memory.preallocated == {placed.broker: 100.0}
+
+
 def test_what_reports_show_is_no_longer_counted_beside_them():
     """A new round of reports drops what was preallocated, as the leader does."""
     place, seen = build("least-long-term-message-rate"), looked(10, 10, 10)
