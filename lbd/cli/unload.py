@@ -134,10 +134,15 @@ def _named(bundle: str, answer: Answer) -> str:
 
 def _stopped(answers: list[Answer]) -> str:
     """Why no further bundle is asked for."""
-    held = (reason.label for reason in HOLDS if answers[-1].sentence.startswith(f"Refused: {reason.label}"))
     last = answers[-FAILURES_THAT_STOP:]
-    failed = len(last) == FAILURES_THAT_STOP and all(answer.exit_code not in {0, REFUSED} for answer in last)
-    return next(held, f"{FAILURES_THAT_STOP} in a row failed" if failed else "")
+    if len(last) == FAILURES_THAT_STOP and all(answer.exit_code not in {0, REFUSED} for answer in last):
+        return f"{FAILURES_THAT_STOP} in a row failed"
+    return next((reason.label for reason in HOLDS if _says(answers[-1].sentence, reason)), "")
+
+
+def _says(sentence: str, reason: Reason) -> bool:
+    """Whether it refuses for this reason: a turn's own words, or those of what is asked of each broker."""
+    return sentence.startswith(f"Refused: {reason.label}") or f"may have it: {reason.label}: " in sentence
 
 
 def _summary(namespace: str, wanted: int, answers: list[Answer]) -> str:

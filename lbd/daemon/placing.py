@@ -14,11 +14,12 @@ import numpy as np
 from lbd.daemon.answering import ask
 from lbd.daemon.situation import Situation, situation
 from lbd.decide.by_hand import wanted_unload
-from lbd.errors import RefusedError
+from lbd.errors import LbdError, RefusedError
 from lbd.load import scoring
-from lbd.model import Permission, Result, Skip, bundle_namespace
+from lbd.model import Outcome, Permission, Result, Skip, bundle_namespace
 from lbd.permit.limits import Ledger
 from lbd.place import DEFAULT, PlaceMemory, build
+from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer, PlacedBundle
 
 if TYPE_CHECKING:
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from lbd.act.placer import Placer
     from lbd.cycle import Parts
     from lbd.daemon.answering import Report
-    from lbd.model import Outcome, Unload
+    from lbd.model import Unload
     from lbd.observe.observer import Observation
     from lbd.place.placed import Placed
     from lbd.record.control import PlaceRequest, UnloadRequest
     from lbd.record.journal import Journal
 
 MISSES_THAT_STOP = 2
-"""Two in a row that nobody owns although they were asked for: something is wrong that a third would not mend."""
+"""Two in a row that nobody took: something is wrong that a third would not mend."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Placing:
     def _placed(
         self, request: PlaceRequest, report: Report, placer: Placer, held: Callable[[], str]
     ) -> Iterator[PlacedBundle]:
-        misses = 0
+        misses, trouble = 0, ""
         for one in report.answers:
             broker = one.placed.broker
             if one.owner is not None:
@@ -80,28 +81,31 @@ class Placing:
             elif broker is None:
                 why = f"no broker may have it: {_first(one.candidates.left_out)}"
                 yield PlacedBundle(one.bundle, None, None, None, why)
-            elif stop := self._stop(request, misses) or held():
+            elif stop := trouble or self._stop(request, misses) or held():
                 yield PlacedBundle(one.bundle, broker, None, None, f"not asked for: {stop}")
             else:
                 reason = f"by hand, {request.by}; {report.strategy}: {one.placed.reason}"
-                found = self._one(placer.place(one.bundle, broker, reason), broker)
-                misses = 0 if found.owner is not None else misses + 1
-                yield found
+                ended = placer.place(one.bundle, broker, reason)
+                trouble = self._ended(ended)
+                misses = 0 if _taken(ended) else misses + 1
+                yield _placed_bundle(ended, broker)
 
     def _stop(self, request: PlaceRequest, misses: int) -> str:
         if self._stopped.is_set():
             return "lbd was stopped"
         if time.time() >= request.expires_at:
             return "whoever asked has stopped waiting"
-        return "two in a row were taken by nobody" if misses >= MISSES_THAT_STOP else ""
+        return "two in a row could not be placed" if misses >= MISSES_THAT_STOP else ""
 
-    def _one(self, ended: Outcome | Skip, broker: str) -> PlacedBundle:
+    def _ended(self, ended: Outcome | Skip) -> str:
+        """Told and written down; why no more may be placed, where it could not be written."""
         self._on_end(ended)
-        if isinstance(ended, Skip):
-            return PlacedBundle(ended.what, broker, None, None, f"{ended.reason.label}: {ended.detail}")
-        self._journal.placed(ended)
-        unload = ended.unload
-        return PlacedBundle(unload.bundle, broker, ended.result, ended.owner, ended.detail, unload.reason)
+        try:
+            if isinstance(ended, Outcome):
+                self._journal.placed(ended)
+        except LbdError as error:
+            return f"the one before is in no journal: {error}"
+        return ""
 
     def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
         """The request with a destination, the parts that judge it by what it was chosen from, and why that one.
@@ -130,6 +134,18 @@ class Placing:
             told = [refusal for refusal in refusals.values() if refusal is not None]
             raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(told)}")
         return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), self._memory)
+
+
+def _taken(ended: Outcome | Skip) -> bool:
+    """Whether somebody owns it now, a client's broker included."""
+    return ended.reason is Reason.OWNER_CHANGED if isinstance(ended, Skip) else ended.owner is not None
+
+
+def _placed_bundle(ended: Outcome | Skip, broker: str) -> PlacedBundle:
+    if isinstance(ended, Skip):
+        return PlacedBundle(ended.what, broker, None, None, f"{ended.reason.label}: {ended.detail}")
+    unload = ended.unload
+    return PlacedBundle(unload.bundle, broker, ended.result, ended.owner, ended.detail, unload.reason)
 
 
 def _held(parts: Parts) -> str:

@@ -54,7 +54,7 @@ def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
     evidence = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     isolation = parts.isolation()
-    tenants = frozenset(name.partition("/")[0] for name in snapshot.namespaces.names)
+    tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
     return Situation(
         observation, averages, evidence, Policies(isolation, parts.groups(namespaces, tenants), observation.active)
     )

@@ -102,6 +102,17 @@ class TestAsking:
         assert told in found.stdout.splitlines()
         assert {one["answer"] for one in answered(config, "t/new").values()} <= set(pulsar.ids[:2])
 
+    def test_an_anti_affinity_group_is_read_also_of_a_tenant_that_nobody_reports(
+        self, pulsar: FakePulsar, config: Path
+    ):
+        """Of the group only t/n lies anywhere, on all three brokers but not once it has left the third."""
+        new = "u/new/0x00000000_0xffffffff"
+        pulsar.own(None, {new: 0.0})
+        pulsar.groups.update({"t/n": "g", "u/new": "g"})
+        assert len(answered(config, new)[new]["candidates"]) == 3
+        pulsar.owners[COLD] = pulsar.ids[1]
+        assert answered(config, new)[new]["candidates"] == [pulsar.ids[2]]
+
     def test_what_may_be_nowhere(self, pulsar: FakePulsar, config: Path):
         """Exit 4, and why of each broker."""
         pulsar.isolation["p"] = {"namespaces": ["t/new"], "primary": ["10[.]0[.]0[.]1"], "secondary": []}
@@ -197,7 +208,7 @@ class TestApplying:
         told = json.loads(found.stdout)
         assert found.exit_code == told["exit_code"] == 5
         assert [one["result"] for one in told["placed"]] == ["unowned", "unowned", *[None] * 14]
-        assert told["placed"][2]["detail"] == "not asked for: two in a row were taken by nobody"
+        assert told["placed"][2]["detail"] == "not asked for: two in a row could not be placed"
         assert len(list(history(tmp_path / "state"))) == 2
 
     def test_a_pause_holds_it(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
@@ -301,6 +312,16 @@ class TestUnloading:
             found.stdout.splitlines()[-1] == "t/n: 0 of 10 landed, 1 refused, 0 failed; stopped, 9 not tried: paused."
         )
         assert pulsar.asked("/unload") == []
+
+    def test_a_spent_budget_ends_it(self, pulsar: FakePulsar, config: Path):
+        """Whatever broker is picked, the hour's unloads are used."""
+        values = yaml.safe_load(config.read_text())
+        values["guardrails"]["max_unloads_per_hour"] = 2
+        config.write_text(yaml.safe_dump(values))
+        found = lbd("unload", "t/n", "--config", config)
+        told = "t/n: 2 of 10 landed, 1 refused, 0 failed; stopped, 7 not tried: unloads-per-hour."
+        assert (found.exit_code, found.stdout.splitlines()[-1]) == (4, told)
+        assert len(pulsar.asked("/unload", "PUT")) > 0
 
     def test_two_failures_in_a_row_end_it(self, pulsar: FakePulsar, config: Path):
         """Bundles that land elsewhere twice: something is wrong there."""

@@ -11,7 +11,7 @@ from lbd.config import Settings
 from lbd.daemon.byhand import unload
 from lbd.daemon.engine import Engine, engine
 from lbd.errors import UsageError
-from lbd.model import Unload
+from lbd.model import Result, Unload
 from lbd.record.control import Answer, Control, Pause, PlaceRequest, UnloadRequest
 from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
@@ -217,6 +217,21 @@ class TestPlacing:
         assert [pulsar.owners[name] is None for name in names] == [False, True]
         assert "1 placed, 1 not placed: " in told["p0"].sentence
         assert "not asked for: lbd was stopped" in told["p0"].sentence
+
+    def test_what_cannot_be_written_down_ends_it(
+        self, balancer: Engine, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One bundle is placed and told as placed; no other is asked for."""
+        told, names = answers_of(balancer), self.unowned(pulsar)
+
+        def full(_: Any, __: Any) -> None:
+            raise UsageError("journal.jsonl: cannot be written: No space left on device")
+
+        monkeypatch.setattr(Journal, "placed", full)
+        balancer.by_hand(self.asked("t/new"))
+        assert [pulsar.owners[name] is None for name in names] == [False, True]
+        assert [one.result for one in told["p0"].placed or ()] == [Result.LANDED, None]
+        assert "not asked for: the one before is in no journal: journal.jsonl: " in told["p0"].sentence
 
     def test_a_pause_that_comes_meanwhile_ends_it(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The rest waits for lbd resume, and for whoever asks again."""
