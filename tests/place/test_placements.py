@@ -33,6 +33,12 @@ def test_the_registry_is_complete():
     assert DEFAULT in PLACEMENTS
 
 
+def test_every_setting_says_what_it_means():
+    """No setting without a description."""
+    for settings in PLACEMENTS.values():
+        assert all(field.description for field in settings.model_fields.values()), settings
+
+
 @pytest.mark.parametrize("name", PLACEMENTS)
 @given(points=st.lists(st.floats(0, 100), min_size=3, max_size=3), order=st.permutations(CANDIDATES))
 def test_answers_are_candidates_and_do_not_depend_on_their_order(name: str, points: list[float], order: list[str]):
