@@ -35,6 +35,19 @@ def format_option(command: Command) -> Command:
     )(command)
 
 
+def timeout_option(command: Command) -> Command:
+    """``--timeout SECONDS``: how long a running lbd is waited for."""
+    return click.option(
+        "--timeout",
+        "timeout_seconds",
+        type=click.FloatRange(min=1),
+        default=120,
+        show_default=True,
+        metavar="SECONDS",
+        help="Wait so long for a running lbd to answer.",
+    )(command)
+
+
 def loaded(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> Loaded:
     """Settings from file, environment and options; what stands after the subcommand wins over what stands before."""
     above: dict[str, Any] = ctx.find_root().obj or {}

@@ -46,27 +46,30 @@ def dry_run(settings: Settings) -> CycleRecord:
     Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
     """
     with observing(settings) as observer:
-        kept, averages, past = remembered(settings)
-        policies = PolicyReader(observer.admin)
-        return turn(
-            Parts(
-                observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
-                strategy=strategy_of(settings, eager=True),
-                weights=settings.weights,
-                guardrails=settings.guardrails,
-                isolation=policies.isolation,
-                groups=policies.groups,
-                attempted_at=lambda: past.attempted_at,
-                sent=lambda: past.sent,
-                store=Scratch(Kept(hits=kept.hits, changed_at=kept.changed_at, progress=kept.progress), averages),
-                actuator=DryRun(),
-                gap_seconds=float("inf"),
-                ordered_hold=partial(_ordered, settings),
-                ignored_holds=IGNORED_HOLDS,
-                eager=True,
-                wanted_hits=wanted_hits(settings),
-            )
-        )
+        return turn(live_parts(settings, observer))
+
+
+def live_parts(settings: Settings, observer: Observer) -> Parts:
+    """What such a turn, or any other look at the live cluster, is made of."""
+    kept, averages, past = remembered(settings)
+    policies = PolicyReader(observer.admin)
+    return Parts(
+        observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
+        strategy=strategy_of(settings, eager=True),
+        weights=settings.weights,
+        guardrails=settings.guardrails,
+        isolation=policies.isolation,
+        groups=policies.groups,
+        attempted_at=lambda: past.attempted_at,
+        sent=lambda: past.sent,
+        store=Scratch(Kept(hits=kept.hits, changed_at=kept.changed_at, progress=kept.progress), averages),
+        actuator=DryRun(),
+        gap_seconds=float("inf"),
+        ordered_hold=partial(_ordered, settings),
+        ignored_holds=IGNORED_HOLDS,
+        eager=True,
+        wanted_hits=wanted_hits(settings),
+    )
 
 
 def _ordered(settings: Settings) -> Hold | None:
@@ -115,26 +118,29 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
 
     What the recording's header says of the strategy holds where the settings leave the default.
     """
-    header, settings, averages, last = _last_round(path, settings)
-    return turn(
-        Parts(
-            observer=_Recorded(Observation(last, header.id or path.name, last.brokers.ids, Leader(None, "recorded"))),
-            strategy=strategy_of(settings, eager=True),
-            weights=settings.weights,
-            guardrails=settings.guardrails,
-            isolation=Isolation,
-            groups=lambda names, _: Groups(frozenset(names)),
-            attempted_at=dict,
-            store=Scratch(averages=averages),
-            actuator=DryRun(),
-            gap_seconds=float("inf"),
-            eager=True,
-            wanted_hits=wanted_hits(settings),
-        )
+    header, settings, averages, last = last_round(path, settings)
+    return turn(recorded_parts(settings, header.id or path.name, averages, last))
+
+
+def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snapshot) -> Parts:
+    """What a look at the last round of a recording is made of; a recording knows of no policies."""
+    return Parts(
+        observer=_Recorded(Observation(last, name, last.brokers.ids, Leader(None, "recorded"))),
+        strategy=strategy_of(settings, eager=True),
+        weights=settings.weights,
+        guardrails=settings.guardrails,
+        isolation=Isolation,
+        groups=lambda names, _: Groups(frozenset(names)),
+        attempted_at=dict,
+        store=Scratch(averages=averages),
+        actuator=DryRun(),
+        gap_seconds=float("inf"),
+        eager=True,
+        wanted_hits=wanted_hits(settings),
     )
 
 
-def _last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
+def last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
     """The last recording's header, the settings with it, the averages before its last round, and that round."""
     found: tuple[Header, Settings, Averages, Snapshot] | None = None
     samples: dict[str, Sample] = {}

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from lbd.act.executor import Executor
 from lbd.act.orders import Orders, Pace
 from lbd.act.ownership import Clock
+from lbd.act.placer import Placer
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
-from lbd.daemon.notes import forget_notes
+from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, why
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, wanting, why
 from lbd.daemon.splitting import Splitting
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.daemon.timebase import SYSTEM, Timebase
@@ -27,7 +29,7 @@ from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
-from lbd.record.control import Control, SplitRequest
+from lbd.record.control import Control, PlaceRequest, SplitRequest
 from lbd.record.journal import LIVE_NAME, Journal
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
@@ -71,6 +73,7 @@ class Engine:
         self._policies = PolicyReader(self._observer.admin)
         self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now)
         self._watch = Watch()
+        self._placing = Placing(journal, self._ended)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
@@ -102,49 +105,55 @@ class Engine:
         return self._keeper.keep(finish(self._parts(), record), self.timebase.now())
 
     def serve(self) -> None:
-        """Begin the next unload or split that was asked for by hand, unless any is under way: it is judged alone."""
+        """Begin what was asked for by hand next, unless anything is under way: it is judged alone."""
         if self.observe_only or not (self._executor.unfinished or self.splitting.hold()):
             request = self.requests.next(self.timebase.now())
-            if isinstance(request, SplitRequest):
-                self._split(request)
-            elif request is not None:
-                self._by_hand(request, self._beside)
+            if request is not None:
+                self._begin(request, self._beside)
 
     def by_hand(self, request: Request) -> None:
-        """One unload or split that a person asked for, to its end, where no turn runs beside it."""
+        """What a person asked for, to its end, where no turn runs beside it."""
         self._recover(RECOVERED_WITHIN_SECONDS)
-        if isinstance(request, SplitRequest):
-            self._split(request)
-        else:
-            self._by_hand(request, self._alone)
+        self._begin(request, self._alone)
         self.wait()
         finish(self._parts(), CycleRecord())
 
-    def _split(self, request: SplitRequest) -> None:
-        """Begin a split, unless something holds it; it ends in an answer."""
-        hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
-        self.splitting.serve(request, self.settings, self.requests, hold)
+    def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
+        """What was asked for is begun, unless something holds it, and ends in an answer."""
+        match request:
+            case SplitRequest():
+                hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
+                self.splitting.serve(request, self.settings, self.requests, hold)
+            case _ if self.observe_only:
+                self.requests.begun(request)
+                self.requests.refuse(request, "this lbd only observes (--observe)")
+            case _:
+                self.requests.begun(request)
+                self._judge(request, parts)
 
-    def _by_hand(self, request: UnloadRequest, parts: Callable[[UnloadRequest], Parts]) -> None:
-        """A turn that wants just this, and ends in an answer."""
-        self.requests.begun(request)
-        if self.observe_only:
-            self.requests.refuse(request, "this lbd only observes (--observe)")
-            return
+    def _judge(self, request: UnloadRequest | PlaceRequest, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         try:
-            record = turn(overriding(parts(request), request))
+            if isinstance(request, PlaceRequest):
+                placer = Placer(self._observer.admin, CLOCK, self._policies.forbids)
+                self.requests.answer(request, self._placing.place(request, parts(None), placer))
+            else:
+                self._unload(request, overriding(parts(request), request))
         except LbdError as error:
             self.requests.fail(request, error)
-            return
+
+    def _unload(self, request: UnloadRequest, parts: Parts) -> None:
+        """A turn that wants just this, and ends in an answer."""
+        request, parts, picked = self._placing.destination(request, parts)
+        record = turn(wanting(parts, request, picked))
         if record.error is not None:
             self.requests.fail(request, record.error)
         elif not record.unloads:
             self.requests.refuse(request, why(record, request.bundle))
 
-    def _alone(self, request: UnloadRequest) -> Parts:
+    def _alone(self, request: UnloadRequest | None) -> Parts:
         return replace(self._parts(), actuator=Acting(self._executor, self._orders(request)))
 
-    def _beside(self, request: UnloadRequest) -> Parts:
+    def _beside(self, request: UnloadRequest | None) -> Parts:
         """Beside the turns: counters, samples and what has ended are left to them."""
         store = Scratch(self._memory.load(), self._memory.load_averages(self.timebase.now()))
         beside = Beside(self._executor, self._orders(request))
@@ -187,18 +196,10 @@ class Engine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of the state directory."""
-        torn = self._journal.torn_lines
-        lines = f"{self.settings.state_dir / LIVE_NAME}: {torn} lines cannot be read; cool-downs in them are lost"
+        journal = journal_warnings(self._journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._control.broken} requests by hand cannot be read and were set aside as *.broken"
-        found = [
-            lines if torn else "",
-            broken if self._control.broken else "",
-            self._journal.rotation_failure,
-            self.requests.warning,
-            *self.splitting.warnings,
-            *self._keeper.warnings,
-        ]
-        return tuple(one for one in found if one)
+        found = [*journal, broken if self._control.broken else "", self.requests.warning, *self.splitting.warnings]
+        return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
@@ -212,6 +213,7 @@ class Engine:
 
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""
+        self._placing.stop()
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: lbd was stopped")
 
     def restore(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +17,16 @@ from lbd.load.scoring import Weights
 from lbd.model import Averages, Brokers, Memory, Rows, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import build_snapshot, parse_report
+from lbd.permit.policies import Groups, Isolation, Policies, Policy
+from lbd.place import PlaceMemory, look
+from lbd.place import build as build_placement
+from lbd.place.candidates import Standing
 from tests.builders import permission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lbd.place import Seen
 
 
 def columns(brokers: int, bundles: int) -> Snapshot:
@@ -99,6 +107,36 @@ def _report(seen: Snapshot, at: int) -> dict[str, Any]:
         "numTopics": 4 * len(names), "brokerVersionString": "4.0.8", "startTimestamp": 1,
         "loadReportType": "LocalBrokerData",
     }  # fmt: skip
+
+
+def place(name: str, brokers: int, bundles: int) -> Callable[[], object]:
+    """One answer of a placement, that of another bundle each time: candidates under policies, and the choice."""
+    seen, standing, place = *look_around(brokers, bundles)(), build_placement(name)
+    memory, number = PlaceMemory(), count()
+
+    def work() -> None:
+        nonlocal memory
+        bundle = f"tenant/ns-1/0x{next(number) << 16:08x}_0xffffffff"
+        memory = place(bundle, standing.candidates(bundle).brokers, seen, memory).memory
+
+    return work
+
+
+def look_around(brokers: int, bundles: int) -> Callable[[], tuple[Seen, Standing]]:
+    """What answers are made from, once for a round: loads, isolation policies and an anti-affinity group."""
+    snapshot = columns(brokers, bundles)
+    mean = averages.update(Averages.empty(), snapshot)
+    every = re.compile(".*")
+    rules = tuple(Policy(f"p{at}", (re.compile(f"tenant/ns-{at}"),), (every,)) for at in range(20))
+    members = frozenset({"tenant/ns-1", "tenant/ns-2"})
+    groups = Groups(grouped=dict.fromkeys(members, "g"), members={"g": members})
+    doubted = np.zeros(brokers, dtype=np.int8)
+
+    def work() -> tuple[Seen, Standing]:
+        policies = Policies(Isolation(rules), groups, snapshot.brokers.ids)
+        return look(snapshot, mean, Weights(), asked=2000), Standing(snapshot, policies, doubted, 50_000)
+
+    return work
 
 
 def parse(brokers: int, bundles: int) -> Callable[[], object]:
