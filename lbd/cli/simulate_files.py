@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,12 +32,15 @@ def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
         return lambda _: None
     try:
         directory.mkdir(exist_ok=True)
-        if any(directory.iterdir()):
-            raise UsageError(f"--report {directory}: exists already and is not empty; name a new directory")
+        kept = any(directory.iterdir())
     except OSError as error:
         raise UsageError(
             f"--report {directory}: cannot be written: {error.strerror}; wanted a new directory"
         ) from error
+    if kept:
+        raise UsageError(f"--report {directory}: exists already and is not empty; name a new directory")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UsageError(f"--report {directory}: not yours to write to; name a new directory")
     return lambda runs: _write_page(directory / "index.html", runs)
 
 
@@ -75,4 +79,5 @@ def recorder(
 
 
 def _amount(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+    factor, unit = (1e9, "GB") if size >= 1e9 else (1e6, "MB")
+    return f"{size / factor:,.1f} {unit}" if size >= 1e5 else f"{size / 1e3:,.0f} kB"

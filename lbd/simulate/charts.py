@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 1000
 """Of a line: more than a screen is wide."""
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#a5aa99", "#b8860b", "#333333")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#7a3b0c", "#9a9a00", "#222222")
 """Okabe and Ito's, told apart also by those who see no red or green; and four more."""
 OTHERS = "#c8c8c8"
 MINUTES_UP_TO_HOURS = 4
