@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lbd.cli import render
 from lbd.score.figures import EVENNESS, FIGURES, WHEN
-from lbd.score.spread import spread
+from lbd.score.spread import figures, spread
 from lbd.score.transfers import transfers
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def _several(console: Console, runs: Sequence[Finished]) -> None:
     found = render.table(
         (f"of {len(runs)} runs", "left"), ("median", "right"), ("lowest", "right"), ("highest", "right"), ("", "left")
     )
-    figures = spread([run.card for run in runs])
+    spreads = spread([run.card for run in runs])
     for figure in FIGURES:
-        one = figures[figure.name]
+        one = spreads[figure.name]
         rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
         found.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
     console.print(found)
@@ -65,9 +65,9 @@ def _moves(trace: Trace) -> object:
 
 def _evenness(card: Scorecard) -> object:
     found = render.table(("scores", "left"), *((when, "right") for when in WHEN.values()))
+    known = figures(card)
     for figure in EVENNESS:
-        values = (getattr(getattr(card, section), figure.name) for section in WHEN)
-        found.add_row(figure.label, *map(figure.told, values))
+        found.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))
     return found
 
 
@@ -101,8 +101,9 @@ def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
 
 def _costs(run: Finished) -> Iterator[str]:
     card = run.card
+    unmoved = "" if card.thrashing_unmoved is None else f" ({card.thrashing_unmoved:.0%} had nothing moved)"
     yield (
-        f"thrashing: {card.thrashing:.0%}; policy violations: {card.policy_violations}; "
+        f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
     yield (

@@ -33,7 +33,7 @@ EVENNESS = (
 )
 """How even brokers are at one moment, or on average."""
 
-WHEN = {"first": "at first", "last": "at last", "mean": "on average"}
+WHEN = {"first": "at first", "last": "at last", "mean": "on average", "unmoved": "had nothing moved"}
 """The sections of a scorecard that have them."""
 
 RUN = (
@@ -50,6 +50,7 @@ RUN = (
     Figure("peak_points", "highest score at last, points", 1),
     Figure("best_peak_points", "lowest for as many moves, points", 1),
     Figure("thrashing", "thrashing", 0, " %", 100),
+    Figure("thrashing_unmoved", "thrashing, had nothing moved", 0, " %", 100),
     Figure("policy_violations", "policy violations"),
     Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1),
     Figure("turn_p50_seconds", "half of the turns took at most", 1, " ms", 1000),

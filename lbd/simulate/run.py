@@ -164,8 +164,9 @@ class Simulation:
         rates = rates_at(world, state.seconds)
         points = points_at(world, state.owner, rates, state.seconds)
         carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size).astype(np.float64)
+        unmoved = points_at(world, self._first_owner, rates, state.seconds)
         present = world.present(state.seconds)
-        return Seen(self._now - BEGUN_AT, points[present], present, carried, took_seconds)
+        return Seen(self._now - BEGUN_AT, points[present], unmoved[present], present, carried, took_seconds)
 
     def _placement(self) -> Placement | None:
         """Not told where a broker left: what became of its bundles was not lbd's doing."""

@@ -63,12 +63,16 @@ def test_what_others_would_have_done():
     card = run(OVER_HIGH, EVEN, moves=moves, placement=found)
     assert (card.moves, card.fewest_moves, card.redundant_moves) == (3, 1, 2)
     assert (card.peak_points, card.best_peak_points) == (30, 20)
+    assert card.unmoved is not None
+    assert card.unmoved.gap_points == 2 * card.mean.gap_points
+    assert card.thrashing_unmoved == card.thrashing == 0
 
 
 def test_where_bundles_changed_hands_otherwise():
     """No plan is compared with."""
     card = run(OVER_HIGH, EVEN, moves=(move(60),))
     assert (card.fewest_moves, card.redundant_moves, card.peak_points, card.best_peak_points) == (None,) * 4
+    assert (card.unmoved, card.thrashing_unmoved) == (None, None)
 
 
 def test_what_moves_cost():
