@@ -72,11 +72,7 @@ def _evenness(card: Scorecard) -> object:
 
 
 def _moving(card: Scorecard) -> Iterator[str]:
-    needed = (
-        ""
-        if card.fewest_moves is None
-        else f", at least {card.fewest_moves} needed for as low a peak under the last load"
-    )
+    needed = "" if card.fewest_moves is None else f", at least {card.fewest_moves} needed for as low a peak"
     redundant = "" if card.redundant_moves is None else f", {card.redundant_moves} redundant"
     rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
@@ -85,7 +81,7 @@ def _moving(card: Scorecard) -> Iterator[str]:
     )
     if card.peak_points is not None and card.moves:
         best = f"no plan of as many moves gets below {card.best_peak_points:.1f}"
-        yield f"highest score in the end: {card.peak_points:.1f} points; {best}"
+        yield f"peak since the last move: {card.peak_points:.1f} points; {best}"
 
 
 def _times(card: Scorecard, settings: Settings) -> Iterator[str]:

@@ -33,16 +33,17 @@ class Scorecard:
     always was, None where it ended above.
     ``first_move_after_seconds``: from the first report that showed the high threshold until a bundle landed.
     ``moves``: landed unloads; ``rounds``: in how many bouts with a minute between them.
-    ``fewest_moves``: what any plan would have needed at least, from the first owners to a highest score as low as at
-    the end, under the load of the end (:func:`lbd.score.bounds.fewest_moves`).
-    ``redundant_moves``: at least so many of the moves could have been left out, for as low a highest score
+    ``peak_points``: the highest score of the last owners, under the heaviest load since the last move.
+    ``fewest_moves``: what any plan would have needed at least, from the first owners to as low a peak
+    (:func:`lbd.score.bounds.fewest_moves`).
+    ``redundant_moves``: at least so many of the moves could have been left out, for as low a peak
     (:func:`lbd.score.redundant.redundant_moves`).
+    ``best_peak_points``: the lowest peak that any plan of as many moves could have reached
+    (:func:`lbd.score.bounds.best_peak`).
     ``bundles_moved_twice``: bundles that moved more than once.
     ``traffic_moved``: what the moved bundles carried, as a fraction of what the cluster carries on average.
-    ``peak_points``, ``best_peak_points``: the highest score at the end, and the lowest that any plan of as many moves
-    could have made of it (:func:`lbd.score.bounds.best_peak`).
-    ``thrashing``: how much a broker went back and forth, a fraction (:func:`lbd.score.evenness.thrashing`), with what the
-    load did by itself; ``thrashing_unmoved``: the same had nothing moved.
+    ``thrashing``: how much a broker went back and forth, a fraction (:func:`lbd.score.evenness.thrashing`), what the
+    load did by itself included. ``thrashing_unmoved``: the same had nothing moved.
     ``policy_violations``: moves to where policies do not let the bundle be.
     ``unserved_bundle_seconds``: for how long nobody served a bundle, over all bundles, for moves and for brokers lost.
     ``turn_p50_seconds``, ``turn_p99_seconds``: what half, and all but one in a hundred, of the turns took at most.
@@ -62,12 +63,12 @@ class Scorecard:
     first_move_after_seconds: float | None
     moves: int
     rounds: int
+    peak_points: float | None
     fewest_moves: int | None
     redundant_moves: int | None
+    best_peak_points: float | None
     bundles_moved_twice: int
     traffic_moved: float
-    peak_points: float | None
-    best_peak_points: float | None
     thrashing: float
     thrashing_unmoved: float | None
     policy_violations: int
@@ -99,12 +100,12 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         first_move_after_seconds=_first_move(trace),
         moves=len(trace.moves),
         rounds=_rounds(trace.moves),
+        peak_points=peak,
         fewest_moves=trace.fewest_moves,
         redundant_moves=redundant,
+        best_peak_points=best,
         bundles_moved_twice=sum(number > 1 for number in Counter(move.bundle for move in trace.moves).values()),
         traffic_moved=_traffic_moved(trace),
-        peak_points=peak,
-        best_peak_points=best,
         thrashing=thrashing(points),
         thrashing_unmoved=None if unmoved is None else thrashing(unmoved),
         policy_violations=sum(not move.allowed for move in trace.moves),

@@ -56,9 +56,11 @@ class Moved:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A run. ``brokers`` names all that were ever there. ``shown_at_seconds`` is when reports first showed the high
-    threshold. ``placement`` is None where bundles changed hands by other means than lbd's moves, and
-    ``lost_bundle_seconds`` for how long bundles were served by nobody for such reasons.
+    """A run. ``brokers`` names all that were ever there.
+
+    ``shown_at_seconds`` is when reports first showed the high threshold. ``placement`` is under the heaviest load since
+    the last move, and None where bundles changed hands by other means than lbd's moves; ``lost_bundle_seconds`` is for
+    how long, over all bundles, nobody served them for such reasons.
     """
 
     seen: tuple[Seen, ...]
@@ -70,7 +72,7 @@ class Trace:
 
     @property
     def fewest_moves(self) -> int | None:
-        """What any plan would have needed at least for as low a peak as at the end, from the first owners."""
+        """What any plan would have needed at least from the first owners to as low a peak."""
         found = self.placement
         if found is None:
             return None

@@ -170,9 +170,10 @@ class Simulation:
 
     def _placement(self) -> Placement | None:
         """Not told where a broker left: what became of its bundles was not lbd's doing."""
-        world, seconds = self._world, self._state.seconds
-        if (world.leaves_at <= seconds).any():
+        world = self._world
+        if (world.leaves_at <= self._state.seconds).any():
             return None
+        seconds = self._heaviest()
         return Placement(
             sizes=rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB,
             first=self._first_owner,
@@ -182,6 +183,12 @@ class Simulation:
             present=world.present(seconds),
             pools=self._pools(),
         )
+
+    def _heaviest(self) -> float:
+        """When most was carried since the last move."""
+        last = self._moves[-1].seconds if self._moves else 0.0
+        since = [one for one in self._seen if one.seconds >= last] or self._seen[-1:]
+        return max(since, key=lambda one: one.throughput).seconds
 
     def _pools(self) -> Pools:
         """A pool for each load: each is a namespace of its own."""

@@ -133,7 +133,7 @@ def test_a_page_of_charts(tmp_path: Path):
     assert page.count('class="plotly-graph-div"') == 3
     assert "<script src" not in page
     assert "<link" not in page
-    assert "fewest that any plan needs" in page
+    assert "fewest moves that any plan needs" in page
     assert "hit_count_high: 2" in page
     assert "id: broker-80a" in page
 
