@@ -109,7 +109,7 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         thrashing=thrashing(points),
         thrashing_unmoved=None if unmoved is None else thrashing(unmoved),
         policy_violations=sum(not move.allowed for move in trace.moves),
-        unserved_bundle_seconds=trace.lost_bundle_seconds + sum(move.unserved_seconds for move in trace.moves),
+        unserved_bundle_seconds=trace.unserved_bundle_seconds,
         turn_p50_seconds=float(took[0]),
         turn_p99_seconds=float(took[1]),
     )

@@ -40,17 +40,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Moved:
-    """A bundle that landed; ``throughput`` in bytes/s, in + out.
-
-    ``unserved_seconds`` is how long nobody served it, and ``allowed`` whether policies let it be where it went.
-    """
+    """A bundle that landed; ``throughput`` in bytes/s, in + out. ``allowed``: policies let it be where it went."""
 
     seconds: float
     bundle: str
     source: str
     destination: str
     throughput: float
-    unserved_seconds: float = 0.0
     allowed: bool = True
 
 
@@ -59,8 +55,8 @@ class Trace:
     """A run. ``brokers`` names all that were ever there.
 
     ``shown_at_seconds`` is when reports first showed the high threshold. ``placement`` is under the heaviest load since
-    the last move, and None where bundles changed hands by other means than lbd's moves; ``lost_bundle_seconds`` is for
-    how long, over all bundles, nobody served them for such reasons.
+    the last move, and None where bundles changed hands by other means than lbd's moves. ``unserved_bundle_seconds``
+    is for how long, over all bundles, nobody served them.
     """
 
     seen: tuple[Seen, ...]
@@ -68,7 +64,7 @@ class Trace:
     brokers: tuple[str, ...] = ()
     shown_at_seconds: float | None = None
     placement: Placement | None = None
-    lost_bundle_seconds: float = 0.0
+    unserved_bundle_seconds: float = 0.0
 
     @property
     def fewest_moves(self) -> int | None:

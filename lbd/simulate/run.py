@@ -88,6 +88,7 @@ class Simulation:
             brokers=self._world.brokers,
             shown_at_seconds=self._shown_at,
             placement=self._placement(),
+            unserved_bundle_seconds=len(self._moves) * UNLOAD_SECONDS,
         )
 
     def observe(self) -> Observation:
@@ -134,7 +135,7 @@ class Simulation:
     def _moved(self, unload: Unload, destination: str) -> Moved:
         allowed = destination in self._allowed(bundle_namespace(unload.bundle))
         ends = (unload.source, destination)
-        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, UNLOAD_SECONDS, allowed)
+        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, allowed)
 
     def _allowed(self, namespace: str) -> frozenset[str]:
         """Brokers that are there and on which policies let a namespace be."""

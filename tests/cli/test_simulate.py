@@ -53,7 +53,7 @@ def test_as_json():
     assert found["scorecard"]["moves"] == len(found["moves"])
     assert found["scorecard"]["hours"] == 0.5
     assert found["scorecard"]["first"]["gap_points"] == pytest.approx(24.6, abs=0.1)
-    parts = {"seconds", "bundle", "source", "destination", "throughput", "unserved_seconds", "allowed"}
+    parts = {"seconds", "bundle", "source", "destination", "throughput", "allowed"}
     assert set(found["moves"][0]) == parts
 
 

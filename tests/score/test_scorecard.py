@@ -75,10 +75,10 @@ def test_where_bundles_changed_hands_otherwise():
     assert (card.unmoved, card.thrashing_unmoved) == (None, None)
 
 
-def test_what_moves_cost():
-    """Seconds without an owner, of moves and of brokers lost; and landings that no policy allows."""
-    moves = (move(0, unserved_seconds=0.5), move(9, unserved_seconds=0.25, allowed=False))
-    card = run(EVEN, moves=moves, lost_bundle_seconds=30.0)
+def test_what_it_cost():
+    """Seconds without an owner, and landings that no policy allows."""
+    moves = (move(0), move(9, allowed=False))
+    card = run(EVEN, moves=moves, unserved_bundle_seconds=30.75)
     assert (card.unserved_bundle_seconds, card.policy_violations) == (30.75, 1)
 
 
