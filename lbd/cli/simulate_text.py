@@ -72,11 +72,12 @@ def _evenness(card: Scorecard) -> object:
 
 
 def _moving(card: Scorecard) -> Iterator[str]:
-    needed = "" if card.fewest_moves is None else f", at least {card.fewest_moves} needed for as low a peak"
-    redundant = "" if card.redundant_moves is None else f", {card.redundant_moves} redundant"
+    compared = ""
+    if card.moves and card.fewest_moves is not None:
+        compared = f", at least {card.fewest_moves} needed for as low a peak, {card.redundant_moves} redundant"
     rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
-        f"moves: {card.moves} in {rounds}{needed}{redundant}; bundles moved twice: {card.bundles_moved_twice}; "
+        f"moves: {card.moves} in {rounds}{compared}; bundles moved twice: {card.bundles_moved_twice}; "
         f"traffic moved: {card.traffic_moved:.1%}"
     )
     if card.peak_points is not None and card.moves:
@@ -103,7 +104,7 @@ def _costs(run: Finished) -> Iterator[str]:
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
     yield (
-        f"{card.turns} turns, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
+        f"{card.turns} {'turn' if card.turns == 1 else 'turns'}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
         f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
     )
 

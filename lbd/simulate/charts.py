@@ -132,7 +132,7 @@ def _told(one: Transfer) -> str:
 
 
 def _empty(trace: Trace, unit: str) -> graph_objects.Figure:
-    end = float(_times(trace)[-1])
+    end = max(float(_times(trace)[-1]), 1 / 60)
     layout: dict[str, Any] = {
         "template": "plotly_white",
         "height": 420,

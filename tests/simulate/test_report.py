@@ -67,3 +67,10 @@ def test_words_of_a_scenario_are_words():
     told = page([ran(about="<script>alert(1)</script> $title & co")])
     assert "<script>alert(1)" not in told
     assert "&lt;script&gt;alert(1)&lt;/script&gt; $title &amp; co" in told
+
+
+@pytest.mark.parametrize("hours", [0.001, 0.1])
+def test_the_smallest_run(hours: float):
+    """One broker without traffic, one look or some: there is a page all the same."""
+    idle = {"name": "n", "mib_per_second": 0, "bundles": 1}
+    assert "policy violations" in page([ran(brokers=[{"id": "a"}], load=[idle], hours=hours)])
