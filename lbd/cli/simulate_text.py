@@ -103,8 +103,9 @@ def _costs(run: Finished) -> Iterator[str]:
         f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
+    turns = f"{card.turns} {'turn' if card.turns == 1 else 'turns'}"
     yield (
-        f"{card.turns} {'turn' if card.turns == 1 else 'turns'}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
+        f"{turns}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
         f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
     )
 
