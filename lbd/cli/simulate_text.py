@@ -98,7 +98,7 @@ def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
 
 def _costs(run: Finished) -> Iterator[str]:
     card = run.card
-    unmoved = "" if card.thrashing_unmoved is None else f" ({card.thrashing_unmoved:.0%} had nothing moved)"
+    unmoved = "" if card.thrashing_unmoved is None else f" (the load alone: {card.thrashing_unmoved:.0%})"
     yield (
         f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
