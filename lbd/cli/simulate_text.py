@@ -59,7 +59,7 @@ def _moves(trace: Trace) -> object:
     found = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
     for one in transfers(trace):
         ends = (render.plain(one.source), render.plain(one.destination))
-        found.add_row(_clock(one.seconds), *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
+        found.add_row(one.clock, *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
     return found
 
 
@@ -108,8 +108,3 @@ def _costs(run: Finished) -> Iterator[str]:
         f"{turns}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
         f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
     )
-
-
-def _clock(seconds: float) -> str:
-    """Hours and minutes since the beginning."""
-    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}"

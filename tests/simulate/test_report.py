@@ -27,10 +27,10 @@ def test_the_score_of_each_broker_and_the_moves():
 def test_the_gap_and_what_it_would_have_been():
     """With the thresholds; without moves there is nothing to compare with."""
     found = gap_chart(ran().trace, 15, 40)
-    assert [line.name for line in found.data] == ["gap", "had nothing moved"]
+    assert [line.name for line in found.data] == ["had nothing moved", "gap"]
     assert [shape.y0 for shape in found.layout.shapes] == [15, 40]
-    assert found.data[0].y[-1] == pytest.approx(0)
-    assert found.data[1].y[-1] == pytest.approx(60)
+    assert found.data[0].y[-1] == pytest.approx(60)
+    assert found.data[1].y[-1] == pytest.approx(0)
     quiet = ran(brokers=[{"id": "a"}])
     assert [line.name for line in gap_chart(quiet.trace, 15, 40).data] == ["gap"]
 
