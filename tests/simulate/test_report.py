@@ -31,6 +31,7 @@ def test_the_gap_and_what_it_would_have_been():
     assert [shape.y0 for shape in found.layout.shapes] == [15, 40]
     assert found.data[0].y[-1] == pytest.approx(60)
     assert found.data[1].y[-1] == pytest.approx(0)
+    assert found.layout.yaxis.range[1] > 60
     quiet = ran(brokers=[{"id": "a"}])
     assert [line.name for line in gap_chart(quiet.trace, 15, 40).data] == ["gap"]
 
