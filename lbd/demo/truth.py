@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.model import Result
-from lbd.score.bounds import fewest_moves
+from lbd.score.placement import Placement, everywhere
 from lbd.score.scorecard import Moved, Scorecard, Seen, Trace, scorecard
 from lbd.simulate.cluster import MIB, idle_at, points_at, rates_at
 
@@ -42,7 +42,14 @@ class Truth:
     def scorecard(self, settings: Settings) -> Scorecard:
         """What the run has come to so far."""
         self._seen.append(self._look())
-        trace = Trace(tuple(self._seen), tuple(self._moves), self._shown_at, self._fewest_moves())
+        trace = Trace(
+            seen=tuple(self._seen),
+            moves=tuple(self._moves),
+            brokers=self._cluster.brokers,
+            shown_at_seconds=self._shown_at,
+            placement=self._placement(),
+            unserved_bundle_seconds=self._unserved(),
+        )
         return scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)
 
     def _present(self) -> BoolArray:
@@ -52,19 +59,35 @@ class Truth:
 
     def _look(self) -> Seen:
         world, state = self._cluster.model()
-        rates = rates_at(world, state.seconds)
+        rates, present = rates_at(world, state.seconds), self._present()
         points = points_at(world, state.owner, rates, state.seconds)[:-1]
-        return Seen(float(state.seconds), points[self._present()], float(rates[:, 2:].sum()))
+        unmoved = points_at(world, self._first_owner, rates, state.seconds)[:-1]
+        carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size + 1)[:-1].astype(np.float64)
+        return Seen(float(state.seconds), points[present], unmoved[present], present, carried)
 
-    def _fewest_moves(self) -> int | None:
+    def _placement(self) -> Placement | None:
         """Under the load of now. Not told where a broker left: what became of its bundles was not lbd's doing."""
         present = self._present()
         if (self._first_present & ~present).any():
             return None
         world, state = self._cluster.model()
-        sizes = rates_at(world, state.seconds)[:, 2:].sum(axis=1) / 2 / MIB
-        slope = np.maximum(world.points_per_mib / world.capacity, 1e-12)
-        carried = np.bincount(state.owner, sizes, slope.size)
-        idle = idle_at(world, state.seconds)
-        level = (idle + slope * carried)[:-1][present].max()
-        return fewest_moves(sizes, self._first_owner, np.maximum(level - idle, 0.0) / slope)
+        return Placement(
+            sizes=rates_at(world, state.seconds)[:, 2:].sum(axis=1) / 2 / MIB,
+            first=self._first_owner,
+            last=state.owner,
+            idle=idle_at(world, state.seconds),
+            slope=world.points_per_mib / world.capacity,
+            present=np.append(present, False),  # nobody
+            pools=everywhere(len(world.bundles), len(world.brokers)),
+        )
+
+    def _unserved(self) -> float:
+        """For how long nobody owned a bundle, in bundle-seconds, by the cluster's own book."""
+        lost, total = dict[str, float](), 0.0
+        for one in self._cluster.history():
+            if one.owner is None:
+                lost[one.bundle] = one.seconds
+            else:
+                total += one.seconds - lost.pop(one.bundle, one.seconds)
+        now = self._cluster.now() - self._cluster.begun_at
+        return total + sum(now - since for since in lost.values())
