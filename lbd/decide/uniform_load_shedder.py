@@ -45,7 +45,7 @@ class UniformLoadShedderSettings(ShedderSettings):
         ),
     )
     max_unload_percentage: float = Field(
-        0.2, ge=0, **broker_conf("maxUnloadPercentage", "fraction of the difference to move")
+        0.5, ge=0, **broker_conf("maxUnloadPercentage", "fraction of the difference to move, 0.2 before Pulsar 5.0")
     )
     min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out"))
     min_unload_message_throughput: float = Field(
