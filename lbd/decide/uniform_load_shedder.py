@@ -122,7 +122,7 @@ def _relieve(seen: Round, spread: _Spread, settings: UniformLoadShedderSettings,
     def choose(traffic: FloatArray, amount: float) -> list[int]:
         return _fill(traffic, int(amount), tolerance, cap if cap >= 0 else MAX_INT)
 
-    seen.relieve(Wanted(spread.broker, above, why, spread.measure, amount, minimum), choose)
+    seen.relieve(Wanted(spread.broker, above, why, spread.measure, amount, minimum, at_most=True), choose)
 
 
 def _fill(traffic: FloatArray, left: int, tolerance: int, cap: int) -> list[int]:
