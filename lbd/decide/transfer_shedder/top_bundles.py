@@ -34,13 +34,12 @@ def top_bundles(snapshot: Snapshot, permission: Permission, broker: int, most: i
     told = snapshot.rows.reported[rows] & ((codes == 0) | np.isin(codes, _LIMITS))
     rows = rows[told & (rates[:, BYTES_IN] + rates[:, BYTES_OUT] != 0)]
     rows = rows[[not snapshot.bundles[at].startswith(SYSTEM) for at in snapshot.rows.bundle[rows].tolist()]]
-    order = _by_falling_size(snapshot, rows)[:most]
-    found: IntArray = rows[order[::-1]].astype(np.int32)
+    found: IntArray = rows[_by_size(snapshot, rows)[-most:] if most else []].astype(np.int32)
     return found
 
 
-def _by_falling_size(snapshot: Snapshot, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
-    """Positions; equally large bundles by name (Java: hash order)."""
+def _by_size(snapshot: Snapshot, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+    """Positions, the smallest first; equally large bundles by name (Java: hash order)."""
     rates, counts = snapshot.rows.rates[rows], snapshot.rows.counts[rows]
     columns = zip(
         _rounded(rates[:, BYTES_IN] / BYTES_RESOLUTION),
@@ -49,7 +48,7 @@ def _by_falling_size(snapshot: Snapshot, rows: np.ndarray[tuple[int], np.dtype[n
         (counts.sum(axis=1) // CONNECTIONS_RESOLUTION).tolist(),
         strict=True,
     )
-    sizes = [tuple(-size for size in sizes) for sizes in columns]
+    sizes = list(columns)
     names = [snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()]
     return sorted(range(len(sizes)), key=lambda at: (sizes[at], names[at]))
 
