@@ -108,12 +108,13 @@ def settings_from(
 ) -> tuple[StrategySettings, Weights]:
     """The strategy's settings and weights as a recording's header has them; those given here win.
 
-    Raises :class:`UsageError` that names the header's place.
+    Of the header of another strategy only the weights count. Raises :class:`UsageError` that names the header's place.
     """
     if name not in STRATEGIES:
         raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
+    own = header.settings if header.strategy in {None, name} else {}
     try:
-        chosen = settings_of(name, {**header.settings, **settings})
+        chosen = settings_of(name, {**own, **settings})
         return chosen, Weights.model_validate({**header.weights, **(weights or {})})
     except ValidationError as error:
         item = error.errors()[0]

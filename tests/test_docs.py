@@ -56,11 +56,11 @@ def test_every_command_is_in_the_readme_and_has_help(command: str):
 
 def test_every_setting_of_a_strategy_says_what_it_means():
     """No setting without a description."""
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
+    from lbd.decide import RULES
     from lbd.load.scoring import Weights
     from lbd.permit.settings import Guardrails
 
-    for model in (AvgShedderSettings, Weights, Guardrails):
+    for model in (*RULES, Weights, Guardrails):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
 
