@@ -22,8 +22,6 @@ from lbd.memory import Placing as Placing
 from lbd.memory import counter_of as counter_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbd.reason import Reason
 
 FloatArray = NDArray[np.float64]
