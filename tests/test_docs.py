@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -37,9 +38,13 @@ def test_the_run_command_prints_what_the_readme_shows():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_works(path: Path):
-    """Settings load, recordings replay."""
+    """Settings load, recordings replay, programs print what the README shows."""
     if path.suffix == ".yaml":
         assert load(path, {}).origins
+    elif path.suffix == ".py":
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True, env=os.environ)
+        assert done.stdout
+        assert "\n".join(f"    {line}".rstrip() for line in done.stdout.splitlines()) in README
     else:
         assert lbd("replay", str(path), "--profile", "live").returncode == 0
 
