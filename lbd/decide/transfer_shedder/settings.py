@@ -16,7 +16,7 @@ class TransferShedderSettings(StrategySettings):
 
     name = "transfer-shedder"
     assumed = "running averages taken as having caught up, and hit counts as reached"
-    places = True
+    placed_by = "least-resource-usage-with-weight-extensible"
 
     broker_load_target_std: float = Field(
         0.25, ge=0, **broker_conf("loadBalancerBrokerLoadTargetStd", "standard deviation of the loads, a fraction")
