@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from lbd.memory import CLUSTER as CLUSTER
+from lbd.memory import Hits as Hits
+from lbd.memory import Load as Load
+from lbd.memory import Memory as Memory
+from lbd.memory import Placing as Placing
+from lbd.memory import counter_of as counter_of
 
+if TYPE_CHECKING:
     from lbd.reason import Reason
 
 FloatArray = NDArray[np.float64]
@@ -130,26 +135,6 @@ class Averages:
         return cls([], np.zeros((0, 4)), np.zeros((0, 4)), np.zeros(0, dtype=np.int32))
 
 
-@dataclass(frozen=True)
-class Hits:
-    """How often one broker was seen too far from its partner in a row: AvgShedder's two counters."""
-
-    low: int = 0
-    high: int = 0
-
-
-def counter_of(broker: str, pool: str) -> str:
-    """The key of a broker's hit counters: it has a set of its own in each pool."""
-    return f"{broker} in {pool}" if pool else broker
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar."""
-
-    hits: Mapping[str, Hits] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, eq=False)
 class Pool:
     """Brokers among which some bundles may move, as isolation policies make them.
@@ -213,12 +198,13 @@ class Skip:
 class Pair:
     """Two brokers that the strategy compares, within ``pool``; ``difference`` is in points of score.
 
-    Of a pair that fired, ``wanted`` is how much was to be moved: messages/s where ``measure`` is ``msg_rate``, bytes/s
-    where it is ``throughput``.
+    A strategy that compares a broker with anything else has no ``destination``, and says ``why`` the broker is to be
+    relieved. Of a pair that fired, ``wanted`` is how much was to be moved: messages/s where ``measure`` is
+    ``msg_rate``, bytes/s where it is ``throughput``.
     """
 
     source: str
-    destination: str
+    destination: str | None
     difference: float
     hits: Hits
     wanted_hits: Hits = field(default_factory=Hits)
@@ -226,6 +212,17 @@ class Pair:
     pool: str = ""
     measure: str = ""
     wanted: float = 0.0
+    why: str = ""
+
+    @property
+    def ends(self) -> str:
+        """What it is called: both brokers, or the one."""
+        return self.source if self.destination is None else f"{self.source} -> {self.destination}"
+
+    @property
+    def apart(self) -> str:
+        """How far it is from where it should be."""
+        return self.why or f"{self.difference:.1f} points apart"
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.decide import Strategy
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
+    from lbd.decide.settings import StrategySettings
     from lbd.model import CodeArray, Decision, Snapshot
     from lbd.record.recording import Header
+
+
+UNNAMED = "avg-shedder"
+"""The strategy of a recording that names none."""
 
 
 @dataclass(frozen=True)
@@ -81,31 +85,40 @@ def rounds(path: Path) -> Iterator[tuple[Header, int, Snapshot]]:
 
 
 def replay(
-    rounds: Iterable[tuple[Header, int, Snapshot]], strategy: str | None, settings: dict[str, object], *, stock: bool
+    rounds: Iterable[tuple[Header, int, Snapshot]],
+    strategy: str | None,
+    settings: dict[str, object],
+    *,
+    stock: bool,
+    placement: str | None = None,
 ) -> Iterator[Replayed]:
-    """Every round of every recording. ``settings`` override the header's, ``strategy`` its strategy."""
+    """Every round of every recording. ``settings`` override the header's, ``strategy`` its strategy.
+
+    Where the strategy names no destination, ``placement`` does; None: nobody does.
+    """
     run: _Run | None = None
     current: Header | None = None
     for header, number, snapshot in rounds:
         if run is None or header is not current:
-            name = strategy or header.strategy or "avg-shedder"
+            name = strategy or header.strategy or UNNAMED
             chosen, weights = settings_from(header, name, settings)
-            run = _Run(build(chosen.stock() if stock else chosen, weights), header.grace_s)
+            run = _Run(build(chosen.stock() if stock else chosen, weights, placement), header.grace_s)
             current = header
         yield Replayed(header.id, number, snapshot, run.step(snapshot))
 
 
 def settings_from(
     header: Header, name: str, settings: Mapping[str, object], weights: Mapping[str, object] | None = None
-) -> tuple[AvgShedderSettings, Weights]:
+) -> tuple[StrategySettings, Weights]:
     """The strategy's settings and weights as a recording's header has them; those given here win.
 
-    Raises :class:`UsageError` that names the header's place.
+    Of the header of another strategy only the weights count. Raises :class:`UsageError` that names the header's place.
     """
     if name not in STRATEGIES:
         raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
+    own = header.settings if (header.strategy or UNNAMED) == name else {}
     try:
-        chosen = settings_of(name, {**header.settings, **settings})
+        chosen = settings_of(name, {**own, **settings})
         return chosen, Weights.model_validate({**header.weights, **(weights or {})})
     except ValidationError as error:
         item = error.errors()[0]

@@ -1,6 +1,6 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
-    python -m tests.bench [decide] [place] [parse] [observe] [--large]
+    python -m tests.bench [decide] [shedders] [place] [parse] [observe] [--large]
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
@@ -14,13 +14,15 @@ import resource
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lbd.decide import STRATEGIES
 from lbd.place import PLACEMENTS
 from tests.bench import scenes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MIB = 1024 * 1024
 
@@ -56,6 +58,7 @@ def figures(*, large: bool) -> dict[str, list[Figure]]:
             Figure(f"p99 CPU of an answer, {name}", _placing(name), 2000, 0.01, quantile=0.99) for name in PLACEMENTS
         ]
         + [Figure("what answers are made from, 100 x 65,000", lambda: scenes.look_around(100, 65_000), 9, 0.5)],
+        "shedders": list(_shedders()),
         "parse": [
             Figure("parse + averages, 100 x 65,000", lambda: scenes.parse(100, 65_000), 7, 0.12, 0.161),
             Figure("averages alone, 100 x 65,000", lambda: scenes.averages_only(100, 65_000), 7, 0.12, 0.015),
@@ -66,6 +69,19 @@ def figures(*, large: bool) -> dict[str, list[Figure]]:
 
 def _placing(name: str) -> Callable[[], Callable[[], object]]:
     return lambda: scenes.place(name, 100, 65_000)
+
+
+def _shedders() -> Iterator[Figure]:
+    """The strategies beside AvgShedder; Java's times are told of two of them."""
+    java = {"threshold-shedder": (1.496, 2.184), "uniform-load-shedder": (0.0092, 0.049)}
+    for name in [one for one in STRATEGIES if one != "avg-shedder"]:
+        seconds = java.get(name, (None, None))
+        sizes = zip(((300, 30_000), (100, 65_000)), seconds, strict=True)
+        for (brokers, bundles), theirs in sizes:
+            scene = partial(scenes.decide, brokers, bundles, name)
+            yield Figure(f"{name}, {brokers} x {bundles:,}", scene, 9, 0.1, theirs)
+    placed = partial(scenes.decide, 300, 30_000, "threshold-shedder", "least-long-term-message-rate")
+    yield Figure("threshold-shedder, placed, 300 x 30,000", placed, 5, 0.3)
 
 
 def measure(figure: Figure) -> tuple[float, float, float]:
@@ -96,7 +112,7 @@ def _measured(figure: Figure, sender: Any) -> None:
 def main() -> None:
     """Measure the groups asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=["decide", "place", "parse", "observe", []])
+    parser.add_argument("groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", []])
     parser.add_argument("--large", action="store_true")
     chosen = parser.parse_args()
     table = figures(large=chosen.large)
