@@ -1,0 +1,187 @@
+"""What load reports tell of traffic and usage: one sample for each new one of a broker's, beside what it carried. Pure.
+
+Brokers sample CPU once a minute, however often they are asked, as the mean since the sample before: so what a broker
+carried is the mean over the rounds since then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.scoring import percent
+from lbd.model import BYTES_IN, BYTES_OUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
+
+YOUNG_SECONDS = 130.0
+"""The samples of a broker's first two minutes hold start-up work."""
+
+FIRST_CPU = 1e-5
+"""A broker that has not sampled yet reports less than this, and not 0."""
+
+CHANGED_SHARE = 0.01
+"""Of a broker's bytes/s; with less than this in bundles that came or went, it carries what it did."""
+
+KEPT = 1440
+"""Samples of a broker: a day of them."""
+
+NEVER = 1_000_000
+"""Samples since the bundles of a broker changed, where nobody saw them change."""
+
+
+@dataclass(frozen=True, eq=False)
+class BrokerSamples:
+    """Samples of one broker in the order of time, since it was started last and its limits were set.
+
+    ``at`` is float64 (n,), epoch seconds; ``carried`` (n, 4), messages/s and bytes/s of its bundles; ``used`` (n, 5),
+    percent of the limit, NaN where none is known. ``since_change`` is int32 (n,): how many samples before this one
+    were taken wholly with the bundles it has; 0 for one that saw them change. ``hardware`` is equal on like brokers.
+    """
+
+    at: FloatArray
+    carried: FloatArray
+    used: FloatArray
+    since_change: IntArray
+    hardware: tuple[float, ...]
+
+    def where(self, chosen: BoolArray) -> BrokerSamples:
+        """Some of them: ``chosen`` is bool (n,)."""
+        return BrokerSamples(
+            self.at[chosen], self.carried[chosen], self.used[chosen], self.since_change[chosen], self.hardware
+        )
+
+    @property
+    def trusted(self) -> BoolArray:
+        """All but those that saw bundles come or go: the next fresh one is the first to tell what that did."""
+        return self.since_change > 0
+
+
+@dataclass
+class _Kept:
+    """What is being gathered of one broker."""
+
+    hardware: tuple[float, ...]
+    started_at: float
+    samples: deque[tuple[float, FloatArray, FloatArray, int]]
+    usage: tuple[float, ...] = ()
+    window: list[FloatArray] = field(default_factory=list)
+    since_change: int = NEVER
+
+    def is_still(self, hardware: tuple[float, ...], started_at: float) -> bool:
+        unknown = math.isnan(self.started_at) and math.isnan(started_at)
+        return self.hardware == hardware and (unknown or self.started_at == started_at)
+
+
+class Gathering:
+    """Takes rounds one after the other; at most ``keep`` samples of a broker are kept, the latest."""
+
+    def __init__(self, keep: int = KEPT) -> None:
+        self._keep = keep
+        self._of: dict[str, _Kept] = {}
+        self._before: Snapshot | None = None
+
+    def take(self, snapshot: Snapshot) -> None:
+        """One more round, later than those before. Brokers that are away keep what they have."""
+        used, carried = _used(snapshot), row_totals(snapshot)
+        changed = _changed(self._before, snapshot)
+        for at, broker in enumerate(snapshot.brokers.ids):
+            kept = self._known(snapshot, at)
+            if changed[at]:
+                kept.since_change = -1
+            kept.window.append(carried[at])
+            usage = tuple(snapshot.brokers.usage[at].tolist())
+            if usage != kept.usage:
+                kept.usage = usage
+                self._sample(kept, snapshot.taken_at, used[at])
+            self._of[broker] = kept
+        self._before = snapshot
+
+    def samples(self) -> Mapping[str, BrokerSamples]:
+        """What was gathered of each broker."""
+        return {broker: _columns(kept) for broker, kept in sorted(self._of.items())}
+
+    def _known(self, snapshot: Snapshot, at: int) -> _Kept:
+        """What is kept of a broker; nothing of how it was before a restart or on another machine."""
+        hardware = tuple(snapshot.brokers.limit[at].tolist())
+        started_at = float(snapshot.brokers.started_at[at])
+        kept = self._of.get(snapshot.brokers.ids[at])
+        if kept is not None and kept.is_still(hardware, started_at):
+            return kept
+        return _Kept(hardware, started_at, deque(maxlen=self._keep))
+
+    @staticmethod
+    def _sample(kept: _Kept, taken_at: float, used: FloatArray) -> None:
+        kept.since_change = min(kept.since_change + 1, NEVER)
+        carried = np.mean(kept.window, axis=0)
+        kept.window = []
+        young = taken_at - kept.started_at < YOUNG_SECONDS or used[0] <= FIRST_CPU
+        if not young and np.isfinite(carried).all() and (carried >= 0).all() and not (used < 0).any():
+            kept.samples.append((taken_at, carried, used, kept.since_change))
+
+
+def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
+    """The samples of some rounds, in the order of time."""
+    gathering = Gathering()
+    for snapshot in snapshots:
+        gathering.take(snapshot)
+    return gathering.samples()
+
+
+def row_totals(snapshot: Snapshot) -> FloatArray:
+    """The sum of what each broker reports of its bundles, float64 (B, 4)."""
+    owner, size = snapshot.rows.owner(), len(snapshot.brokers)
+    return np.stack([np.bincount(owner, column, size) for column in snapshot.rows.rates.T], axis=1)
+
+
+def _used(snapshot: Snapshot) -> FloatArray:
+    return np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), np.nan)
+
+
+def _changed(before: Snapshot | None, now: Snapshot) -> BoolArray:
+    """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
+    found = np.zeros(len(now.brokers), dtype=np.bool_)
+    if before is None or _alike(before, now):
+        return found
+    position = before.brokers.index()
+    for at, broker in enumerate(now.brokers.ids):
+        if broker in position:
+            found[at] = _differ(_bytes(before, position[broker]), _bytes(now, at))
+    return found
+
+
+def _alike(before: Snapshot, now: Snapshot) -> bool:
+    rows, old = now.rows, before.rows
+    same = np.array_equal(old.start, rows.start) and np.array_equal(old.bundle, rows.bundle)
+    return same and before.brokers.ids == now.brokers.ids and before.bundles == now.bundles
+
+
+def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
+    """Bytes/s of each bundle that a broker reports."""
+    rows = snapshot.rows.of(broker)
+    names = (snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist())
+    return dict(zip(names, snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1).tolist(), strict=True))
+
+
+def _differ(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
+    there = before.keys() & now.keys()
+    moved = sum(value for side in (before, now) for name, value in side.items() if name not in there)
+    return moved > CHANGED_SHARE * max(sum(before.values()), sum(now.values()))
+
+
+def _columns(kept: _Kept) -> BrokerSamples:
+    rows = kept.samples
+    return BrokerSamples(
+        at=np.array([row[0] for row in rows]),
+        carried=np.array([row[1] for row in rows]).reshape(-1, 4),
+        used=np.array([row[2] for row in rows]).reshape(-1, 5),
+        since_change=np.array([row[3] for row in rows], dtype=np.int32),
+        hardware=kept.hardware,
+    )

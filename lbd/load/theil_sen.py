@@ -1,0 +1,87 @@
+"""A straight line through points of which some are wrong: the weighted Theil-Sen estimator. Pure.
+
+The slope is the median of the slopes between any two points, each weighted by how far they are apart (Theil 1950, Sen
+1968; weights: Jaeckel 1972). Points that a neighbour's load lifts do not bend it while they are less than a quarter or
+so. Pairs are only made within a group, so that groups share a slope and keep intercepts of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbd.model import FloatArray
+
+MOST_POINTS = 128
+"""Of a group; of more, as many are taken evenly: the pairs of 128 points place a slope within 2 % where traffic varies
+by ten times the noise."""
+
+NORMAL = 1.4826
+"""Standard deviations in a median absolute deviation, for normal noise."""
+
+WIDTH = 1.96 * 1.0472**0.5
+"""Standard errors on either side of 95 %; the variance is that of least squares times pi / 3."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A slope; half of the width of its 95 % interval; and the noise: the standard deviation of what is left.
+
+    The interval takes noise for normal and independent from point to point. ``half_width`` is infinite, and ``slope``
+    0, where x tells nothing.
+    """
+
+    slope: float
+    half_width: float
+    noise: float
+
+
+UNKNOWN = Line(0.0, np.inf, np.inf)
+
+
+def line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Line:
+    """The common slope of some groups of points, each ``(x, y)`` float64 (n,) in the order of time."""
+    most = max(MOST_POINTS // max(int(len(groups) ** 0.5), 1), 16)
+    thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups if x.size > 1]
+    spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in thin)
+    if not spread > 0:
+        return UNKNOWN
+    rises = [_pairs(x, y) for x, y in thin]
+    slope = weighted_median(np.concatenate([one[0] for one in rises]), np.concatenate([one[1] for one in rises]))
+    left = np.concatenate([y - slope * x - np.median(y - slope * x) for x, y in thin])
+    noise = robust_deviation(left)
+    return Line(slope, WIDTH * noise / spread**0.5, noise)
+
+
+def weighted_median(values: FloatArray, weights: FloatArray) -> float:
+    """The smallest value up to which there is half of the weight; 0 without any."""
+    if not values.size:
+        return 0.0
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def robust_deviation(values: FloatArray) -> float:
+    """The standard deviation that normal values with this median absolute deviation would have."""
+    return float(NORMAL * np.median(np.abs(values - np.median(values))))
+
+
+def _evenly(values: FloatArray, most: int) -> FloatArray:
+    if values.size <= most:
+        return values
+    return values[np.linspace(0, values.size - 1, most).astype(np.intp)]
+
+
+def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Slope between any two points whose x differ, and how far these are apart."""
+    first, second = np.triu_indices(x.size, 1)
+    run, rise = x[second] - x[first], y[second] - y[first]
+    apart = np.abs(run)
+    told = apart > 0
+    return rise[told] / run[told], apart[told]
