@@ -28,6 +28,10 @@ WIDTH = 1.96 * 1.0472**0.5
 """Standard errors on either side of 95 %; the variance is that of least squares times pi / 3."""
 
 
+FLAT_SHARE = 0.01
+"""Of the largest x of a group: where all are within it, their differences are rounding, and tell nothing."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A slope; half of the width of its 95 % interval; and the noise: the standard deviation of what is left.
@@ -47,7 +51,7 @@ UNKNOWN = Line(0.0, np.inf, np.inf)
 def line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Line:
     """The common slope of some groups of points, each ``(x, y)`` float64 (n,) in the order of time."""
     most = max(MOST_POINTS // max(int(len(groups) ** 0.5), 1), 16)
-    thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups if x.size > 1]
+    thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups if _varies(x)]
     spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in thin)
     if not spread > 0:
         return UNKNOWN
@@ -70,6 +74,10 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> float:
 def robust_deviation(values: FloatArray) -> float:
     """The standard deviation that normal values with this median absolute deviation would have."""
     return float(NORMAL * np.median(np.abs(values - np.median(values))))
+
+
+def _varies(x: FloatArray) -> bool:
+    return x.size > 1 and bool(np.ptp(x) > FLAT_SHARE * np.abs(x).max())
 
 
 def _evenly(values: FloatArray, most: int) -> FloatArray:
