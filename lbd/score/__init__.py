@@ -1,1 +1,1 @@
-"""How good a run was: a scorecard, and the fewest moves that any plan would have needed. Pure."""
+"""How good a run was: a scorecard, and what no plan could have beaten. Pure."""

@@ -9,78 +9,67 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.score.bounds import best_peak
+from lbd.score.evenness import Evenness, evenness, gaps, mean_evenness, thrashing
+from lbd.score.redundant import redundant_moves
+from lbd.score.trace import Moved, Seen, Trace
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbd.model import FloatArray
 
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """The truth at one moment, ``seconds`` after the beginning.
-
-    ``points`` is float64 (B,), the score of each broker that is there; ``throughput`` is what all carry, bytes/s.
-    """
-
-    seconds: float
-    points: FloatArray
-    throughput: float
-
-
-@dataclass(frozen=True)
-class Moved:
-    """A bundle that landed; ``throughput`` in bytes/s, in + out."""
-
-    seconds: float
-    bundle: str
-    source: str
-    destination: str
-    throughput: float
-
-
-@dataclass(frozen=True)
-class Trace:
-    """A run. ``shown_at_seconds`` is when reports first showed the high threshold; see :func:`bounds.fewest_moves`."""
-
-    seen: tuple[Seen, ...]
-    moves: tuple[Moved, ...]
-    shown_at_seconds: float | None = None
-    fewest_moves: int | None = None
-
-
-@dataclass(frozen=True)
-class Evenness:
-    """How even the brokers are: points between the highest and the lowest, their standard deviation, max / mean."""
-
-    gap_points: float
-    std_points: float
-    max_over_mean: float
+__all__ = ["Evenness", "Moved", "Scorecard", "Seen", "Trace", "evenness", "scorecard"]
 
 
 @dataclass(frozen=True)
 class Scorecard:
-    """What a run comes to.
+    """What a run comes to. Scores are the true ones, in points.
 
-    ``minutes_over_low`` and ``minutes_over_high``: how long the gap was at or above the thresholds.
+    ``first``, ``last``, ``mean``: how even the brokers were at the first and at the last look, and on average.
+    ``minutes_over_low``, ``minutes_over_high``: how long the gap was at or above the thresholds.
     ``minutes_to_balance``: from the first moment at or above the low threshold until it was below for good; 0 where it
-    always was, None where it ended above. ``traffic_moved`` is a fraction of what the cluster carries on average.
-    ``first_move_after_seconds`` counts from the first report that showed the high threshold. ``fewest_moves`` is what
-    any plan would have needed from the first owners to a highest score as low as at the end.
+    always was, None where it ended above.
+    ``first_move_after_seconds``: from the first report that showed the high threshold until a bundle landed.
+    ``moves``: landed unloads; ``rounds``: in how many bouts with a minute between them.
+    ``fewest_moves``: what any plan would have needed at least, from the first owners to a highest score as low as at
+    the end, under the load of the end (:func:`lbd.score.bounds.fewest_moves`).
+    ``redundant_moves``: at least so many of the moves could have been left out, for as low a highest score
+    (:func:`lbd.score.redundant.redundant_moves`).
+    ``bundles_moved_twice``: bundles that moved more than once.
+    ``traffic_moved``: what the moved bundles carried, as a fraction of what the cluster carries on average.
+    ``peak_points``, ``best_peak_points``: the highest score at the end, and the lowest that any plan of as many moves
+    could have made of it (:func:`lbd.score.bounds.best_peak`).
+    ``thrashing``: see :func:`lbd.score.evenness.thrashing`; a fraction.
+    ``policy_violations``: moves to where policies do not let the bundle be.
+    ``unserved_bundle_seconds``: for how long nobody served a bundle, over all bundles, for moves and for brokers lost.
+    ``turn_p50_seconds``, ``turn_p99_seconds``: what half, and all but one in a hundred, of the turns took at most.
+
+    The bounds, the peaks and ``redundant_moves`` are None where bundles changed hands without lbd.
     """
 
     hours: float
     turns: int
     first: Evenness
     last: Evenness
+    mean: Evenness
     minutes_over_low: float
     minutes_over_high: float
     minutes_to_balance: float | None
+    first_move_after_seconds: float | None
     moves: int
     rounds: int
     fewest_moves: int | None
+    redundant_moves: int | None
     bundles_moved_twice: int
     traffic_moved: float
-    first_move_after_seconds: float | None
+    peak_points: float | None
+    best_peak_points: float | None
+    thrashing: float
+    policy_violations: int
+    unserved_bundle_seconds: float
+    turn_p50_seconds: float
+    turn_p99_seconds: float
 
 
 ROUND_SECONDS = 60.0
@@ -89,43 +78,56 @@ ROUND_SECONDS = 60.0
 
 def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scorecard:
     """The scorecard of a run with at least one look; thresholds in points."""
-    gaps = [float(np.ptp(one.points)) for one in trace.seen]
+    points, seconds = trace.points(), trace.seconds()
+    gap = gaps(points)
+    redundant, peak, best = _against_others(trace)
+    took = np.quantile([one.took_seconds for one in trace.seen], (0.5, 0.99), method="inverted_cdf")
     return Scorecard(
         hours=trace.seen[-1].seconds / 3600,
         turns=len(trace.seen),
         first=evenness(trace.seen[0].points),
         last=evenness(trace.seen[-1].points),
-        minutes_over_low=_minutes_over(trace.seen, gaps, low_threshold),
-        minutes_over_high=_minutes_over(trace.seen, gaps, high_threshold),
-        minutes_to_balance=_minutes_to_balance(trace.seen, gaps, low_threshold),
+        mean=mean_evenness(points),
+        minutes_over_low=_minutes_over(seconds, gap, low_threshold),
+        minutes_over_high=_minutes_over(seconds, gap, high_threshold),
+        minutes_to_balance=_minutes_to_balance(seconds, gap, low_threshold),
+        first_move_after_seconds=_first_move(trace),
         moves=len(trace.moves),
         rounds=_rounds(trace.moves),
         fewest_moves=trace.fewest_moves,
+        redundant_moves=redundant,
         bundles_moved_twice=sum(number > 1 for number in Counter(move.bundle for move in trace.moves).values()),
         traffic_moved=_traffic_moved(trace),
-        first_move_after_seconds=_first_move(trace),
+        peak_points=peak,
+        best_peak_points=best,
+        thrashing=thrashing(points),
+        policy_violations=sum(not move.allowed for move in trace.moves),
+        unserved_bundle_seconds=trace.lost_bundle_seconds + sum(move.unserved_seconds for move in trace.moves),
+        turn_p50_seconds=float(took[0]),
+        turn_p99_seconds=float(took[1]),
     )
 
 
-def evenness(points: FloatArray) -> Evenness:
-    """Of scores, float64 (B,); max / mean of an idle cluster is 1."""
-    mean = float(points.mean())
-    return Evenness(float(np.ptp(points)), float(points.std()), float(points.max()) / mean if mean > 0 else 1.0)
+def _against_others(trace: Trace) -> tuple[int, float, float] | tuple[None, None, None]:
+    """Redundant moves, the peak, and the best one for as many moves."""
+    found, moves = trace.placement, len(trace.moves)
+    if found is None:
+        return None, None, None
+    return redundant_moves(found, moves), found.peak(found.last), best_peak(found, moves)
 
 
-def _minutes_over(seen: Sequence[Seen], gaps: Sequence[float], threshold: float) -> float:
+def _minutes_over(seconds: FloatArray, gap: FloatArray, threshold: float) -> float:
     """Each look holds until the next one."""
-    spans = zip(pairwise(seen), gaps, strict=False)
-    return sum(later.seconds - now.seconds for (now, later), gap in spans if gap >= threshold) / 60
+    return float(np.diff(seconds)[gap[:-1] >= threshold].sum()) / 60
 
 
-def _minutes_to_balance(seen: Sequence[Seen], gaps: Sequence[float], threshold: float) -> float | None:
-    over = [at for at, gap in enumerate(gaps) if gap >= threshold]
-    if not over:
+def _minutes_to_balance(seconds: FloatArray, gap: FloatArray, threshold: float) -> float | None:
+    over = np.flatnonzero(gap >= threshold)
+    if not over.size:
         return 0.0
-    if over[-1] == len(gaps) - 1:
+    if over[-1] == gap.size - 1:
         return None
-    return (seen[over[-1] + 1].seconds - seen[over[0]].seconds) / 60
+    return float(seconds[over[-1] + 1] - seconds[over[0]]) / 60
 
 
 def _rounds(moves: Sequence[Moved]) -> int:

@@ -10,17 +10,17 @@ import numpy as np
 from lbd.act.orders import Pace
 from lbd.cycle import CycleRecord, Parts, turn
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
-from lbd.model import Skip
+from lbd.model import Skip, bundle_namespace
 from lbd.observe.observer import Observation
 from lbd.permit.policies import Groups, Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.record.state import Scratch
-from lbd.score.bounds import fewest_moves
-from lbd.score.scorecard import Moved, Seen, Trace
+from lbd.score.placement import Placement, Pools
+from lbd.score.trace import Moved, Seen, Trace
 from lbd.simulate.build import cluster
 from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, step
-from lbd.simulate.moving import Moving
+from lbd.simulate.moving import UNLOAD_SECONDS, Moving
 from lbd.simulate.reports import snapshot
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Simulation:
         rails = self.settings.guardrails
         pace = Pace(rails.unload_spacing_seconds, rails.max_unloads_at_once)
         self._moving = Moving(pace, lambda: self._now, self._refused)
+        self._isolation = Isolation()
         self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
         self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
         self._seen: list[Seen] = []
@@ -75,7 +76,7 @@ class Simulation:
             took = self.clock() - begun
             if record.error is not None:
                 raise record.error
-            self._seen.append(self._look())
+            self._seen.append(self._look(took))
             yield Turned(seconds, record, took)
             seconds += self.settings.interval_seconds
 
@@ -84,8 +85,9 @@ class Simulation:
         return Trace(
             seen=tuple(self._seen),
             moves=tuple(self._moves),
+            brokers=self._world.brokers,
             shown_at_seconds=self._shown_at,
-            fewest_moves=self._fewest_moves(),
+            placement=self._placement(),
         )
 
     def observe(self) -> Observation:
@@ -102,7 +104,7 @@ class Simulation:
             strategy=strategy_of(settings),
             weights=settings.weights,
             guardrails=settings.guardrails,
-            isolation=Isolation,
+            isolation=lambda: self._isolation,
             groups=lambda names, _: Groups(frozenset(names)),
             attempted_at=lambda: self._moving.attempted_at,
             sent=lambda: self._moving.sent,
@@ -126,9 +128,18 @@ class Simulation:
     def _land(self) -> None:
         for unload in self._moving.landed():
             assert unload.destination is not None
-            seconds = self._now - BEGUN_AT
             self._state = moved(self._state, self._bundle[unload.bundle], self._broker[unload.destination])
-            self._moves.append(Moved(seconds, unload.bundle, unload.source, unload.destination, unload.throughput))
+            self._moves.append(self._moved(unload, unload.destination))
+
+    def _moved(self, unload: Unload, destination: str) -> Moved:
+        allowed = destination in self._allowed(bundle_namespace(unload.bundle))
+        ends = (unload.source, destination)
+        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, UNLOAD_SECONDS, allowed)
+
+    def _allowed(self, namespace: str) -> frozenset[str]:
+        """Brokers that are there and on which policies let a namespace be."""
+        up = np.flatnonzero(self._world.present(self._state.seconds))
+        return self._isolation.brokers(namespace, [self._world.brokers[at] for at in up.tolist()])
 
     def _notice(self) -> None:
         """When reports first show two brokers as far apart as the high threshold."""
@@ -147,23 +158,32 @@ class Simulation:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
         return None
 
-    def _look(self) -> Seen:
+    def _look(self, took_seconds: float) -> Seen:
         """The truth at this moment, without noise and delay."""
         world, state = self._world, self._state
         rates = rates_at(world, state.seconds)
         points = points_at(world, state.owner, rates, state.seconds)
-        carried = float(rates[:, 2:].sum())
-        return Seen(self._now - BEGUN_AT, points[world.present(state.seconds)], carried)
+        carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size).astype(np.float64)
+        present = world.present(state.seconds)
+        return Seen(self._now - BEGUN_AT, points[present], present, carried, took_seconds)
 
-    def _fewest_moves(self) -> int | None:
+    def _placement(self) -> Placement | None:
         """Not told where a broker left: what became of its bundles was not lbd's doing."""
         world, seconds = self._world, self._state.seconds
         if (world.leaves_at <= seconds).any():
             return None
-        sizes = rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB
-        slope = np.maximum(world.points_per_mib / world.capacity, 1e-12)
-        carried = np.bincount(self._state.owner, sizes, slope.size)
-        idle = idle_at(world, seconds)
-        level = (idle + slope * carried)[world.present(seconds)].max()
-        room = np.maximum(level - idle, 0.0) / slope
-        return fewest_moves(sizes, self._first_owner, room)
+        return Placement(
+            sizes=rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB,
+            first=self._first_owner,
+            last=self._state.owner,
+            idle=idle_at(world, seconds),
+            slope=world.points_per_mib / world.capacity,
+            present=world.present(seconds),
+            pools=self._pools(),
+        )
+
+    def _pools(self) -> Pools:
+        """A pool for each load: each is a namespace of its own."""
+        names = [f"simulated/{load.name}" for load in self.scenario.load]
+        allowed = [[broker in found for broker in self._world.brokers] for found in map(self._allowed, names)]
+        return Pools(self._world.load, np.array(allowed, dtype=np.bool_))

@@ -1,15 +1,20 @@
-"""The fewest moves: told for plain cases, and never more than a brute-force search needs."""
+"""The bounds: told for plain cases, and never beaten by a search through every plan."""
 
 from __future__ import annotations
 
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.score.bounds import fewest_moves
+from lbd.score.bounds import best_peak, fewest_moves
+from tests.score.worlds import placed, placements, plans
+
+if TYPE_CHECKING:
+    from lbd.score.placement import Placement
 
 
 def bound(sizes: list[float], owner: list[int], room: list[float]) -> int:
@@ -68,3 +73,60 @@ def test_it_is_exact_where_room_is_plenty(case: tuple[list[int], list[int], list
     """With one more broker that takes everything, the bound is what the search finds."""
     sizes, owner, room = case
     assert bound(sizes, owner, [*room, 100]) == searched(sizes, owner, [*room, 100])
+
+
+@given(placements())
+def test_no_plan_reaches_a_peak_with_fewer_moves(found: Placement):
+    """Unequal brokers, policies, bundles that are where they may not be: the peak of every plan needs its moves."""
+    for moves, owner in plans(found):
+        room = found.room(found.peak(owner))
+        assert fewest_moves(found.sizes, found.first, room) <= moves
+
+
+@given(placements(), st.integers(0, 5))
+def test_no_plan_of_so_many_moves_gets_lower(found: Placement, moves: int):
+    """The lowest peak of all plans with at most so many moves is not below the bound."""
+    best = min(found.peak(owner) for needed, owner in plans(found) if needed <= moves)
+    assert best_peak(found, moves) <= best + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("found", "moves", "wanted"),
+    [
+        (placed([10, 10, 10, 10], [0, 0, 0, 0]), 0, 40),
+        (placed([10, 10, 10, 10], [0, 0, 0, 0]), 1, 30),
+        (placed([10, 10, 10, 10], [0, 0, 0, 0]), 4, 20),
+        (placed([30, 5, 5], [0, 0, 0]), 3, 30),
+        (placed([10, 10], [0, 0], idle=(0, 60)), 2, 60),
+        (placed([10, 10, 10], [0, 0, 0], slope=(1, 0.5)), 3, 10),
+        (placed([10, 10], [0, 1], idle=(0, 0, 0), allowed=[[True, True, False]], of=[0, 0]), 2, 10),
+        (placed([8, 8, 8], [0, 1, 0], idle=(0, 0, 0), allowed=[[True, False, False]], of=[0, 0, 0]), 3, 16),
+    ],
+    ids=[
+        "nothing moves",
+        "one goes",
+        "the mean",
+        "the largest bundle",
+        "an idle broker's background",
+        "a machine twice as large",
+        "a third broker that policy forbids",
+        "what stands against its policy may stay",
+    ],
+)
+def test_the_best_peak(found: Placement, moves: int, wanted: float):
+    """Points of the highest broker that no plan gets below."""
+    assert best_peak(found, moves) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("slope", "within"), [((1, 1, 1), 1.05), ((1, 1, 0.5), 1.15)], ids=["equal", "unequal"])
+def test_how_near_the_bound_is(slope: tuple[float, ...], within: float):
+    """On a hundred clusters of seven unequal bundles the best plan of two moves is, in the mean, that near to it."""
+    random = np.random.default_rng(1)
+    ratios = []
+    for _ in range(100):
+        sizes = np.exp(1.2 * random.standard_normal(7)).tolist()
+        found = placed(sizes, random.integers(0, 3, 7).tolist(), idle=(0, 0, 0), slope=slope)
+        best = min(found.peak(owner) for moves, owner in plans(found) if moves <= 2)
+        ratios.append(best / best_peak(found, 2))
+    assert min(ratios) >= 1 - 1e-9
+    assert np.mean(ratios) <= within

@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from lbd.score.scorecard import Moved, Scorecard, Seen, Trace, evenness, scorecard
-
-
-def run(*points: tuple[float, ...], moves: tuple[Moved, ...] = (), **changes: Any) -> Scorecard:
-    """The card of a run with a look each minute at brokers of these scores, which carry 1,000 bytes/s together."""
-    seen = tuple(Seen(60.0 * at, np.array(each), 1000.0) for at, each in enumerate(points))
-    return scorecard(Trace(seen, moves, **changes), 15, 40)
-
-
-def move(seconds: float, bundle: str = "b", throughput: float = 100) -> Moved:
-    """A move of a tenth of the traffic."""
-    return Moved(seconds, bundle, "x", "y", throughput)
-
-
-EVEN, OVER_LOW, OVER_HIGH = (50.0, 50.0), (60.0, 40.0), (80.0, 20.0)
-
-
-def test_evenness():
-    """Of 20, 40 and 60: 40 apart, half as much again as the mean at the peak."""
-    found = evenness(np.array([20.0, 40.0, 60.0]))
-    assert (found.gap_points, found.max_over_mean) == (40, 1.5)
-    assert found.std_points == pytest.approx(16.33, abs=0.01)
-
-
-def test_an_idle_cluster_is_even():
-    """No broker carries more than the mean of nothing."""
-    assert evenness(np.zeros(3)).max_over_mean == 1
+from lbd.score.placement import Placement, everywhere
+from lbd.score.scorecard import scorecard
+from lbd.score.trace import Trace
+from tests.score.runs import EVEN, OVER_HIGH, OVER_LOW, move, run, seen
 
 
 @pytest.mark.parametrize(
@@ -56,7 +31,7 @@ def test_minutes(looks: list[tuple[float, ...]], over_low: float, over_high: flo
 
 def test_brokers_that_come_and_go():
     """Only those that are there at a moment count in it."""
-    card = run((50.0, 50.0), (50.0, 50.0, 10.0), (45.0, 45.0, 40.0))
+    card = run((50.0, 50.0, None), (50.0, 50.0, 10.0), (45.0, 45.0, 40.0))
     assert (card.first.gap_points, card.last.gap_points, card.minutes_over_high) == (0, 5, 1)
 
 
@@ -77,3 +52,34 @@ def test_no_moves():
 def test_the_first_move(shown: float | None, moved_at: float, wanted: float | None):
     """Counted from the first report that shows the high threshold, where one does."""
     assert run(OVER_HIGH, EVEN, moves=(move(moved_at),), shown_at_seconds=shown).first_move_after_seconds == wanted
+
+
+def test_what_others_would_have_done():
+    """Four bundles of ten points on x; three went, which left y at the 30 that one move would have reached."""
+    sizes, first, last = np.full(4, 10.0), np.zeros(4, dtype=np.int32), np.array([0, 1, 1, 1], dtype=np.int32)
+    there = np.ones(2, dtype=np.bool_)
+    found = Placement(sizes, first, last, np.zeros(2), np.ones(2), there, everywhere(4, 2))
+    moves = tuple(move(60, bundle) for bundle in "abc")
+    card = run(OVER_HIGH, EVEN, moves=moves, placement=found)
+    assert (card.moves, card.fewest_moves, card.redundant_moves) == (3, 1, 2)
+    assert (card.peak_points, card.best_peak_points) == (30, 20)
+
+
+def test_where_bundles_changed_hands_otherwise():
+    """No plan is compared with."""
+    card = run(OVER_HIGH, EVEN, moves=(move(60),))
+    assert (card.fewest_moves, card.redundant_moves, card.peak_points, card.best_peak_points) == (None,) * 4
+
+
+def test_what_moves_cost():
+    """Seconds without an owner, of moves and of brokers lost; and landings that no policy allows."""
+    moves = (move(0, unserved_seconds=0.5), move(9, unserved_seconds=0.25, allowed=False))
+    card = run(EVEN, moves=moves, lost_bundle_seconds=30.0)
+    assert (card.unserved_bundle_seconds, card.policy_violations) == (30.75, 1)
+
+
+def test_decision_time():
+    """Half of the turns, and all but one in a hundred, took at most so long."""
+    looks = tuple(seen(at, EVEN, took) for at, took in enumerate([0.001] * 60 + [0.002] * 39 + [3.0]))
+    card = scorecard(Trace(looks, ()), 15, 40)
+    assert (card.turn_p50_seconds, card.turn_p99_seconds) == (0.001, 0.002)
