@@ -144,10 +144,24 @@ def counter_of(broker: str, pool: str) -> str:
 
 
 @dataclass(frozen=True)
+class Load:
+    """What a broker's load usually is: ``usage`` is a fraction of its most used resource, ``throughput`` bytes/s."""
+
+    usage: float
+    throughput: float = 0.0
+
+
+@dataclass(frozen=True)
 class Memory:
-    """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar."""
+    """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar.
+
+    ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles (epoch seconds). With
+    pools every key is a :func:`counter_of`.
+    """
 
     hits: Mapping[str, Hits] = field(default_factory=dict)
+    loads: Mapping[str, Load] = field(default_factory=dict)
+    unloaded_at: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,12 +227,13 @@ class Skip:
 class Pair:
     """Two brokers that the strategy compares, within ``pool``; ``difference`` is in points of score.
 
-    Of a pair that fired, ``wanted`` is how much was to be moved: messages/s where ``measure`` is ``msg_rate``, bytes/s
-    where it is ``throughput``.
+    A strategy that compares a broker with anything else has no ``destination``, and says ``why`` the broker is to be
+    relieved. Of a pair that fired, ``wanted`` is how much was to be moved: messages/s where ``measure`` is
+    ``msg_rate``, bytes/s where it is ``throughput``.
     """
 
     source: str
-    destination: str
+    destination: str | None
     difference: float
     hits: Hits
     wanted_hits: Hits = field(default_factory=Hits)
@@ -226,6 +241,17 @@ class Pair:
     pool: str = ""
     measure: str = ""
     wanted: float = 0.0
+    why: str = ""
+
+    @property
+    def ends(self) -> str:
+        """What it is called: both brokers, or the one."""
+        return self.source if self.destination is None else f"{self.source} -> {self.destination}"
+
+    @property
+    def apart(self) -> str:
+        """How far it is from where it should be."""
+        return self.why or f"{self.difference:.1f} points apart"
 
 
 @dataclass(frozen=True, eq=False)

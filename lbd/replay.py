@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.decide import Strategy
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
+    from lbd.decide.settings import StrategySettings
     from lbd.model import CodeArray, Decision, Snapshot
     from lbd.record.recording import Header
 
@@ -97,7 +97,7 @@ def replay(
 
 def settings_from(
     header: Header, name: str, settings: Mapping[str, object], weights: Mapping[str, object] | None = None
-) -> tuple[AvgShedderSettings, Weights]:
+) -> tuple[StrategySettings, Weights]:
     """The strategy's settings and weights as a recording's header has them; those given here win.
 
     Raises :class:`UsageError` that names the header's place.

@@ -5,13 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lbd.decide import avg_shedder
+from lbd.decide import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.pooled import Pooled
+from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from lbd.decide.settings import StrategySettings
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Decision, Memory, Permission, Snapshot
 
@@ -22,18 +26,23 @@ class Strategy(Protocol):
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision: ...
 
 
-STRATEGIES = {"avg-shedder": AvgShedderSettings}
+RULES: dict[type[StrategySettings], Callable[..., Decision]] = {
+    AvgShedderSettings: avg_shedder.decide,
+    ThresholdShedderSettings: threshold_shedder.decide,
+    OverloadShedderSettings: overload_shedder.decide,
+    UniformLoadShedderSettings: uniform_load_shedder.decide,
+}
+"""The registry: the rule that belongs to each settings class."""
+
+STRATEGIES = {settings.name: settings for settings in RULES}
 """Settings class of each strategy, by the name that ``strategy:`` takes."""
 
-RULES = {AvgShedderSettings: avg_shedder.decide}
-"""The rule that belongs to each settings class."""
 
-
-def build(settings: AvgShedderSettings, weights: Weights) -> Strategy:
+def build(settings: StrategySettings, weights: Weights) -> Strategy:
     """The rule that belongs to these settings, ready to be asked; it balances within the pools that it is given."""
     return Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
 
 
-def settings_of(name: str, values: Mapping[str, Any]) -> AvgShedderSettings:
+def settings_of(name: str, values: Mapping[str, Any]) -> StrategySettings:
     """Validated settings of one strategy; KeyError for an unknown name, pydantic's ValidationError for values."""
     return STRATEGIES[name].model_validate(values)

@@ -6,7 +6,7 @@ Pairs across pools would want moves that isolation policies forbid (users' repor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lbd.model import Averages, BoolArray, Hits, Permission, Pool, Snapshot
+    from lbd.model import Averages, BoolArray, Hits, Load, Permission, Pool, Snapshot
 
     Rule = Callable[[Snapshot, Averages, Permission, Memory], Decision]
+
+V = TypeVar("V")
 
 FIRST_FOR_SECONDS = 60.0
 """CPU is sampled once a minute: in each sample another pool comes first."""
@@ -42,7 +44,7 @@ class Pooled:
         answers: list[tuple[Pool, Decision]] = []
         for pool in _turned(permission.pools, snapshot.taken_at):
             narrowed = _within(pool, permission, busy)
-            answer = self.rule(snapshot, averages, narrowed, Memory(_of_pool(memory.hits, snapshot, pool)))
+            answer = self.rule(snapshot, averages, narrowed, _of_pool(memory, snapshot, pool))
             answers.append((pool, answer))
             touched = {end for unload in answer.unloads for end in (unload.source, unload.destination)}
             busy |= np.array([broker in touched for broker in snapshot.brokers.ids], dtype=np.bool_)
@@ -68,12 +70,21 @@ def _within(pool: Pool, permission: Permission, busy: BoolArray) -> Permission:
     )
 
 
-def _of_pool(hits: Mapping[str, Hits], snapshot: Snapshot, pool: Pool) -> dict[str, Hits]:
-    """The counters of a pool's brokers, by broker; one that is away keeps its own."""
-    ending = counter_of("", pool.name)
+def _of_pool(memory: Memory, snapshot: Snapshot, pool: Pool) -> Memory:
+    """What is remembered of a pool's brokers, by broker; one that is away keeps its own."""
     outside = {broker for broker, own in zip(snapshot.brokers.ids, pool.brokers.tolist(), strict=True) if not own}
-    found = {key.removesuffix(ending): value for key, value in hits.items() if _is_of(key, pool.name)}
+    kept = (memory.hits, memory.loads, memory.unloaded_at)
+    return Memory(*(_without_pool(values, pool.name, outside) for values in kept))
+
+
+def _without_pool(values: Mapping[str, V], pool: str, outside: set[str]) -> dict[str, V]:
+    ending = counter_of("", pool)
+    found = {key.removesuffix(ending): value for key, value in values.items() if _is_of(key, pool)}
     return {broker: value for broker, value in found.items() if broker not in outside}
+
+
+def _with_pool(values: Mapping[str, V], pool: str) -> dict[str, V]:
+    return {counter_of(broker, pool): value for broker, value in values.items()}
 
 
 def _is_of(key: str, pool: str) -> bool:
@@ -82,18 +93,23 @@ def _is_of(key: str, pool: str) -> bool:
 
 
 def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Decision:
-    """Counters of pools that are no more are forgotten: who comes back to one begins anew."""
+    """Memories of pools that are no more are forgotten: who comes back to one begins anew."""
     hits: dict[str, Hits] = {}
+    loads: dict[str, Load] = {}
+    unloaded_at: dict[str, float] = {}
     verdicts = permission.barred.copy()
     for pool, answer in answers:
-        hits.update({counter_of(broker, pool.name): value for broker, value in answer.memory.hits.items()})
+        hits |= _with_pool(answer.memory.hits, pool.name)
+        loads |= _with_pool(answer.memory.loads, pool.name)
+        unloaded_at |= _with_pool(answer.memory.unloaded_at, pool.name)
         verdicts[pool.bundles] = answer.verdicts[pool.bundles]
     facts = answers[0][1].facts
     pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.facts.pairs)
     unloads = tuple(unload for _, answer in answers for unload in answer.unloads)
     told = sorted(answers, key=lambda each: not each[1].facts.pairs)
     skips = tuple(_named(skip, pool) for pool, answer in told for skip in answer.skips)
-    return Decision(unloads, skips, Memory(hits), Facts(facts.scores, facts.binding, pairs), verdicts)
+    memory = Memory(hits, loads, unloaded_at)
+    return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs), verdicts)
 
 
 def _named(skip: Skip, pool: Pool) -> Skip:

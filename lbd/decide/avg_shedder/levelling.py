@@ -7,22 +7,20 @@ average: the two can disagree, in Pulsar as here.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.decide.avg_shedder.selection import Candidates, fill
+from lbd.decide.avg_shedder.selection import fill
+from lbd.decide.candidates import UNITS, Measure, Offers
 from lbd.load.prediction import gap_left_at_best
-from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Skip, Unload
+from lbd.model import Skip, Unload
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from lbd.decide.avg_shedder.settings import AvgShedderSettings
-    from lbd.model import Averages, Facts, IntArray, Pair, Permission, Snapshot
-
-Measure = Literal["msg_rate", "throughput"]
-COLUMNS: dict[Measure, tuple[int, int]] = {"msg_rate": (MSG_IN, MSG_OUT), "throughput": (BYTES_IN, BYTES_OUT)}
-UNITS: dict[Measure, str] = {"msg_rate": "msg/s", "throughput": "bytes/s"}
+    from lbd.decide.candidates import Candidates
+    from lbd.model import Averages, Facts, Pair, Permission, Snapshot
 
 
 class Levelling:
@@ -39,7 +37,8 @@ class Levelling:
         settings: AvgShedderSettings,
         facts: Facts,
     ) -> None:
-        self._snapshot, self._averages, self._permission = snapshot, averages, permission
+        self._snapshot, self._permission = snapshot, permission
+        self._offers = Offers(snapshot, averages, permission)
         self._settings, self._facts = settings, facts
         self._position = snapshot.brokers.index()
         self._scores: list[float] = facts.scores.tolist()
@@ -84,13 +83,13 @@ class Levelling:
         hot, cold = self._position[pair.source], self._position[pair.destination]
         left = min(
             gap_left_at_best(
-                (self._scores[hot], self._traffic(hot, measure)), (self._scores[cold], self._traffic(cold, measure))
+                (self._scores[hot], self._offers.traffic(hot, measure)), (self._scores[cold], self._offers.traffic(cold, measure))
             )
             for measure in self._measures(hot)
         )
         if left < self._settings.low_threshold:
             return None
-        carried = f"{self._traffic(hot, 'msg_rate'):.0f} and {self._traffic(cold, 'msg_rate'):.0f} msg/s"
+        carried = f"{self._offers.traffic(hot, 'msg_rate'):.0f} and {self._offers.traffic(cold, 'msg_rate'):.0f} msg/s"
         return Reason.BACKGROUND_LOAD, (
             f"{left:.1f} of {pair.difference:.1f} points would stay if their traffic ({carried}) were levelled: "
             f"load on {pair.source} that is not its bundles', or a weaker machine"
@@ -102,12 +101,6 @@ class Levelling:
         if self._settings.measure == "binding-resource" and by_bandwidth:
             return ("throughput",)
         return ("msg_rate", "throughput")
-
-    def _traffic(self, broker: int, measure: Measure) -> float:
-        """The broker's latest total, in + out."""
-        first, second = COLUMNS[measure]
-        rates = self._snapshot.brokers.rates[broker]
-        return float(rates[first]) + float(rates[second])
 
     def _level(self, pair: Pair) -> tuple[Pair, tuple[Reason, str] | None]:
         """Move the wanted amount, in the first measure in which it is worth it."""
@@ -123,14 +116,13 @@ class Levelling:
         """How much the pair should exchange in each measure that counts."""
         hot, cold = self._position[pair.source], self._position[pair.destination]
         return {
-            measure: (self._traffic(hot, measure) - self._traffic(cold, measure)) * self._settings.max_unload_percentage
+            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure)) * self._settings.max_unload_percentage
             for measure in self._measures(hot)
         }
 
     def _choose(self, pair: Pair, measure: Measure, amount: float) -> tuple[Reason, str] | None:
-        listed = self._listed(self._position[pair.source])
-        candidates = self._candidates(listed, measure)
-        own = int(np.count_nonzero(self._permission.barred[listed] != Reason.BROKER_BUNDLE.code))
+        broker = self._position[pair.source]
+        candidates, own = self._offers.candidates(broker, measure, self.verdicts), self._offers.own(broker)
         if self._settings.sole_bundle == "stay" and own <= 1:
             self.verdicts[candidates.bundles] = Reason.SOLE_BUNDLE.code
             return Reason.SOLE_BUNDLE, f"{pair.source} has {own} bundle; split it, or its clients only change brokers"
@@ -140,50 +132,16 @@ class Levelling:
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         self.unloads.extend(self._unload(candidates, at, pair, measure) for at in taken)
-        return None if taken else (Reason.NOTHING_FITS, self._nothing(candidates, listed, measure, amount))
-
-    def _nothing(self, candidates: Candidates, listed: IntArray, measure: Measure, amount: float) -> str:
-        """Why no bundle fits: which bar them all, or how large the smallest is."""
-        told = f"{amount:.0f} {UNITS[measure]} to move"
-        if not candidates.bundles.size:
-            codes, numbers = np.unique(self.verdicts[listed], return_counts=True)
-            bars = zip(codes.tolist(), numbers.tolist(), strict=True)
-            words = ", ".join(f"{number} {Reason.of(code).label}" for code, number in bars if code)
-            return f"{told}; none of {listed.size} bundles may move{words and f': {words}'}"
-        positive = candidates.traffic[candidates.traffic > 0]
-        smallest = f"the smallest carries {positive.min():.0f}" if positive.size else "none carries traffic"
-        return f"{told}; {candidates.bundles.size} candidates, {smallest}"
-
-    def _listed(self, broker: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """The broker's own list, int32: it can differ from its statistics for moments."""
-        rows = self._snapshot.rows
-        own = rows.of(broker)
-        listed: np.ndarray[tuple[int], np.dtype[np.int32]] = rows.bundle[own][rows.listed[own]]
-        return listed
-
-    def _candidates(self, listed: np.ndarray[tuple[int], np.dtype[np.int32]], measure: Measure) -> Candidates:
-        """Listed bundles with an average, minus the barred ones."""
-        known = self._averages.samples[listed] > 0
-        self.verdicts[listed[~known & (self.verdicts[listed] == 0)]] = Reason.NO_STATISTICS.code
-        allowed = listed[known & (self._permission.barred[listed] == 0)]
-        first, second = COLUMNS[measure]
-        traffic = self._averages.short[allowed, first] + self._averages.short[allowed, second]
-        costs = self._permission.costs
-        return Candidates(allowed, traffic, self._snapshot.bundles, None if costs is None else costs[allowed])
+        if taken:
+            return None
+        why = self._offers.none_fits(broker, candidates, self.verdicts)
+        return Reason.NOTHING_FITS, f"{amount:.0f} {UNITS[measure]} to move; {why}"
 
     def _unload(self, candidates: Candidates, at: int, pair: Pair, measure: Measure) -> Unload:
-        bundle = int(candidates.bundles[at])
-        short: list[float] = self._averages.short[bundle].tolist()
         choices = self._choices(pair)
-        return Unload(
-            bundle=self._snapshot.bundles[bundle],
-            source=pair.source,
-            destination=choices[0] if choices else pair.destination,
-            msg_rate=short[MSG_IN] + short[MSG_OUT],
-            throughput=short[BYTES_IN] + short[BYTES_OUT],
-            reason=f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f} {UNITS[measure]}",
-            choices=choices,
-        )
+        destination = choices[0] if choices else pair.destination
+        told = f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f} {UNITS[measure]}"
+        return self._offers.unload(int(candidates.bundles[at]), (pair.source, destination), told, choices)
 
     def _choices(self, pair: Pair) -> tuple[str, ...]:
         """Healthy brokers instead of a planned destination that is overloaded; Pulsar 5.0 draws one of them.

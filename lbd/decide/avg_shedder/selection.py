@@ -7,7 +7,6 @@ an amount that fits exactly fits here too.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,20 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lbd.model import FloatArray, IntArray
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """Bundles of one broker: ``bundles`` int32 (C,) into ``names``, ``traffic`` float64 (C,) in the measure chosen.
-
-    ``costs`` is float64 (C,), None where all cost the same.
-    """
-
-    bundles: IntArray
-    traffic: FloatArray
-    names: list[str]
-    costs: FloatArray | None = None
+    from lbd.decide.candidates import Candidates
 
 
 def fill(candidates: Candidates, amount: float) -> list[int]:

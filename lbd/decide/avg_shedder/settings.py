@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from lbd.decide.settings import StrategySettings
 from lbd.load.scoring import broker_conf
+from lbd.model import Hits
 
 
-class AvgShedderSettings(BaseModel):
+class AvgShedderSettings(StrategySettings):
     """Settings of ``strategy: avg-shedder``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    name = "avg-shedder"
+    assumed = "hit counts taken as reached"
 
     low_threshold: float = Field(15, **broker_conf("loadBalancerAvgShedderLowThreshold", "points"))
     high_threshold: float = Field(40, **broker_conf("loadBalancerAvgShedderHighThreshold", "points"))
@@ -64,3 +67,8 @@ class AvgShedderSettings(BaseModel):
         return self.model_copy(
             update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
         )
+
+    @property
+    def wanted_hits(self) -> Hits:
+        """Hit counts at which a pair fires."""
+        return Hits(self.hit_count_low, self.hit_count_high)

@@ -1,0 +1,111 @@
+"""Which bundles a broker could give away, and what each carries. Pure.
+
+Source: LoadData.getBundleDataForLoadShedding and the shedders of ``loadbalance.impl``: candidates are the bundles that
+the broker lists and that have an average; what a bundle carries is its short-term average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Unload
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from lbd.model import Averages, CodeArray, FloatArray, IntArray, Permission, Snapshot
+
+Measure = Literal["msg_rate", "throughput"]
+COLUMNS: dict[Measure, tuple[int, int]] = {"msg_rate": (MSG_IN, MSG_OUT), "throughput": (BYTES_IN, BYTES_OUT)}
+UNITS: dict[Measure, str] = {"msg_rate": "msg/s", "throughput": "bytes/s"}
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Bundles of one broker: ``bundles`` int32 (C,) into ``names``, ``traffic`` float64 (C,) in the measure chosen.
+
+    ``costs`` is float64 (C,), None where all cost the same.
+    """
+
+    bundles: IntArray
+    traffic: FloatArray
+    names: list[str]
+    costs: FloatArray | None = None
+
+    def by_falling_traffic(self) -> list[int]:
+        """Positions, the cheapest first, among those the largest, then by name (Java: hash order).
+
+        NaN counts as larger than all, as in Java's ``Double.compare``.
+        """
+        costs = self.costs if self.costs is not None else np.zeros(len(self.traffic))
+        numbers = ~np.isnan(self.traffic)
+        falling = np.where(numbers, -self.traffic, 0.0)
+        order = np.lexsort((falling, numbers, costs))
+        sorted_keys = np.stack([costs[order], numbers[order], falling[order]])
+        if (np.diff(sorted_keys) != 0).any(axis=0).all():
+            return order.tolist()
+        keys = list(zip(costs.tolist(), numbers.tolist(), falling.tolist(), strict=True))
+        return sorted(order.tolist(), key=lambda at: (keys[at], self.names[self.bundles[at]]))
+
+
+@dataclass(frozen=True, eq=False)
+class Offers:
+    """What the brokers of one round could give away."""
+
+    snapshot: Snapshot
+    averages: Averages
+    permission: Permission
+
+    def listed(self, broker: int) -> IntArray:
+        """The broker's own list, int32: it can differ from its statistics for moments."""
+        rows = self.snapshot.rows
+        own = rows.of(broker)
+        return rows.bundle[own][rows.listed[own]]
+
+    def own(self, broker: int) -> int:
+        """How many of them are not the broker's heartbeat or SLA bundles."""
+        return int(np.count_nonzero(self.permission.barred[self.listed(broker)] != Reason.BROKER_BUNDLE.code))
+
+    def traffic(self, broker: int, measure: Measure) -> float:
+        """The broker's latest total, in + out."""
+        first, second = COLUMNS[measure]
+        rates = self.snapshot.brokers.rates[broker]
+        return float(rates[first]) + float(rates[second])
+
+    def candidates(self, broker: int, measure: Measure, verdicts: CodeArray) -> Candidates:
+        """Listed bundles with an average, minus the barred ones; ``verdicts`` is told of those without an average."""
+        listed = self.listed(broker)
+        known = self.averages.samples[listed] > 0
+        verdicts[listed[~known & (verdicts[listed] == 0)]] = Reason.NO_STATISTICS.code
+        allowed = listed[known & (self.permission.barred[listed] == 0)]
+        first, second = COLUMNS[measure]
+        traffic = self.averages.short[allowed, first] + self.averages.short[allowed, second]
+        costs = self.permission.costs
+        return Candidates(allowed, traffic, self.snapshot.bundles, None if costs is None else costs[allowed])
+
+    def none_fits(self, broker: int, candidates: Candidates, verdicts: CodeArray) -> str:
+        """Why no bundle fits: which bar them all, or how large the smallest is."""
+        listed = self.listed(broker)
+        if not candidates.bundles.size:
+            codes, numbers = np.unique(verdicts[listed], return_counts=True)
+            bars = zip(codes.tolist(), numbers.tolist(), strict=True)
+            words = ", ".join(f"{number} {Reason.of(code).label}" for code, number in bars if code)
+            return f"none of {listed.size} bundles may move{words and f': {words}'}"
+        positive = candidates.traffic[candidates.traffic > 0]
+        smallest = f"the smallest carries {positive.min():.0f}" if positive.size else "none carries traffic"
+        return f"{candidates.bundles.size} candidates, {smallest}"
+
+    def unload(self, bundle: int, ends: tuple[str, str | None], reason: str, choices: tuple[str, ...] = ()) -> Unload:
+        """The unload of one bundle, with its short-term averages."""
+        short: list[float] = self.averages.short[bundle].tolist()
+        return Unload(
+            bundle=self.snapshot.bundles[bundle],
+            source=ends[0],
+            destination=ends[1],
+            msg_rate=short[MSG_IN] + short[MSG_OUT],
+            throughput=short[BYTES_IN] + short[BYTES_OUT],
+            reason=reason,
+            choices=choices,
+        )

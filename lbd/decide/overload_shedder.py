@@ -1,0 +1,59 @@
+"""OverloadShedder: a broker above the overload threshold gives bundles away until it is below, and no other does.
+
+Source: Pulsar's OverloadShedder.java (4.0.8 to 5.0.1; weighted since 4.0, #22888). It keeps nothing between rounds. It
+moves load from one overloaded broker to another where all are, and ignores an empty broker beside full ones (PIP-364).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from lbd.decide.relieving import Round, Wanted, at_least
+from lbd.decide.settings import ShedderSettings
+from lbd.load.scoring import broker_conf
+from lbd.load.usage import fractions
+from lbd.model import Memory
+
+if TYPE_CHECKING:
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Decision, Permission, Snapshot
+
+MARGIN = 0.05
+"""So much more than the excess is to go, as a fraction (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
+
+
+class OverloadShedderSettings(ShedderSettings):
+    """Settings of ``strategy: overload-shedder``."""
+
+    name = "overload-shedder"
+
+    broker_overloaded_threshold_percentage: float = Field(
+        85, **broker_conf("loadBalancerBrokerOverloadedThresholdPercentage", "points from which a broker sheds")
+    )
+
+
+def decide(
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    memory: Memory,
+    settings: OverloadShedderSettings,
+    weights: Weights,
+) -> Decision:
+    """One round of OverloadShedder, the most loaded broker first."""
+    seen = Round(snapshot, averages, permission, settings, weights)
+    if (few := seen.too_few(memory)) is not None:
+        return few
+    usage = fractions(snapshot.brokers, weights)
+    threshold = settings.broker_overloaded_threshold_percentage / 100.0
+    hot = [at for at in seen.taking_part if usage[at] >= threshold]
+    for at in sorted(hot, key=lambda at: -usage[at]):
+        excess = float(usage[at]) - threshold
+        why = f"{100 * usage[at]:.1f} points, overloaded from {settings.broker_overloaded_threshold_percentage:g}"
+        amount = seen.traffic(at, "throughput") * (excess + MARGIN)
+        seen.relieve(Wanted(at, 100 * excess, why, "throughput", amount, minimum=-math.inf), at_least)
+    highest = 100 * max(float(usage[at]) for at in seen.taking_part)
+    return seen.decision(Memory(), f"highest {highest:.1f} points, overloaded from {100 * threshold:g}")

@@ -1,0 +1,164 @@
+"""What the shedders that look at one broker at a time have in common: who may be asked, and how much is taken. Pure.
+
+They say how much of a broker's traffic is to go, and which bundles make it up; where to is a placement's to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.decide.candidates import UNITS, Offers
+from lbd.load import scoring
+from lbd.model import Decision, Facts, Memory, Pair, Skip
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.decide.candidates import Candidates, Measure
+    from lbd.decide.settings import ShedderSettings
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, CodeArray, FloatArray, Permission, Snapshot, Unload
+
+    Choose = Callable[[FloatArray, float], list[int]]
+    """Traffic of the candidates, the largest first, and the amount: which of them are taken, by position."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a broker is to give: ``amount`` in ``measure``, and why; below ``minimum`` nothing.
+
+    ``above`` is how many points the broker is above what it is compared with.
+    """
+
+    broker: int
+    above: float
+    why: str
+    measure: Measure
+    amount: float
+    minimum: float = 0.0
+
+
+@dataclass(eq=False)
+class Round:
+    """One round of such a shedder. ``pairs`` have no destination."""
+
+    snapshot: Snapshot
+    averages: Averages
+    permission: Permission
+    settings: ShedderSettings
+    weights: Weights
+    unloads: list[Unload] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scores = scoring.scores(self.snapshot.brokers, self.weights)
+        self.verdicts: CodeArray = self.permission.barred.copy()
+        self.taking_part: list[int] = np.flatnonzero(self.permission.paired == 0).tolist()
+        self._offers = Offers(self.snapshot, self.averages, self.permission)
+
+    def too_few(self, memory: Memory) -> Decision | None:
+        """The answer where there are fewer than two brokers to compare: nobody is asked then, as in Pulsar."""
+        if len(self.taking_part) >= 2:
+            return None
+        told = f"{len(self.taking_part)} of {len(self.snapshot.brokers)} reports can be compared"
+        self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, told))
+        return self.decision(memory, "")
+
+    def decision(self, memory: Memory, calm: str) -> Decision:
+        """The answer; ``calm`` is what to say where no broker is to be relieved."""
+        if not (self.pairs or self.skips):
+            self.skips.append(Skip("cluster", Reason.BALANCED, calm))
+        facts = Facts(self.scores, scoring.binding(self.snapshot.brokers, self.weights), tuple(self.pairs))
+        return Decision(tuple(self.unloads), tuple(self.skips), memory, facts, self.verdicts)
+
+    def traffic(self, broker: int, measure: Measure) -> float:
+        """The broker's latest total, in + out."""
+        return self._offers.traffic(broker, measure)
+
+    def enough_bundles(self, broker: int) -> bool:
+        """Whether it has more than one bundle, as the settings count them."""
+        listed = self._offers.listed(broker)
+        return (self._offers.own(broker) if self.settings.sole_bundle == "stay" else listed.size) > 1
+
+    def relieve(self, wanted: Wanted, choose: Choose) -> None:
+        """Take from one broker what it is to give, or say why not."""
+        broker = self.snapshot.brokers.ids[wanted.broker]
+        skip = self._held(wanted.broker)
+        asked = wanted.measure if skip is None else ""
+        self.pairs.append(
+            Pair(
+                broker,
+                None,
+                wanted.above,
+                hits=self.settings.wanted_hits,
+                wanted_hits=self.settings.wanted_hits,
+                fired=skip is None,
+                measure=asked,
+                wanted=wanted.amount if asked else 0.0,
+                why=wanted.why,
+            )
+        )
+        skip = skip or self._too_little(wanted) or self._sole(wanted.broker) or self._take(wanted, choose)
+        if skip is not None:
+            self.skips.append(Skip(broker, *skip))
+
+    def _held(self, broker: int) -> tuple[Reason, str] | None:
+        """What is seen now is not to be acted on."""
+        if not self.permission.settled[broker]:
+            return Reason.SETTLING, "it was moved to, moved from or restarted lately"
+        if self.permission.hold is not None:
+            return self.permission.hold, ""
+        return None if self.permission.counts[broker] else (Reason.NO_NEW_SAMPLE, "no new sample since the last turn")
+
+    def _too_little(self, wanted: Wanted) -> tuple[Reason, str] | None:
+        """As in Java, an amount that is no number is not too little."""
+        if not wanted.amount < wanted.minimum:
+            return None
+        return Reason.BELOW_MINIMUM, f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move, minimum {wanted.minimum:.0f}"
+
+    def _sole(self, broker: int) -> tuple[Reason, str] | None:
+        if self.enough_bundles(broker):
+            return None
+        candidates = self._offers.candidates(broker, "throughput", self.verdicts)
+        self.verdicts[candidates.bundles] = Reason.SOLE_BUNDLE.code
+        bundles = self._offers.own(broker)
+        if not bundles:
+            return Reason.NOTHING_FITS, "it has no bundles: its load is not theirs"
+        return Reason.SOLE_BUNDLE, f"it has {bundles} bundle; split it, or its clients only change brokers"
+
+    def _take(self, wanted: Wanted, choose: Choose) -> tuple[Reason, str] | None:
+        candidates = self._offers.candidates(wanted.broker, wanted.measure, self.verdicts)
+        order = candidates.by_falling_traffic()
+        if self.settings.idle_bundles == "stay":
+            order = [at for at in order if candidates.traffic[at] > 0]
+        taken = [order[at] for at in choose(candidates.traffic[order], wanted.amount)]
+        passed_over = np.where(candidates.traffic > 0, Reason.NOT_NEEDED.code, Reason.NO_TRAFFIC.code)
+        self.verdicts[candidates.bundles] = passed_over
+        self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
+        self.unloads.extend(self._unload(wanted, candidates, at) for at in taken)
+        if taken:
+            return None
+        why = self._offers.none_fits(wanted.broker, candidates, self.verdicts)
+        return Reason.NOTHING_FITS, f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move; {why}"
+
+    def _unload(self, wanted: Wanted, candidates: Candidates, at: int) -> Unload:
+        told = f"{wanted.why}, {candidates.traffic[at]:.0f} {UNITS[wanted.measure]}"
+        source = self.snapshot.brokers.ids[wanted.broker]
+        return self._offers.unload(int(candidates.bundles[at]), (source, None), told)
+
+
+def at_least(traffic: FloatArray, amount: float) -> list[int]:
+    """The first ones, until they make up the amount: one at least, and the last may overshoot.
+
+    Source: OverloadShedder and ThresholdShedder. Sums run one by one in double, as Java's do.
+    """
+    before = np.concatenate(([0.0], np.cumsum(traffic)[:-1])) if traffic.size else np.zeros(0)
+    with np.errstate(invalid="ignore"):
+        enough = np.flatnonzero(~(before < amount))
+    last = next((at for at in enough.tolist() if at), len(before))
+    return list(range(last))

@@ -1,0 +1,137 @@
+"""ThresholdShedder: a broker far above the cluster's average gives bundles away, the largest first.
+
+Source: Pulsar's ThresholdShedder.java (4.0.8 to 5.0.1), default of 2.10 to 4.x; lower boundary from #17456. What is
+compared is a running average, 9 parts history to 1 part of what is seen now: it forgives a spike, and is wrong for many
+minutes after every real change (PIP-364).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from lbd.decide.relieving import Round, Wanted, at_least
+from lbd.decide.settings import ShedderSettings
+from lbd.load.scoring import broker_conf
+from lbd.load.usage import fractions
+from lbd.model import Load, Memory
+
+if TYPE_CHECKING:
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Decision, FloatArray, Permission, Snapshot
+
+MARGIN = 0.05
+"""So much more than the excess is to go, as a fraction (ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
+
+LOWER_MARGIN = 0.5
+"""Part of the threshold that the highest broker gives for the lowest (LOWER_BOUNDARY_THRESHOLD_MARGIN)."""
+
+MIB = 1024 * 1024
+
+
+class ThresholdShedderSettings(ShedderSettings):
+    """Settings of ``strategy: threshold-shedder``."""
+
+    name = "threshold-shedder"
+    assumed = "running averages taken as having caught up"
+
+    broker_threshold_shedder_percentage: float = Field(
+        10, **broker_conf("loadBalancerBrokerThresholdShedderPercentage", "points above the average")
+    )
+    history_resource_percentage: float = Field(
+        0.9, ge=0, le=1, **broker_conf("loadBalancerHistoryResourcePercentage", "fraction that history weighs")
+    )
+    bundle_unload_min_throughput_threshold: float = Field(
+        10, ge=0, **broker_conf("loadBalancerBundleUnloadMinThroughputThreshold", "MiB/s in + out, below it no move")
+    )
+    lower_boundary_shedding_enabled: bool = Field(
+        False, **broker_conf("lowerBoundarySheddingEnabled", "relieve the highest broker for one far below the average")
+    )
+
+    def eager(self) -> ThresholdShedderSettings:
+        """As if what is seen now had lasted: the average of each broker is what it has now."""
+        return self.model_copy(update={"history_resource_percentage": 0.0})
+
+
+def decide(
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    memory: Memory,
+    settings: ThresholdShedderSettings,
+    weights: Weights,
+) -> Decision:
+    """One round of ThresholdShedder, the most loaded broker first.
+
+    A running average takes new evidence only (:attr:`~lbd.model.Permission.counts`), in stock rounds that of every
+    broker; averages of brokers that give no report are forgotten, as in Pulsar.
+    """
+    seen = Round(snapshot, averages, permission, settings, weights)
+    known = {broker: memory.loads[broker] for broker in snapshot.brokers.ids if broker in memory.loads}
+    if (few := seen.too_few(Memory(loads=known))) is not None:
+        return few
+    before = np.array([known[broker].usage if broker in known else np.nan for broker in snapshot.brokers.ids])
+    usage = _smoothed(seen, before, settings)
+    average = _average(seen, usage)
+    if average != 0:
+        _relieve_above(seen, usage, average, settings)
+        if settings.lower_boundary_shedding_enabled and not seen.unloads:
+            usage = _smoothed(seen, usage, settings)
+            _relieve_for_lowest(seen, usage, settings)
+    kept = zip(snapshot.brokers.ids, usage.tolist(), strict=True)
+    loads = {broker: Load(used) for broker, used in kept if not math.isnan(used)}
+    highest = 100 * max(float(usage[at]) for at in seen.taking_part)
+    return seen.decision(Memory(loads=loads), f"highest {highest:.1f} points, average {100 * average:.1f}, both smoothed")
+
+
+def _smoothed(seen: Round, before: FloatArray, settings: ThresholdShedderSettings) -> FloatArray:
+    """The running averages after one sample more, float64 (B,); NaN where there is none yet.
+
+    The lower boundary takes the same sample a second time, as in Pulsar.
+    """
+    now, history = fractions(seen.snapshot.brokers, seen.weights), settings.history_resource_percentage
+    with np.errstate(invalid="ignore"):
+        after = np.where(np.isnan(before), now, before * history + (1 - history) * now)
+    takes = (seen.permission.paired == 0) & (seen.permission.counts | np.isnan(before))
+    return np.where(takes, after, before)
+
+
+def _average(seen: Round, usage: FloatArray) -> float:
+    total = 0.0
+    for at in seen.taking_part:
+        total += float(usage[at])
+    return total / len(seen.taking_part)
+
+
+def _relieve_above(seen: Round, usage: FloatArray, average: float, settings: ThresholdShedderSettings) -> None:
+    """Each broker at or above the average plus the threshold gives so much that it comes below."""
+    threshold = settings.broker_threshold_shedder_percentage / 100.0
+    hot = [at for at in seen.taking_part if not usage[at] < average + threshold]
+    for at in sorted(hot, key=lambda at: -usage[at]):
+        excess = float(usage[at]) - average
+        amount = seen.traffic(at, "throughput") * (excess - threshold + MARGIN)
+        _relieve(seen, at, excess, f"{100 * usage[at]:.1f} points, average {100 * average:.1f}", amount, settings)
+
+
+def _relieve_for_lowest(seen: Round, usage: FloatArray, settings: ThresholdShedderSettings) -> None:
+    """The highest broker with more than one bundle gives, where another is far below the average (#17456)."""
+    average, threshold = _average(seen, usage), settings.broker_threshold_shedder_percentage / 100.0
+    lowest = min(seen.taking_part, key=lambda at: float(usage[at]))
+    giving = [at for at in seen.taking_part if usage[at] > average - threshold and seen.enough_bundles(at)]
+    if not (giving and usage[lowest] < average - threshold):
+        return
+    highest = max(giving, key=lambda at: float(usage[at]))
+    amount = seen.traffic(highest, "throughput") * threshold * LOWER_MARGIN
+    least = f"{seen.snapshot.brokers.ids[lowest]} has {100 * usage[lowest]:.1f}, average {100 * average:.1f}"
+    why = f"{100 * usage[highest]:.1f} points, {least}"
+    _relieve(seen, highest, float(usage[highest] - usage[lowest]), why, amount, settings)
+
+
+def _relieve(
+    seen: Round, broker: int, above: float, why: str, amount: float, settings: ThresholdShedderSettings
+) -> None:
+    minimum = settings.bundle_unload_min_throughput_threshold * MIB
+    seen.relieve(Wanted(broker, 100 * above, why, "throughput", amount, minimum), at_least)

@@ -1,0 +1,142 @@
+"""UniformLoadShedder: the broker with the most traffic gives some of it away when it is far above the one with the least.
+
+Source: Pulsar's UniformLoadShedder.java (4.2.4 to 5.0.1; 4.0.8 lets a bundle be 1000 larger than what is left). Messages
+come first, bytes only where those are level. CPU is not looked at: on unequal machines it can relieve the idle one
+(PIP-364). Quantities are Java's ints and are cut off to whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field
+
+from lbd.decide.candidates import UNITS
+from lbd.decide.relieving import Round, Wanted
+from lbd.decide.settings import ShedderSettings
+from lbd.load.scoring import broker_conf
+from lbd.model import Memory
+
+if TYPE_CHECKING:
+    from lbd.decide.candidates import Measure
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Decision, FloatArray, Permission, Snapshot
+
+MAX_INT = 2**31 - 1
+ALMOST_NOTHING = 1e-6
+"""A least loaded broker with no more traffic than this counts as one with 1 msg/s or byte/s (EPS)."""
+
+
+class UniformLoadShedderSettings(ShedderSettings):
+    """Settings of ``strategy: uniform-load-shedder``."""
+
+    name = "uniform-load-shedder"
+
+    msg_rate_difference_shedder_threshold: float = Field(
+        50,
+        **broker_conf("loadBalancerMsgRateDifferenceShedderThreshold", "percent more messages than the least; 0: off"),
+    )
+    msg_throughput_multiplier_difference_shedder_threshold: float = Field(
+        4,
+        **broker_conf(
+            "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold", "times the bytes of the least; 0: off"
+        ),
+    )
+    max_unload_percentage: float = Field(
+        0.2, ge=0, **broker_conf("maxUnloadPercentage", "fraction of the difference to move")
+    )
+    min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out"))
+    min_unload_message_throughput: float = Field(
+        1024 * 1024, ge=0, **broker_conf("minUnloadMessageThroughput", "bytes/s in + out")
+    )
+    max_unload_bundle_num_per_shedding: int = Field(
+        -1, ge=-1, **broker_conf("maxUnloadBundleNumPerShedding", "bundles in a round; -1: any number")
+    )
+    pulsar_version: Literal["5.0", "4.0.8"] = Field(
+        "5.0", description="whose details to follow: 4.0.8 takes a bundle that is up to 1000 larger than what is left"
+    )
+
+
+def decide(
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    memory: Memory,
+    settings: UniformLoadShedderSettings,
+    weights: Weights,
+) -> Decision:
+    """One round of UniformLoadShedder: one broker gives at most."""
+    seen = Round(snapshot, averages, permission, settings, weights)
+    if (few := seen.too_few(memory)) is not None:
+        return few
+    messages, volume = _spread(seen, "msg_rate"), _spread(seen, "throughput")
+    calm = f"{messages.percent_more:.0f} % between most and least msg/s, {volume.times:.1f} times between bytes/s"
+    percent_more = settings.msg_rate_difference_shedder_threshold
+    times = settings.msg_throughput_multiplier_difference_shedder_threshold
+    if messages.percent_more > percent_more > 0:
+        _relieve(seen, messages, settings, settings.min_unload_message)
+    elif volume.times > times > 0:
+        _relieve(seen, volume, settings, settings.min_unload_message_throughput)
+    return seen.decision(Memory(), calm)
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The most and the least of one measure; ``broker`` has the most, None where none has a number."""
+
+    measure: Measure
+    broker: int | None
+    most: float
+    least: float
+
+    @property
+    def percent_more(self) -> float:
+        return (self.most - self.least) * 100 / self.least
+
+    @property
+    def times(self) -> float:
+        return self.most / self.least
+
+
+def _spread(seen: Round, measure: Measure) -> _Spread:
+    """Java begins with the largest int for the least, and with -1 for the most; NaN is neither."""
+    traffic = {at: seen.traffic(at, measure) for at in seen.taking_part}
+    known = {at: carried for at, carried in traffic.items() if carried > -1}
+    highest = max(known, key=known.__getitem__, default=None)
+    least = float(min((carried for carried in traffic.values() if carried < MAX_INT), default=MAX_INT))
+    least = 1.0 if abs(least) <= ALMOST_NOTHING else least
+    return _Spread(measure, highest, -1.0 if highest is None else known[highest], least)
+
+
+def _relieve(seen: Round, spread: _Spread, settings: UniformLoadShedderSettings, minimum: float) -> None:
+    assert spread.broker is not None
+    unit = UNITS[spread.measure]
+    why = f"{spread.most:.0f} {unit} against {spread.least:.0f} where it is least"
+    amount = _whole((spread.most - spread.least) * settings.max_unload_percentage)
+    above = float(seen.scores[spread.broker] - seen.scores[seen.taking_part].min())
+    cap = settings.max_unload_bundle_num_per_shedding
+    tolerance = 1000 if settings.pulsar_version == "4.0.8" else 0
+
+    def choose(traffic: FloatArray, amount: float) -> list[int]:
+        return _fill(traffic, int(amount), tolerance, cap if cap >= 0 else MAX_INT)
+
+    seen.relieve(Wanted(spread.broker, above, why, spread.measure, amount, minimum), choose)
+
+
+def _fill(traffic: FloatArray, left: int, tolerance: int, cap: int) -> list[int]:
+    """The largest first, each while it fits into what is left; what is taken is cut off to a whole number."""
+    taken: list[int] = []
+    for at, carried in enumerate(traffic.tolist()):
+        if len(taken) >= cap:
+            break
+        if carried <= left + tolerance:
+            taken.append(at)
+            left -= _whole(carried)
+    return taken
+
+
+def _whole(number: float) -> int:
+    """Java's cast to int: towards zero, at most the largest int, 0 for NaN."""
+    return 0 if np.isnan(number) else int(min(max(number, -MAX_INT - 1), MAX_INT))
