@@ -25,6 +25,7 @@ COMMANDS = {
     "record": "lbd.cli.recordings",
     "replay": "lbd.cli.recordings",
     "simulate": "lbd.cli.simulate",
+    "compare": "lbd.cli.compare",
     "config": "lbd.cli.configuration",
 }
 """Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
@@ -43,6 +44,7 @@ SHORT_HELP = {
     "record": "Keep rounds of load reports in a file.",
     "replay": "Run a strategy over recordings.",
     "simulate": "Run lbd on a simulated cluster, and score what it did.",
+    "compare": "Run strategies over scenarios or recordings, and put their scorecards side by side.",
     "config": "Check, show or take over settings.",
 }
 

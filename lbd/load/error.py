@@ -56,12 +56,12 @@ class _Change:
     after: int
 
 
-def measure(samples: Mapping[str, BrokerSamples], weights: Weights) -> ModelError:
-    """The error of the model over all changes that these samples show."""
+def measure(samples: Mapping[str, BrokerSamples], weights: Weights, model: LoadModel | None = None) -> ModelError:
+    """The error over all changes that these samples show: of this model, else of the one fitted before each of them."""
 
     @cache
     def known_at(at: float) -> LoadModel:
-        return fit({broker: own.where(own.at <= at) for broker, own in samples.items()})
+        return model or fit({broker: own.where(own.at <= at) for broker, own in samples.items()})
 
     errors: list[tuple[float, float]] = []
     unpredicted = 0

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from lbd.load.samples import BrokerSamples
     from lbd.model import FloatArray
 
-FEWEST_SAMPLES = 6
-"""A line through fewer is no evidence, however well it fits."""
-
 CONFIDENT_SHARE = 0.25
 CONFIDENT_POINTS = 1.5
 """A slope is known when half of its interval is a quarter of it at most, or so many points for the busiest broker."""
@@ -130,10 +127,7 @@ def _column(samples: Mapping[str, BrokerSamples], column: int, measure: Measure)
 
 def _told(points: Mapping[str, _Points], brokers: Iterable[str], most: float) -> Line | None:
     """The slope that these brokers share; None where they do not tell one that can be relied on."""
-    groups = _groups(points, brokers)
-    if sum(x.size for x, _ in groups) < FEWEST_SAMPLES:
-        return None
-    found = line(groups)
+    found = line(_groups(points, brokers))
     slope = max(found.slope, 0.0)
     if found.half_width <= max(CONFIDENT_SHARE * slope, CONFIDENT_POINTS / most if most > 0 else 0.0):
         return Line(slope, found.half_width, found.noise)

@@ -28,6 +28,9 @@ WIDTH = 1.96 * 1.0472**0.5
 """Standard errors on either side of 95 %; the variance is that of least squares times pi / 3."""
 
 
+FEWEST_FREE = 6
+"""Points beyond one for each intercept and one for the slope: fewer are no evidence, however well a line fits."""
+
 FLAT_SHARE = 0.01
 """Of the largest x of a group: where all are within it, their differences are rounding, and tell nothing."""
 
@@ -37,7 +40,7 @@ class Line:
     """A slope; half of the width of its 95 % interval; and the noise: the standard deviation of what is left.
 
     The interval takes noise for normal and independent from point to point. ``half_width`` is infinite, and ``slope``
-    0, where x tells nothing.
+    0, where x tells nothing: it does not vary, or there are too few points.
     """
 
     slope: float
@@ -52,13 +55,15 @@ def line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Line:
     """The common slope of some groups of points, each ``(x, y)`` float64 (n,) in the order of time."""
     most = max(MOST_POINTS // max(int(len(groups) ** 0.5), 1), 16)
     thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups if _varies(x)]
-    spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in thin)
-    if not spread > 0:
+    points = sum(x.size for x, _ in thin)
+    free = points - len(thin) - 1
+    if free < FEWEST_FREE:
         return UNKNOWN
     rises = [_pairs(x, y) for x, y in thin]
     slope = weighted_median(np.concatenate([one[0] for one in rises]), np.concatenate([one[1] for one in rises]))
     left = np.concatenate([y - slope * x - np.median(y - slope * x) for x, y in thin])
-    noise = robust_deviation(left)
+    noise = robust_deviation(left) * (points / free) ** 0.5
+    spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in thin)
     return Line(slope, WIDTH * noise / spread**0.5, noise)
 
 
@@ -77,7 +82,7 @@ def robust_deviation(values: FloatArray) -> float:
 
 
 def _varies(x: FloatArray) -> bool:
-    return x.size > 1 and bool(np.ptp(x) > FLAT_SHARE * np.abs(x).max())
+    return x.size > 2 and bool(np.ptp(x) > FLAT_SHARE * np.abs(x).max())
 
 
 def _evenly(values: FloatArray, most: int) -> FloatArray:

@@ -1,0 +1,147 @@
+"""What the brokers of a recording would have reported if a plan had owned their bundles. Pure.
+
+Rates of bundles are as recorded, who owns them is the plan's. A broker's usage is what was recorded, plus the slope of
+its load model times the traffic that the plan gives it beyond what it had: so bursts, neighbours and noise stay where
+they were, and a broker whose bundles are those of the record reports what it did. A new sample shows what was carried
+since the one before, as a real one does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.linear import carried, driving
+from lbd.model import Rows
+from lbd.permit.ownership import Owners, look
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from lbd.load.linear import LoadModel
+    from lbd.model import FloatArray, IntArray, Snapshot
+
+    RowArray = NDArray[np.int64]
+
+LEAST_SHARE = 1e-4
+"""Of a limit; a broker that reports less has not sampled yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round as the plan has it. ``owner`` is int32 (N,), ``rates`` float64 (N, 4), aligned with its bundles."""
+
+    snapshot: Snapshot
+    owner: IntArray
+    rates: FloatArray
+
+
+class Recorded:
+    """A recorded cluster under a plan. ``model`` knows every broker of the recording."""
+
+    def __init__(self, model: LoadModel) -> None:
+        self._model = model
+        self._owners: Owners | None = None
+        self._elsewhere: dict[str, str] = {}
+        self._beyond: dict[str, list[FloatArray]] = {}
+        self._usage: dict[str, tuple[FloatArray, FloatArray]] = {}
+
+    def move(self, bundle: str, broker: str) -> None:
+        """The plan has moved a bundle."""
+        self._elsewhere[bundle] = broker
+
+    def round(self, recorded: Snapshot) -> Round:
+        """The next round of the recording, as it would have been."""
+        was = self._look(recorded)
+        owner = self._planned(recorded, was)
+        rates, row = bundle_rates(recorded, was)
+        beyond = carried(rates, owner, len(recorded.brokers)) - carried(rates, was, len(recorded.brokers))
+        if not (np.array_equal(owner, was) and recorded.rows.bundle.size == len(recorded.bundles)):
+            recorded = _owned(recorded, owner, row, beyond)
+        return Round(self._sampled(recorded, beyond), owner, rates)
+
+    def _look(self, recorded: Snapshot) -> IntArray:
+        """Recorded owners, int32 (N,). What changed hands there has not in the plan, while its owner is there."""
+        before = self._owners
+        self._owners, changed = look(before, recorded)
+        if before is not None and changed:
+            present = set(recorded.brokers.ids)
+            for bundle, broker in former(before, changed).items():
+                if broker in present:
+                    self._elsewhere.setdefault(bundle, broker)
+        return self._owners.owner
+
+    def _planned(self, recorded: Snapshot, was: IntArray) -> IntArray:
+        """The plan's owners; a bundle of a broker that is away is where the record has it."""
+        position = recorded.brokers.index()
+        self._elsewhere = {bundle: broker for bundle, broker in self._elsewhere.items() if broker in position}
+        owner = was.copy()
+        if self._elsewhere:
+            for at, bundle in enumerate(recorded.bundles):
+                if bundle in self._elsewhere:
+                    owner[at] = position[self._elsewhere[bundle]]
+        return owner
+
+    def _sampled(self, seen: Snapshot, beyond: FloatArray) -> Snapshot:
+        """Usage changes when the recorded one does: by what the plan gave the broker since the last sample."""
+        brokers = seen.brokers
+        shown, model = brokers.usage.copy(), self._model.of(brokers.ids)
+        more = driving(beyond, self._model.measure)
+        for at, broker in enumerate(brokers.ids):
+            window = self._beyond.setdefault(broker, [])
+            window.append(more[at])
+            recorded, last = self._usage.get(broker, (np.empty(0), np.empty(0)))
+            if not np.array_equal(recorded, brokers.usage[at], equal_nan=True):
+                last = _shifted(brokers.usage[at], brokers.limit[at], model.slope[at] * np.mean(window, axis=0))
+                self._usage[broker] = (brokers.usage[at], last)
+                window.clear()
+            shown[at] = last
+        return replace(seen, brokers=replace(brokers, usage=shown))
+
+
+def former(before: Owners, changed: frozenset[str]) -> Mapping[str, str]:
+    """Who had the bundles that changed hands."""
+    found = {bundle: seen[0] for bundle, seen in before.away.items() if bundle in changed}
+    for at, bundle in enumerate(before.bundles):
+        if bundle in changed:
+            found[bundle] = before.brokers[before.owner[at]]
+    return found
+
+
+def bundle_rates(seen: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]:
+    """Rates of each bundle, (N, 4), and its row, int64 (N,): that of its owner where two brokers report it."""
+    rows = seen.rows
+    row = np.zeros(len(seen.bundles), dtype=np.int64)
+    row[rows.bundle] = np.arange(rows.bundle.size)
+    own = np.flatnonzero(rows.owner() == owner[rows.bundle])
+    row[rows.bundle[own]] = own
+    return rows.rates[row], row
+
+
+def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -> Snapshot:
+    """The same reports with each bundle on its owner's, and on no other."""
+    order = np.argsort(owner, kind="stable").astype(np.int32)
+    rows, chosen, size = seen.rows, row[order], len(seen.brokers)
+    start = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=size)))).astype(np.int32)
+    found = Rows(
+        start=start,
+        bundle=order,
+        rates=rows.rates[chosen],
+        counts=rows.counts[chosen],
+        reported=rows.reported[chosen],
+        listed=rows.listed[chosen],
+    )
+    topics = np.bincount(owner, rows.counts[row, 0], size).astype(np.int64)
+    brokers = replace(seen.brokers, rates=np.maximum(seen.brokers.rates + beyond, 0.0), topics=topics)
+    return replace(seen, brokers=brokers, rows=found)
+
+
+def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatArray:
+    """Usage after so many percent of the limit more, within the limit; as it was where nothing is added."""
+    known = (limit > 0) & (points != 0)
+    found = np.clip(usage + points / 100 * limit, LEAST_SHARE * limit, np.maximum(limit, usage))
+    return np.where(known, found, usage)

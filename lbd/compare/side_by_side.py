@@ -1,0 +1,188 @@
+"""A scorecard for each candidate, over a scenario or over a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.compare.candidates import Candidate, of_header, settings_for
+from lbd.compare.recorded import bundle_rates, former
+from lbd.compare.rerun import Rerun
+from lbd.errors import UsageError
+from lbd.load import scoring
+from lbd.load.error import ModelError, measure
+from lbd.load.fit import fit
+from lbd.load.samples import gather, row_totals
+from lbd.load.theil_sen import FEWEST_FREE
+from lbd.model import BYTES_IN, BYTES_OUT
+from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
+from lbd.permit.ownership import Owners, look
+from lbd.replay import rounds as rounds_of
+from lbd.score.scorecard import scorecard
+from lbd.score.trace import Moved, Seen, Trace
+from lbd.simulate.run import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lbd.config import Settings
+    from lbd.load.linear import LoadModel
+    from lbd.load.samples import BrokerSamples
+    from lbd.load.scoring import Weights
+    from lbd.model import Snapshot
+    from lbd.record.recording import Header
+    from lbd.score.scorecard import Scorecard
+    from lbd.simulate.scenario import Scenario
+
+
+ENOUGH_SAMPLES = FEWEST_FREE + 2
+"""Of one broker, for a slope of its own."""
+
+RECORDED = "as recorded"
+"""Label of what really happened."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One candidate's run: its scorecard, what that was made of, and the sentence of its last turn."""
+
+    label: str
+    card: Scorecard
+    trace: Trace
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Runs over one scenario or recording, ``name``. ``thresholds`` (low and high, points) are the same for all.
+
+    Over a recording ``model`` is what the runs were predicted with, and ``error`` how far it was off on moves that
+    really happened.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+    thresholds: tuple[float, float]
+    model: LoadModel | None = None
+    error: ModelError | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is compared, and under which settings: the user's, and what is tried with all of them."""
+
+    candidates: tuple[Candidate, ...]
+    given: Settings
+    overrides: Mapping[str, object]
+    clock: Callable[[], float]
+    tell: Callable[[str, float], None]
+    """Called with a candidate's label and how much of its run is done, 0 to 1."""
+
+
+def over_scenario(asked: Asked, name: str, scenario: Scenario, seed: int) -> Compared:
+    """Each candidate on the same simulated cluster."""
+    below = {"interval_seconds": SAMPLE_INTERVAL_SECONDS, **scenario.settings}
+    settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
+    thresholds = _thresholds(asked, below)
+    runs = []
+    for candidate, own in zip(asked.candidates, settings, strict=True):
+        simulation, sentence = Simulation(scenario, own, seed, asked.clock), ""
+        for turned in simulation.turns():
+            sentence = turned.record.sentence
+            asked.tell(candidate.label, turned.seconds / (scenario.hours * 3600))
+        trace = simulation.trace()
+        runs.append(Run(candidate.label, scorecard(trace, *thresholds), trace, sentence))
+    return Compared(name, tuple(runs), thresholds)
+
+
+def over_recording(asked: Asked, header: Header, rounds: Sequence[Snapshot], model: LoadModel | None) -> Compared:
+    """What was recorded, and each candidate as it would have been. ``model``: instead of one fitted to the recording.
+
+    Raises :class:`UsageError` where the recording does not tell how load follows traffic.
+    """
+    name = header.id or header.where
+    settings = [settings_for(one, of_header(header), asked.given, asked.overrides) for one in asked.candidates]
+    weights, thresholds = settings[0].weights, _thresholds(asked, of_header(header))
+    samples = gather(rounds)
+    found = model or fit(samples)
+    _check(found, samples, header, weights)
+    as_recorded = recorded_trace(rounds, weights, thresholds[1])
+    runs = [Run(RECORDED, scorecard(as_recorded, *thresholds), as_recorded, "")]
+    for candidate, own in zip(asked.candidates, settings, strict=True):
+        rerun, sentence = Rerun(rounds, found, own, asked.clock), ""
+        for number, record in enumerate(rerun.turns(), start=1):
+            sentence = record.sentence
+            asked.tell(candidate.label, number / len(rounds))
+        trace = rerun.trace()
+        runs.append(Run(candidate.label, scorecard(trace, *thresholds), trace, sentence))
+    return Compared(name, tuple(runs), thresholds, found, measure(samples, weights, model))
+
+
+def recordings(path: Path) -> Iterator[tuple[Header, list[Snapshot]]]:
+    """Each recording of a file with its rounds in the order of time."""
+    found: list[Snapshot] = []
+    current: Header | None = None
+    for header, _, snapshot in rounds_of(path):
+        if current is not None and header is not current:
+            yield current, found
+            found = []
+        current = header
+        found.append(snapshot)
+    if current is None:
+        raise UsageError(f"{path}: no round in it; wanted a recording (lbd record)")
+    yield current, found
+
+
+def _thresholds(asked: Asked, below: Mapping[str, object]) -> tuple[float, float]:
+    """Low and high threshold without what single candidates change: all are measured by the same."""
+    found = settings_for(Candidate("", "avg-shedder", {}), below, asked.given, asked.overrides).avg_shedder
+    return found.low_threshold, found.high_threshold
+
+
+def _check(model: LoadModel, samples: Mapping[str, BrokerSamples], header: Header, weights: Weights) -> None:
+    unknown = model.unknown(weights)
+    if not unknown:
+        return
+    broker, resource = unknown[0]
+    own = samples[broker]
+    most, least = own.carried[:, 2:].sum(axis=1).max(initial=0), own.carried[:, 2:].sum(axis=1).min(initial=np.inf)
+    seen = f"{own.at.size} samples" + (f", traffic {least / 1e6:.1f} to {most / 1e6:.1f} MB/s" if own.at.size else "")
+    raise UsageError(
+        f"{header.where}: {header.id}: nothing tells how {resource.replace('_', ' ')} follows traffic on {broker} "
+        f"({seen}), nor on brokers like it; wanted {ENOUGH_SAMPLES} samples or more under changing traffic, or "
+        "--points-per-mib"
+    )
+
+
+def recorded_trace(rounds: Sequence[Snapshot], weights: Weights, high_threshold: float) -> Trace:
+    """What really happened: scores as reported, and each bundle that changed hands, by whomever."""
+    brokers = tuple(sorted({broker for one in rounds for broker in one.brokers.ids}))
+    seen, moves, shown_at = [], list[Moved](), None
+    owners: Owners | None = None
+    for one in rounds:
+        seconds, points = one.taken_at - rounds[0].taken_at, np.maximum(scoring.scores(one.brokers, weights), 0.0)
+        present = np.isin(brokers, one.brokers.ids)
+        carries = np.zeros(len(brokers))
+        carries[present] = row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+        seen.append(Seen(seconds, points, present, carries))
+        before, (owners, changed) = owners, look(owners, one)
+        if before is not None:
+            moves += _changes(before, owners, changed, one, seconds)
+        if shown_at is None and np.ptp(points) >= high_threshold:
+            shown_at = seconds
+    return Trace(tuple(seen), tuple(moves), brokers, shown_at)
+
+
+def _changes(
+    before: Owners, now: Owners, changed: frozenset[str], snapshot: Snapshot, seconds: float
+) -> Iterator[Moved]:
+    """The bundles that changed hands, from whom to whom."""
+    was = former(before, changed)
+    sizes = bundle_rates(snapshot, now.owner)[0][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+    for at, bundle in enumerate(snapshot.bundles):
+        if bundle in changed:
+            destination = snapshot.brokers.ids[now.owner[at]]
+            yield Moved(seconds, bundle, was[bundle], destination, float(sizes[at]))
