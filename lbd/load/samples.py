@@ -1,7 +1,7 @@
 """What load reports tell of traffic and usage: one sample for each new one of a broker's, beside what it carried. Pure.
 
 Brokers sample CPU once a minute, however often they are asked, as the mean since the sample before: so what a broker
-carried is the mean over the rounds since then.
+carried is the mean over the same time (``meter.py``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.meter import Meter
 from lbd.load.scoring import percent
-from lbd.model import BYTES_IN, BYTES_OUT
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,8 +28,14 @@ YOUNG_SECONDS = 130.0
 FIRST_CPU = 1e-5
 """A broker that has not sampled yet reports less than this, and not 0."""
 
+SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
+"""What changes with a new sample; memory is read whenever somebody asks."""
+
 CHANGED_SHARE = 0.01
 """Of a broker's bytes/s; with less than this in bundles that came or went, it carries what it did."""
+
+LONGEST_SECONDS = 300.0
+"""A sample is taken to be of no longer a time."""
 
 KEPT = 1440
 """Samples of a broker: a day of them."""
@@ -42,8 +49,9 @@ class BrokerSamples:
     """Samples of one broker in the order of time, since it was started last and its limits were set.
 
     ``at`` is float64 (n,), epoch seconds; ``carried`` (n, 4), messages/s and bytes/s of its bundles; ``used`` (n, 5),
-    percent of the limit, NaN where none is known. ``since_change`` is int32 (n,): how many samples before this one
-    were taken wholly with the bundles it has; 0 for one that saw them change. ``hardware`` is equal on like brokers.
+    percent of the limit, NaN where none is known. ``since_change`` is int32 (n,): how many new samples came before
+    this one since the report of the broker's bundles changed; 0 also for one that came with that report. ``hardware``
+    is equal on like brokers.
     """
 
     at: FloatArray
@@ -64,20 +72,54 @@ class BrokerSamples:
         return self.since_change > 0
 
 
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """One that was seen, from ``begin`` to ``end`` (epoch seconds)."""
+
+    at: float
+    begin: float
+    end: float
+    used: FloatArray
+    since_change: int
+
+
 @dataclass
 class _Kept:
-    """What is being gathered of one broker."""
+    """What is being gathered of one broker. ``waiting``: what it carried meanwhile has not been counted yet."""
 
     hardware: tuple[float, ...]
     started_at: float
-    samples: deque[tuple[float, FloatArray, FloatArray, int]]
+    samples: deque[tuple[_Sample, FloatArray]]
+    meter: Meter = field(default_factory=Meter)
+    waiting: list[_Sample] = field(default_factory=list)
     usage: tuple[float, ...] = ()
-    window: list[FloatArray] = field(default_factory=list)
+    sampled_at: float = -math.inf
     since_change: int = NEVER
 
     def is_still(self, hardware: tuple[float, ...], started_at: float) -> bool:
         unknown = math.isnan(self.started_at) and math.isnan(started_at)
         return self.hardware == hardware and (unknown or self.started_at == started_at)
+
+    def take(self, at: float, since: float, used: FloatArray, *, changed: bool) -> None:
+        """A new sample, first seen now; the round before was ``since`` seconds ago."""
+        self.since_change = 0 if changed else min(self.since_change + 1, NEVER)
+        end = at - Meter.lag(since)
+        begin = max(self.sampled_at, end - LONGEST_SECONDS)
+        self.sampled_at = end
+        young = at - self.started_at < YOUNG_SECONDS or used[0] <= FIRST_CPU
+        if not young and not (used < 0).any():
+            self.waiting.append(_Sample(at, begin, end, used, self.since_change))
+
+    def settle(self) -> None:
+        """Samples of which is known by now what was carried meanwhile."""
+        still = []
+        for one in self.waiting:
+            carried = self.meter.mean(one.begin, one.end)
+            if carried is None:
+                still.append(one)
+            elif (np.isfinite(carried) & (carried >= 0)).all():
+                self.samples.append((one, carried))
+        self.waiting = still
 
 
 class Gathering:
@@ -92,16 +134,17 @@ class Gathering:
         """One more round, later than those before. Brokers that are away keep what they have."""
         used, carried = _used(snapshot), row_totals(snapshot)
         changed = _changed(self._before, snapshot)
+        since = math.inf if self._before is None else snapshot.taken_at - self._before.taken_at
         for at, broker in enumerate(snapshot.brokers.ids):
-            kept = self._known(snapshot, at)
-            if changed[at]:
-                kept.since_change = -1
-            kept.window.append(carried[at])
-            usage = tuple(snapshot.brokers.usage[at].tolist())
+            kept = self._of[broker] = self._known(snapshot, at)
+            usage = tuple(snapshot.brokers.usage[at, SAMPLED].tolist())
+            kept.meter.take(snapshot.taken_at, carried[at])
             if usage != kept.usage:
                 kept.usage = usage
-                self._sample(kept, snapshot.taken_at, used[at])
-            self._of[broker] = kept
+                kept.take(snapshot.taken_at, since, used[at], changed=bool(changed[at]))
+            if changed[at]:
+                kept.since_change = -1
+            kept.settle()
         self._before = snapshot
 
     def samples(self) -> Mapping[str, BrokerSamples]:
@@ -116,15 +159,6 @@ class Gathering:
         if kept is not None and kept.is_still(hardware, started_at):
             return kept
         return _Kept(hardware, started_at, deque(maxlen=self._keep))
-
-    @staticmethod
-    def _sample(kept: _Kept, taken_at: float, used: FloatArray) -> None:
-        kept.since_change = min(kept.since_change + 1, NEVER)
-        carried = np.mean(kept.window, axis=0)
-        kept.window = []
-        young = taken_at - kept.started_at < YOUNG_SECONDS or used[0] <= FIRST_CPU
-        if not young and np.isfinite(carried).all() and (carried >= 0).all() and not (used < 0).any():
-            kept.samples.append((taken_at, carried, used, kept.since_change))
 
 
 def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
@@ -177,11 +211,11 @@ def _differ(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
 
 
 def _columns(kept: _Kept) -> BrokerSamples:
-    rows = kept.samples
+    seen, carried = [one for one, _ in kept.samples], [rates for _, rates in kept.samples]
     return BrokerSamples(
-        at=np.array([row[0] for row in rows]),
-        carried=np.array([row[1] for row in rows]).reshape(-1, 4),
-        used=np.array([row[2] for row in rows]).reshape(-1, 5),
-        since_change=np.array([row[3] for row in rows], dtype=np.int32),
+        at=np.array([one.at for one in seen]),
+        carried=np.array(carried).reshape(-1, 4),
+        used=np.array([one.used for one in seen]).reshape(-1, 5),
+        since_change=np.array([one.since_change for one in seen], dtype=np.int32),
         hardware=kept.hardware,
     )

@@ -28,6 +28,14 @@ WIDTH = 1.96 * 1.0472**0.5
 """Standard errors on either side of 95 %; the variance is that of least squares times pi / 3."""
 
 
+FAR_OFF = 3.5
+REFINED = 2
+"""Times that points further off than so many deviations are left out, and the line is drawn anew: points that are wrong
+at one end of x only would bend it by a seventh or so."""
+
+ROUNDING = 1e-9
+"""Points on a line exactly are not far off it."""
+
 FEWEST_FREE = 6
 """Points beyond one for each intercept and one for the slope: fewer are no evidence, however well a line fits."""
 
@@ -54,17 +62,39 @@ UNKNOWN = Line(0.0, np.inf, np.inf)
 def line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Line:
     """The common slope of some groups of points, each ``(x, y)`` float64 (n,) in the order of time."""
     most = max(MOST_POINTS // max(int(len(groups) ** 0.5), 1), 16)
-    thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups if _varies(x)]
-    points = sum(x.size for x, _ in thin)
-    free = points - len(thin) - 1
+    thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups]
+    found = _line([(x, y) for x, y in thin if _varies(x)])
+    for _ in range(REFINED):
+        near = [_near(x, y, found) for x, y in thin]
+        found = _line([(x, y) for x, y in near if _varies(x)])
+    return found
+
+
+def _line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Line:
+    points = sum(x.size for x, _ in groups)
+    free = points - len(groups) - 1
     if free < FEWEST_FREE:
         return UNKNOWN
-    rises = [_pairs(x, y) for x, y in thin]
+    rises = [_pairs(x, y) for x, y in groups]
     slope = weighted_median(np.concatenate([one[0] for one in rises]), np.concatenate([one[1] for one in rises]))
-    left = np.concatenate([y - slope * x - np.median(y - slope * x) for x, y in thin])
+    left = np.concatenate([_left(x, y, slope) for x, y in groups])
     noise = robust_deviation(left) * (points / free) ** 0.5
-    spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in thin)
+    spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in groups)
     return Line(slope, WIDTH * noise / spread**0.5, noise)
+
+
+def _left(x: FloatArray, y: FloatArray, slope: float) -> FloatArray:
+    """What the line does not explain, around the middle of its group."""
+    found: FloatArray = y - slope * x - np.median(y - slope * x)
+    return found
+
+
+def _near(x: FloatArray, y: FloatArray, found: Line) -> tuple[FloatArray, FloatArray]:
+    """The points of a group that are not far off the line."""
+    if not x.size:
+        return x, y
+    near = np.abs(_left(x, y, found.slope)) <= FAR_OFF * found.noise + ROUNDING
+    return x[near], y[near]
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> float:

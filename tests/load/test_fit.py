@@ -1,0 +1,123 @@
+"""Slope and background of brokers whose truth is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lbd.load.fit import fit
+from lbd.load.linear import CPU, Source
+from lbd.load.samples import gather
+from lbd.load.scoring import Weights
+from tests.load.histories import THREE, TRUE_SLOPE, WAVE, rounds
+
+if TYPE_CHECKING:
+    from lbd.load.linear import LoadModel
+
+CAPACITY = np.array([1.0, 1.0, 2.0])
+BACKGROUND = np.array([10.0, 25.0, 12.0])
+LOAD = THREE["load"][0]
+
+
+def fitted(minutes: int, seed: int = 1, **changes: Any) -> LoadModel:
+    return fit(gather(rounds(minutes, {**THREE, **changes}, seed)))
+
+
+def sources(model: LoadModel) -> list[Source]:
+    return [own[CPU] for own in model.sources]
+
+
+def broker(at: int, **changes: Any) -> list[dict[str, Any]]:
+    """The three brokers, one of them changed."""
+    brokers = [dict(one) for one in THREE["brokers"]]
+    brokers[at].update(changes)
+    return brokers
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"noise_points": 3},
+        {"load": [{**LOAD, "shape": {"kind": "ramp", "to": 2, "at_minutes": 10, "minutes": 150}}]},
+        {"load": [{**LOAD, "fan_out": 3}]},
+        {"load": [LOAD, {**LOAD, "name": "m", "mib_per_second": 60, "shape": {**WAVE, "period_hours": 1.3}}]},
+    ],
+    ids=["wave", "noisy", "ramp", "fan-out", "two loads"],
+)
+def test_slope_and_background_are_recovered(changes: dict[str, Any], seed: int):
+    """Within a tenth and within three points, on like and unlike brokers, over three hours."""
+    model = fitted(180, seed, **changes)
+
+    assert [Source.FITTED] * 3 == sources(model)
+    assert model.slope[:, CPU] * CAPACITY == pytest.approx(np.full(3, TRUE_SLOPE), rel=0.1)
+    assert model.background[:, CPU] == pytest.approx(BACKGROUND, abs=3)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_neighbour_for_a_while_does_not_bend_the_line(seed: int):
+    """A burner of 35 points on one broker for 40 of 180 minutes: its slope stays, and its background after it."""
+    model = fitted(180, seed, brokers=broker(1, bursts=[{"at_minutes": 50, "minutes": 40, "points": 35}]))
+
+    assert sources(model)[1] is Source.FITTED
+    assert model.slope[1, CPU] == pytest.approx(TRUE_SLOPE, rel=0.1)
+    assert model.background[1, CPU] == pytest.approx(25, abs=3)
+
+
+def test_a_neighbour_who_stays_is_background():
+    """Of the last half hour: 25 points and the neighbour's 35."""
+    model = fitted(180, brokers=broker(1, bursts=[{"at_minutes": 140, "minutes": 100, "points": 35}]))
+
+    assert model.background[1, CPU] == pytest.approx(60, abs=4)
+    assert model.slope[1, CPU] == pytest.approx(TRUE_SLOPE, rel=0.15)
+
+
+def test_noise_and_interval_are_told():
+    """Noise of a point is found within a third; the interval holds the truth in nine of ten runs or more."""
+    models = [fitted(90, seed) for seed in range(1, 21)]
+    off = np.array([np.abs(one.slope[:, CPU] - TRUE_SLOPE / CAPACITY) <= one.half_width[:, CPU] for one in models])
+
+    assert np.mean([one.noise[:, CPU] for one in models]) == pytest.approx(1, rel=0.33)
+    assert off.mean() >= 0.85
+
+
+def test_a_broker_without_traffic_takes_what_its_like_know():
+    """All three have the same limits: the slope of the class, and a background of its own."""
+    model = fitted(120, load=[{**LOAD, "brokers": ["a", "b"]}])
+
+    assert [Source.FITTED, Source.FITTED, Source.CLASS] == sources(model)
+    assert model.slope[2, CPU] == pytest.approx(TRUE_SLOPE, rel=0.1)
+    assert model.background[2, CPU] == pytest.approx(12, abs=3)
+
+
+def test_traffic_that_never_changes_tells_nothing():
+    """No slope for anybody, and whoever asks is told so."""
+    model = fitted(180, load=[{**LOAD, "shape": {"kind": "steady"}}])
+
+    assert [Source.UNKNOWN] * 3 == sources(model)
+    assert [("a:8080", "cpu"), ("b:8080", "cpu"), ("c:8080", "cpu")] == list(model.unknown(Weights()))
+    assert np.isinf(model.half_width[:, CPU]).all()
+
+
+def test_no_traffic_at_all_tells_the_background():
+    """Zero throughout: what is used is background."""
+    model = fitted(60, load=[{**LOAD, "mib_per_second": 0}])
+
+    assert [Source.UNKNOWN] * 3 == sources(model)
+    assert model.background[:, CPU] == pytest.approx(BACKGROUND, abs=3)
+
+
+def test_a_few_samples_are_no_evidence():
+    """Five rounds through which a line would fit."""
+    assert [Source.UNKNOWN] * 3 == sources(fitted(5, noise_points=0.01))
+
+
+def test_resources_without_a_limit_have_no_slope():
+    """Network cards whose speed nobody knows make no score; memory follows no traffic."""
+    model = fitted(60)
+
+    assert (Source.MEMORY, Source.MEMORY, Source.UNLIMITED, Source.UNLIMITED) == model.sources[0][1:]
+    assert (model.slope[:, 1:] == 0).all()
