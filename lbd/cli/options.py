@@ -15,6 +15,8 @@ from lbd.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lbd.config import Settings
+
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
@@ -53,3 +55,16 @@ def assignment(text: str) -> tuple[str, object]:
         return key.strip(), read_yaml(value)
     except (yaml.YAMLError, RecursionError) as error:
         raise UsageError(f"--set {text!r}: the value is not YAML") from error
+
+
+def recording_header(file: Path, settings: Settings, interval_seconds: float, source: str) -> dict[str, object]:
+    """What a recording that is made under these settings says of itself."""
+    return {
+        "id": file.name.partition(".")[0],
+        "strategy": settings.strategy,
+        "settings": settings.avg_shedder.model_dump(mode="json", exclude_unset=True),
+        "weights": settings.weights.model_dump(mode="json"),
+        "interval_s": interval_seconds,
+        "grace_s": settings.guardrails.cool_down_minutes * 60,
+        "source": source,
+    }

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from lbd.cli.options import assignment, format_option, loaded, settings_options
+from lbd.cli.options import assignment, format_option, loaded, recording_header, settings_options
 from lbd.daemon.parts import observing
 from lbd.errors import ObserveError
 from lbd.record import recording
@@ -45,15 +45,7 @@ def record(
     """
     settings = loaded(ctx, config_file, admin_urls).settings
     interval = interval_seconds or settings.interval_seconds
-    header = {
-        "id": file.name.partition(".")[0],
-        "strategy": settings.strategy,
-        "settings": settings.avg_shedder.model_dump(mode="json", exclude_unset=True),
-        "weights": settings.weights.model_dump(mode="json"),
-        "interval_s": interval,
-        "grace_s": settings.guardrails.cool_down_minutes * 60,
-        "source": "lbd record",
-    }
+    header = recording_header(file, settings, interval, "lbd record")
     with observing(settings, keep_raw=True) as observer:
         first = observer.observe()
         with recording.create(file, header) as writer:

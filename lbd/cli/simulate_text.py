@@ -1,84 +1,94 @@
-"""A simulated run as a person reads it: what was moved and when, the scorecard, and what the last turn said."""
+"""Simulated runs as a person reads them: what was moved and when, the scorecard, and what the last turn said."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from lbd.cli import render
+from lbd.score.figures import EVENNESS, FIGURES, WHEN
+from lbd.score.spread import spread
+from lbd.score.transfers import transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lbd.config import Settings
-    from lbd.model import Unload
-    from lbd.score.scorecard import Evenness, Scorecard
-    from lbd.simulate.run import Turned
-    from lbd.simulate.scenario import Scenario
+    from lbd.score.scorecard import Scorecard
+    from lbd.score.trace import Trace
+    from lbd.simulate.finished import Finished
 
 
-@dataclass(frozen=True)
-class Told:
-    """What there is to tell of a run, turn by turn; ``turn_seconds`` is what all its turns took."""
-
-    name: str
-    seed: int
-    scenario: Scenario
-    begun: tuple[tuple[float, tuple[Unload, ...]], ...] = ()
-    last: str = ""
-    turn_seconds: float = 0.0
-    card: Scorecard | None = None
-
-    def after(self, turned: Turned) -> Told:
-        """The same with one more turn."""
-        begun = ((turned.seconds, turned.record.unloads),) if turned.record.unloads else ()
-        took = self.turn_seconds + turned.took_seconds
-        return replace(self, begun=(*self.begun, *begun), last=turned.record.sentence, turn_seconds=took)
+def as_text(runs: Sequence[Finished]) -> None:
+    """Print one run in full, or of several how far they differ."""
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else render.WIDE)
+    first = runs[0]
+    seeds = f"seed {first.seed}" if len(runs) == 1 else f"seeds {first.seed} to {runs[-1].seed}"
+    console.print(Text(f"{first.name}, {seeds}: {' '.join(first.scenario.about.split())}", "bold"))
+    if first.scenario.stock:
+        console.print(Text(f"Pulsar alone: {' '.join(first.scenario.stock.split())}", "dim"))
+    (_one if len(runs) == 1 else _several)(console, runs)
 
 
-def as_text(told: Told, settings: Settings) -> None:
-    """Print the run."""
-    assert told.card is not None
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(Text(f"{told.name}, seed {told.seed}: {' '.join(told.scenario.about.split())}", "bold"))
-    if told.scenario.stock:
-        console.print(Text(f"Pulsar alone: {' '.join(told.scenario.stock.split())}", "dim"))
-    if told.begun:
-        console.print(_moves(told))
-    console.print(_evenness(told.card.first, told.card.last))
-    for line in _lines(told, told.card, settings):
+def _one(console: Console, runs: Sequence[Finished]) -> None:
+    (run,) = runs
+    if run.trace.moves:
+        console.print(_moves(run.trace))
+    console.print(_evenness(run.card))
+    for line in (*_moving(run.card), *_times(run.card, run.settings), *_costs(run)):
         console.print(Text(line))
-    console.print(Text(f"In the end: {told.last}", "bold"))
+    console.print(Text(f"In the end: {run.sentence}", "bold"))
 
 
-def _moves(told: Told) -> object:
+def _several(console: Console, runs: Sequence[Finished]) -> None:
+    found = render.table(
+        (f"of {len(runs)} runs", "left"), ("median", "right"), ("lowest", "right"), ("highest", "right"), ("", "left")
+    )
+    figures = spread([run.card for run in runs])
+    for figure in FIGURES:
+        one = figures[figure.name]
+        rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
+        found.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
+    console.print(found)
+
+
+def _moves(trace: Trace) -> object:
     found = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
-    for seconds, unloads in told.begun:
-        for pair in dict.fromkeys((unload.source, unload.destination) for unload in unloads):
-            own = [unload for unload in unloads if (unload.source, unload.destination) == pair]
-            volume = render.amount(sum(unload.throughput for unload in own), 1e6, 1)
-            found.add_row(_clock(seconds), render.plain(pair[0]), render.plain(pair[1] or "?"), str(len(own)), volume)
+    for one in transfers(trace):
+        ends = (render.plain(one.source), render.plain(one.destination))
+        found.add_row(_clock(one.seconds), *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
     return found
 
 
-def _evenness(first: Evenness, last: Evenness) -> object:
-    found = render.table(("scores", "left"), ("first", "right"), ("last", "right"))
-    found.add_row("highest - lowest, points", f"{first.gap_points:.1f}", f"{last.gap_points:.1f}")
-    found.add_row("standard deviation, points", f"{first.std_points:.1f}", f"{last.std_points:.1f}")
-    found.add_row("highest / mean", f"{first.max_over_mean:.2f}", f"{last.max_over_mean:.2f}")
+def _evenness(card: Scorecard) -> object:
+    found = render.table(("scores", "left"), *((when, "right") for when in WHEN.values()))
+    for figure in EVENNESS:
+        values = (getattr(getattr(card, section), figure.name) for section in WHEN)
+        found.add_row(figure.label, *map(figure.told, values))
     return found
 
 
-def _lines(told: Told, card: Scorecard, settings: Settings) -> Iterator[str]:
-    needed = "" if card.fewest_moves is None else f", at least {card.fewest_moves} needed for as low a peak"
+def _moving(card: Scorecard) -> Iterator[str]:
+    needed = (
+        ""
+        if card.fewest_moves is None
+        else f", at least {card.fewest_moves} needed for as low a peak under the last load"
+    )
+    redundant = "" if card.redundant_moves is None else f", {card.redundant_moves} redundant"
     rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
-        f"moves: {card.moves} in {rounds}{needed}; bundles moved twice: {card.bundles_moved_twice}; "
+        f"moves: {card.moves} in {rounds}{needed}{redundant}; bundles moved twice: {card.bundles_moved_twice}; "
         f"traffic moved: {card.traffic_moved:.1%}"
     )
+    if card.peak_points is not None and card.moves:
+        best = f"no plan of as many moves gets below {card.best_peak_points:.1f}"
+        yield f"highest score in the end: {card.peak_points:.1f} points; {best}"
+
+
+def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
     low, high = settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold
     yield f"apart by {low:g} points: {card.minutes_over_low:.0f} min; by {high:g}: {card.minutes_over_high:.0f} min"
     if card.minutes_to_balance is None:
@@ -87,7 +97,18 @@ def _lines(told: Told, card: Scorecard, settings: Settings) -> Iterator[str]:
         yield f"balanced: after {card.minutes_to_balance:.0f} min"
     if card.first_move_after_seconds is not None:
         yield f"first move: {card.first_move_after_seconds:.0f} s after reports first showed {high:g} points"
-    yield f"{card.turns} turns, which took {told.turn_seconds:.1f} s of this machine"
+
+
+def _costs(run: Finished) -> Iterator[str]:
+    card = run.card
+    yield (
+        f"thrashing: {card.thrashing:.0%}; policy violations: {card.policy_violations}; "
+        f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
+    )
+    yield (
+        f"{card.turns} turns, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
+        f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
+    )
 
 
 def _clock(seconds: float) -> str:

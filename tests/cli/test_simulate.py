@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,7 +39,7 @@ def test_as_text():
     assert "steady, seed 1: Five equal brokers" in done.output
     assert "Pulsar alone: AvgShedder moved 3 bundles" in done.output
     assert "0:07  broker-83:8080  broker-161:8080" in done.output
-    assert "highest - lowest, points     24.6   8.3" in done.output
+    assert re.search(r"highest - lowest, points +24\.6 +8\.3 +10\.5", done.output)
     assert "in 1 round, at least" in done.output
     assert "balanced: after 8 min" in done.output
     assert "In the end: No move: cluster: balanced" in done.output
@@ -51,7 +53,8 @@ def test_as_json():
     assert found["scorecard"]["moves"] == len(found["moves"])
     assert found["scorecard"]["hours"] == 0.5
     assert found["scorecard"]["first"]["gap_points"] == pytest.approx(24.6, abs=0.1)
-    assert set(found["moves"][0]) == {"seconds", "bundle", "source", "destination", "throughput"}
+    parts = {"seconds", "bundle", "source", "destination", "throughput", "unserved_seconds", "allowed"}
+    assert set(found["moves"][0]) == parts
 
 
 def test_a_setting_is_tried():
@@ -74,6 +77,8 @@ def test_the_users_settings_hold(tmp_path: Path):
         (["nope"], "Error: nope: no such scenario"),
         (["steady", "--set", "x"], "Error: --set 'x': wanted KEY=VALUE"),
         (["steady", "--set", "x=1"], "Error: --set: x: no such setting"),
+        (["steady", "--seeds", "0"], "Invalid value for '--seeds'"),
+        (["steady", "--strategy", "x"], "Invalid value for '--strategy': 'x' is not"),
         (["steady", "--seed", "-1"], "Invalid value for '--seed'"),
         (["steady", "--hours", "0"], "Invalid value for '--hours'"),
         (["steady", "--hours", "nan"], "Error: --hours nan: wanted a number above 0"),
@@ -90,3 +95,99 @@ def test_wrong_usage(words: list[str], told: str):
 def test_help_names_the_scenarios():
     """They need no documentation of their own."""
     assert "scale-out" in lbd("--help").output
+
+
+def test_several_seeds():
+    """The middle and the ends of each figure; the first run is the one of --seed."""
+    done = lbd("steady", "--seed", "2", "--seeds", "3")
+    assert done.exit_code == 0
+    assert "steady, seeds 2 to 4: Five equal brokers" in done.output
+    assert re.search(r"of 3 runs +median +lowest +highest", done.output)
+    assert re.search(r"moves +3 +2 +\d", done.output)
+    assert "in 0 of them" in done.output
+
+
+def test_several_seeds_as_json():
+    """Every scorecard, and the spread of every figure."""
+    done = lbd("steady", "--seeds", "2", "--hours", "0.5", "--format", "json")
+    found = json.loads(done.stdout)
+    assert [run["seed"] for run in found["runs"]] == [1, 2]
+    moves = sorted(run["scorecard"]["moves"] for run in found["runs"])
+    told = found["spread"]["moves"]
+    assert (told["lowest"], told["highest"], told["runs"]) == (moves[0], moves[1], 2)
+    assert told["median"] == sum(moves) / 2
+    assert found["spread"]["last.gap_points"]["lowest"] > 0
+
+
+def test_a_strategy_is_named():
+    """The one that is set by default, by its name."""
+    assert lbd("steady", "--strategy", "avg-shedder").output.splitlines()[4] == lbd("steady").output.splitlines()[4]
+
+
+def test_a_page_of_charts(tmp_path: Path):
+    """One file that asks no network for anything, with the figures, the scenario and the settings in words."""
+    done = lbd("pip-364", "--hours", "0.5", "--report", str(tmp_path / "page"))
+    assert done.exit_code == 0
+    assert f"report: {tmp_path}/page/index.html" in done.stderr
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert page.count('class="plotly-graph-div"') == 3
+    assert "<script src" not in page
+    assert "<link" not in page
+    assert "fewest that any plan needs" in page
+    assert "hit_count_high: 2" in page
+    assert "id: broker-80a" in page
+
+
+def test_a_page_of_several_runs(tmp_path: Path):
+    """The charts are of the first, the scorecard has the spread beside it; an empty directory will do."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = lbd("steady", "--hours", "0.25", "--seeds", "3", "--report", str(empty))
+    assert done.exit_code == 0
+    page = (empty / "index.html").read_text(encoding="utf-8")
+    assert "lbd simulate steady, seed 1" in page
+    assert "median of 3" in page
+
+
+@pytest.mark.parametrize("profile", ["stock", "live"])
+def test_a_recording_is_replayed(tmp_path: Path, profile: str):
+    """As long as it was said to be, with every turn in it, and bundles of the hot broker chosen in the same round."""
+    path = tmp_path / "steady.jsonl"
+    done = lbd("steady", "--hours", "0.5", "--record", str(path))
+    told = re.search(r"recording 31 rounds in \S+: about ([\d.]+) MB", done.stderr)
+    assert told is not None
+    assert path.stat().st_size / 1e6 == pytest.approx(float(told[1]), abs=0.1)
+    replayed = CliRunner().invoke(main, ["replay", str(path), "--format", "json", "--profile", profile])
+    rounds = [json.loads(line) for line in replayed.stdout.splitlines()]
+    assert [one["round"] for one in rounds] == list(range(1, 32))
+    chosen = {(move["source"], move["destination"]) for one in rounds for move in one["unloads"]}
+    assert chosen == {("broker-83:8080", "broker-161:8080")}
+
+
+def test_a_recording_is_packed(tmp_path: Path):
+    """Where its name says so; the header names where it comes from."""
+    path = tmp_path / "quiet.jsonl.gz"
+    assert lbd("spike", "--hours", "0.1", "--record", str(path)).exit_code == 0
+    with gzip.open(path) as file:
+        header = json.loads(file.readline())
+    assert (header["id"], header["source"], header["interval_s"]) == ("quiet", "lbd simulate spike --seed 1", 60)
+
+
+def test_files_that_cannot_be_written(tmp_path: Path):
+    """Said before anything is simulated, in one line: exit 2, and what was there is as it was."""
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    for words, why in (
+        (["--report", str(tmp_path)], "exists already and is not empty"),
+        (["--report", str(kept)], "cannot be written: File exists"),
+        (["--report", str(tmp_path / "a" / "b")], "cannot be written: No such file or directory"),
+        (["--record", str(kept)], "exists already; name a new file"),
+        (["--record", str(tmp_path / "a" / "b")], "cannot be written: No such file or directory"),
+        (["--record", str(tmp_path / "new"), "--seeds", "2"], "--record keeps one run, --seeds 2 makes 2"),
+    ):
+        done = lbd("steady", *words)
+        assert done.exit_code == 2
+        assert why in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "lbd.yaml"]
+    assert kept.read_text() == "mine"

@@ -1,0 +1,55 @@
+"""Simulated reports as JSON, and back."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from lbd.observe.parse import build_snapshot, parse_report
+from lbd.simulate.cluster import moved
+from lbd.simulate.recorded import estimated_bytes, load_reports
+from lbd.simulate.reports import snapshot
+from tests.simulate.worlds import begun, later
+
+if TYPE_CHECKING:
+    from lbd.model import Snapshot
+
+
+def parsed(seen: Snapshot) -> Snapshot:
+    """Through JSON and back."""
+    reports = {broker: parse_report(body, broker) for broker, body in load_reports(seen).items()}
+    return build_snapshot(seen.taken_at, reports)
+
+
+def same(one: object, other: object) -> None:
+    """Every column and every text."""
+    for field in fields(one):
+        left, right = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(left, np.ndarray):
+            assert left.dtype == right.dtype, field.name
+            assert np.array_equal(left, right), field.name
+        elif hasattr(left, "__dataclass_fields__"):
+            same(left, right)
+        else:
+            assert left == right, field.name
+
+
+@pytest.mark.parametrize("seconds", [0, 65, 130])
+def test_what_is_recorded_is_what_was_seen(seconds: int):
+    """To the last bit, also while a moved bundle is on two reports or on none."""
+    world, state = begun(brokers=[{"id": "a"}, {"id": "b"}, {"id": "c", "joins_at_minutes": 1}], noise_points=2)
+    state = later(world, moved(later(world, state, 30), 2, 1), seconds)
+    seen = snapshot(world, state, 1_767_571_200.0)
+    same(parsed(seen), seen)
+
+
+def test_the_size_is_known_before():
+    """Within a twentieth for rounds that are alike; packed it is less."""
+    world, state = begun(load=[{"name": "n", "mib_per_second": 60, "bundles": 200, "spread": 1}])
+    seen = snapshot(world, state, 1_767_571_200.0)
+    line = sum(map(len, load_reports(seen).values()))
+    assert estimated_bytes(seen, 10, packed=False) == pytest.approx(10 * line, rel=0.05)
+    assert estimated_bytes(seen, 10, packed=True) < 5 * line
