@@ -17,15 +17,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from lbd.decide import STRATEGIES
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.overload_shedder import OverloadShedderSettings
+from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.transfer_shedder.settings import TransferShedderSettings
+from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
+from lbd.place import PLACEMENTS
 from lbd.pulsar.settings import PulsarSettings
 from lbd.record.turns.settings import TurnsSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -59,8 +65,17 @@ class Settings(BaseModel):
     profile: Literal["live", "stock"] = Field(
         "live", description="stock: decide exactly as Pulsar does; guardrails hold in both"
     )
-    strategy: Literal["avg-shedder"] = "avg-shedder"
+    strategy: str = Field("avg-shedder", description=f"who decides what moves: {', '.join(STRATEGIES)}")
+    placement: str = Field(
+        "least-long-term-message-rate",
+        description="names destinations where the strategy names none (avg-shedder does, transfer-shedder unless its "
+        f"transfer_enabled is false): {', '.join(PLACEMENTS)}; in broker.conf loadBalancerLoadPlacementStrategy",
+    )
     avg_shedder: AvgShedderSettings = AvgShedderSettings()
+    threshold_shedder: ThresholdShedderSettings = ThresholdShedderSettings()
+    overload_shedder: OverloadShedderSettings = OverloadShedderSettings()
+    uniform_load_shedder: UniformLoadShedderSettings = UniformLoadShedderSettings()
+    transfer_shedder: TransferShedderSettings = TransferShedderSettings()
     weights: Weights = Weights()
     in_broker_shedding: Literal["refuse", "take-over"] = Field(
         "refuse",
@@ -75,12 +90,34 @@ class Settings(BaseModel):
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()
 
+    @field_validator("strategy")
+    @classmethod
+    def _known_strategy(cls, name: str) -> str:
+        return _one_of(name, STRATEGIES)
+
+    @field_validator("placement")
+    @classmethod
+    def _known_placement(cls, name: str) -> str:
+        return _one_of(name, PLACEMENTS)
+
     @field_validator("state_dir")
     @classmethod
     def _usable(cls, path: Path) -> Path:
         if "\0" in str(path):
             raise ValueError("wanted the path of a directory")
         return path
+
+
+def section_of(strategy: str) -> str:
+    """The name of the section with a strategy's settings."""
+    return strategy.replace("-", "_")
+
+
+def _one_of(name: str, known: Iterable[str]) -> str:
+    if name not in known:
+        near = _nearest(name, list(known))
+        raise ValueError(f"{near and f'did you mean {near}? '}wanted one of {', '.join(known)}")
+    return name
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class Reason(Enum):
     BACKGROUND_LOAD = (8, "background-load", Group.NORMAL)
     NOTHING_FITS = (9, "nothing-fits", Group.NORMAL)
     NOT_NEEDED = (10, "not-needed", Group.NORMAL)
+    PLACEMENT_STAYS = (11, "placement-stays", Group.NORMAL)
     COOL_DOWN = (20, "cool-down", Group.LIMIT)
     TURN_UNLOADS = (21, "unloads-per-turn", Group.LIMIT)
     TURN_TRAFFIC = (22, "traffic-per-turn", Group.LIMIT)

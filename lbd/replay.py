@@ -81,16 +81,24 @@ def rounds(path: Path) -> Iterator[tuple[Header, int, Snapshot]]:
 
 
 def replay(
-    rounds: Iterable[tuple[Header, int, Snapshot]], strategy: str | None, settings: dict[str, object], *, stock: bool
+    rounds: Iterable[tuple[Header, int, Snapshot]],
+    strategy: str | None,
+    settings: dict[str, object],
+    *,
+    stock: bool,
+    placement: str | None = None,
 ) -> Iterator[Replayed]:
-    """Every round of every recording. ``settings`` override the header's, ``strategy`` its strategy."""
+    """Every round of every recording. ``settings`` override the header's, ``strategy`` its strategy.
+
+    Where the strategy names no destination, ``placement`` does; None: nobody does.
+    """
     run: _Run | None = None
     current: Header | None = None
     for header, number, snapshot in rounds:
         if run is None or header is not current:
             name = strategy or header.strategy or "avg-shedder"
             chosen, weights = settings_from(header, name, settings)
-            run = _Run(build(chosen.stock() if stock else chosen, weights), header.grace_s)
+            run = _Run(build(chosen.stock() if stock else chosen, weights, placement), header.grace_s)
             current = header
         yield Replayed(header.id, number, snapshot, run.step(snapshot))
 

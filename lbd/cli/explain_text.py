@@ -101,16 +101,22 @@ def _trust_lines(turn: Turn) -> Iterator[Line]:
 
 def _pair_lines(turn: Turn, pair: PairSeen) -> Iterator[Line]:
     pool = f" in pool {pair.pool}" if pair.pool else ""
-    hits = f"low {pair.low} of {pair.low_wanted}, high {pair.high} of {pair.high_wanted}"
-    yield "pair", f"{pair.source} -> {pair.destination}{pool}: {pair.difference:.1f} points apart, hits {hits}", "bold"
+    label = "pair" if pair.destination is not None else "broker"
+    yield label, f"{pair.ends}{pool}: {pair.apart}{pair.hits and f', hits {pair.hits}'}", "bold"
     if pair.fired:
         yield "", f"fired: {_taken(pair, [one for one in turn.unloads if one.source == pair.source])}", ""
     if pair.reason is not None:
         yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
-    if pair.fired and pair.destination in turn.expected:
-        ends = [(name, turn.broker(name), turn.expected.get(name)) for name in (pair.source, pair.destination)]
+    taking = {pair.destination} if pair.destination is not None else _destinations(turn, pair.source)
+    if pair.fired and taking & set(turn.expected):
+        names = (pair.source, *sorted(taking))
+        ends = [(name, turn.broker(name), turn.expected.get(name)) for name in names]
         told = "; ".join(f"{name} {_points(seen.score if seen else None)} -> {_points(to)}" for name, seen, to in ends)
         yield "", f"predicted: {told}", ""
+
+
+def _destinations(turn: Turn, source: str) -> set[str]:
+    return {one.destination for one in turn.unloads if one.source == source and one.destination is not None}
 
 
 def _taken(pair: PairSeen, unloads: Sequence[Planned]) -> str:
@@ -181,7 +187,8 @@ def _fired_lines(fired: Fired, now: float) -> Iterator[Line]:
     yield "last fired", f"in turn {fired.turn}, {_ago(fired.at, now)}", "bold"
     for pair in fired.pairs:
         taken = _taken(pair, fired.unloads)
-        yield "", f"to {pair.destination}, {pair.difference:.1f} points apart: {taken}", ""
+        to = f"to {pair.destination}, " if pair.destination is not None else ""
+        yield "", f"{to}{pair.apart}: {taken}", ""
         if pair.reason is not None:
             yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from lbd.cli.render import WIDE, amount, broker_table, plain, table
+from lbd.cli.render import WIDE, amount, broker_table, hits_words, plain, table
 from lbd.cli.times import local, spoken
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def show_status(status: Status, pid: int | None, pause: Pause | None, now: float
     if status.brokers:
         out.print()
         out.print(broker_table(status.brokers, {pair.source for pair in status.pairs}, end))
-    if status.pairs:
+    if any(pair.destination is not None for pair in status.pairs):
         out.print()
         out.print(_pair_table(status, end))
 
@@ -163,10 +163,12 @@ def budget_words(budget: BudgetStatus) -> str:
 def _pair_table(status: Status, end: str) -> Table:
     found = table(("pair", "left"), ("apart", "right"), ("hits", "left"))
     for pair in status.pairs:
+        if pair.destination is None:
+            continue
         hits = pair.hits
         found.add_row(
             Text(plain(f"{pair.source.removesuffix(end)} -> {pair.destination.removesuffix(end)}")),
             amount(pair.difference, digits=1),
-            f"low {hits.low} of {hits.low_wanted}, high {hits.high} of {hits.high_wanted}",
+            hits_words((hits.low, hits.low_wanted), (hits.high, hits.high_wanted)),
         )
     return found

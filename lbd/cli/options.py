@@ -10,6 +10,7 @@ import click
 import yaml
 
 from lbd.config import Loaded, environment, load, read_yaml
+from lbd.cycle.chosen import configured
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def recording_header(file: Path, settings: Settings, interval_seconds: float, so
     return {
         "id": file.name.partition(".")[0],
         "strategy": settings.strategy,
-        "settings": settings.avg_shedder.model_dump(mode="json", exclude_unset=True),
+        "settings": configured(settings).model_dump(mode="json", exclude_unset=True),
         "weights": settings.weights.model_dump(mode="json"),
         "interval_s": interval_seconds,
         "grace_s": settings.guardrails.cool_down_minutes * 60,

@@ -13,6 +13,7 @@ import msgspec
 from lbd.cli.options import assignment, format_option, loaded, recording_header, settings_options
 from lbd.daemon.parts import observing
 from lbd.errors import ObserveError
+from lbd.place import PLACEMENTS
 from lbd.record import recording
 from lbd.replay import Replayed
 from lbd.replay import replay as run_replay
@@ -84,16 +85,29 @@ def _further(observer: Any, writer: recording.Writer, interval: float, rounds: i
     show_default=True,
     help="stock: exactly as Pulsar.",
 )
+@click.option(
+    "--placement",
+    type=click.Choice(list(PLACEMENTS)),
+    help="Who names destinations where the strategy names none; default: nobody.",
+)
 @format_option
-def replay(files: tuple[Path, ...], strategy: str | None, overrides: tuple[str, ...], profile: str, form: str) -> None:
+def replay(
+    files: tuple[Path, ...],
+    strategy: str | None,
+    overrides: tuple[str, ...],
+    profile: str,
+    placement: str | None,
+    form: str,
+) -> None:
     """Run a strategy over recordings: what would have been unloaded in each round.
 
     \b
-    Example: lbd replay --format json monday.jsonl.gz
+    Example: lbd replay --strategy threshold-shedder --placement least-resource-usage-with-weight monday.jsonl.gz
     """
     settings = dict(map(assignment, overrides))
     for file in files:
-        for replayed in run_replay(rounds_of(file), strategy, settings, stock=profile == "stock"):
+        stock = profile == "stock"
+        for replayed in run_replay(rounds_of(file), strategy, settings, stock=stock, placement=placement):
             _tell(replayed, form)
 
 
@@ -105,5 +119,5 @@ def _tell(replayed: Replayed, form: str) -> None:
         sys.stdout.write(line.decode() + "\n")
         return
     for unload in unloads:
-        told = f"{unload.bundle} {unload.source} -> {unload.destination} ({unload.reason})"
+        told = f"{unload.bundle} {unload.source} -> {unload.destination or '(the broker chooses)'} ({unload.reason})"
         click.echo(f"{replayed.id} round {replayed.round}: {told}")

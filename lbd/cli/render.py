@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
 
     from lbd.cycle import CycleRecord
-    from lbd.model import Outcome, Unload
+    from lbd.model import Outcome, Pair, Unload
     from lbd.reason import Reason
     from lbd.record.status import BrokerStatus
 
@@ -51,8 +51,11 @@ def as_text(record: CycleRecord, *, everything: bool) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
     hot = {pair.source for pair in record.decision.facts.pairs} if record.decision is not None else set()
     console.print(broker_table(broker_statuses(record), hot))
-    if record.decision is not None and record.decision.facts.pairs:
+    pairs = record.decision.facts.pairs if record.decision is not None else ()
+    if any(pair.destination is not None for pair in pairs):
         console.print(_pair_table(record))
+    if any(pair.destination is None for pair in pairs):
+        console.print(_relieved_table(pairs))
     for (source, destination), unloads in _by_pair(record.unloads).items():
         console.print(Text(f"{source} -> {destination or '(the broker chooses)'}", "bold"))
         console.print(_unload_table(record, unloads))
@@ -115,13 +118,25 @@ def _pair_table(record: CycleRecord) -> Table:
     assert record.decision is not None
     found = table(("pair", "left"), ("apart", "right"), ("hits before this turn", "left"))
     for pair in record.decision.facts.pairs:
-        hits = hits_before(record, pair)
-        found.add_row(
-            f"{pair.source} -> {pair.destination}",
-            f"{pair.difference:.1f}",
-            f"low {hits.low} of {record.wanted_hits.low}, high {hits.high} of {record.wanted_hits.high}",
-        )
+        hits, wanted = hits_before(record, pair), record.wanted_hits
+        words = hits_words((hits.low, wanted.low), (hits.high, wanted.high))
+        found.add_row(pair.ends, f"{pair.difference:.1f}", words)
     return found
+
+
+def _relieved_table(pairs: Iterable[Pair]) -> Table:
+    """The brokers that a strategy without pairs would relieve."""
+    found = table(("to be relieved", "left"), ("because it has", "left"))
+    for pair in pairs:
+        if pair.destination is None:
+            found.add_row(pair.source, pair.why)
+    return found
+
+
+def hits_words(low: tuple[int, int], high: tuple[int, int]) -> str:
+    """Hits so far, and how many fire; of a strategy that counts one thing only, that one."""
+    told = f"{low[0]} of {low[1]}"
+    return f"low {told}, high {high[0]} of {high[1]}" if any(high) else told
 
 
 def _unload_table(record: CycleRecord, unloads: list[Unload]) -> Table:

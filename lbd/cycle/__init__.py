@@ -123,7 +123,9 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
         ),
         hold=hold,
         kept=before,
+        strategy_name=parts.strategy_name,
         eager=parts.eager,
+        assumed=parts.assumed,
         wanted_hits=parts.wanted_hits,
         counts=_counts(decision, permitted),
         usage=ledger.usage(),
@@ -180,10 +182,8 @@ def _unsettled(kept: Kept, touched: Iterable[str]) -> Kept:
 
 def _remembered(kept: Kept, decision: Decision, evidence: Evidence, plan: tuple[Unload, ...], taken_at: float) -> Kept:
     """What is kept before acting."""
-    found = msgspec.structs.replace(
-        kept, hits=dict(decision.memory.hits), samples=dict(evidence.samples), written_at=taken_at
-    )
-    return _unsettled(found, brokers_of(plan))
+    found = msgspec.structs.replace(kept, samples=dict(evidence.samples), written_at=taken_at)
+    return _unsettled(found.with_memory(decision.memory), brokers_of(plan))
 
 
 def _members(kept: Kept, observation: Observation) -> Kept:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbd.model import Memory, bundle_namespace
+from lbd.model import bundle_namespace
 from lbd.permit.anti_affinity import Spread
 from lbd.permit.eligibility import bar_more
 from lbd.permit.ping_pong import Trips
@@ -34,13 +34,13 @@ def decide(
     """
     trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
     for _ in range(ROUNDS):
-        decision = parts.strategy(snapshot, averages, permission, Memory(kept.hits))
+        decision = parts.strategy(snapshot, averages, permission, kept.memory)
         policies = _with_groups(parts, snapshot, decision, policies)
         wrong = _misplaced(snapshot, decision, policies) | _sent_back(parts, snapshot, decision, trips)
         if not wrong:
             break
         permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong))
-    return (decision if policies.isolation.known else replace(decision, memory=Memory(kept.hits))), policies
+    return (decision if policies.isolation.known else replace(decision, memory=kept.memory)), policies
 
 
 def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:

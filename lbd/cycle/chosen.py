@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbd.config import section_of
 from lbd.decide import build
-from lbd.model import Hits
+from lbd.decide.settings import StrategySettings
 
 if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.decide import Strategy
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
+    from lbd.model import Hits
 
 SAMPLE_GAP_SECONDS = 3 * 60.0
 
@@ -20,17 +21,25 @@ def gap_seconds(settings: Settings) -> float:
     return max(3 * settings.interval_seconds, SAMPLE_GAP_SECONDS)
 
 
-def effective(settings: Settings) -> AvgShedderSettings:
+def configured(settings: Settings) -> StrategySettings:
+    """The section of the strategy in force."""
+    found = getattr(settings, section_of(settings.strategy))
+    assert isinstance(found, StrategySettings)
+    return found
+
+
+def effective(settings: Settings) -> StrategySettings:
     """The strategy's settings with the profile applied."""
-    return settings.avg_shedder.stock() if settings.profile == "stock" else settings.avg_shedder
+    chosen = configured(settings)
+    return chosen.stock() if settings.profile == "stock" else chosen
 
 
 def wanted_hits(settings: Settings) -> Hits:
     """Hit counts at which the strategy fires."""
-    return Hits(settings.avg_shedder.hit_count_low, settings.avg_shedder.hit_count_high)
+    return configured(settings).wanted_hits
 
 
 def strategy_of(settings: Settings, *, eager: bool = False) -> Strategy:
-    """The configured strategy; ``eager`` takes hit counts as reached."""
+    """The configured strategy, with the placement beside it; ``eager`` takes as given what it would wait for."""
     chosen = effective(settings)
-    return build(chosen.eager() if eager else chosen, settings.weights)
+    return build(chosen.eager() if eager else chosen, settings.weights, settings.placement)

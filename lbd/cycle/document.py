@@ -9,7 +9,7 @@ import msgspec
 
 from lbd.cycle.verdict import verdict
 from lbd.load.scoring import percent
-from lbd.model import RESOURCES, Hits, Skip, counter_of
+from lbd.model import CLUSTER, RESOURCES, Hits, Skip, counter_of
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def document(record: CycleRecord, *, everything: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "taken_at": taken_at,
         "cluster": record.observation.cluster,
-        "strategy": "avg-shedder",
+        "strategy": record.strategy_name,
         "brokers": brokers(record),
-        "pairs": [_pair(record, pair) for pair in record.decision.facts.pairs],
+        "pairs": [_pair(record, pair) for pair in record.decision.facts.pairs if pair.destination is not None],
         "unloads": [_unload(unload) for unload in record.unloads],
         "skips": [_skip(skip) for skip in skips(record, everything=everything)],
         "skipped": dict(record.counts),
@@ -89,7 +89,8 @@ def _pair(record: CycleRecord, pair: Pair) -> dict[str, Any]:
 def hits_before(record: CycleRecord, pair: Pair) -> Hits:
     """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
     known = record.kept.hits if record.kept is not None else {}
-    both = [known.get(counter_of(broker, pair.pool), Hits()) for broker in (pair.source, pair.destination)]
+    ends = (pair.source, pair.destination or pair.source, CLUSTER)
+    both = [known.get(counter_of(end, pair.pool), Hits()) for end in ends]
     return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
 
 

@@ -29,6 +29,7 @@ def kept(record: CycleRecord, at: float) -> Turn:
     """What is worth keeping of a turn. ``at`` is when it ended, for one that observed nothing."""
     seen = record.observation
     candidates, rest = _candidates(record)
+    alone = {pair.ends for pair in record.decision.facts.pairs} if record.decision is not None else set()
     return Turn(
         at=seen.snapshot.taken_at if seen is not None else at,
         sentence=record.sentence,
@@ -41,7 +42,7 @@ def kept(record: CycleRecord, at: float) -> Turn:
         expected={broker: round(score, 3) for broker, score in record.expected.items() if np.isfinite(score)},
         candidates=candidates,
         rest=rest,
-        skips=[_told(skip) for skip in record.skips if " -> " not in skip.what][:SKIPS],
+        skips=[_told(skip) for skip in record.skips if " -> " not in skip.what and skip.what not in alone][:SKIPS],
         counts=dict(record.counts),
         outcomes=[_outcome(outcome) for outcome in record.outcomes],
         refused=[_told(skip) for skip in record.refused],
@@ -74,7 +75,7 @@ def _pairs(record: CycleRecord) -> list[PairSeen]:
     if record.decision is None:
         return []
     told = {skip.what: skip for skip in record.decision.skips}
-    return [_pair(pair, told.get(f"{pair.source} -> {pair.destination}")) for pair in record.decision.facts.pairs]
+    return [_pair(pair, told.get(pair.ends)) for pair in record.decision.facts.pairs]
 
 
 def _pair(pair: Pair, skip: Skip | None) -> PairSeen:
@@ -92,6 +93,7 @@ def _pair(pair: Pair, skip: Skip | None) -> PairSeen:
         round(pair.wanted, 3) if pair.measure else None,
         skip.reason.label if skip is not None else None,
         skip.detail if skip is not None else "",
+        pair.why,
     )
 
 

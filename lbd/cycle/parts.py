@@ -60,9 +60,10 @@ class Parts:
     """Everything that a turn needs, chosen in one place (``daemon/``).
 
     ``sent`` is what was sent within the last day, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
-    hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start
-    anew. Turns that cannot act list in ``ignored_holds`` what would only hide their answer, and say with ``eager`` that
-    their strategy takes hit counts as reached; ``wanted_hits`` are the real ones.
+    hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
+    is what settings call the strategy. Turns that cannot act list in ``ignored_holds`` what would only hide their
+    answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
+    that is; ``wanted_hits`` are the real ones.
     """
 
     observer: Observer
@@ -80,7 +81,9 @@ class Parts:
     ordered_hold: Callable[[], Hold | None] = lambda: None
     ignored_holds: frozenset[Reason] = frozenset()
     ignored_bars: frozenset[Reason] = frozenset()
+    strategy_name: str = "avg-shedder"
     eager: bool = False
+    assumed: str = ""
     wanted_hits: Hits = field(default_factory=Hits)
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
 
@@ -107,7 +110,9 @@ class CycleRecord:
     kept: Kept | None = None
     error: LbdError | None = None
     acts: bool = True
+    strategy_name: str = "avg-shedder"
     eager: bool = False
+    assumed: str = ""
     wanted_hits: Hits = field(default_factory=Hits)
     counts: Mapping[str, int] = field(default_factory=dict)
     usage: tuple[Used, ...] = ()

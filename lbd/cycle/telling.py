@@ -24,9 +24,16 @@ def sentence(record: CycleRecord) -> str:
         reason, detail = record.hold
         return _no(f"{reason.label}{detail and f': {detail}'}.")
     reasons = [
-        skip for skip in record.skips if skip.what == "cluster" or " -> " in skip.what or skip.what.startswith("pool ")
+        skip
+        for skip in record.skips
+        if skip.what in {"cluster", *_pairs(record)} or " -> " in skip.what or skip.what.startswith("pool ")
     ] or list(record.skips)
     return _no(f"{_told(reasons[0])}.") if reasons else "No move."
+
+
+def _pairs(record: CycleRecord) -> set[str]:
+    """What the strategy's pairs are called, those without a destination by their broker."""
+    return {pair.ends for pair in record.decision.facts.pairs} if record.decision is not None else set()
 
 
 def _of_before(record: CycleRecord) -> str:
@@ -59,7 +66,7 @@ def _lasting(record: CycleRecord) -> str:
         return ""
     held = next((skip for skip in record.skips if skip.detail.startswith(PASSED_OVER)), None)
     now = f", but not now: {held.reason.label}" if held is not None else ""
-    return f" if the imbalance lasts (hit counts taken as reached){now}"
+    return f" if the imbalance lasts{record.assumed and f' ({record.assumed})'}{now}"
 
 
 def _moved(record: CycleRecord) -> str:

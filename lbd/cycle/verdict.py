@@ -44,7 +44,7 @@ def _held(record: CycleRecord) -> Verdict | None:
     pairs = record.decision.facts.pairs
     if not pairs and reason not in BLIND:
         return None
-    apart = f"{_ends(pairs[0])} are {pairs[0].difference:.1f} points apart" if pairs else ""
+    apart = _are(pairs[0]) if pairs else ""
     return Verdict("held", reason.label, "; ".join(filter(None, (detail, apart))))
 
 
@@ -93,7 +93,7 @@ def _calm(decision: Decision, observation: Observation) -> Verdict | None:
 
 def _of_pairs(record: CycleRecord, decision: Decision) -> Verdict:
     told = {skip.what: skip for skip in decision.skips}
-    found = [_of_pair(record, decision, pair, told.get(_ends(pair))) for pair in decision.facts.pairs]
+    found = [_of_pair(record, decision, pair, told.get(pair.ends)) for pair in decision.facts.pairs]
     return min(found, key=lambda one: ORDER.index(one.kind))
 
 
@@ -114,7 +114,8 @@ def samples_left(record: CycleRecord, pair: Pair) -> int:
     if pair.hits.high:
         missing = min(missing, pair.wanted_hits.high - pair.hits.high)
     samples = record.evidence.samples if record.evidence is not None else {}
-    unsettled = max((samples[end].to_settle for end in (pair.source, pair.destination) if end in samples), default=0)
+    ends = {pair.source, pair.destination or pair.source}
+    unsettled = max((samples[end].to_settle for end in ends if end in samples), default=0)
     return max(missing, 1) + max(unsettled - 1, 0)
 
 
@@ -149,9 +150,10 @@ def _kind(reason: Reason) -> Kind:
     return "held" if reason.group is Group.LIMIT else "not-fixable"
 
 
-def _ends(pair: Pair) -> str:
-    return f"{pair.source} -> {pair.destination}"
-
-
 def _at(pair: Pair, detail: str) -> str:
-    return f"{_ends(pair)} {pair.difference:.1f} points apart{detail and f'; {detail}'}"
+    ends = f"{pair.source}:" if pair.destination is None else pair.ends
+    return f"{ends} {pair.apart}{detail and f'; {detail}'}"
+
+
+def _are(pair: Pair) -> str:
+    return _at(pair, "") if pair.destination is None else f"{pair.ends} are {pair.apart}"

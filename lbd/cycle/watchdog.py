@@ -115,8 +115,8 @@ def _wrong(record: CycleRecord, observation: Observation) -> Iterator[tuple[Key,
     """Everything that would be wrong if it lasted, in words."""
     assert record.decision is not None
     for pair in reversed(record.decision.facts.pairs):
-        told = f"{pair.source} is {pair.difference:.1f} points above {pair.destination}"
-        yield ("gap", pair.source), told
+        above = f"is {pair.difference:.1f} points above {pair.destination}"
+        yield ("gap", pair.source), f"{pair.source} {above if pair.destination is not None else f'has {pair.why}'}"
     yield from _odd_reports(observation.snapshot)
 
 

@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lbd.act.dry_run import DryRun
+from lbd.config import section_of
 from lbd.cycle import CycleRecord, Hold, Parts, turn
-from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
+from lbd.cycle.chosen import configured, gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.parts import observing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import ordered
@@ -52,21 +53,29 @@ def dry_run(settings: Settings) -> CycleRecord:
             Parts(
                 observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
                 strategy=strategy_of(settings, eager=True),
+                strategy_name=settings.strategy,
                 weights=settings.weights,
                 guardrails=settings.guardrails,
                 isolation=policies.isolation,
                 groups=policies.groups,
                 attempted_at=lambda: past.attempted_at,
                 sent=lambda: past.sent,
-                store=Scratch(Kept(hits=kept.hits, changed_at=kept.changed_at, progress=kept.progress), averages),
+                store=Scratch(_unsampled(kept), averages),
                 actuator=DryRun(),
                 gap_seconds=float("inf"),
                 ordered_hold=partial(_ordered, settings),
                 ignored_holds=IGNORED_HOLDS,
                 eager=True,
+                assumed=configured(settings).assumed,
                 wanted_hits=wanted_hits(settings),
             )
         )
+
+
+def _unsampled(kept: Kept) -> Kept:
+    """What the daemon knows, but not its samples: those are a minute old at most, and every report is looked at."""
+    known = Kept(changed_at=kept.changed_at, progress=kept.progress)
+    return known.with_memory(kept.memory)
 
 
 def _ordered(settings: Settings) -> Hold | None:
@@ -120,6 +129,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
         Parts(
             observer=_Recorded(Observation(last, header.id or path.name, last.brokers.ids, Leader(None, "recorded"))),
             strategy=strategy_of(settings, eager=True),
+            strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=Isolation,
@@ -129,6 +139,7 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
             actuator=DryRun(),
             gap_seconds=float("inf"),
             eager=True,
+            assumed=configured(settings).assumed,
             wanted_hits=wanted_hits(settings),
         )
     )
@@ -158,7 +169,7 @@ def _with_header(settings: Settings, header: Header) -> Settings:
     chosen, weights = settings_from(
         header,
         settings.strategy,
-        settings.avg_shedder.model_dump(exclude_unset=True),
+        configured(settings).model_dump(exclude_unset=True),
         settings.weights.model_dump(exclude_unset=True),
     )
-    return settings.model_copy(update={"avg_shedder": chosen, "weights": weights})
+    return settings.model_copy(update={section_of(settings.strategy): chosen, "weights": weights})

@@ -255,6 +255,7 @@ class Engine:
         return Parts(
             observer=self._observer,
             strategy=strategy_of(settings),
+            strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=self._policies.isolation,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lbd.decide import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
+from lbd import place
+from lbd.decide import avg_shedder, overload_shedder, threshold_shedder, transfer_shedder, uniform_load_shedder
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
+from lbd.decide.placed import Placed
 from lbd.decide.pooled import Pooled
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.transfer_shedder.settings import TransferShedderSettings
 from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ RULES: dict[type[StrategySettings], Callable[..., Decision]] = {
     ThresholdShedderSettings: threshold_shedder.decide,
     OverloadShedderSettings: overload_shedder.decide,
     UniformLoadShedderSettings: uniform_load_shedder.decide,
+    TransferShedderSettings: transfer_shedder.decide,
 }
 """The registry: the rule that belongs to each settings class."""
 
@@ -38,9 +42,16 @@ STRATEGIES = {settings.name: settings for settings in RULES}
 """Settings class of each strategy, by the name that ``strategy:`` takes."""
 
 
-def build(settings: StrategySettings, weights: Weights) -> Strategy:
-    """The rule that belongs to these settings, ready to be asked; it balances within the pools that it is given."""
-    return Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
+def build(settings: StrategySettings, weights: Weights, placement: str | None = None) -> Strategy:
+    """The rule that belongs to these settings, ready to be asked; it balances within the pools that it is given.
+
+    Unloads for which it names no destination get one of ``placement``, a name out of :data:`lbd.place.PLACEMENTS`; None
+    where they have it without one.
+    """
+    strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
+    if placement is None or not settings.places:
+        return strategy
+    return Placed(strategy, place.build(placement), weights)
 
 
 def settings_of(name: str, values: Mapping[str, Any]) -> StrategySettings:

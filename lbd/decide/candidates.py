@@ -45,7 +45,7 @@ class Candidates:
         order = np.lexsort((falling, numbers, costs))
         sorted_keys = np.stack([costs[order], numbers[order], falling[order]])
         if (np.diff(sorted_keys) != 0).any(axis=0).all():
-            return order.tolist()
+            return [int(at) for at in order]
         keys = list(zip(costs.tolist(), numbers.tolist(), falling.tolist(), strict=True))
         return sorted(order.tolist(), key=lambda at: (keys[at], self.names[self.bundles[at]]))
 

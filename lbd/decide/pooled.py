@@ -73,8 +73,11 @@ def _within(pool: Pool, permission: Permission, busy: BoolArray) -> Permission:
 def _of_pool(memory: Memory, snapshot: Snapshot, pool: Pool) -> Memory:
     """What is remembered of a pool's brokers, by broker; one that is away keeps its own."""
     outside = {broker for broker, own in zip(snapshot.brokers.ids, pool.brokers.tolist(), strict=True) if not own}
-    kept = (memory.hits, memory.loads, memory.unloaded_at)
-    return Memory(*(_without_pool(values, pool.name, outside) for values in kept))
+    return Memory(
+        _without_pool(memory.hits, pool.name, outside),
+        _without_pool(memory.loads, pool.name, outside),
+        _without_pool(memory.unloaded_at, pool.name, outside),
+    )
 
 
 def _without_pool(values: Mapping[str, V], pool: str, outside: set[str]) -> dict[str, V]:

@@ -119,7 +119,10 @@ class Round:
         """As in Java, an amount that is no number is not too little."""
         if not wanted.amount < wanted.minimum:
             return None
-        return Reason.BELOW_MINIMUM, f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move, minimum {wanted.minimum:.0f}"
+        return (
+            Reason.BELOW_MINIMUM,
+            f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move, minimum {wanted.minimum:.0f}",
+        )
 
     def _sole(self, broker: int) -> tuple[Reason, str] | None:
         if self.enough_bundles(broker):

@@ -84,7 +84,9 @@ def decide(
     kept = zip(snapshot.brokers.ids, usage.tolist(), strict=True)
     loads = {broker: Load(used) for broker, used in kept if not math.isnan(used)}
     highest = 100 * max(float(usage[at]) for at in seen.taking_part)
-    return seen.decision(Memory(loads=loads), f"highest {highest:.1f} points, average {100 * average:.1f}, both smoothed")
+    return seen.decision(
+        Memory(loads=loads), f"highest {highest:.1f} points, average {100 * average:.1f}, both smoothed"
+    )
 
 
 def _smoothed(seen: Round, before: FloatArray, settings: ThresholdShedderSettings) -> FloatArray:

@@ -1,8 +1,8 @@
-"""UniformLoadShedder: the broker with the most traffic gives some of it away when it is far above the one with the least.
+"""UniformLoadShedder: the broker with the most traffic gives some away when it is far above the one with the least.
 
-Source: Pulsar's UniformLoadShedder.java (4.2.4 to 5.0.1; 4.0.8 lets a bundle be 1000 larger than what is left). Messages
-come first, bytes only where those are level. CPU is not looked at: on unequal machines it can relieve the idle one
-(PIP-364). Quantities are Java's ints and are cut off to whole numbers.
+Source: Pulsar's UniformLoadShedder.java (4.2.4 to 5.0.1). Messages come first, bytes only where those are level. CPU is
+not looked at: on unequal machines it can relieve the idle one (PIP-364). Quantities are Java's ints, and cut off to
+whole numbers.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from lbd.errors import RefusedError, UsageError
-from lbd.model import Averages, Hits
+from lbd.model import Averages, Hits, Load, Memory, Placing
 from lbd.permit.evidence import Sample
 from lbd.permit.progress import Progress
 from lbd.record.journal.segments import LIVE_NAME
@@ -34,6 +34,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     ``members`` are the active brokers last seen, ``members_since`` when that set last changed. ``changed_at`` is when
     the owner of a bundle changed without lbd, for as long as it rests therefore. ``progress`` is what moves came to.
+    ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`.
     """
 
     format: int = FORMAT
@@ -44,11 +45,32 @@ class Kept(msgspec.Struct, frozen=True):
     members_since: float = 0.0
     changed_at: dict[str, float] = {}
     progress: Progress = Progress()
+    loads: dict[str, Load] = {}
+    unloaded_at: dict[str, float] = {}
+    placing: Placing = Placing()
+
+    @property
+    def memory(self) -> Memory:
+        """What the strategy is asked with."""
+        return Memory(self.hits, self.loads, self.unloaded_at, self.placing)
+
+    def with_memory(self, memory: Memory) -> Kept:
+        """The same with what the strategy answered."""
+        return msgspec.structs.replace(
+            self,
+            hits=dict(memory.hits),
+            loads=dict(memory.loads),
+            unloaded_at=dict(memory.unloaded_at),
+            placing=memory.placing,
+        )
 
     def at(self, now: float, gap_seconds: float) -> Kept:
-        """The part that still holds: after a gap, or a clock that went back, hit counters start anew."""
-        known = msgspec.structs.replace(self, members_since=min(self.members_since, now))
-        return known if 0 <= now - self.written_at <= gap_seconds else msgspec.structs.replace(known, hits={})
+        """The part that still holds: after a gap, or a clock that went back, counters and averages start anew."""
+        unloaded_at = {broker: min(at, now) for broker, at in self.unloaded_at.items()}
+        known = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
+        if 0 <= now - self.written_at <= gap_seconds:
+            return known
+        return msgspec.structs.replace(known, hits={}, loads={}, placing=Placing())
 
 
 class StateDir:

@@ -40,10 +40,10 @@ class HitStatus(msgspec.Struct, frozen=True):
 
 
 class PairStatus(msgspec.Struct, frozen=True):
-    """Two brokers that are compared; ``difference`` in points of score."""
+    """Two brokers that are compared, or one with something else; ``difference`` in points of score."""
 
     source: str
-    destination: str
+    destination: str | None
     difference: float | None
     hits: HitStatus
 

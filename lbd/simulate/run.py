@@ -102,6 +102,7 @@ class Simulation:
         return Parts(
             observer=self,
             strategy=strategy_of(settings),
+            strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=lambda: self._isolation,

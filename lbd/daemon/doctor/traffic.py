@@ -9,6 +9,7 @@ import numpy as np
 
 from lbd.cycle.chosen import effective
 from lbd.daemon.doctor.finding import Check, counted, named
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.load.scoring import scores
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
 from lbd.permit.eligibility import broker_bundles
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from lbd.daemon.doctor.finding import Finding
     from lbd.daemon.doctor.survey import Survey
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
     from lbd.model import FloatArray, Snapshot
 
 FEWEST_BUNDLES = 3
@@ -62,27 +62,31 @@ class Load:
 
 
 def check(seen: Survey, snapshot: Snapshot) -> Iterator[Finding]:
-    """One round against the settings of lbd."""
-    load = _load(seen, snapshot)
+    """One round against the settings of lbd; what a pair could exchange only where AvgShedder makes pairs."""
+    chosen = effective(seen.settings)
+    pairs = isinstance(chosen, AvgShedderSettings)
+    load = _load(seen, snapshot, chosen if isinstance(chosen, AvgShedderSettings) else AvgShedderSettings())
     if len(snapshot.brokers) < 2:
         return
-    yield _minimums(load)
+    if pairs:
+        yield _minimums(load)
     yield _count(load)
-    yield _sole(load)
-    yield from _large(load)
+    if pairs:
+        yield _sole(load)
+        yield from _large(load)
     limit = seen.settings.guardrails.max_destination_score
     if not (load.points < limit).any():
         told = f"all brokers have {limit:g} points or more; the lowest has {load.points.min():.1f}"
         yield ROOM.problem(told, "add brokers: moving bundles cannot help a full cluster")
 
 
-def _load(seen: Survey, snapshot: Snapshot) -> Load:
+def _load(seen: Survey, snapshot: Snapshot, settings: AvgShedderSettings) -> Load:
     rates, rows = snapshot.brokers.rates, snapshot.rows
     carried = _both(rows.rates)
     own = broker_bundles(snapshot.bundles)[rows.bundle] != 0
     movable = ~own & (carried > 0).any(axis=1)
     points = np.clip(scores(snapshot.brokers, seen.settings.weights), 0.0, HIGHEST_POINTS)
-    return Load(snapshot, effective(seen.settings), points, _both(rates), carried, movable)
+    return Load(snapshot, settings, points, _both(rates), carried, movable)
 
 
 def _both(rates: FloatArray) -> FloatArray:

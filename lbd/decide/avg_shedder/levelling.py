@@ -56,12 +56,12 @@ class Levelling:
         if skip is None:
             pair, skip = self._level(pair)
         if skip is not None:
-            self.skips.append(Skip(f"{pair.source} -> {pair.destination}", *skip))
+            self.skips.append(Skip(pair.ends, *skip))
         return pair
 
     def _held(self, pair: Pair) -> tuple[Reason, str] | None:
         """What is seen now is not to be acted on, nor judged."""
-        source, destination = self._position[pair.source], self._position[pair.destination]
+        source, destination = self._ends(pair)
         if pair.fired:
             return None
         if not (self._permission.settled[source] and self._permission.settled[destination]):
@@ -69,7 +69,7 @@ class Levelling:
         return None if self._permission.hold is None else (self._permission.hold, _hits(pair))
 
     def _waiting(self, pair: Pair) -> tuple[Reason, str] | None:
-        source, destination = self._position[pair.source], self._position[pair.destination]
+        source, destination = self._ends(pair)
         if pair.fired:
             return None
         if not (self._permission.counts[source] or self._permission.counts[destination]):
@@ -80,10 +80,11 @@ class Levelling:
         """A gap that levelling the traffic would leave above the low threshold is not the bundles' doing."""
         if self._settings.background_load == "ignore":
             return None
-        hot, cold = self._position[pair.source], self._position[pair.destination]
+        hot, cold = self._ends(pair)
         left = min(
             gap_left_at_best(
-                (self._scores[hot], self._offers.traffic(hot, measure)), (self._scores[cold], self._offers.traffic(cold, measure))
+                (self._scores[hot], self._offers.traffic(hot, measure)),
+                (self._scores[cold], self._offers.traffic(cold, measure)),
             )
             for measure in self._measures(hot)
         )
@@ -94,6 +95,10 @@ class Levelling:
             f"{left:.1f} of {pair.difference:.1f} points would stay if their traffic ({carried}) were levelled: "
             f"load on {pair.source} that is not its bundles', or a weaker machine"
         )
+
+    def _ends(self, pair: Pair) -> tuple[int, int]:
+        """Positions of source and destination."""
+        return self._position[pair.source], self._position[pair.destination or ""]
 
     def _measures(self, hot: int) -> tuple[Measure, ...]:
         """In which order traffic is measured; Pulsar takes messages, and bytes only where those are too few."""
@@ -114,9 +119,10 @@ class Levelling:
 
     def _amounts(self, pair: Pair) -> dict[Measure, float]:
         """How much the pair should exchange in each measure that counts."""
-        hot, cold = self._position[pair.source], self._position[pair.destination]
+        hot, cold = self._ends(pair)
         return {
-            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure)) * self._settings.max_unload_percentage
+            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure))
+            * self._settings.max_unload_percentage
             for measure in self._measures(hot)
         }
 
@@ -149,7 +155,7 @@ class Levelling:
         Only brokers that take part in this round can be called healthy.
         """
         limit = self._settings.broker_overloaded_threshold_percentage
-        if self._settings.pulsar_version != "5.0" or not self._scores[self._position[pair.destination]] > limit:
+        if self._settings.pulsar_version != "5.0" or not self._scores[self._ends(pair)[1]] > limit:
             return ()
         takes_part = (self._permission.paired == 0) & self._permission.settled
         healthy = zip(self._snapshot.brokers.ids, self._scores, takes_part.tolist(), strict=True)

@@ -27,6 +27,7 @@ BARRED = {
     Reason.TOO_LARGE: "it carries more than was to be moved",
     Reason.NOT_NEEDED: "others filled the amount: what was left then was less than it carries",
     Reason.NO_TRAFFIC: "it carries no traffic, so moving it changes nothing",
+    Reason.PLACEMENT_STAYS: "the placement would put it on the broker that it is on, or finds none",
     Reason.SOLE_BUNDLE: "it is its broker's only bundle: moving it would move the problem; split it",
 }
 """What a bundle's code means, in words."""
@@ -70,14 +71,21 @@ def _of_pairs(turn: Turn, broker: str) -> Iterator[str]:
     giving = [pair for pair in turn.pairs if pair.source == broker]
     taking = [pair for pair in turn.pairs if pair.destination == broker]
     for pair in giving:
-        yield f"it is {pair.difference:.1f} points above {pair.destination}: {outcome(turn, pair)}"
+        above = f"it is {pair.difference:.1f} points above {pair.destination}"
+        yield f"{above if pair.destination is not None else f'it has {pair.why}'}: {outcome(turn, pair)}"
     for pair in taking:
         yield f"{pair.source} is {pair.difference:.1f} points above it: bundles would come to it, not leave it"
     if not (giving or taking):
-        yield (
-            "it is in no pair: it is not far enough from its partner, or has none (the middle one of an odd number, or "
-            "alone in its pool)"
-        )
+        yield _in_no_pair(turn)
+
+
+def _in_no_pair(turn: Turn) -> str:
+    if any(pair.destination is None for pair in turn.pairs):
+        return "the strategy does not count it among those to be relieved"
+    return (
+        "it is in no pair: it is not far enough from its partner, or has none (the middle one of an odd number, or "
+        "alone in its pool)"
+    )
 
 
 def outcome(turn: Turn, pair: PairSeen) -> str:

@@ -63,12 +63,13 @@ class BrokerSeen(msgspec.Struct, frozen=True, array_like=True):
 class PairSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     """Two brokers compared: hits with this turn's, and at how many the strategy fires.
 
+    One without ``destination`` is a broker compared with something else, as ``why`` says.
     Of one that fired, ``wanted`` was to be moved: messages/s where ``measure`` is ``msg_rate``, else bytes/s.
     ``reason`` and ``detail`` are why nothing of it was planned.
     """
 
     source: str
-    destination: str
+    destination: str | None
     difference: float
     low: int = 0
     low_wanted: int = 0
@@ -80,6 +81,25 @@ class PairSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     wanted: float | None = None
     reason: str | None = None
     detail: str = ""
+    why: str = ""
+
+    @property
+    def ends(self) -> str:
+        """What it is called: both brokers, or the one."""
+        return self.source if self.destination is None else f"{self.source} -> {self.destination}"
+
+    @property
+    def apart(self) -> str:
+        """How far it is from where it should be."""
+        return self.why or f"{self.difference:.1f} points apart"
+
+    @property
+    def hits(self) -> str:
+        """Hits in words; empty where one sample is enough."""
+        if max(self.low_wanted, self.high_wanted) <= 1 and self.destination is None:
+            return ""
+        low = f"{self.low} of {self.low_wanted}"
+        return f"low {low}, high {self.high} of {self.high_wanted}" if self.high_wanted or self.high else low
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True):
