@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.compare.candidates import Candidate, of_header, settings_for
+from lbd.compare.candidates import Candidate, of_recording, of_scenario, settings_for
 from lbd.compare.recorded import bundle_rates, former
 from lbd.compare.rerun import Rerun
 from lbd.errors import UsageError
@@ -17,7 +17,6 @@ from lbd.load.fit import fit
 from lbd.load.samples import gather, row_totals
 from lbd.load.theil_sen import FEWEST_FREE
 from lbd.model import BYTES_IN, BYTES_OUT
-from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
 from lbd.permit.ownership import Owners, look
 from lbd.replay import rounds as rounds_of
 from lbd.score.scorecard import scorecard
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from lbd.compare.candidates import Below
     from lbd.config import Settings
     from lbd.load.linear import LoadModel
     from lbd.load.samples import BrokerSamples
@@ -84,7 +84,7 @@ class Asked:
 
 def over_scenario(asked: Asked, name: str, scenario: Scenario, seed: int) -> Compared:
     """Each candidate on the same simulated cluster."""
-    below = {"interval_seconds": SAMPLE_INTERVAL_SECONDS, **scenario.settings}
+    below = of_scenario(scenario)
     settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
     thresholds = _thresholds(asked, below)
     runs = []
@@ -104,8 +104,9 @@ def over_recording(asked: Asked, header: Header, rounds: Sequence[Snapshot], mod
     Raises :class:`UsageError` where the recording does not tell how load follows traffic.
     """
     name = header.id or header.where
-    settings = [settings_for(one, of_header(header), asked.given, asked.overrides) for one in asked.candidates]
-    weights, thresholds = settings[0].weights, _thresholds(asked, of_header(header))
+    below = of_recording(header)
+    settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
+    weights, thresholds = settings[0].weights, _thresholds(asked, below)
     samples = gather(rounds)
     found = model or fit(samples)
     _check(found, samples, header, weights)
@@ -136,7 +137,7 @@ def recordings(path: Path) -> Iterator[tuple[Header, list[Snapshot]]]:
     yield current, found
 
 
-def _thresholds(asked: Asked, below: Mapping[str, object]) -> tuple[float, float]:
+def _thresholds(asked: Asked, below: Below) -> tuple[float, float]:
     """Low and high threshold without what single candidates change: all are measured by the same."""
     found = settings_for(Candidate("", "avg-shedder", {}), below, asked.given, asked.overrides).avg_shedder
     return found.low_threshold, found.high_threshold
