@@ -113,13 +113,16 @@ def former(before: Owners, changed: frozenset[str]) -> Mapping[str, str]:
 
 
 def bundle_rates(seen: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]:
-    """Rates of each bundle, (N, 4), and its row, int64 (N,): that of its owner where two brokers report it."""
+    """Rates of each bundle, (N, 4), and its row, int64 (N,): that of its owner where two brokers report it.
+
+    A rate that is no number counts for none.
+    """
     rows = seen.rows
     row = np.zeros(len(seen.bundles), dtype=np.int64)
     row[rows.bundle] = np.arange(rows.bundle.size)
     own = np.flatnonzero(rows.owner() == owner[rows.bundle])
     row[rows.bundle[own]] = own
-    return rows.rates[row], row
+    return np.nan_to_num(np.maximum(rows.rates[row], 0.0), posinf=0.0), row
 
 
 def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -> Snapshot:

@@ -167,7 +167,7 @@ def recorded_trace(rounds: Sequence[Snapshot], weights: Weights, high_threshold:
         seconds, points = one.taken_at - rounds[0].taken_at, np.maximum(scoring.scores(one.brokers, weights), 0.0)
         present = np.isin(brokers, one.brokers.ids)
         carries = np.zeros(len(brokers))
-        carries[present] = row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+        carries[present] = np.nan_to_num(row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1))
         seen.append(Seen(seconds, points, present, carries))
         before, (owners, changed) = owners, look(owners, one)
         if before is not None:

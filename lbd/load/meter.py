@@ -54,7 +54,8 @@ class Meter:
             return None
         edges = np.clip(np.array([-np.inf, *self._until]), begin, end)
         spans = np.diff(edges)
-        if not spans.sum() > 0:
+        during = spans > 0
+        if not during.any():
             return self._rates[-1]
-        found: FloatArray = spans @ np.array(self._rates) / spans.sum()
+        found: FloatArray = spans[during] @ np.array(self._rates)[during] / spans.sum()
         return found
