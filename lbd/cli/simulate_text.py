@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lbd.cli import render
 from lbd.score.figures import EVENNESS, FIGURES, WHEN
-from lbd.score.spread import spread
+from lbd.score.spread import figures, spread
 from lbd.score.transfers import transfers
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def _several(console: Console, runs: Sequence[Finished]) -> None:
     found = render.table(
         (f"of {len(runs)} runs", "left"), ("median", "right"), ("lowest", "right"), ("highest", "right"), ("", "left")
     )
-    figures = spread([run.card for run in runs])
+    spreads = spread([run.card for run in runs])
     for figure in FIGURES:
-        one = figures[figure.name]
+        one = spreads[figure.name]
         rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
         found.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
     console.print(found)
@@ -65,18 +65,14 @@ def _moves(trace: Trace) -> object:
 
 def _evenness(card: Scorecard) -> object:
     found = render.table(("scores", "left"), *((when, "right") for when in WHEN.values()))
+    known = figures(card)
     for figure in EVENNESS:
-        values = (getattr(getattr(card, section), figure.name) for section in WHEN)
-        found.add_row(figure.label, *map(figure.told, values))
+        found.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))
     return found
 
 
 def _moving(card: Scorecard) -> Iterator[str]:
-    needed = (
-        ""
-        if card.fewest_moves is None
-        else f", at least {card.fewest_moves} needed for as low a peak under the last load"
-    )
+    needed = "" if card.fewest_moves is None else f", at least {card.fewest_moves} needed for as low a peak"
     redundant = "" if card.redundant_moves is None else f", {card.redundant_moves} redundant"
     rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
@@ -85,7 +81,7 @@ def _moving(card: Scorecard) -> Iterator[str]:
     )
     if card.peak_points is not None and card.moves:
         best = f"no plan of as many moves gets below {card.best_peak_points:.1f}"
-        yield f"highest score in the end: {card.peak_points:.1f} points; {best}"
+        yield f"peak since the last move: {card.peak_points:.1f} points; {best}"
 
 
 def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
@@ -101,8 +97,9 @@ def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
 
 def _costs(run: Finished) -> Iterator[str]:
     card = run.card
+    unmoved = "" if card.thrashing_unmoved is None else f" ({card.thrashing_unmoved:.0%} had nothing moved)"
     yield (
-        f"thrashing: {card.thrashing:.0%}; policy violations: {card.policy_violations}; "
+        f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
     yield (

@@ -47,6 +47,11 @@ def gap_chart(trace: Trace, low_threshold: float, high_threshold: float) -> grap
     figure = _empty(trace, "points")
     times, gap = thinned(_times(trace), gaps(trace.points()))
     figure.add_scatter(x=times, y=gap, mode="lines", name="gap", line={"color": COLOURS[0], "shape": "hv"})
+    unmoved = trace.unmoved()
+    if unmoved is not None and trace.moves:
+        times, gap_then = thinned(_times(trace), gaps(unmoved))
+        line = {"color": OTHERS, "shape": "hv"}
+        figure.add_scatter(x=times, y=gap_then, mode="lines", name="had nothing moved", line=line)
     for name, threshold, colour in (("low", low_threshold, COLOURS[4]), ("high", high_threshold, COLOURS[1])):
         figure.add_hline(y=threshold, line={"dash": "dash", "color": colour}, annotation_text=f"{name} threshold")
     return figure.update_yaxes(range=[0, max(float(gap.max()), high_threshold) * 1.1])

@@ -88,6 +88,7 @@ class Simulation:
             brokers=self._world.brokers,
             shown_at_seconds=self._shown_at,
             placement=self._placement(),
+            unserved_bundle_seconds=len(self._moves) * UNLOAD_SECONDS,
         )
 
     def observe(self) -> Observation:
@@ -135,7 +136,7 @@ class Simulation:
     def _moved(self, unload: Unload, destination: str) -> Moved:
         allowed = destination in self._allowed(bundle_namespace(unload.bundle))
         ends = (unload.source, destination)
-        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, UNLOAD_SECONDS, allowed)
+        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, allowed)
 
     def _allowed(self, namespace: str) -> frozenset[str]:
         """Brokers that are there and on which policies let a namespace be."""
@@ -165,14 +166,16 @@ class Simulation:
         rates = rates_at(world, state.seconds)
         points = points_at(world, state.owner, rates, state.seconds)
         carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size).astype(np.float64)
+        unmoved = points_at(world, self._first_owner, rates, state.seconds)
         present = world.present(state.seconds)
-        return Seen(self._now - BEGUN_AT, points[present], present, carried, took_seconds)
+        return Seen(self._now - BEGUN_AT, points[present], unmoved[present], present, carried, took_seconds)
 
     def _placement(self) -> Placement | None:
         """Not told where a broker left: what became of its bundles was not lbd's doing."""
-        world, seconds = self._world, self._state.seconds
-        if (world.leaves_at <= seconds).any():
+        world = self._world
+        if (world.leaves_at <= self._state.seconds).any():
             return None
+        seconds = self._heaviest()
         return Placement(
             sizes=rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB,
             first=self._first_owner,
@@ -182,6 +185,12 @@ class Simulation:
             present=world.present(seconds),
             pools=self._pools(),
         )
+
+    def _heaviest(self) -> float:
+        """When most was carried since the last move."""
+        last = self._moves[-1].seconds if self._moves else 0.0
+        since = [one for one in self._seen if one.seconds >= last] or self._seen[-1:]
+        return max(since, key=lambda one: one.throughput).seconds
 
     def _pools(self) -> Pools:
         """A pool for each load: each is a namespace of its own."""
