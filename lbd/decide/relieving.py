@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Wanted:
     """What a broker is to give: ``amount`` in ``measure``, and why; below ``minimum`` nothing.
 
-    ``above`` is how many points the broker is above what it is compared with.
+    ``above`` is how many points the broker is above what it is compared with; with ``at_most`` a bundle that carries
+    more than the amount is too large.
     """
 
     broker: int
@@ -40,6 +41,7 @@ class Wanted:
     measure: Measure
     amount: float
     minimum: float = 0.0
+    at_most: bool = False
 
 
 @dataclass(eq=False)
@@ -140,7 +142,8 @@ class Round:
         if self.settings.idle_bundles == "stay":
             order = [at for at in order if candidates.traffic[at] > 0]
         taken = [order[at] for at in choose(candidates.traffic[order], wanted.amount)]
-        passed_over = np.where(candidates.traffic > 0, Reason.NOT_NEEDED.code, Reason.NO_TRAFFIC.code)
+        sizes = [wanted.at_most & (candidates.traffic > wanted.amount), candidates.traffic > 0]
+        passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         self.unloads.extend(self._unload(wanted, candidates, at) for at in taken)
