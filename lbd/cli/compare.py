@@ -84,6 +84,8 @@ def compare(
         raise UsageError(f"--strategy {twice[0]}: given twice; wanted another strategy, or other settings of it")
     if hours is not None and not hours > 0:
         raise UsageError(f"--hours {hours}: wanted a number above 0, up to 8784")
+    if points_per_mib is not None and not points_per_mib >= 0:
+        raise UsageError(f"--points-per-mib {points_per_mib}: wanted a number from 0 to 100")
     settings = loaded(ctx, config_file, admin_urls).settings
     if report is not None:
         make_directory(report)

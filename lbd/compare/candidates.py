@@ -37,7 +37,7 @@ class Below:
     settings: Mapping[str, Any]
 
 
-def candidate(text: str, assignment: Callable[[str], tuple[str, object]]) -> Candidate:
+def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -> Candidate:
     """Of ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings.
 
     Raises :class:`UsageError` for a strategy that nobody knows.
@@ -46,7 +46,7 @@ def candidate(text: str, assignment: Callable[[str], tuple[str, object]]) -> Can
     if name not in STRATEGIES:
         raise UsageError(f"--strategy {text}: {name!r} is not known; wanted {', '.join(STRATEGIES)}")
     section = section_of(name)
-    pairs = [assignment(part) for part in values.split(",")] if values else []
+    pairs = [assignment(part, f"--strategy {name}:") for part in values.split(",")] if values else []
     return Candidate(text, name, {key if "." in key else f"{section}.{key}": value for key, value in pairs})
 
 

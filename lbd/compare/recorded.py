@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load import scoring
 from lbd.load.linear import carried, driving
-from lbd.model import Rows
+from lbd.model import BYTES_IN, BYTES_OUT, Rows
 from lbd.permit.ownership import Owners, look
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from lbd.load.linear import LoadModel
+    from lbd.load.scoring import Weights
     from lbd.model import FloatArray, IntArray, Snapshot
 
     RowArray = NDArray[np.int64]
@@ -38,6 +40,22 @@ class Round:
     snapshot: Snapshot
     owner: IntArray
     rates: FloatArray
+
+    @property
+    def throughput(self) -> float:
+        """What all bundles carry, bytes/s."""
+        return float(self.rates[:, (BYTES_IN, BYTES_OUT)].sum())
+
+
+def scores_shown(seen: Snapshot, weights: Weights) -> FloatArray:
+    """Score of each broker in points, float64 (B,); 0 where no resource is known."""
+    return np.maximum(scoring.scores(seen.brokers, weights), 0.0)
+
+
+def unmoved(rounds: Iterable[Snapshot], model: LoadModel, weights: Weights) -> list[FloatArray]:
+    """Scores of each round, float64 (B,), had no bundle changed hands since the first."""
+    recorded = Recorded(model)
+    return [scores_shown(recorded.round(one).snapshot, weights) for one in rounds]
 
 
 class Recorded:

@@ -39,11 +39,16 @@ def card_of(run: Run) -> dict[str, Any]:
 
 def rows(found: Compared) -> Iterator[tuple[str, ...]]:
     """A label and a value for each run, of every figure that some run has."""
-    cards = [dict(figures(card_of(run))) for run in found.runs]
+    cards = [_figures(run) for run in found.runs]
     for figure in FIGURES:
-        values = [card.get(figure.name) for card in cards]
+        values = [card[figure.name] for card in cards]
         if figure.name not in SAME and any(value is not None for value in values):
             yield (figure.label, *map(figure.told, values))
+
+
+def _figures(run: Run) -> dict[str, float | None]:
+    found = figures(run.card)
+    return {**found, **dict.fromkeys(UNRECORDED)} if run.label == RECORDED else found
 
 
 def sentences(found: Compared) -> Iterator[str]:
