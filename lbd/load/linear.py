@@ -32,7 +32,7 @@ class Source(Enum):
     """Where a slope comes from."""
 
     FITTED = "fitted"
-    """This broker's own samples."""
+    """This broker's own samples, where they place it well, or belie what brokers like it share."""
     CLASS = "class"
     """Samples of all brokers with the same limits."""
     POOLED = "pooled"

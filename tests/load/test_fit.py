@@ -93,6 +93,25 @@ def test_a_broker_without_traffic_takes_what_its_like_know():
     assert model.background[2, CPU] == pytest.approx(12, abs=3)
 
 
+@pytest.mark.parametrize(("more", "minutes"), [(1.5, 30), (1.2, 120)], ids=["by half", "by a fifth"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_how_much_change_is_enough(more: float, minutes: int, seed: int):
+    """Slopes within a quarter, also of the broker that is twice as large and has the same limits."""
+    wave = {"kind": "wave", "amplitude": (more - 1) / (more + 1), "period_hours": 1}
+    model = fitted(minutes, seed, load=[{**LOAD, "shape": wave}])
+
+    assert model.slope[:, CPU] * CAPACITY == pytest.approx(np.full(3, TRUE_SLOPE), rel=0.25)
+
+
+def test_what_its_like_share_is_not_put_on_a_broker_that_belies_it():
+    """Twenty minutes are too few to be sure, and enough to see that the third broker is another kind of machine."""
+    wave = {"kind": "wave", "amplitude": 0.2, "period_hours": 1}
+    models = [fitted(20, seed, load=[{**LOAD, "shape": wave}]) for seed in range(1, 6)]
+
+    assert {Source.FITTED} == {sources(model)[2] for model in models}
+    assert max(model.slope[2, CPU] for model in models) < 0.75 * TRUE_SLOPE
+
+
 def test_traffic_that_never_changes_tells_nothing():
     """No slope for anybody, and whoever asks is told so."""
     model = fitted(180, load=[{**LOAD, "shape": {"kind": "steady"}}])
