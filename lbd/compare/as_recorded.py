@@ -32,7 +32,7 @@ def recorded_trace(rounds: Sequence[Snapshot], model: LoadModel, weights: Weight
         carries[present] = np.nan_to_num(row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1))
         seen.append(Seen(seconds, points, untouched, present, carries))
         before, (owners, changed) = owners, look(owners, one)
-        if before is not None:
+        if before is not None and changed:
             moves += _changes(before, owners, changed, one, seconds)
         if shown_at is None and np.ptp(points) >= high_threshold:
             shown_at = seconds

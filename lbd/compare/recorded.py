@@ -15,7 +15,8 @@ import numpy as np
 
 from lbd.load import scoring
 from lbd.load.linear import carried, driving
-from lbd.model import BYTES_IN, BYTES_OUT, Rows
+from lbd.load.samples import SAMPLED
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows
 from lbd.permit.ownership import Owners, look
 
 if TYPE_CHECKING:
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
 
     from lbd.load.linear import LoadModel
     from lbd.load.scoring import Weights
-    from lbd.model import FloatArray, IntArray, Snapshot
+    from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
 
     RowArray = NDArray[np.int64]
+
+MEMORY = [RESOURCES.index(name) for name in ("memory", "direct_memory")]
+"""Read whenever somebody asks, and no plan's doing."""
 
 LEAST_SHARE = 1e-4
 """Of a limit; a broker that reports less has not sampled yet."""
@@ -65,8 +69,7 @@ class Recorded:
         self._model = model
         self._owners: Owners | None = None
         self._elsewhere: dict[str, str] = {}
-        self._beyond: dict[str, list[FloatArray]] = {}
-        self._usage: dict[str, tuple[FloatArray, FloatArray]] = {}
+        self._shown: _Shown | None = None
 
     def move(self, bundle: str, broker: str) -> None:
         """The plan has moved a bundle."""
@@ -106,19 +109,54 @@ class Recorded:
 
     def _sampled(self, seen: Snapshot, beyond: FloatArray) -> Snapshot:
         """Usage changes when the recorded one does: by what the plan gave the broker since the last sample."""
-        brokers = seen.brokers
-        shown, model = brokers.usage.copy(), self._model.of(brokers.ids)
-        more = driving(beyond, self._model.measure)
-        for at, broker in enumerate(brokers.ids):
-            window = self._beyond.setdefault(broker, [])
-            window.append(more[at])
-            recorded, last = self._usage.get(broker, (np.empty(0), np.empty(0)))
-            if not np.array_equal(recorded, brokers.usage[at], equal_nan=True):
-                last = _shifted(brokers.usage[at], brokers.limit[at], model.slope[at] * np.mean(window, axis=0))
-                self._usage[broker] = (brokers.usage[at], last)
-                window.clear()
-            shown[at] = last
-        return replace(seen, brokers=replace(brokers, usage=shown))
+        brokers, model = seen.brokers, self._model.of(seen.brokers.ids)
+        shown = _of_brokers(self._shown, brokers.ids)
+        total, rounds = shown.total + driving(beyond, model.measure), shown.rounds + 1
+        shifted = _shifted(brokers.usage, brokers.limit, model.slope * total / rounds[:, None])
+        fresh = _differ(shown.recorded[:, SAMPLED], brokers.usage[:, SAMPLED]).any(axis=1)
+        usage = np.where(fresh[:, None], shifted, shown.usage)
+        usage[:, MEMORY] = brokers.usage[:, MEMORY]
+        total[fresh], rounds[fresh] = 0.0, 0
+        self._shown = _Shown(brokers.ids, brokers.usage, usage, total, rounds)
+        return replace(seen, brokers=replace(brokers, usage=usage))
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """Of each broker: ``recorded`` and shown ``usage`` of its last round, both (B, 5), and what the plan gave it beyond
+    what it had, added up over the ``rounds`` (B,) since its last sample: ``total`` (B, 5).
+    """
+
+    ids: tuple[str, ...]
+    recorded: FloatArray
+    usage: FloatArray
+    total: FloatArray
+    rounds: FloatArray
+
+
+def _of_brokers(before: _Shown | None, ids: tuple[str, ...]) -> _Shown:
+    """The same for these brokers; nothing is known of new ones."""
+    if before is not None and before.ids == ids:
+        return before
+    size = len(ids)
+    found = _Shown(ids, np.full((size, 5), np.inf), np.zeros((size, 5)), np.zeros((size, 5)), np.zeros(size))
+    position = {} if before is None else {broker: at for at, broker in enumerate(before.ids)}
+    new = [at for at, broker in enumerate(ids) if broker in position]
+    old = [position[ids[at]] for at in new]
+    if before is not None:
+        for mine, its in zip(_columns(found), _columns(before), strict=True):
+            mine[new] = its[old]
+    return found
+
+
+def _columns(shown: _Shown) -> tuple[FloatArray, ...]:
+    return shown.recorded, shown.usage, shown.total, shown.rounds
+
+
+def _differ(first: FloatArray, second: FloatArray) -> BoolArray:
+    """Where two columns differ; what is missing in both does not."""
+    found: BoolArray = (first != second) & ~(np.isnan(first) & np.isnan(second))
+    return found
 
 
 def former(before: Owners, changed: frozenset[str]) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lbd.compare.recorded import Recorded
 from lbd.load import linear
+from lbd.observe.parse import Usage
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -76,6 +77,18 @@ def test_what_no_new_sample_shows_is_not_shown():
 
     assert [60, 20] == cpus(still)
     assert [61 - 20 * 2 / 3, 25 + 10 * 2 / 3] == pytest.approx(cpus(later))
+
+
+def test_memory_read_anew_is_no_sample():
+    """Only CPU and bandwidth tell a new one; memory is shown as it was read."""
+    recorded = Recorded(MODEL)
+    recorded.round(seen(0, 60, 20))
+    recorded.move(bundle(1), B)
+    report_a = report(60, {bundle(1): stats(100), bundle(2): stats(100)}, memory=Usage(123.0, 400.0))
+    found = recorded.round(snapshot({A: report_a, B: report(20)}, TAKEN_AT + 60))
+
+    assert [60, 20] == cpus(found)
+    assert [123, 100] == found.snapshot.brokers.usage[:, 1].tolist()
 
 
 def test_moves_of_the_record_are_not_the_plans():

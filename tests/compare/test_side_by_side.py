@@ -71,9 +71,7 @@ def test_each_candidate_has_its_own_settings():
 def test_what_is_set_for_all_holds_for_all():
     """But the candidate's own wins."""
     never = {"avg_shedder.low_threshold": 99, "avg_shedder.high_threshold": 99}
-    found = over_scenario(
-        asked("avg-shedder", "avg-shedder:low_threshold=15", overrides=never), "s", simulated(0.5), 1
-    )
+    found = over_scenario(asked("avg-shedder", "avg-shedder:low_threshold=15", overrides=never), "s", simulated(0.5), 1)
 
     assert [0, True] == [found.runs[0].card.moves, found.runs[1].card.moves > 0]
 
