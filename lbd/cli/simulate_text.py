@@ -59,7 +59,7 @@ def _moves(trace: Trace) -> object:
     found = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
     for one in transfers(trace):
         ends = (render.plain(one.source), render.plain(one.destination))
-        found.add_row(_clock(one.seconds), *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
+        found.add_row(one.clock, *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
     return found
 
 
@@ -72,11 +72,12 @@ def _evenness(card: Scorecard) -> object:
 
 
 def _moving(card: Scorecard) -> Iterator[str]:
-    needed = "" if card.fewest_moves is None else f", at least {card.fewest_moves} needed for as low a peak"
-    redundant = "" if card.redundant_moves is None else f", {card.redundant_moves} redundant"
+    compared = ""
+    if card.moves and card.fewest_moves is not None:
+        compared = f", at least {card.fewest_moves} needed for as low a peak, {card.redundant_moves} redundant"
     rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
-        f"moves: {card.moves} in {rounds}{needed}{redundant}; bundles moved twice: {card.bundles_moved_twice}; "
+        f"moves: {card.moves} in {rounds}{compared}; bundles moved twice: {card.bundles_moved_twice}; "
         f"traffic moved: {card.traffic_moved:.1%}"
     )
     if card.peak_points is not None and card.moves:
@@ -97,17 +98,13 @@ def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
 
 def _costs(run: Finished) -> Iterator[str]:
     card = run.card
-    unmoved = "" if card.thrashing_unmoved is None else f" ({card.thrashing_unmoved:.0%} had nothing moved)"
+    unmoved = "" if card.thrashing_unmoved is None else f" (the load alone: {card.thrashing_unmoved:.0%})"
     yield (
         f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
+    turns = f"{card.turns} {'turn' if card.turns == 1 else 'turns'}"
     yield (
-        f"{card.turns} turns, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
+        f"{turns}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
         f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
     )
-
-
-def _clock(seconds: float) -> str:
-    """Hours and minutes since the beginning."""
-    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}"

@@ -50,7 +50,7 @@ RUN = (
     Figure("bundles_moved_twice", "bundles moved more than once"),
     Figure("traffic_moved", "traffic moved", 1, " %", 100),
     Figure("thrashing", "thrashing", 0, " %", 100),
-    Figure("thrashing_unmoved", "thrashing, had nothing moved", 0, " %", 100),
+    Figure("thrashing_unmoved", "thrashing of the load alone", 0, " %", 100),
     Figure("policy_violations", "policy violations"),
     Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1),
     Figure("turn_p50_seconds", "half of the turns took at most", 1, " ms", 1000),

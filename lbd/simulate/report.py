@@ -101,7 +101,7 @@ def _moves(trace: Trace) -> str:
     if not trace.moves:
         return "<p>None.</p>"
     rows = [
-        (f"{one.seconds / 3600:.2f} h", one.source, one.destination, str(one.bundles), f"{one.throughput / 1e6:,.1f}")
+        (one.clock, one.source, one.destination, str(one.bundles), f"{one.throughput / 1e6:,.1f}")
         for one in transfers(trace)
     ]
     return table(("at", "from", "to", "bundles", "MB/s"), rows, words=3)

@@ -27,10 +27,11 @@ def test_the_score_of_each_broker_and_the_moves():
 def test_the_gap_and_what_it_would_have_been():
     """With the thresholds; without moves there is nothing to compare with."""
     found = gap_chart(ran().trace, 15, 40)
-    assert [line.name for line in found.data] == ["gap", "had nothing moved"]
+    assert [line.name for line in found.data] == ["had nothing moved", "gap"]
     assert [shape.y0 for shape in found.layout.shapes] == [15, 40]
-    assert found.data[0].y[-1] == pytest.approx(0)
-    assert found.data[1].y[-1] == pytest.approx(60)
+    assert found.data[0].y[-1] == pytest.approx(60)
+    assert found.data[1].y[-1] == pytest.approx(0)
+    assert found.layout.yaxis.range[1] > 60
     quiet = ran(brokers=[{"id": "a"}])
     assert [line.name for line in gap_chart(quiet.trace, 15, 40).data] == ["gap"]
 
@@ -67,3 +68,10 @@ def test_words_of_a_scenario_are_words():
     told = page([ran(about="<script>alert(1)</script> $title & co")])
     assert "<script>alert(1)" not in told
     assert "&lt;script&gt;alert(1)&lt;/script&gt; $title &amp; co" in told
+
+
+@pytest.mark.parametrize("hours", [0.001, 0.1])
+def test_the_smallest_run(hours: float):
+    """One broker without traffic, one look or some: there is a page all the same."""
+    idle = {"name": "n", "mib_per_second": 0, "bundles": 1}
+    assert "policy violations" in page([ran(brokers=[{"id": "a"}], load=[idle], hours=hours)])
