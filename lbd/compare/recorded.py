@@ -113,7 +113,7 @@ class Recorded:
         shown = _of_brokers(self._shown, brokers.ids)
         total, rounds = shown.total + driving(beyond, model.measure), shown.rounds + 1
         shifted = _shifted(brokers.usage, brokers.limit, model.slope * total / rounds[:, None])
-        fresh = _differ(shown.recorded[:, SAMPLED], brokers.usage[:, SAMPLED]).any(axis=1)
+        fresh = _differ(shown.recorded[:, SAMPLED], brokers.usage[:, SAMPLED])
         usage = np.where(fresh[:, None], shifted, shown.usage)
         usage[:, MEMORY] = brokers.usage[:, MEMORY]
         total[fresh], rounds[fresh] = 0.0, 0
@@ -154,8 +154,8 @@ def _columns(shown: _Shown) -> tuple[FloatArray, ...]:
 
 
 def _differ(first: FloatArray, second: FloatArray) -> BoolArray:
-    """Where two columns differ; what is missing in both does not."""
-    found: BoolArray = (first != second) & ~(np.isnan(first) & np.isnan(second))
+    """Rows in which two tables differ, bool (B,); what is missing in both does not."""
+    found: BoolArray = np.logical_or.reduce((first != second) & ~(np.isnan(first) & np.isnan(second)), axis=1)
     return found
 
 

@@ -164,8 +164,6 @@ def _last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages
 
 def _with_header(settings: Settings, header: Header) -> Settings:
     """The header's settings where these leave the default; of another strategy's header, only its weights."""
-    if header.strategy not in {None, settings.strategy}:
-        header = replace(header, settings={})
     chosen, weights = settings_from(
         header,
         settings.strategy,

@@ -36,6 +36,7 @@ class ThresholdShedderSettings(ShedderSettings):
     """Settings of ``strategy: threshold-shedder``."""
 
     name = "threshold-shedder"
+    placed_by = "least-resource-usage-with-weight"
     assumed = "running averages taken as having caught up"
 
     broker_threshold_shedder_percentage: float = Field(

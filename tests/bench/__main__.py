@@ -1,6 +1,6 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
-    python -m tests.bench [decide] [parse] [observe] [--large]
+    python -m tests.bench [decide] [shedders] [parse] [observe] [--large]
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
@@ -14,12 +14,14 @@ import resource
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lbd.decide import STRATEGIES
 from tests.bench import scenes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MIB = 1024 * 1024
 
@@ -47,12 +49,26 @@ def figures(*, large: bool) -> dict[str, list[Figure]]:
         )
     return {
         "decide": decide,
+        "shedders": list(_shedders()),
         "parse": [
             Figure("parse + averages, 100 x 65,000", lambda: scenes.parse(100, 65_000), 7, 0.12, 0.161),
             Figure("averages alone, 100 x 65,000", lambda: scenes.averages_only(100, 65_000), 7, 0.12, 0.015),
         ],
         "observe": [Figure("observe over HTTP, 100 x 65,000", lambda: scenes.observe(100, 65_000), 5, 1.5)],
     }
+
+
+def _shedders() -> Iterator[Figure]:
+    """The strategies beside AvgShedder; Java's times are told of two of them."""
+    java = {"threshold-shedder": (1.496, 2.184), "uniform-load-shedder": (0.0092, 0.049)}
+    for name in [one for one in STRATEGIES if one != "avg-shedder"]:
+        seconds = java.get(name, (None, None))
+        sizes = zip(((300, 30_000), (100, 65_000)), seconds, strict=True)
+        for (brokers, bundles), theirs in sizes:
+            scene = partial(scenes.decide, brokers, bundles, name)
+            yield Figure(f"{name}, {brokers} x {bundles:,}", scene, 9, 0.1, theirs)
+    placed = partial(scenes.decide, 300, 30_000, "threshold-shedder", "least-long-term-message-rate")
+    yield Figure("threshold-shedder, placed, 300 x 30,000", placed, 5, 0.3)
 
 
 def measure(figure: Figure) -> tuple[float, float, float]:
@@ -79,17 +95,17 @@ def _measured(figure: Figure, sender: Any) -> None:
 def main() -> None:
     """Measure the groups asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=["decide", "parse", "observe", []])
+    parser.add_argument("groups", nargs="*", choices=["decide", "shedders", "parse", "observe", []])
     parser.add_argument("--large", action="store_true")
     chosen = parser.parse_args()
     table = figures(large=chosen.large)
-    print(f"{'what':38} {'median s':>9} {'best s':>9} {'budget s':>9} {'peak MiB':>9} {'Java / lbd':>11}")
+    print(f"{'what':40} {'median s':>9} {'best s':>9} {'budget s':>9} {'peak MiB':>9} {'Java / lbd':>11}")
     for group in chosen.groups or list(table):
         for figure in table[group]:
             median, best, peak = measure(figure)
             ratio = f"{figure.java_seconds / median:10.1f}x" if figure.java_seconds else f"{'-':>11}"
             print(
-                f"{figure.name:38} {median:9.4f} {best:9.4f} {figure.budget_seconds:9.2f} {peak:9.0f} {ratio}",
+                f"{figure.name:40} {median:9.4f} {best:9.4f} {figure.budget_seconds:9.2f} {peak:9.0f} {ratio}",
                 flush=True,
             )
 

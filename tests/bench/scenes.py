@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.decide import build
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide import build, settings_of
 from lbd.load.scoring import Weights
 from lbd.model import Averages, Brokers, Memory, Rows, Snapshot
 from lbd.observe import averages
@@ -51,20 +50,32 @@ def columns(brokers: int, bundles: int) -> Snapshot:
     )
 
 
-def decide(brokers: int, bundles: int) -> Callable[[], object]:
+FIRING: dict[str, dict[str, Any]] = {
+    "avg-shedder": {
+        "low_threshold": 0.5, "high_threshold": 0.5, "hit_count_low": 1, "hit_count_high": 1, "min_unload_message": 0,
+    },
+    "threshold-shedder": {"broker_threshold_shedder_percentage": 0, "bundle_unload_min_throughput_threshold": 0},
+    "overload-shedder": {"broker_overloaded_threshold_percentage": 50},
+    "uniform-load-shedder": {"min_unload_message": 0, "min_unload_message_throughput": 0},
+    "transfer-shedder": {
+        "broker_load_target_std": 0, "shedding_condition_hit_count_threshold": 0,
+        "max_number_of_broker_shedding_per_cycle": 10_000, "max_number_of_bundles_in_bundle_load_report": 100,
+    },
+}  # fmt: skip
+"""Settings with which each strategy fires at once, and for as many brokers as it can."""
+
+
+def decide(brokers: int, bundles: int, name: str = "avg-shedder", placement: str | None = None) -> Callable[[], object]:
     """A firing round with columns and averages in hand."""
     seen = columns(brokers, bundles)
     means = averages.update(Averages.empty(), seen)
-    settings = AvgShedderSettings(
-        low_threshold=0.5, high_threshold=0.5, hit_count_low=1, hit_count_high=1, min_unload_message=0
-    )
-    strategy = build(settings, Weights())
+    strategy = build(settings_of(name, FIRING[name]), Weights(), placement)
     allowed = permission(seen)
 
     def work() -> int:
         return len(strategy(seen, means, allowed, Memory()).unloads)
 
-    assert work() > brokers // 4
+    assert work() > (0 if name == "uniform-load-shedder" else brokers // 4)
     return work
 
 

@@ -87,7 +87,7 @@ class TestPublishedNumbers:
         assert pytest.approx(0.77) == found.memory.loads["a:80"].usage
 
     def test_how_much_is_to_go(self):
-        """Published: "(0.8 - 0.6 - 0.1 + 0.05) * 10 = 1.5GB" of a broker with 10 GB at 80 % where the average is 60 %."""
+        """Published: "(0.8 - 0.6 - 0.1 + 0.05) * 10 = 1.5GB" of 10 GB at 80 %, where 60 % is average."""
         sizes = tuple(1e9 / MIB for _ in range(5))
         found = ask(NAME, cluster(broker(80, sizes), broker(40)))
 

@@ -158,7 +158,7 @@ class _Round:
             return
         swap = self._settings.swap == "plan" and self._settings.transfer_enabled
         made = Exchange(had, has, wanted, swap)
-        made.make(offers, self._top(destination))
+        made.make(offers, self._top(destination) if swap else [])
         self._note(pair, destination, offers, made)
         if made.moved > 0:
             stats.moved(high, low, made.moved * high / had)
