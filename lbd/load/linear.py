@@ -139,6 +139,6 @@ def what_if(model: LoadModel, rates: FloatArray, owner: IntArray, background: Fl
 
 
 def scores(percent: FloatArray, weights: Weights) -> FloatArray:
-    """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN counts for nothing."""
-    found: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1, initial=0.0)
+    """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN where none of them is known."""
+    found: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1)
     return found

@@ -56,3 +56,11 @@ def test_a_model_by_decree_says_so():
     assert () == MODEL.unknown(Weights())
     with pytest.raises(KeyError):
         MODEL.of(["c:80"])
+
+
+def test_a_broker_of_which_nothing_is_known_has_no_score():
+    """Not 0, which would make it the best of all destinations."""
+    percent = np.array([[np.nan] * 5, [np.nan, 90, 40, 7, np.nan]])
+
+    assert [True, False] == np.isnan(scores(percent, Weights())).tolist()
+    assert 7 == scores(percent, Weights())[1]
