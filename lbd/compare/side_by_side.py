@@ -83,7 +83,7 @@ def over_scenario(asked: Asked, name: str, scenario: Scenario, seed: int) -> Com
     """Each candidate on the same simulated cluster."""
     below = of_scenario(scenario)
     settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
-    thresholds = _thresholds(asked, below)
+    thresholds = _thresholds(_for_all(asked, below))
     runs = []
     for candidate, own in zip(asked.candidates, settings, strict=True):
         simulation, sentence = Simulation(scenario, own, seed, asked.clock), ""
@@ -103,7 +103,8 @@ def over_recording(asked: Asked, header: Header, rounds: Sequence[Snapshot], mod
     name = header.id or header.where
     below = of_recording(header)
     settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
-    weights, thresholds = settings[0].weights, _thresholds(asked, below)
+    shared = _for_all(asked, below)
+    weights, thresholds = shared.weights, _thresholds(shared)
     samples = gather(rounds)
     found = model or fit(samples)
     _check(found, samples, header, weights)
@@ -134,10 +135,13 @@ def recordings(path: Path) -> Iterator[tuple[Header, list[Snapshot]]]:
     yield current, found
 
 
-def _thresholds(asked: Asked, below: Below) -> tuple[float, float]:
-    """Low and high threshold without what single candidates change: all are measured by the same."""
-    found = settings_for(Candidate("", "avg-shedder", {}), below, asked.given, asked.overrides).avg_shedder
-    return found.low_threshold, found.high_threshold
+def _for_all(asked: Asked, below: Below) -> Settings:
+    """The settings without what single candidates change: all are measured by the same."""
+    return settings_for(Candidate("", "avg-shedder", {}), below, asked.given, asked.overrides)
+
+
+def _thresholds(settings: Settings) -> tuple[float, float]:
+    return settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold
 
 
 def _check(model: LoadModel, samples: Mapping[str, BrokerSamples], header: Header, weights: Weights) -> None:
