@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from lbd.load import linear
 from lbd.load.linear import CPU, Source, background_as_recorded, carried, driving, scores, what_if
 from lbd.load.scoring import Weights
+from lbd.simulate.cluster import MIB, points_at, rates_at
+from tests.load.histories import THREE
+from tests.simulate.worlds import begun
 
 RATES = np.array([[10.0, 20.0, 1000.0, 2000.0], [5.0, 5.0, 500.0, 500.0], [0.0, 1.0, 0.0, 100.0]])
 MODEL = linear.given(["a:80", "b:80"], np.array([10.0, 30.0]), np.array([0.01, 0.005]))
@@ -64,3 +67,14 @@ def test_a_broker_of_which_nothing_is_known_has_no_score():
 
     assert [True, False] == np.isnan(scores(percent, Weights())).tolist()
     assert 7 == scores(percent, Weights())[1]
+
+
+@given(st.integers(0, 1000), st.integers(0, 7200))
+def test_the_simulated_cluster_is_this_model(seed: int, seconds: int):
+    """Unlike brokers under a wave of traffic: the same points, as far as a machine has them."""
+    world, state = begun(seed, **THREE)
+    model = linear.given(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
+    rates = rates_at(world, seconds)
+    found = what_if(model, rates, state.owner)[:, CPU]
+
+    assert points_at(world, state.owner, rates, seconds) == pytest.approx(np.minimum(found, 100))
