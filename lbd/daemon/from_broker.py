@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SECTIONS: dict[str, type[BaseModel]] = {"avg_shedder": AvgShedderSettings, "weights": Weights, "guardrails": Guardrails}
 SHEDS_WITH = "loadBalancerLoadSheddingStrategy"
+PLACES_WITH = "loadBalancerLoadPlacementStrategy"
 
 OTHER_SHEDDERS: dict[str, tuple[str, type[StrategySettings]]] = {
     "ThresholdShedder": (
@@ -34,6 +35,13 @@ OTHER_SHEDDERS: dict[str, tuple[str, type[StrategySettings]]] = {
     "UniformLoadShedder": ("compares the traffic of two brokers, whatever their CPU", UniformLoadShedderSettings),
 }
 """The modular manager's shedders beside AvgShedder: how each chooses, and its settings."""
+
+OTHER_PLACEMENTS = {
+    "LeastLongTermMessageRate": "least-long-term-message-rate",
+    "LeastResourceUsageWithWeight": "least-resource-usage-with-weight",
+    "RoundRobinBrokerSelector": "round-robin",
+}
+"""The modular manager's placements beside AvgShedder, under lbd's names."""
 
 AVG_SHEDDER_KEYS = "loadBalancerAvgShedder"
 
@@ -121,7 +129,9 @@ def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) 
     how, kind = OTHER_SHEDDERS.get(strategy, ("is none of the modular load manager's own", None))
     yield f"The brokers shed with {strategy}, which {how}; {rule.replace('half way', _way(settings))}."
     if kind is not None:
-        yield f"To decide by the brokers' own rule, with what they have set for it, set strategy: {kind.name}."
+        placement = OTHER_PLACEMENTS.get(values.get(PLACES_WITH, "").rpartition(".")[2])
+        and_place = f" and placement: {placement}" if placement is not None else ""
+        yield f"To decide by the brokers' own rule and with their settings, set strategy: {kind.name}{and_place}."
     if any(key.startswith(AVG_SHEDDER_KEYS) for key in values):
         yield "The thresholds and hit counts below stood in the brokers' configuration, and were never in force there."
 

@@ -88,20 +88,23 @@ class Round:
         return (self._offers.own(broker) if self.settings.sole_bundle == "stay" else listed.size) > 1
 
     def relieve(self, wanted: Wanted, choose: Choose) -> None:
-        """Take from one broker what it is to give, or say why not."""
+        """Take from one broker what it is to give, or say why not; what was said of it before is forgotten."""
         skip = self._settling(wanted.broker) or self._too_little(wanted) or self._sole(wanted.broker)
-        chosen = self._chosen(wanted, choose) if skip is None else None
-        if chosen is not None:
-            skip = self._nothing(wanted, chosen) or self._held(wanted.broker)
-        fired = chosen is not None and (skip is None or skip[0] is Reason.NOTHING_FITS)
-        if chosen is not None and fired:
-            self._take(wanted, chosen)
+        fired = skip is None
+        if fired:
+            candidates, taken = self._chosen(wanted, choose)
+            skip = self._held(wanted.broker) if taken else None
+            fired = skip is None
+        if fired:
+            skip = self._take(wanted, candidates, taken)
         self._tell(wanted, skip, fired=fired)
 
     def _tell(self, wanted: Wanted, skip: tuple[Reason, str] | None, *, fired: bool) -> None:
         broker, hits = self.snapshot.brokers.ids[wanted.broker], self.settings.wanted_hits
         pair = Pair(broker, None, wanted.above, hits, hits, fired=fired, why=wanted.why)
-        self.pairs.append(replace(pair, measure=wanted.measure, wanted=wanted.amount) if fired else pair)
+        pair = replace(pair, measure=wanted.measure, wanted=wanted.amount) if fired else pair
+        self.pairs = [*(one for one in self.pairs if one.source != broker), pair]
+        self.skips = [one for one in self.skips if one.what != broker]
         if skip is not None:
             self.skips.append(Skip(broker, *skip))
 
@@ -144,20 +147,16 @@ class Round:
             order = [at for at in order if candidates.traffic[at] > 0]
         return candidates, [order[at] for at in choose(candidates.traffic[order], wanted.amount)]
 
-    def _nothing(self, wanted: Wanted, chosen: tuple[Candidates, list[int]]) -> tuple[Reason, str] | None:
-        candidates, taken = chosen
-        if taken:
-            return None
-        why = self._offers.none_fits(wanted.broker, candidates, self.verdicts)
-        return Reason.NOTHING_FITS, f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move; {why}"
-
-    def _take(self, wanted: Wanted, chosen: tuple[Candidates, list[int]]) -> None:
-        candidates, taken = chosen
+    def _take(self, wanted: Wanted, candidates: Candidates, taken: list[int]) -> tuple[Reason, str] | None:
         sizes = [wanted.at_most & (candidates.traffic > wanted.amount), candidates.traffic > 0]
         passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         self.unloads.extend(self._unload(wanted, candidates, at) for at in taken)
+        if taken:
+            return None
+        why = self._offers.none_fits(wanted.broker, candidates, self.verdicts)
+        return Reason.NOTHING_FITS, f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move; {why}"
 
     def _unload(self, wanted: Wanted, candidates: Candidates, at: int) -> Unload:
         told = f"{wanted.why}, {candidates.traffic[at]:.0f} {UNITS[wanted.measure]}"

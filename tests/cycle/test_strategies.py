@@ -16,8 +16,9 @@ from lbd.cycle.watchdog import Watch, watch
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
 from lbd.decide import STRATEGIES
-from lbd.model import Result
+from lbd.model import Load, Result
 from lbd.reason import Reason
+from lbd.record.state import Kept, StateDir
 from tests import fake_pulsar, test_turn
 
 if TYPE_CHECKING:
@@ -160,3 +161,30 @@ def test_a_wrong_name_is_one_line(words: str, told: str, tmp_path: Path) -> None
     assert done.exit_code == 2
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["threshold-shedder", "transfer-shedder"])
+def test_averages_survive_a_restart(name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+    """The second lbd goes on where the first one was: nine parts of what it knew, one of what it sees."""
+    calm = {"threshold-shedder": {"broker_threshold_shedder_percentage": 90}, "transfer-shedder": {}}
+    settings = chosen(pulsar, tmp_path, name, **{name.replace("-", "_"): calm[name]})
+    before = StateDir(settings.state_dir)
+    test_turn.once(settings)
+    first = before.load().loads
+    pulsar.sample(90.0, 50.0, 20.0)
+    test_turn.once(settings)
+    second = before.load().loads
+
+    assert set(first) == set(second) == set(pulsar.ids)
+    for broker, now in zip(pulsar.ids, (0.9, 0.5, 0.2), strict=True):
+        assert second[broker].usage == pytest.approx(0.9 * first[broker].usage + 0.1 * now)
+
+
+def test_averages_are_forgotten_after_a_gap() -> None:
+    """As hit counters are; when a broker last gave bundles is not."""
+    found = Kept(written_at=1000, loads={"a:80": Load(0.5)}, unloaded_at={"a:80": 990})
+
+    assert found.at(1100, 180).loads == {"a:80": Load(0.5)}
+    assert found.at(2000, 180).loads == {}
+    assert found.at(2000, 180).unloaded_at == {"a:80": 990}
+    assert found.at(980, 180).unloaded_at == {"a:80": 980}

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from lbd.cli import main
 from lbd.config import Settings, load
-from lbd.daemon.from_broker import from_broker_conf
+from lbd.daemon.from_broker import PLACES_WITH, from_broker_conf
 
 Section = dict[str, Any]
 IMPL = "org.apache.pulsar.broker.loadbalance.impl."
@@ -127,8 +127,8 @@ class TestDifferences:
                 [SOLE, RANDOM],
             ),
             (
-                {SHEDS_WITH: IMPL + "UniformLoadShedder", "maxUnloadBundleNumPerShedding": "5"},
-                ["set strategy: uniform-load-shedder."],
+                {SHEDS_WITH: IMPL + "UniformLoadShedder", PLACES_WITH: IMPL + "LeastLongTermMessageRate"},
+                ["set strategy: uniform-load-shedder and placement: least-long-term-message-rate."],
                 [NEVER],
             ),
             (

@@ -93,7 +93,7 @@ class TestPublishedNumbers:
 
         (pair,) = found.facts.pairs
         assert pytest.approx(1.5e9, rel=1e-6) == pair.wanted
-        assert "80.0 points, average 60.0" == pair.why
+        assert "smoothed 80.0 points, average 60.0" == pair.why
 
     def test_a_broker_ten_points_above_the_average_is_not_seen_where_all_but_one_are(self):
         """Published: "(80*10 + 5) / 11 = 73.18 ... Since 80 < 83.18, unloading will not be triggered"."""

@@ -207,3 +207,13 @@ class TestSwap:
             one.replace("E", "B")
             for one in moves(ask(NAME, seen, **FIRST_FIRES, max_number_of_bundles_in_bundle_load_report=2))
         ]
+
+
+@pytest.mark.parametrize("cpu", [0.0, 50.0])
+def test_a_broker_without_load_or_traffic_gives_nothing(cpu: float):
+    """By its report: Java would divide by zero here, and move all its bundles but one."""
+    one = report(cpu, {bundle(1): sending(9), bundle(2): sending(8)}, msg_throughput_out=0.0 if cpu else 17 * MB)
+    found = ask(NAME, snapshot({"a:80": report(0, {bundle(9): sending(0.1)}), "b:80": one}), **FIRST_FIRES)
+
+    assert () == found.unloads
+    assert [Reason.NO_TRAFFIC] == [skip.reason for skip in found.skips]

@@ -150,9 +150,12 @@ class _Round:
         stats, source = self._stats, pair.source
         high, low = stats.loads[source].usage, stats.loads[destination].usage
         had, has = (self._offers.traffic(self._position[end], "throughput") for end in (source, destination))
-        wanted = had * ((high - low) / 2) / high
+        wanted = had * ((high - low) / 2) / high if high > 0 else 0.0
         pair = replace(pair, measure="throughput", wanted=wanted)
         offers = self._top(source)
+        if not wanted > 0:
+            self._tell(pair, Reason.NO_TRAFFIC, f"{source} has no load that bundles could take along")
+            return
         if len(offers) < 2:
             self._tell(pair, *self._too_few(offers))
             return
