@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import scoring
-from lbd.load.linear import carried, driving
-from lbd.load.samples import SAMPLED
+from lbd.load.linear import CPU, carried, driving
+from lbd.load.samples import FIRST_CPU, SAMPLED
 from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows
+from lbd.permit.evidence import IMPOSSIBLE_SHARE
 from lbd.permit.ownership import Owners, look
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ class Round:
 
 
 def scores_shown(seen: Snapshot, weights: Weights) -> FloatArray:
-    """Score of each broker in points, float64 (B,); 0 where no resource is known."""
-    return np.maximum(scoring.scores(seen.brokers, weights), 0.0)
+    """Score of each broker in points, float64 (B,); 0 where no resource is known, or a number is impossible."""
+    found = scoring.scores(seen.brokers, weights)
+    return np.where((found > 0) & (found <= 100 * IMPOSSIBLE_SHARE), found, 0.0)
 
 
 def unmoved(rounds: Iterable[Snapshot], model: LoadModel, weights: Weights) -> list[FloatArray]:
@@ -200,7 +202,11 @@ def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -
 
 
 def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatArray:
-    """Usage after so many percent of the limit more, within the limit; as it was where nothing is added."""
-    known = (limit > 0) & (points != 0)
+    """Usage after so many percent of the limit more, within the limit.
+
+    As it was where nothing is added, and where it is no number that could be added to: lbd shall see that, too.
+    """
+    known = (limit > 0) & (points != 0) & (usage >= 0) & np.isfinite(usage)
+    known[:, CPU] &= usage[:, CPU] > FIRST_CPU
     found = np.clip(usage + points / 100 * limit, LEAST_SHARE * limit, np.maximum(limit, usage))
     return np.where(known, found, usage)

@@ -15,6 +15,7 @@ from lbd.cli import main
 if TYPE_CHECKING:
     from click.testing import Result
 
+VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "threshold-shedder.jsonl.gz"
 RECORDING = str(Path(__file__).parents[2] / "examples" / "moves.jsonl.gz")
 HEADER = '{"recording": 1, "id": "mine"}\n'
 EAGER = "avg-shedder:hit_count_low=3,min_unload_message=50,min_unload_message_throughput=10000"
@@ -118,6 +119,14 @@ def test_the_report_opens_without_a_network(tmp_path: Path):
     assert page.count('class="plotly-graph-div"') == 3
     assert "Score of each broker: as recorded" in page
     assert "error of the model on 5 changes" in page
+
+
+def test_recordings_with_odd_numbers_are_compared_too():
+    """NaN, infinities, brokers that come and go, many recordings in one file: a table for each, and no warning."""
+    done = lbd(str(VECTORS), "--strategy", "threshold-shedder", "--points-per-mib", "0.1")
+
+    assert done.exit_code == 0
+    assert done.stdout.count("threshold-shedder, in the end: ") == 20
 
 
 @pytest.mark.parametrize(

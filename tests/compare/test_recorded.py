@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.compare.recorded import Recorded
+from lbd.compare.recorded import Recorded, scores_shown
 from lbd.load import linear
+from lbd.load.scoring import Weights
 from lbd.observe.parse import Usage
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
@@ -133,3 +134,15 @@ def test_usage_stays_within_what_a_machine_has():
     recorded.move(bundle(1), B)
 
     assert [0.01, 100] == cpus(recorded.round(seen(1, 61, 21)))
+
+
+@pytest.mark.parametrize("cpu", [float("nan"), float("inf"), -5.0, 1e-7])
+def test_impossible_numbers_score_nothing(cpu: float):
+    """They are left as they are, so that lbd sees them; told as a score they are none, and spoil no others."""
+    recorded = Recorded(MODEL)
+    recorded.round(seen(0, 60, 20))
+    recorded.move(bundle(1), B)
+    found = recorded.round(seen(1, cpu, 25)).snapshot
+
+    assert found.brokers.usage[0, 0] == pytest.approx(cpu, nan_ok=True)
+    assert scores_shown(found, Weights()).tolist() == pytest.approx([0, 35], abs=1e-6)
