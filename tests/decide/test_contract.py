@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +15,13 @@ from lbd.decide import RULES, STRATEGIES, settings_of
 from lbd.model import Memory
 from lbd.place import PLACEMENTS
 from lbd.reason import Reason
+from lbd.record.state import Kept, StateDir
 from tests.builders import bundle, report, snapshot, stats
 from tests.decide.asking import ask
 
 if TYPE_CHECKING:
     import random
+    from pathlib import Path
 
     from lbd.observe.parse import LoadReport
 
@@ -93,8 +97,6 @@ def test_the_order_of_reports_and_bundles_does_not_matter(
 
 def replace_order(one: LoadReport, names: list[str]) -> LoadReport:
     """The same report with its bundles in another order."""
-    import msgspec
-
     return msgspec.structs.replace(one, bundles=names, last_stats={name: one.last_stats[name] for name in names})
 
 
@@ -147,19 +149,12 @@ def test_one_broker_is_compared_with_nobody(name: str):
 def test_a_doubted_broker_takes_no_part(name: str):
     """It neither gives nor takes, and nothing is remembered of what it seems to have."""
     seen = snapshot(reports([(99, [90_000, 50_000]), (70, [5_000, 6_000]), (20, [7_000, 8_000])]))
-    paired = [Reason.IMPOSSIBLE_NUMBER.code, 0, 0]
-    decision = ask(name, seen, permit={"paired": np_codes(paired)}, placement="rendezvous", **EAGER[name])
+    paired = np.array([Reason.IMPOSSIBLE_NUMBER.code, 0, 0], dtype=np.int8)
+    decision = ask(name, seen, permit={"paired": paired}, placement="rendezvous", **EAGER[name])
 
     ends = {end for unload in decision.unloads for end in (unload.source, unload.destination)}
     assert "broker-0:80" not in ends
     assert "broker-0:80" not in decision.memory.loads
-
-
-def np_codes(codes: list[int]) -> Any:
-    """A code column."""
-    import numpy as np
-
-    return np.array(codes, dtype=np.int8)
 
 
 @NAMES
@@ -181,10 +176,8 @@ def test_profiles_differ_only_in_what_is_not_pulsars(name: str):
 
 
 @NAMES
-def test_memory_is_kept_in_full(name: str, tmp_path: Any):
+def test_memory_is_kept_in_full(name: str, tmp_path: Path):
     """What a strategy answers to remember is read back from memory.json as it was."""
-    from lbd.record.state import Kept, StateDir
-
     seen = snapshot(reports([(95, [90_000, 50_000, 40_000]), (20, [5_000, 6_000]), (20, [7_000, 8_000])]))
     memory = ask(name, seen, Memory(), placement="round-robin", **EAGER[name]).memory
     state = StateDir(tmp_path)
