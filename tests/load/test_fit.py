@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from lbd.load.fit import fit
-from lbd.load.linear import CPU, Source
-from lbd.load.samples import gather
+from lbd.load.linear import BANDWIDTH_IN, CPU, Source
+from lbd.load.samples import BrokerSamples, gather
 from lbd.load.scoring import Weights
 from tests.load.histories import THREE, TRUE_SLOPE, WAVE, rounds
 
@@ -140,3 +141,54 @@ def test_resources_without_a_limit_have_no_slope():
 
     assert (Source.MEMORY, Source.MEMORY, Source.UNLIMITED, Source.UNLIMITED) == model.sources[0][1:]
     assert (model.slope[:, 1:] == 0).all()
+
+
+def made(seed: int = 1, *, limit: float = 100.0, idle: bool = False, **slopes: float) -> BrokerSamples:
+    """An hour of a broker whose messages change in size: points for each ``msg``, byte (``bytes``) and ``bytes_in``."""
+    random = np.random.default_rng(seed)
+    messages = random.uniform(1000, 5000, 60) * (0 if idle else 1)
+    size = random.uniform(100, 2000, 60)
+    carried = np.stack([messages, messages, messages * size, messages * size], axis=1)
+    used = np.full((60, 5), np.nan)
+    used[:, CPU] = 20 + slopes.get("msg", 0) * 2 * messages + slopes.get("bytes", 0) * 2 * messages * size
+    used[:, BANDWIDTH_IN] = 5 + slopes.get("bytes_in", 0) * messages * size
+    used[:, [CPU, BANDWIDTH_IN]] += random.standard_normal((60, 2))
+    changes = np.full(60, 1000, dtype=np.int32)
+    return BrokerSamples(60.0 * np.arange(60), carried, used, changes, (limit, 1e6))
+
+
+def test_cpu_follows_what_explains_it_better():
+    """Messages of changing size: messages where they cost, bytes where those do."""
+    by_messages = fit({"a:80": made(msg=0.005), "b:80": made(2, msg=0.005)})
+    by_bytes = fit({"a:80": made(bytes=2e-6), "b:80": made(2, bytes=2e-6)})
+
+    assert ("msg_rate", "throughput") == (by_messages.measure, by_bytes.measure)
+    assert by_messages.slope[:, CPU] == pytest.approx([0.005] * 2, rel=0.1)
+    assert by_bytes.slope[:, CPU] == pytest.approx([2e-6] * 2, rel=0.1)
+
+
+def test_bandwidth_follows_its_own_bytes():
+    """A network card with a known limit gets a slope and a background as CPU does."""
+    model = fit({"a:80": made(msg=0.005, bytes_in=5e-6)})
+
+    assert Source.FITTED is model.sources[0][BANDWIDTH_IN]
+    assert model.slope[0, BANDWIDTH_IN] == pytest.approx(5e-6, rel=0.1)
+    assert model.background[0, BANDWIDTH_IN] == pytest.approx(5, abs=2)
+
+
+def test_unlike_brokers_without_traffic_take_the_slope_of_all_and_say_so():
+    """Nobody has the same limits: pooled."""
+    model = fit({"a:80": made(msg=0.005), "b:80": made(2, msg=0.005), "new:80": made(3, limit=400.0, idle=True)})
+
+    assert [Source.FITTED, Source.FITTED, Source.POOLED] == sources(model)
+    assert model.slope[2, CPU] == pytest.approx(0.005, rel=0.1)
+    assert model.background[2, CPU] == pytest.approx(20, abs=2)
+
+
+def test_at_its_limit_a_broker_tells_no_slope():
+    """Samples at a hundred percent are left out, of however much traffic."""
+    hot = made(msg=0.01)
+    capped = replace(hot, used=np.minimum(hot.used, 100))
+
+    assert (capped.used[:, CPU] == 100).sum() > 5
+    assert fit({"a:80": capped}).slope[0, CPU] == pytest.approx(0.01, rel=0.1)
