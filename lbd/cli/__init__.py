@@ -28,6 +28,7 @@ COMMANDS = {
     "replay": "lbd.cli.recordings",
     "simulate": "lbd.cli.simulate",
     "demo": "lbd.cli.demo",
+    "compare": "lbd.cli.compare",
     "config": "lbd.cli.configuration",
 }
 """Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
@@ -49,6 +50,7 @@ SHORT_HELP = {
     "replay": "Run a strategy over recordings.",
     "simulate": "Run lbd on a simulated cluster, and score what it did.",
     "demo": "Watch lbd balance a simulated cluster, for a minute.",
+    "compare": "Run strategies over scenarios or recordings, and put their scorecards side by side.",
     "config": "Check, show or take over settings.",
 }
 

@@ -10,6 +10,7 @@ import click
 import yaml
 
 from lbd.config import Loaded, environment, load, read_yaml
+from lbd.cycle.chosen import configured
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,15 +60,15 @@ def loaded(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     return load(Path(chosen) if chosen else None, environment(), options)
 
 
-def assignment(text: str) -> tuple[str, object]:
+def assignment(text: str, option: str = "--set") -> tuple[str, object]:
     """Key and value of a ``--set KEY=VALUE``; the value is YAML."""
     key, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--set {text!r}: wanted KEY=VALUE")
+        raise UsageError(f"{option} {text!r}: wanted KEY=VALUE")
     try:
         return key.strip(), read_yaml(value)
     except (yaml.YAMLError, RecursionError) as error:
-        raise UsageError(f"--set {text!r}: the value is not YAML") from error
+        raise UsageError(f"{option} {text!r}: the value is not YAML") from error
 
 
 def recording_header(file: Path, settings: Settings, interval_seconds: float, source: str) -> dict[str, object]:
@@ -75,7 +76,7 @@ def recording_header(file: Path, settings: Settings, interval_seconds: float, so
     return {
         "id": file.name.partition(".")[0],
         "strategy": settings.strategy,
-        "settings": settings.avg_shedder.model_dump(mode="json", exclude_unset=True),
+        "settings": configured(settings).model_dump(mode="json", exclude_unset=True),
         "weights": settings.weights.model_dump(mode="json"),
         "interval_s": interval_seconds,
         "grace_s": settings.guardrails.cool_down_minutes * 60,

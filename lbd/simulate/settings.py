@@ -22,8 +22,8 @@ def settled(scenario: Scenario, given: Settings, overrides: Mapping[str, object]
     Raises :class:`UsageError` with every problem: where it stands, key, value, and what would be right.
     """
     values: dict[str, Any] = {"interval_seconds": SAMPLE_INTERVAL_SECONDS}
-    for source in (scenario.settings, given.model_dump(exclude_unset=True), *map(_nested, overrides.items())):
-        values = _over(values, source)
+    for source in (scenario.settings, given.model_dump(exclude_unset=True), *map(nested, overrides.items())):
+        values = over(values, source)
     origins = dict.fromkeys(overrides, "--set") | {
         key: "scenario" for key, _ in flat(scenario.settings) if key not in overrides
     }
@@ -34,7 +34,8 @@ def settled(scenario: Scenario, given: Settings, overrides: Mapping[str, object]
         raise UsageError("\n".join(" ".join(line.split()) for line in told)) from error
 
 
-def _nested(override: tuple[str, object]) -> dict[str, Any]:
+def nested(override: tuple[str, object]) -> dict[str, Any]:
+    """A value under its dotted key, section in section."""
     key, value = override
     *sections, last = key.split(".")
     found = {last: value}
@@ -43,10 +44,10 @@ def _nested(override: tuple[str, object]) -> dict[str, Any]:
     return found
 
 
-def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Both, section by section; what stands above wins."""
     found = dict(below)
     for key, value in above.items():
         under = found.get(key)
-        found[key] = _over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        found[key] = over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
     return found

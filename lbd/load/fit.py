@@ -1,0 +1,156 @@
+"""From samples to a load model: each broker's own where they tell enough, else those of its like, else all. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.linear import CPU, DRIVEN, LoadModel, Measure, Source, driving
+from lbd.load.theil_sen import UNKNOWN, WIDTH, Line, line
+from lbd.model import RESOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lbd.load.samples import BrokerSamples
+    from lbd.model import FloatArray
+
+CONFIDENT_SHARE = 0.25
+CONFIDENT_POINTS = 1.5
+"""A slope is known when half of its interval is a quarter of it at most, or so many points for the busiest broker."""
+
+SATURATED_PERCENT = 98.0
+"""At its limit a broker uses no more, however much it is given."""
+
+RECENT_SAMPLES = 30
+"""Half an hour, over which background is taken: neighbours come and go."""
+
+MEASURE_GAIN = 0.9
+"""Bytes unless messages leave less than this of the noise that bytes leave."""
+
+
+@dataclass(frozen=True)
+class _Points:
+    """One broker's points of one resource: x (n,) traffic, y (n,) percent."""
+
+    x: FloatArray
+    y: FloatArray
+
+
+def fit(samples: Mapping[str, BrokerSamples]) -> LoadModel:
+    """The load model of the brokers that gave these samples; those that saw bundles come or go are left out.
+
+    A resource without a known limit gets no slope. Where not even all brokers together tell a slope, its source is
+    :attr:`~lbd.load.linear.Source.UNKNOWN`: their traffic did not change, or there are too few samples.
+    """
+    brokers = tuple(sorted(samples))
+    trusted = {broker: samples[broker].where(samples[broker].trusted) for broker in brokers}
+    measure = _measure(trusted)
+    lines, sources = _blank(len(brokers)), [[Source.MEMORY] * len(RESOURCES) for _ in brokers]
+    for column in DRIVEN:
+        found = _column(trusted, column, measure)
+        for row, (source, one) in enumerate(found):
+            sources[row][column] = source
+            lines[row, column] = (one.slope, one.half_width, one.noise)
+    slope = lines[:, :, 0]
+    return LoadModel(
+        brokers=brokers,
+        background=_backgrounds(trusted, slope, measure),
+        slope=slope,
+        half_width=lines[:, :, 1],
+        noise=lines[:, :, 2],
+        sources=tuple(tuple(row) for row in sources),
+        samples=np.array([trusted[broker].at.size for broker in brokers], dtype=np.int32),
+        measure=measure,
+    )
+
+
+def _blank(brokers: int) -> FloatArray:
+    """Slope, half width and noise of each broker and resource, float64 (B, 5, 3)."""
+    return np.zeros((brokers, len(RESOURCES), 3))
+
+
+def _measure(samples: Mapping[str, BrokerSamples]) -> Measure:
+    """What explains CPU better, by the noise that is left when all brokers share a slope per kind of machine."""
+    left = {measure: _noise_left(samples, measure) for measure in ("throughput", "msg_rate")}
+    return "msg_rate" if left["msg_rate"] < MEASURE_GAIN * left["throughput"] else "throughput"
+
+
+def _noise_left(samples: Mapping[str, BrokerSamples], measure: Measure) -> float:
+    kinds = _by_hardware(samples)
+    noises = [line(_groups(_points(samples, CPU, measure), kind)).noise for kind in kinds.values()]
+    known = [noise for noise in noises if np.isfinite(noise)]
+    return sum(known) / len(known) if known else np.inf
+
+
+def _by_hardware(samples: Mapping[str, BrokerSamples]) -> dict[tuple[float, ...], list[str]]:
+    found: dict[tuple[float, ...], list[str]] = {}
+    for broker, own in samples.items():
+        found.setdefault(own.hardware, []).append(broker)
+    return found
+
+
+def _points(samples: Mapping[str, BrokerSamples], column: int, measure: Measure) -> dict[str, _Points]:
+    found = {}
+    for broker, own in samples.items():
+        x, y = driving(own.carried, measure)[:, column], own.used[:, column]
+        told = np.isfinite(y) & (y < SATURATED_PERCENT)
+        found[broker] = _Points(x[told], y[told])
+    return found
+
+
+def _groups(points: Mapping[str, _Points], brokers: Iterable[str]) -> Sequence[tuple[FloatArray, FloatArray]]:
+    return [(points[broker].x, points[broker].y) for broker in brokers if points[broker].x.size]
+
+
+def _column(samples: Mapping[str, BrokerSamples], column: int, measure: Measure) -> list[tuple[Source, Line]]:
+    """Slope of one resource for each broker, and where it comes from."""
+    points = _points(samples, column, measure)
+    most = max((float(own.x.max()) for own in points.values() if own.x.size), default=0.0)
+    kinds = {kind: _shared(points, brokers) for kind, brokers in _by_hardware(samples).items()}
+    pooled = _shared(points, samples)
+    found = []
+    for broker, own in samples.items():
+        if own.at.size and not np.isfinite(own.used[:, column]).any():
+            found.append((Source.UNLIMITED, Line(0.0, 0.0, 0.0)))
+        else:
+            shared = ((Source.CLASS, kinds[own.hardware]), (Source.POOLED, pooled))
+            found.append(_chosen(_shared(points, [broker]), shared, most))
+    return found
+
+
+def _shared(points: Mapping[str, _Points], brokers: Iterable[str]) -> Line:
+    """The slope that these brokers share; more traffic makes no broker use less."""
+    found = line(_groups(points, brokers))
+    return replace(found, slope=max(found.slope, 0.0))
+
+
+def _chosen(own: Line, shared: Iterable[tuple[Source, Line]], most: float) -> tuple[Source, Line]:
+    """A broker's own slope where it is sure, or sure to be none of the shared ones; else the first of those."""
+    if _sure(own, most):
+        return Source.FITTED, own
+    known = [(source, one) for source, one in shared if _sure(one, most)]
+    alike = (found for found in known if _alike(own, found[1]))
+    return next(alike, (Source.FITTED, own) if known else (Source.UNKNOWN, UNKNOWN))
+
+
+def _sure(found: Line, most: float) -> bool:
+    enough = max(CONFIDENT_SHARE * found.slope, CONFIDENT_POINTS / most if most > 0 else 0.0)
+    return found.half_width <= enough
+
+
+def _alike(own: Line, shared: Line) -> bool:
+    """Like limits do not make like machines: a slope that is a standard error away from a broker's own is not its."""
+    return abs(own.slope - shared.slope) <= own.half_width / WIDTH + shared.half_width
+
+
+def _backgrounds(samples: Mapping[str, BrokerSamples], slope: FloatArray, measure: Measure) -> FloatArray:
+    """Median of what traffic does not explain of the latest samples, (B, 5); NaN without a sample."""
+    found = np.full(slope.shape, np.nan)
+    for row, own in enumerate(samples.values()):
+        left = (own.used - slope[row] * driving(own.carried, measure))[-RECENT_SAMPLES:]
+        if len(left):
+            found[row] = np.nan_to_num(np.median(left, axis=0))
+    return found

@@ -1,0 +1,144 @@
+"""The load model: a broker uses of a resource its background plus a slope times the traffic that it owns. Pure.
+
+Usage is in percent of the broker's limit, as the score's is. CPU follows messages or bytes, whichever explains it
+better; bandwidth the bytes of its direction. Heap and direct memory follow no traffic: they are background only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from lbd.load.scoring import SCORED
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, RESOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbd.load.scoring import Weights
+    from lbd.model import FloatArray, IntArray
+
+CPU, BANDWIDTH_IN, BANDWIDTH_OUT = (RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
+DRIVEN = (CPU, BANDWIDTH_IN, BANDWIDTH_OUT)
+"""Columns of :data:`~lbd.model.RESOURCES` that follow traffic."""
+
+Measure = Literal["throughput", "msg_rate"]
+
+
+class Source(Enum):
+    """Where a slope comes from."""
+
+    FITTED = "fitted"
+    """This broker's own samples, where they place it well, or belie what brokers like it share."""
+    CLASS = "class"
+    """Samples of all brokers with the same limits."""
+    POOLED = "pooled"
+    """Samples of all brokers, unlike ones included."""
+    GIVEN = "given"
+    UNKNOWN = "unknown"
+    """Nothing tells; the slope stands as 0, and nothing must be built on it."""
+    UNLIMITED = "no-limit"
+    """The broker knows no limit of this resource, so that it makes no score; the slope is 0."""
+    MEMORY = "background-only"
+
+
+@dataclass(frozen=True, eq=False)
+class LoadModel:
+    """Background and slope of each broker and resource, (B, 5) in the order of :data:`~lbd.model.RESOURCES`.
+
+    ``brokers`` are sorted. ``background`` is in percent of the limit; ``slope`` in percent for each byte/s (CPU: each
+    message/s where ``measure`` is ``msg_rate``, in + out in both cases); ``half_width`` is half of the slope's 95 %
+    interval; ``noise`` the standard deviation of a sample in percent. All float64; of an unknown slope the last two
+    are infinite, and the background of a broker without a sample is NaN. ``sources`` has a :class:`Source` for each
+    slope, ``samples`` is int32 (B,), how many a broker's own fit had.
+    """
+
+    brokers: tuple[str, ...]
+    background: FloatArray
+    slope: FloatArray
+    half_width: FloatArray
+    noise: FloatArray
+    sources: tuple[tuple[Source, ...], ...]
+    samples: IntArray
+    measure: Measure = "throughput"
+
+    def of(self, brokers: Sequence[str]) -> LoadModel:
+        """The same for these brokers. KeyError for one that the model does not know."""
+        at = {broker: position for position, broker in enumerate(self.brokers)}
+        rows = [at[broker] for broker in brokers]
+        return replace(
+            self,
+            brokers=tuple(brokers),
+            background=self.background[rows],
+            slope=self.slope[rows],
+            half_width=self.half_width[rows],
+            noise=self.noise[rows],
+            sources=tuple(self.sources[row] for row in rows),
+            samples=self.samples[rows],
+        )
+
+    def unknown(self, weights: Weights) -> tuple[tuple[str, str], ...]:
+        """Broker and resource wherever a resource with a weight has a slope that nothing tells."""
+        weighed = [column for column in SCORED if weights.row()[column] > 0]
+        return tuple(
+            (broker, RESOURCES[column])
+            for broker, sources in zip(self.brokers, self.sources, strict=True)
+            for column in weighed
+            if sources[column] is Source.UNKNOWN
+        )
+
+
+def given(brokers: Sequence[str], background: FloatArray, slope: FloatArray) -> LoadModel:
+    """A model by decree: ``background`` float64 (B,) in points of CPU, ``slope`` (B,) in points for each byte/s."""
+    size = len(brokers)
+    columns = np.zeros((size, len(RESOURCES)))
+    found = columns.copy()
+    found[:, CPU] = slope
+    idle = columns.copy()
+    idle[:, CPU] = background
+    row = tuple(
+        Source.GIVEN if at == CPU else Source.UNLIMITED if at in DRIVEN else Source.MEMORY
+        for at in range(len(RESOURCES))
+    )
+    samples = np.zeros(size, dtype=np.int32)
+    return LoadModel(tuple(brokers), idle, found, columns, columns, (row,) * size, samples)
+
+
+def carried(rates: FloatArray, owner: IntArray, brokers: int) -> FloatArray:
+    """What each broker owns: float64 (B, 4) out of bundle rates (N, 4) and their owners, int32 (N,)."""
+    return np.stack([np.bincount(owner, column, brokers) for column in rates.T], axis=1)
+
+
+def driving(traffic: FloatArray, measure: Measure) -> FloatArray:
+    """What drives each resource, float64 (B, 5), of traffic (B, 4): its messages/s or bytes/s, 0 for memory."""
+    found = np.zeros((len(traffic), len(RESOURCES)))
+    columns = (MSG_IN, MSG_OUT) if measure == "msg_rate" else (BYTES_IN, BYTES_OUT)
+    found[:, CPU] = traffic[:, columns].sum(axis=1)
+    found[:, BANDWIDTH_IN] = traffic[:, BYTES_IN]
+    found[:, BANDWIDTH_OUT] = traffic[:, BYTES_OUT]
+    return found
+
+
+def background_as_recorded(model: LoadModel, percent: FloatArray, traffic: FloatArray) -> FloatArray:
+    """What is left of usages seen, (B, 5), when what the model says of the traffic (B, 4) is taken off."""
+    return percent - model.slope * driving(traffic, model.measure)
+
+
+def what_if(model: LoadModel, rates: FloatArray, owner: IntArray, background: FloatArray | None = None) -> FloatArray:
+    """Usage in percent of each broker if it owned these bundles, float64 (B, 5).
+
+    ``rates`` is float64 (N, 4), ``owner`` int32 (N,) into the model's brokers; ``background``, (B, 5), stands in for
+    the model's, as that of :func:`background_as_recorded`. More than 100 % is more than the broker has.
+    """
+    idle = model.background if background is None else background
+    traffic = carried(rates, owner, len(model.brokers))
+    return np.maximum(idle + model.slope * driving(traffic, model.measure), 0.0)
+
+
+def scores(percent: FloatArray, weights: Weights) -> FloatArray:
+    """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN where none of them is known."""
+    found: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1)
+    return found

@@ -1,0 +1,222 @@
+"""What load reports tell of traffic and usage: one sample for each new one of a broker's, beside what it carried. Pure.
+
+Brokers sample CPU once a minute, however often they are asked, as the mean since the sample before: so what a broker
+carried is the mean over the same time (``meter.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.meter import Meter
+from lbd.load.scoring import percent
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
+
+YOUNG_SECONDS = 130.0
+"""The samples of a broker's first two minutes hold start-up work."""
+
+FIRST_CPU = 1e-5
+"""A broker that has not sampled yet reports less than this, and not 0."""
+
+SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
+"""What changes with a new sample; memory is read whenever somebody asks."""
+
+CHANGED_SHARE = 0.01
+"""Of a broker's bytes/s; with less than this in bundles that came or went, it carries what it did."""
+
+LONGEST_SECONDS = 300.0
+"""A sample is taken to be of no longer a time."""
+
+KEPT = 1440
+"""Samples of a broker: a day of them."""
+
+NEVER = 1_000_000
+"""Samples since the bundles of a broker changed, where nobody saw them change."""
+
+
+@dataclass(frozen=True, eq=False)
+class BrokerSamples:
+    """Samples of one broker in the order of time, since it was started last and its limits were set.
+
+    ``at`` is float64 (n,), epoch seconds; ``carried`` (n, 4), messages/s and bytes/s of its bundles; ``used`` (n, 5),
+    percent of the limit, NaN where none is known. ``since_change`` is int32 (n,): how many new samples came before
+    this one since the report of the broker's bundles changed; 0 also for one that came with that report. ``hardware``
+    is equal on like brokers.
+    """
+
+    at: FloatArray
+    carried: FloatArray
+    used: FloatArray
+    since_change: IntArray
+    hardware: tuple[float, ...]
+
+    def where(self, chosen: BoolArray) -> BrokerSamples:
+        """Some of them: ``chosen`` is bool (n,)."""
+        return BrokerSamples(
+            self.at[chosen], self.carried[chosen], self.used[chosen], self.since_change[chosen], self.hardware
+        )
+
+    @property
+    def trusted(self) -> BoolArray:
+        """All but those that saw bundles come or go: the next fresh one is the first to tell what that did."""
+        return self.since_change > 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """One that was seen, from ``begin`` to ``end`` (epoch seconds)."""
+
+    at: float
+    begin: float
+    end: float
+    used: FloatArray
+    since_change: int
+
+
+@dataclass
+class _Kept:
+    """What is being gathered of one broker. ``waiting``: what it carried meanwhile has not been counted yet."""
+
+    hardware: tuple[float, ...]
+    started_at: float
+    samples: deque[tuple[_Sample, FloatArray]]
+    meter: Meter = field(default_factory=Meter)
+    waiting: list[_Sample] = field(default_factory=list)
+    usage: tuple[float, ...] = ()
+    sampled_at: float = -math.inf
+    since_change: int = NEVER
+
+    def is_still(self, hardware: tuple[float, ...], started_at: float) -> bool:
+        unknown = math.isnan(self.started_at) and math.isnan(started_at)
+        return self.hardware == hardware and (unknown or self.started_at == started_at)
+
+    def take(self, at: float, since: float, used: FloatArray, *, changed: bool) -> None:
+        """A new sample, first seen now; the round before was ``since`` seconds ago."""
+        self.since_change = 0 if changed else min(self.since_change + 1, NEVER)
+        end = at - Meter.lag(since)
+        begin = max(self.sampled_at, end - LONGEST_SECONDS)
+        self.sampled_at = end
+        young = at - self.started_at < YOUNG_SECONDS or used[0] <= FIRST_CPU
+        if not young and not (used < 0).any():
+            self.waiting.append(_Sample(at, begin, end, used, self.since_change))
+
+    def settle(self) -> None:
+        """Samples of which is known by now what was carried meanwhile."""
+        still = []
+        for one in self.waiting:
+            carried = self.meter.mean(one.begin, one.end)
+            if carried is None:
+                still.append(one)
+            elif np.isfinite(carried).all():
+                self.samples.append((one, carried))
+        self.waiting = still
+
+
+class Gathering:
+    """Takes rounds one after the other; at most ``keep`` samples of a broker are kept, the latest."""
+
+    def __init__(self, keep: int = KEPT) -> None:
+        self._keep = keep
+        self._of: dict[str, _Kept] = {}
+        self._before: Snapshot | None = None
+
+    def take(self, snapshot: Snapshot) -> None:
+        """One more round, later than those before. Brokers that are away keep what they have."""
+        used, carried = _used(snapshot), row_totals(snapshot)
+        changed = _changed(self._before, snapshot)
+        since = math.inf if self._before is None else snapshot.taken_at - self._before.taken_at
+        for at, broker in enumerate(snapshot.brokers.ids):
+            kept = self._of[broker] = self._known(snapshot, at)
+            usage = tuple(snapshot.brokers.usage[at, SAMPLED].tolist())
+            kept.meter.take(snapshot.taken_at, carried[at])
+            if usage != kept.usage:
+                kept.usage = usage
+                kept.take(snapshot.taken_at, since, used[at], changed=bool(changed[at]))
+            if changed[at]:
+                kept.since_change = -1
+            kept.settle()
+        self._before = snapshot
+
+    def samples(self) -> Mapping[str, BrokerSamples]:
+        """What was gathered of each broker."""
+        return {broker: _columns(kept) for broker, kept in sorted(self._of.items())}
+
+    def _known(self, snapshot: Snapshot, at: int) -> _Kept:
+        """What is kept of a broker; nothing of how it was before a restart or on another machine."""
+        hardware = tuple(snapshot.brokers.limit[at].tolist())
+        started_at = float(snapshot.brokers.started_at[at])
+        kept = self._of.get(snapshot.brokers.ids[at])
+        if kept is not None and kept.is_still(hardware, started_at):
+            return kept
+        return _Kept(hardware, started_at, deque(maxlen=self._keep))
+
+
+def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
+    """The samples of some rounds, in the order of time."""
+    gathering = Gathering()
+    for snapshot in snapshots:
+        gathering.take(snapshot)
+    return gathering.samples()
+
+
+def row_totals(snapshot: Snapshot) -> FloatArray:
+    """The sum of what each broker reports of its bundles, float64 (B, 4); NaN with a rate that is negative or none."""
+    owner, size = snapshot.rows.owner(), len(snapshot.brokers)
+    rates = np.where(snapshot.rows.rates >= 0, snapshot.rows.rates, np.nan)
+    return np.stack([np.bincount(owner, column, size) for column in rates.T], axis=1)
+
+
+def _used(snapshot: Snapshot) -> FloatArray:
+    return np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), np.nan)
+
+
+def _changed(before: Snapshot | None, now: Snapshot) -> BoolArray:
+    """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
+    found = np.zeros(len(now.brokers), dtype=np.bool_)
+    if before is None or _alike(before, now):
+        return found
+    position = before.brokers.index()
+    for at, broker in enumerate(now.brokers.ids):
+        if broker in position:
+            found[at] = _differ(_bytes(before, position[broker]), _bytes(now, at))
+    return found
+
+
+def _alike(before: Snapshot, now: Snapshot) -> bool:
+    rows, old = now.rows, before.rows
+    same = np.array_equal(old.start, rows.start) and np.array_equal(old.bundle, rows.bundle)
+    return same and before.brokers.ids == now.brokers.ids and before.bundles == now.bundles
+
+
+def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
+    """Bytes/s of each bundle that a broker reports."""
+    rows = snapshot.rows.of(broker)
+    names = (snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist())
+    return dict(zip(names, snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1).tolist(), strict=True))
+
+
+def _differ(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
+    there = before.keys() & now.keys()
+    moved = sum(value for side in (before, now) for name, value in side.items() if name not in there)
+    return moved > CHANGED_SHARE * max(sum(before.values()), sum(now.values()))
+
+
+def _columns(kept: _Kept) -> BrokerSamples:
+    seen, carried = [one for one, _ in kept.samples], [rates for _, rates in kept.samples]
+    return BrokerSamples(
+        at=np.array([one.at for one in seen]),
+        carried=np.array(carried).reshape(-1, 4),
+        used=np.array([one.used for one in seen]).reshape(-1, 5),
+        since_change=np.array([one.since_change for one in seen], dtype=np.int32),
+        hardware=kept.hardware,
+    )
