@@ -12,15 +12,15 @@ from lbd.cycle import CycleRecord, Parts, turn
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.model import Skip
 from lbd.observe.observer import Observation
-from lbd.permit.policies import Groups, Isolation
+from lbd.permit.policies import Groups
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.record.state import Scratch
 from lbd.score.bounds import fewest_moves
 from lbd.score.scorecard import Moved, Seen, Trace
 from lbd.simulate.build import cluster
-from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, step
-from lbd.simulate.moving import Moving
+from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, served_now, step
+from lbd.simulate.moving import Moving, unload_seconds
 from lbd.simulate.reports import snapshot
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Simulation:
         self._now = BEGUN_AT
         rails = self.settings.guardrails
         pace = Pace(rails.unload_spacing_seconds, rails.max_unloads_at_once)
-        self._moving = Moving(pace, lambda: self._now, self._refused)
+        self._moving = Moving(pace, lambda: self._now, self._refused, self._takes)
         self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
         self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
         self._seen: list[Seen] = []
@@ -89,11 +89,14 @@ class Simulation:
         )
 
     def observe(self) -> Observation:
-        """The reports as they are now; there is a leader, and the brokers do not shed by themselves."""
-        seen = snapshot(self._world, self._state, BEGUN_AT)
-        seen = replace(seen, taken_at=self._now)
-        active = seen.brokers.ids
-        return Observation(seen, "simulated", active, Leader(active[0], ""))
+        """The reports as they are now; the brokers do not shed by themselves."""
+        world, seconds = self._world, self._state.seconds
+        seen = replace(snapshot(world, self._state, BEGUN_AT), taken_at=self._now)
+        members = world.membership.at(seconds)
+        active = tuple(world.brokers[at] for at in np.flatnonzero(members.listed).tolist())
+        leader = Leader(world.brokers[members.leader], "") if members.leads else None
+        silent = dict.fromkeys(sorted(set(active) - set(seen.brokers.ids)), "does not answer")
+        return Observation(seen, "simulated", active, leader, silent)
 
     def _parts(self) -> Parts:
         settings = self.settings
@@ -102,7 +105,7 @@ class Simulation:
             strategy=strategy_of(settings),
             weights=settings.weights,
             guardrails=settings.guardrails,
-            isolation=Isolation,
+            isolation=lambda: self._world.isolation,
             groups=lambda names, _: Groups(frozenset(names)),
             attempted_at=lambda: self._moving.attempted_at,
             sent=lambda: self._moving.sent,
@@ -124,22 +127,24 @@ class Simulation:
         self._notice()
 
     def _land(self) -> None:
-        for unload in self._moving.landed():
+        for unload, took in self._moving.landed():
             assert unload.destination is not None
             seconds = self._now - BEGUN_AT
-            self._state = moved(self._state, self._bundle[unload.bundle], self._broker[unload.destination])
+            bundle, destination = self._bundle[unload.bundle], self._broker[unload.destination]
+            self._state = moved(self._state, bundle, destination, took)
             self._moves.append(Moved(seconds, unload.bundle, unload.source, unload.destination, unload.throughput))
 
     def _notice(self) -> None:
         """When reports first show two brokers as far apart as the high threshold."""
         if self._shown_at is None:
-            known = self._state.cpu[self._world.present(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
-            if np.ptp(known) >= self.settings.avg_shedder.high_threshold:
+            known = self._state.cpu[self._world.answering(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
+            if known.size and np.ptp(known) >= self.settings.avg_shedder.high_threshold:
                 self._shown_at = float(self._state.seconds)
 
     def _refused(self, unload: Unload) -> Skip | None:
         """What the executor checks before each request."""
-        owner = self._world.brokers[self._state.owner[self._bundle[unload.bundle]]]
+        bundle = self._bundle[unload.bundle]
+        owner = self._world.brokers[self._state.owner[bundle]] if self._state.owned[bundle] else "nobody"
         up = self._world.present(self._state.seconds)
         if owner != unload.source:
             return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{owner} owns it; not sent")
@@ -147,10 +152,15 @@ class Simulation:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
         return None
 
+    def _takes(self, unload: Unload) -> float:
+        destination = self._broker[unload.destination or ""]
+        cold = not (self._state.owner == destination).any()
+        return unload_seconds(int(self._world.topics[self._bundle[unload.bundle]]), cold=cold)
+
     def _look(self) -> Seen:
         """The truth at this moment, without noise and delay."""
         world, state = self._world, self._state
-        rates = rates_at(world, state.seconds)
+        rates = rates_at(world, state.seconds) * served_now(state)[:, None]
         points = points_at(world, state.owner, rates, state.seconds)
         carried = float(rates[:, 2:].sum())
         return Seen(self._now - BEGUN_AT, points[world.present(state.seconds)], carried)
@@ -158,7 +168,7 @@ class Simulation:
     def _fewest_moves(self) -> int | None:
         """Not told where a broker left: what became of its bundles was not lbd's doing."""
         world, seconds = self._world, self._state.seconds
-        if (world.leaves_at <= seconds).any():
+        if world.membership.lost_any(seconds):
             return None
         sizes = rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB
         slope = np.maximum(world.points_per_mib / world.capacity, 1e-12)

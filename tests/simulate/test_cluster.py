@@ -112,13 +112,14 @@ def test_some_moved_bundles_are_on_both_and_some_on_neither():
 
 
 def test_a_broker_that_joins():
-    """It is not there before; then it reports no CPU until it was up for a minute, and it knows when it started."""
+    """It is not there before; it reports no CPU until it was up for a minute, and its start-up work with the first."""
     world, state = begun(brokers=[{"id": "a"}, {"id": "b", "background": 30, "joins_at_minutes": 2}])
     assert snapshot(world, later(world, state, 115), 0.0).brokers.ids == ("a:8080",)
     young = snapshot(world, later(world, state, 120), 1000.0)
     assert young.brokers.ids == ("a:8080", "b:8080")
     assert (young.brokers.usage[1, 0], young.brokers.started_at[1]) == (FIRST_CPU, 1120.0)
-    assert snapshot(world, later(world, state, 240), 0.0).brokers.usage[1, 0] == pytest.approx(30, abs=0.1)
+    assert 30 <= snapshot(world, later(world, state, 240), 0.0).brokers.usage[1, 0] <= 40.1
+    assert snapshot(world, later(world, state, 300), 0.0).brokers.usage[1, 0] == pytest.approx(30, abs=0.1)
 
 
 def test_a_broker_that_leaves():

@@ -34,7 +34,7 @@ class Bench:
     def landed(self, after: float) -> list[str]:
         """What lands until so long after the beginning."""
         self.now = BEGUN + after
-        return [one.bundle for one in self.moving.landed()]
+        return [one.bundle for one, _ in self.moving.landed()]
 
 
 def test_one_source_is_spaced():
