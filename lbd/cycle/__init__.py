@@ -16,6 +16,7 @@ import numpy as np
 from lbd.act.orders import brokers_of
 from lbd.cycle.asking import decide
 from lbd.cycle.calm import begun, learned
+from lbd.cycle.capped import counters_after
 from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbd.act.orders import Ended
-    from lbd.model import Decision, Snapshot, Unload
+    from lbd.model import Decision, Hits, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
@@ -107,7 +108,8 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     expected = ledger.expected(permitted.unloads)
     kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores, expected)
     touching = permitted.unloads if parts.actuator.acts else ()
-    parts.store.save(_remembered(kept, decision, evidence, touching, snapshot.taken_at))
+    hits = counters_after(before.hits, decision, permitted)
+    parts.store.save(_remembered(kept, hits, evidence, touching, snapshot.taken_at))
     parts.on_plan(permitted.unloads)
     parts.actuator.hand_over(permitted.unloads, ledger.accepts)
     return CycleRecord(
@@ -178,11 +180,11 @@ def _unsettled(kept: Kept, touched: Iterable[str]) -> Kept:
     return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, touched))
 
 
-def _remembered(kept: Kept, decision: Decision, evidence: Evidence, plan: tuple[Unload, ...], taken_at: float) -> Kept:
+def _remembered(
+    kept: Kept, hits: dict[str, Hits], evidence: Evidence, plan: tuple[Unload, ...], taken_at: float
+) -> Kept:
     """What is kept before acting."""
-    found = msgspec.structs.replace(
-        kept, hits=dict(decision.memory.hits), samples=dict(evidence.samples), written_at=taken_at
-    )
+    found = msgspec.structs.replace(kept, hits=hits, samples=dict(evidence.samples), written_at=taken_at)
     return _unsettled(found, brokers_of(plan))
 
 
