@@ -27,6 +27,7 @@ from lbd.permit import evidence as judging
 from lbd.permit import move_costs
 from lbd.permit.eligibility import barred
 from lbd.permit.limits import Ledger, permit
+from lbd.permit.membership import departures
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Policies
 from lbd.reason import Reason
@@ -189,12 +190,13 @@ def _remembered(
 
 
 def _members(kept: Kept, observation: Observation) -> Kept:
-    """Note when the set of active brokers last changed; the first look counts as no change."""
+    """Note when the set of active brokers last changed, and when some went; the first look counts as no change."""
     members, now = list(observation.active), observation.snapshot.taken_at
+    gone = departures(kept.departures, now, went=bool(set(kept.members) - set(members)))
     if kept.members == members:
-        return kept
+        return msgspec.structs.replace(kept, departures=gone)
     since = now if kept.members else 0.0
-    return msgspec.structs.replace(kept, members=members, members_since=since)
+    return msgspec.structs.replace(kept, members=members, members_since=since, departures=gone)
 
 
 def _counts(decision: Decision, permitted: Permitted) -> dict[str, int]:
