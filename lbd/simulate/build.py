@@ -36,6 +36,8 @@ def cluster(scenario: Scenario, seed: int) -> tuple[World, State]:
         brokers=brokers,
         background=np.array([part.background for part in parts.values()], dtype=np.float64),
         capacity=np.array([part.capacity for part in parts.values()], dtype=np.float64),
+        joins_at=np.array([part.lives[0] for part in parts.values()]),
+        leaves_at=np.array([part.lives[1] for part in parts.values()]),
         outages=tuple(scenario.outages(brokers)),
         bundles=tuple(name for load in scenario.load for name in _names(load)),
         rates=np.concatenate(rates),

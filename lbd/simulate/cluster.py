@@ -154,16 +154,17 @@ def _members_changed(world: World, state: State) -> State:
 
 def _placed(world: World, state: State) -> State:
     """Bundles whose time has come are placed; one that no broker may have waits."""
-    candidates = world.allowed[world.load] & world.present(state.seconds)
-    due = np.flatnonzero((state.placed_from <= state.seconds) & candidates.any(axis=1))
-    if not due.size:
+    due = np.flatnonzero(state.placed_from <= state.seconds)
+    candidates = world.allowed[world.load[due]] & world.present(state.seconds) if due.size else None
+    if candidates is None or not candidates.any():
         return state
+    due, candidates = due[candidates.any(axis=1)], candidates[candidates.any(axis=1)]
     if world.placement == "random":
-        owners = at_random(candidates[due], _random(world, state.seconds, 1))
+        owners = at_random(candidates, _random(world, state.seconds, 1))
     else:
         rates = rates_at(world, state.seconds)[:, :2].sum(axis=1)
         carried = np.bincount(state.owner, rates * state.owned, len(world.brokers)).astype(np.float64)
-        owners = least_message_rate(candidates[due], rates[due], carried, state.cpu)
+        owners = least_message_rate(candidates, rates[due], carried, state.cpu)
     return _landed(state, due, owners)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lbd.model import BoolArray, FloatArray
 
@@ -24,7 +24,7 @@ CLIENTS_RETURN_SECONDS = 18.0
 
 @dataclass(frozen=True)
 class Outage:
-    """A broker is away from ``begin`` until ``end``, in seconds of the run; -inf: it joins then, inf: for good.
+    """A broker is away from ``begin`` until ``end``, in seconds of the run; inf: for good.
 
     ``crashed``: it handed nothing over, and the others learn of it when its session times out.
     """
@@ -65,10 +65,11 @@ class Members:
 class Membership:
     """The members at any moment; ``times`` are the seconds at which something changes."""
 
-    def __init__(self, brokers: int, outages: Sequence[Outage]) -> None:
-        times = {time for one in outages for time in (one.begin, one.end, one.unlisted_from) if isfinite(time)}
+    def __init__(self, joins_at: FloatArray, leaves_at: FloatArray, outages: Sequence[Outage] = ()) -> None:
+        away = [*_before(joins_at), *_after(leaves_at), *outages]
+        times = {time for one in away for time in (one.begin, one.end, one.unlisted_from) if isfinite(time)}
         self.times = sorted(times)
-        self._members = [_members(brokers, outages, begun) for begun in (-inf, *self.times)]
+        self._members = [_members(joins_at.size, away, begun) for begun in (-inf, *self.times)]
 
     def at(self, seconds: float) -> Members:
         """The members then."""
@@ -82,6 +83,14 @@ class Membership:
         """Whether some broker went within the run so far."""
         seen = self._members[bisect_right(self.times, 0) : bisect_right(self.times, until) + 1]
         return any((before.present & ~after.present).any() for before, after in pairwise(seen))
+
+
+def _before(joins_at: FloatArray) -> Iterator[Outage]:
+    return (Outage(at, -inf, seconds) for at, seconds in enumerate(joins_at.tolist()) if seconds > -inf)
+
+
+def _after(leaves_at: FloatArray) -> Iterator[Outage]:
+    return (Outage(at, seconds, inf) for at, seconds in enumerate(leaves_at.tolist()) if seconds < inf)
 
 
 def _members(brokers: int, outages: Sequence[Outage], now: float) -> Members:

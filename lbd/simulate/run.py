@@ -59,6 +59,7 @@ class Simulation:
         rails = self.settings.guardrails
         pace = Pace(rails.unload_spacing_seconds, rails.max_unloads_at_once)
         self._moving = Moving(pace, lambda: self._now, self._refused, self._takes)
+        self._isolation = self._world.isolation
         self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
         self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
         self._seen: list[Seen] = []
@@ -105,7 +106,7 @@ class Simulation:
             strategy=strategy_of(settings),
             weights=settings.weights,
             guardrails=settings.guardrails,
-            isolation=lambda: self._world.isolation,
+            isolation=lambda: self._isolation,
             groups=lambda names, _: Groups(frozenset(names)),
             attempted_at=lambda: self._moving.attempted_at,
             sent=lambda: self._moving.sent,

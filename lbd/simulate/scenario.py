@@ -83,12 +83,16 @@ class BrokerPart(_Part):
         """Whether it is there from the beginning."""
         return self.joins_at_minutes is None
 
+    @property
+    def lives(self) -> tuple[float, float]:
+        """From when to when it is there, in seconds of the run."""
+        joins = -inf if self.joins_at_minutes is None else self.joins_at_minutes * 60
+        return joins, inf if self.leaves_at_minutes is None else self.leaves_at_minutes * 60
+
     def away(self, number: int) -> Iterator[tuple[float, float, bool]]:
-        """When the broker of this number (from 0) is away: from and to (seconds of the run), and whether it crashed."""
-        if self.joins_at_minutes is not None:
-            yield -inf, self.joins_at_minutes * 60, False
-        if self.leaves_at_minutes is not None:
-            yield self.leaves_at_minutes * 60, inf, False
+        """When the broker of this number (from 0) is away in between: from and to (seconds of the run), and whether it
+        crashed.
+        """
         if self.crashes_at_minutes is not None:
             begin = self.crashes_at_minutes * 60
             yield begin, inf if self.back_after_minutes is None else begin + self.back_after_minutes * 60, True
@@ -183,7 +187,8 @@ class Scenario(_Part):
         """Somebody can own the bundles, and tell of them, at any moment."""
         brokers = tuple(broker for part in self.brokers for broker in part.ids())
         silences = tuple(self.silences(brokers))
-        membership = Membership(len(brokers), tuple(self.outages(brokers)))
+        lives = np.array([part.lives for part in self.brokers for _ in part.ids()])
+        membership = Membership(lives[:, 0], lives[:, 1], tuple(self.outages(brokers)))
         moments = {0.0, *(one.begin for one in silences), *(time for time in membership.times if time > 0)}
         for now in sorted(moments):
             silent = {one.broker for one in silences if one.begin <= now < one.end}

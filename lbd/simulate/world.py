@@ -48,16 +48,19 @@ class Silence:
 class World:
     """What does not change in a run. Times are seconds since its beginning.
 
-    ``background`` (points) and ``capacity`` (1 = ordinary) are float64 (B,), aligned with ``brokers``, which are
-    sorted; ``outages`` say when each of them is away. ``rates`` is float64 (N, 4), the rates at factor 1, ``topics``
-    int64 (N,); ``load`` int32 (N,) into ``shapes`` (that of the traffic, and that of its consumers on top) and into the
-    rows of ``allowed``, bool (L, B): where ``isolation`` lets its bundles be. ``cpu_second`` and ``stats_second`` are
-    int32 (B,): the second of the minute, or of the stats interval, at which a broker samples and counts.
+    ``background`` (points), ``capacity`` (1 = ordinary), ``joins_at`` and ``leaves_at`` (-inf and inf: it is always
+    there, but for ``outages``) are float64 (B,), aligned with ``brokers``, which are sorted. ``rates`` is float64
+    (N, 4), the rates at factor 1, ``topics`` int64 (N,); ``load`` int32 (N,) into ``shapes`` (that of the traffic, and
+    that of its consumers on top) and into the rows of ``allowed``, bool (L, B): where ``isolation`` lets its bundles
+    be. ``cpu_second`` and ``stats_second`` are int32 (B,): the second of the minute, or of the stats interval, at which
+    a broker samples and counts.
     """
 
     brokers: tuple[str, ...]
     background: FloatArray
     capacity: FloatArray
+    joins_at: FloatArray
+    leaves_at: FloatArray
     outages: tuple[Outage, ...]
     bundles: tuple[str, ...]
     rates: FloatArray
@@ -79,7 +82,7 @@ class World:
     @cached_property
     def membership(self) -> Membership:
         """Who is there when."""
-        return Membership(len(self.brokers), self.outages)
+        return Membership(self.joins_at, self.leaves_at, self.outages)
 
     def present(self, seconds: float) -> BoolArray:
         """The brokers that are up, bool (B,)."""

@@ -15,7 +15,7 @@ from lbd.simulate.scenario import load, shipped
 from lbd.simulate.settings import settled
 
 SEEDS = (1, 2, 3, 4, 5)
-LONG = {"day", "hundred-new"}
+LONG = {"day", "hundred-new", "month", "rolling-restart"}
 
 
 @dataclass(frozen=True)
