@@ -109,7 +109,7 @@ def test_a_file_that_is_none(tmp_path: Path, text: str, told: str):
 
 def test_no_such_scenario():
     """Those that there are, are named."""
-    with pytest.raises(UsageError, match=r"^nope: no such scenario .* one of background, day, "):
+    with pytest.raises(UsageError, match=r"^nope: no such scenario .* one of background, cold-start, "):
         load("nope")
 
 
