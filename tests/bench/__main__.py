@@ -1,9 +1,11 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
     python -m tests.bench [decide] [parse] [observe] [--large]
+    python -m tests.bench fit
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
+``fit`` prints the simulated cluster beside the published charts instead.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.bench import scenes
+from tests.bench import fit, scenes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,9 +81,12 @@ def _measured(figure: Figure, sender: Any) -> None:
 def main() -> None:
     """Measure the groups asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=["decide", "parse", "observe", []])
+    parser.add_argument("groups", nargs="*", choices=["decide", "parse", "observe", "fit", []])
     parser.add_argument("--large", action="store_true")
     chosen = parser.parse_args()
+    if chosen.groups == ["fit"]:
+        fit.main()
+        return
     table = figures(large=chosen.large)
     print(f"{'what':38} {'median s':>9} {'best s':>9} {'budget s':>9} {'peak MiB':>9} {'Java / lbd':>11}")
     for group in chosen.groups or list(table):
