@@ -35,6 +35,7 @@ __all__ = [
     "begin",
     "idle_at",
     "moved",
+    "noisy",
     "points_at",
     "rates_at",
     "served_now",
@@ -86,7 +87,7 @@ def begin(world: World, owner: IntArray) -> State:
     return State(
         seconds=0,
         owner=owner,
-        cpu=np.where(world.present(0), _noisy(world, points, -1), FIRST_CPU),
+        cpu=np.where(world.present(0), noisy(world, points, -1), FIRST_CPU),
         counted=tuple(Counted(own, rates[own]) for own in _own(owner, len(world.brokers))),
         busy=points * since_sample,
         passed=rates * since_counted[owner][:, None],
@@ -197,7 +198,7 @@ def _sample(world: World, state: State) -> State:
         return state
     members = world.membership.at(state.seconds)
     up = members.present & (members.started_at <= state.seconds - MINUTE_SECONDS)
-    sampled = _noisy(world, state.busy / MINUTE_SECONDS, state.seconds)
+    sampled = noisy(world, state.busy / MINUTE_SECONDS, state.seconds)
     return replace(state, cpu=np.where(due & up, sampled, state.cpu), busy=np.where(due, 0.0, state.busy))
 
 
@@ -219,8 +220,8 @@ def _own(owner: IntArray, brokers: int) -> list[np.ndarray[tuple[int], np.dtype[
     return [np.flatnonzero(owner == at) for at in range(brokers)]
 
 
-def _noisy(world: World, points: FloatArray, when: int) -> FloatArray:
-    """Two samples are never equal: an equal one would be no new one."""
+def noisy(world: World, points: FloatArray, when: int) -> FloatArray:
+    """CPU samples of these points, float64 (B,), at that second. No two are equal: an equal one would be no new one."""
     noise = _random(world, when, 0).standard_normal(points.size) * world.noise_points
     return np.maximum(points + noise, 0.01)
 

@@ -76,6 +76,11 @@ class Moving:
         self._touched: set[str] = set()
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing waits or is in flight."""
+        return not (self._waiting or self._flying)
+
+    @property
     def attempted_at(self) -> Mapping[str, float]:
         """The last attempt on each bundle."""
         return self._journal.attempted_at

@@ -61,4 +61,4 @@ def _rows(world: World, counted: list[Counted]) -> tuple[list[str], Rows]:
         reported=everywhere,
         listed=everywhere,
     )
-    return [world.bundles[at] for at in distinct[order].tolist()], rows
+    return world.names[distinct[order]].tolist(), rows

@@ -20,6 +20,7 @@ from lbd.score.bounds import fewest_moves
 from lbd.score.scorecard import Moved, Seen, Trace
 from lbd.simulate.build import cluster
 from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, served_now, step
+from lbd.simulate.leap import leap, steps_at_once
 from lbd.simulate.moving import Moving, unload_seconds
 from lbd.simulate.reports import snapshot
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.model import Unload
+    from lbd.simulate.cluster import State
     from lbd.simulate.scenario import Scenario
 
 BEGUN_AT = 1_767_571_200.0
@@ -119,13 +121,27 @@ class Simulation:
     def _forward(self, seconds: float) -> None:
         """Let the cluster live until then; what lands within a step is there at its end."""
         while self._state.seconds + STEP_SECONDS <= seconds:
-            self._state = step(self._world, self._state)
+            self._state = self._later(seconds)
             self._now = BEGUN_AT + self._state.seconds
             self._land()
             self._notice()
         self._now = BEGUN_AT + seconds
         self._land()
         self._notice()
+
+    def _later(self, seconds: float) -> State:
+        """One step, or many where nothing happens that has a time of its own."""
+        steps = steps_at_once(self._world, self._state, seconds) if self._moving.idle else 0
+        if steps > 1:
+            found = leap(self._world, self._state, steps)
+            if self._shown_at is not None or not self._may_show(found):
+                return found
+        return step(self._world, self._state)
+
+    def _may_show(self, later: State) -> bool:
+        """Whether some moment until then can have shown two brokers as far apart as the high threshold."""
+        known = np.concatenate([self._state.cpu, later.cpu])[np.tile(self._world.present(later.seconds), 2)]
+        return bool(np.ptp(known) >= self.settings.avg_shedder.high_threshold)
 
     def _land(self) -> None:
         for unload, took in self._moving.landed():

@@ -11,6 +11,8 @@ import numpy as np
 from lbd.simulate.membership import Membership
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lbd.model import BoolArray, FloatArray, IntArray
     from lbd.permit.policies import Isolation
     from lbd.simulate.membership import Outage
@@ -83,6 +85,11 @@ class World:
     def membership(self) -> Membership:
         """Who is there when."""
         return Membership(self.joins_at, self.leaves_at, self.outages)
+
+    @cached_property
+    def names(self) -> NDArray[np.object_]:
+        """``bundles`` as a column."""
+        return np.array(self.bundles, dtype=np.object_)
 
     def present(self, seconds: float) -> BoolArray:
         """The brokers that are up, bool (B,)."""
