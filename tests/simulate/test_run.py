@@ -157,3 +157,14 @@ def test_a_rolling_restart_is_waited_out():
     assert [minute for minute in at if minute > 30.5]
     held = [turned.record.hold[1] for turned in turns if turned.record.hold]
     assert any("(some went 5 times within the hour)" in detail for detail in held)
+
+
+def test_pairs_that_a_cap_left_out_are_served_in_the_next_turns():
+    """One bundle a turn, of four pairs that are equally far apart: one pair after the other, none waits anew."""
+    hot = ["hot-1", "hot-2", "hot-3", "hot-4"]
+    parts = [*({"id": one} for one in hot), {"id": "new", "number": 4}]
+    load = [{"name": one, "brokers": [one], "mib_per_second": 60, "bundles": 6} for one in hot]
+    _, turns = simulated({"guardrails.max_unloads_per_turn": 1}, brokers=parts, load=load, hours=0.1)
+    begun = [(turned.seconds, unload.source) for turned in turns for unload in turned.record.unloads][:4]
+    assert [seconds for seconds, _ in begun] == [60, 120, 180, 240]
+    assert len({source for _, source in begun}) == 4
