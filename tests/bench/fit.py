@@ -83,7 +83,7 @@ def _modelled(chart: Chart, traffic: FloatArray) -> FloatArray:
 def main() -> None:
     """Print the table."""
     slope = Scenario.model_fields["points_per_mib"].default
-    print(f"{'experiment':28} {'MiB/s: published -> model, points':62} background  worst  slope used, best")
+    print(f"{'experiment':28} {'MiB/s: published -> model, points':85} background  worst  slope used, best")
     for chart in CHARTS:
         found = fit(chart)
         pairs = zip(chart.published, found.off, strict=True)
