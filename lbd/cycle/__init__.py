@@ -16,7 +16,7 @@ import numpy as np
 from lbd.act.orders import brokers_of
 from lbd.cycle.asking import decide
 from lbd.cycle.calm import begun, learned
-from lbd.cycle.capped import counters_after
+from lbd.cycle.capped import memory_after
 from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbd.act.orders import Ended
-    from lbd.model import Decision, Hits, Snapshot, Unload
+    from lbd.model import Decision, Memory, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
@@ -109,8 +109,8 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     expected = ledger.expected(permitted.unloads)
     kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores, expected)
     touching = permitted.unloads if parts.actuator.acts else ()
-    hits = counters_after(before.hits, decision, permitted)
-    parts.store.save(_remembered(kept, hits, evidence, touching, snapshot.taken_at))
+    memory = memory_after(before.hits, decision, permitted)
+    parts.store.save(_remembered(kept, memory, evidence, touching, snapshot.taken_at))
     parts.on_plan(permitted.unloads)
     parts.actuator.hand_over(permitted.unloads, ledger.accepts)
     return CycleRecord(
@@ -181,11 +181,9 @@ def _unsettled(kept: Kept, touched: Iterable[str]) -> Kept:
     return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, touched))
 
 
-def _remembered(
-    kept: Kept, hits: dict[str, Hits], evidence: Evidence, plan: tuple[Unload, ...], taken_at: float
-) -> Kept:
+def _remembered(kept: Kept, memory: Memory, evidence: Evidence, plan: tuple[Unload, ...], taken_at: float) -> Kept:
     """What is kept before acting."""
-    found = msgspec.structs.replace(kept, hits=hits, samples=dict(evidence.samples), written_at=taken_at)
+    found = msgspec.structs.replace(kept, hits=dict(memory.hits), samples=dict(evidence.samples), written_at=taken_at)
     return _unsettled(found, brokers_of(plan))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbd.model import counter_of
@@ -10,7 +11,7 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.model import Decision, Hits, Pair
+    from lbd.model import Decision, Hits, Memory, Pair
     from lbd.permit.limits import Permitted
 
 CAPS = frozenset(
@@ -27,8 +28,8 @@ CAPS = frozenset(
 """What there will be more of later, whatever the cluster looks like then."""
 
 
-def counters_after(before: Mapping[str, Hits], decision: Decision, permitted: Permitted) -> dict[str, Hits]:
-    """The strategy's counters; of a pair that got nothing because of a cap, those ``before`` the turn.
+def memory_after(before: Mapping[str, Hits], decision: Decision, permitted: Permitted) -> Memory:
+    """What the strategy remembers; of a pair that got nothing because of a cap, the counters ``before`` the turn.
 
     Firing clears a pair's counters. Waiting for eight samples anew, pairs that share a cap would be served one
     after the other, hours late; so they stand one below their limit, as under a hold.
@@ -40,7 +41,7 @@ def counters_after(before: Mapping[str, Hits], decision: Decision, permitted: Pe
     for pair in decision.facts.pairs:
         if pair.fired and pair.source in capped:
             found |= _known(before, pair)
-    return found
+    return replace(decision.memory, hits=found)
 
 
 def _known(before: Mapping[str, Hits], pair: Pair) -> dict[str, Hits]:

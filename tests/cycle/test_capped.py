@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbd.cycle.capped import CAPS, counters_after
+from lbd.cycle.capped import CAPS, memory_after
 from lbd.model import Decision, Hits, Memory, Skip, Unload
 from lbd.permit.limits import Permitted
 from lbd.reason import Group, Reason
@@ -37,7 +37,7 @@ def answer(decision: Decision, *reasons: Reason | None) -> Permitted:
 def test_a_pair_that_a_cap_refuses_everything_keeps_its_counters(reason: Reason):
     """They are those from before the turn: one more sample, and it fires again."""
     decision = fired()
-    assert counters_after(BEFORE, decision, answer(decision, reason)) == BEFORE
+    assert memory_after(BEFORE, decision, answer(decision, reason)).hits == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_pair_that_a_cap_refuses_everything_keeps_its_counters(reason: Reason)
 def test_a_pair_that_got_something_or_must_not_begins_anew(reasons: tuple[Reason | None, ...]):
     """As in Pulsar, firing clears both counters."""
     decision = fired()
-    found = counters_after(BEFORE, decision, answer(decision, *reasons))
+    found = memory_after(BEFORE, decision, answer(decision, *reasons)).hits
     assert found == {"other:8080": Hits(5, 1)} == decision.memory.hits
 
 
@@ -63,7 +63,8 @@ def test_one_cap_among_other_refusals_is_enough():
     """What the cap kept back may go later."""
     decision = fired()
     assert (
-        counters_after(BEFORE, decision, answer(decision, Reason.DESTINATION_OVERLOADED, Reason.TURN_UNLOADS)) == BEFORE
+        memory_after(BEFORE, decision, answer(decision, Reason.DESTINATION_OVERLOADED, Reason.TURN_UNLOADS)).hits
+        == BEFORE
     )
 
 
@@ -75,7 +76,7 @@ def test_counters_of_pools_are_kept_in_their_pool():
     pooled = type(pair)(**{**vars(pair), "pool": "gold"})
     facts = type(decision.facts)(decision.facts.scores, decision.facts.binding, (pooled,))
     decision = Decision(decision.unloads, (), Memory({}), facts, decision.verdicts)
-    assert counters_after(before, decision, answer(decision, Reason.TURN_UNLOADS)) == {f"{HOT} in gold": Hits(7, 0)}
+    assert memory_after(before, decision, answer(decision, Reason.TURN_UNLOADS)).hits == {f"{HOT} in gold": Hits(7, 0)}
 
 
 def test_caps_are_limits():
