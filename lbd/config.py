@@ -22,7 +22,9 @@ from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.pulsar.settings import PulsarSettings
+from lbd.record.history.settings import HistorySettings
 from lbd.record.turns.settings import TurnsSettings
+from lbd.split.settings import SplitSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,7 +73,9 @@ class Settings(BaseModel):
         False, description="with take-over: give the brokers' own shedding back at a plain stop, as lbd release does"
     )
     guardrails: Guardrails = Guardrails()
+    split: SplitSettings = SplitSettings()
     turns: TurnsSettings = TurnsSettings()
+    history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()
 
