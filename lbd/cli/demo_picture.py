@@ -112,7 +112,7 @@ def _pairs(frame: Frame, turn: Turn, pairs: Sequence[PairSeen], width: int) -> R
         found.add_column(no_wrap=True)
     for pair in pairs:
         row = (
-            Text(ends(pair.source, pair.destination, frame.end), "bold"),
+            Text(ends(pair.source, pair.destination or "", frame.end), "bold"),
             f"{pair.difference:.1f}",
             _hits(pair.low, pair.low_wanted, cells=wide),
             _hits(pair.high, pair.high_wanted, cells=wide),

@@ -111,7 +111,7 @@ class Rerun:
         )
 
     def _land(self) -> None:
-        for unload in self._moving.landed():
+        for unload, _ in self._moving.landed():
             assert unload.destination is not None
             self._recorded.move(unload.bundle, unload.destination)
             ends = (unload.source, unload.destination)

@@ -1,9 +1,11 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
     python -m tests.bench [decide] [shedders] [place] [parse] [observe] [--large]
+    python -m tests.bench fit
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
+``fit`` prints the simulated cluster beside the published charts instead.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbd.decide import STRATEGIES
 from lbd.place import PLACEMENTS
-from tests.bench import scenes
+from tests.bench import fit, scenes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,9 +114,12 @@ def _measured(figure: Figure, sender: Any) -> None:
 def main() -> None:
     """Measure the groups asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", []])
+    parser.add_argument("groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", "fit", []])
     parser.add_argument("--large", action="store_true")
     chosen = parser.parse_args()
+    if chosen.groups == ["fit"]:
+        fit.main()
+        return
     table = figures(large=chosen.large)
     print(f"{'what':66} {'median s':>9} {'best s':>9} {'budget s':>9} {'peak MiB':>9} {'Java / lbd':>11}")
     for group in chosen.groups or list(table):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -205,6 +206,12 @@ class Book:
                 self.at(joins, lambda found=broker: self.start(found.id))  # type: ignore[misc]
             if np.isfinite(leaves):
                 self.at(leaves, lambda found=broker: self.leave(found.id))  # type: ignore[misc]
+        ids = tuple(self.brokers)
+        for outage in world.outages:
+            ends = self.die if outage.crashed else self.leave
+            self.at(outage.begin, partial(ends, ids[outage.broker]))
+            if np.isfinite(outage.end):
+                self.at(outage.end, partial(self.start, ids[outage.broker]))
 
     def _expire(self, found: Broker, begun: float) -> None:
         """The session of one that died and did not come back."""
