@@ -98,6 +98,7 @@ class Rerun:
         return Parts(
             observer=self,
             strategy=strategy_of(settings),
+            strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=lambda: nowhere,
