@@ -135,7 +135,13 @@ def what_if(model: LoadModel, rates: FloatArray, owner: IntArray, background: Fl
     """
     idle = model.background if background is None else background
     traffic = carried(rates, owner, len(model.brokers))
-    return np.maximum(idle + model.slope * driving(traffic, model.measure), 0.0)
+    return usage(idle, model.slope, driving(traffic, model.measure))
+
+
+def usage(background: FloatArray, slope: FloatArray, drives: FloatArray) -> FloatArray:
+    """Percent that brokers use of a resource, of any one shape: its background plus a slope times what drives it."""
+    found: FloatArray = np.maximum(background + slope * drives, 0.0)
+    return found
 
 
 def scores(percent: FloatArray, weights: Weights) -> FloatArray:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.linear import usage
 from lbd.simulate.placing import at_random, least_message_rate
 from lbd.simulate.world import MIB, MINUTE_SECONDS, STEP_SECONDS, Counted, State, World
 
@@ -73,7 +74,7 @@ def idle_at(world: World, seconds: float) -> FloatArray:
 def points_at(world: World, owner: IntArray, rates: FloatArray, seconds: float) -> FloatArray:
     """True CPU of each broker without noise, in points, float64 (B,); 0 for one that is away. 100 is all there is."""
     carried = np.bincount(owner, (rates[:, 2] + rates[:, 3]) / 2, len(world.brokers)) / MIB
-    found = idle_at(world, seconds) + world.points_per_mib * carried / world.capacity
+    found = usage(idle_at(world, seconds), world.points_per_mib / world.capacity, carried)
     return np.where(world.present(seconds), np.minimum(found, 100.0), 0.0)
 
 

@@ -226,11 +226,12 @@ def shipped() -> tuple[str, ...]:
 def load(name: str) -> Scenario:
     """A shipped scenario by its name, or a file of one's own.
 
-    Raises :class:`UsageError` with every problem: the file, the key, the value, and what would be right.
+    Raises :class:`UsageError` with every problem: the file and its line, the key, the value, and what would be right.
     """
     path = SHIPPED / f"{name}.yaml" if name in shipped() else Path(name)
     try:
-        found = read_yaml(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = read_yaml(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(
@@ -243,12 +244,28 @@ def load(name: str) -> Scenario:
     try:
         return Scenario.model_validate(found)
     except ValidationError as error:
-        raise UsageError("\n".join(_problems(path, error))) from error
+        raise UsageError("\n".join(_problems(path, text, error))) from error
 
 
-def _problems(path: Path, error: ValidationError) -> Iterable[str]:
+def _problems(path: Path, text: str, error: ValidationError) -> Iterable[str]:
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         shown = "" if isinstance(item["input"], dict | Scenario) else repr(item["input"])
         told = " ".join(item["msg"].removeprefix("Value error, ").split())
-        yield ": ".join(filter(None, (str(path), key, shown, told)))
+        yield ": ".join(filter(None, (f"{path}:{_line(document, item['loc'])}", key, shown, told)))
+
+
+def _line(node: yaml.Node | None, keys: Iterable[int | str]) -> int:
+    """The line, from 1, on which a key stands, or the innermost around it that is there."""
+    line = 1
+    for key in keys:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            node = node.value[key]
+            line = node.start_mark.line + 1
+        elif isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                if name.value == str(key):
+                    line, node = name.start_mark.line + 1, value
+                    break
+    return line

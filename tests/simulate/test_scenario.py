@@ -80,10 +80,10 @@ def test_a_file_of_ones_own(tmp_path: Path):
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], told: str):
-    """The file, the key, the value, and what would be right, in one line."""
+    """The file and its line, the key, the value, and what would be right, in one line."""
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({**GOOD, **changes}))
-    with pytest.raises(UsageError, match=f"^{path}: .*{told}") as caught:
+    with pytest.raises(UsageError, match=rf"^{path}:\d+: .*{told}") as caught:
         load(str(path))
     assert "\n" not in str(caught.value)
 
@@ -103,8 +103,17 @@ def test_a_file_that_is_none(tmp_path: Path, text: str, told: str):
     """It is named, with what it is."""
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=f"^{path}: .*{told}"):
+    with pytest.raises(UsageError, match=rf"^{path}(:1)?: .*{told}"):
         load(str(path))
+
+
+def test_the_line_is_that_of_the_key(tmp_path: Path):
+    """Of one that is missing, that of what it is missing in."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("about: x\nbrokers:\n  - id: a\nload:\n  - name: n\n    bundles: 3\n    mib_per_secnd: 9\n")
+    with pytest.raises(UsageError) as caught:
+        load(str(path))
+    assert [line.removeprefix(f"{path}:").partition(":")[0] for line in str(caught.value).splitlines()] == ["5", "7"]
 
 
 def test_no_such_scenario():
