@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 from queue import Full, Queue
@@ -96,6 +97,7 @@ class Historian:
 
     def _work(self) -> None:
         """Until it is closed: one job after the other, within its share of time."""
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pools keep tens of MB for the next file
         from lbd.record.history.writer import Writer  # noqa: PLC0415 - pyarrow is loaded where it is needed, beside turns
 
         writer, begun = Writer(self._root, self._settings.history), time.monotonic()

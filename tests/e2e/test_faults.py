@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
 
 
+PATIENCE_SECONDS = 10.0
+"""A relay that nobody asks, or that no broker answers, ends its test and not the run."""
+
+
 def ready(cluster: Cluster, admin: Admin, number: int = 0) -> Ready:
     """A move from the first to the second broker that has passed its check."""
     bundle = placing.namespace(cluster, f"fault{time.time_ns()}", 4)[number]
@@ -84,15 +88,17 @@ def mute(broker: str) -> Iterator[str]:
 
     def hand_on() -> None:
         asking, _ = server.accept()
-        with asking, socket.create_connection(host_and_port(broker)) as asked:
+        asking.settimeout(PATIENCE_SECONDS)
+        with asking, socket.create_connection(host_and_port(broker), PATIENCE_SECONDS) as asked:
             asked.sendall(asking.recv(1 << 16))
             asked.recv(1)
             asking.recv(1)  # until it hangs up
 
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as aside:
+        server.settimeout(PATIENCE_SECONDS)
         handed = aside.submit(hand_on)
         yield f"127.0.0.1:{server.getsockname()[1]}"
-        handed.result(timeout=10)
+        handed.result()
 
 
 def host_and_port(broker: str) -> tuple[str, int]:
@@ -110,10 +116,12 @@ def test_an_answer_that_never_comes(cluster: Cluster):
 
     with mute(move.move.source) as silent:
 
-        def cut(method: str, url: str, params: Mapping[str, str] | None, timeout: float) -> Answer:
+        def cut(
+            method: str, url: str, params: Mapping[str, str] | None, timeout: float, content: bytes | None
+        ) -> Answer:
             if method == "PUT" and base_of(url).endswith(f"//{move.move.source}"):
-                return once(method, url.replace(move.move.source, silent, 1), params, 2.0)
-            return once(method, url, params, timeout)
+                return once(method, url.replace(move.move.source, silent, 1), params, 2.0, content)
+            return once(method, url, params, timeout, content)
 
         hasty.http._once = cut  # type: ignore[method-assign]
         outcome = sent(hasty, move)
