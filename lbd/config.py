@@ -28,6 +28,7 @@ from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.place import PLACEMENTS
 from lbd.pulsar.settings import PulsarSettings
+from lbd.record.history.settings import HistorySettings
 from lbd.record.turns.settings import TurnsSettings
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Settings(BaseModel):
     )
     guardrails: Guardrails = Guardrails()
     turns: TurnsSettings = TurnsSettings()
+    history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()
 

@@ -11,6 +11,7 @@ import pytest
 
 from lbd.cli import COMMANDS
 from lbd.config import load
+from lbd.record.history.tables import COLUMNS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -59,10 +60,18 @@ def test_every_setting_of_a_strategy_says_what_it_means():
     from lbd.decide.avg_shedder.settings import AvgShedderSettings
     from lbd.load.scoring import Weights
     from lbd.permit.settings import Guardrails
+    from lbd.record.history.settings import HistorySettings
 
-    for model in (AvgShedderSettings, Weights, Guardrails):
+    for model in (AvgShedderSettings, Weights, Guardrails, HistorySettings):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
+
+
+def test_every_column_of_history_is_documented():
+    """With its type, as it is written."""
+    text = (ROOT / "docs" / "history.md").read_text()
+    rows = [f"| `{name}` | {kind} | {told} |" for own in COLUMNS.values() for name, (kind, told) in own.items()]
+    assert [row for row in rows if row not in text] == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "lbd").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""``lbd history``: the moves of the journal."""
+"""``lbd history``: the moves of the journal, and under it what turns recordings into history and back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 import msgspec
 from rich.text import Text
 
+from lbd.cli.history import export, import_
 from lbd.cli.operate_text import common_end, console, moves_word, room
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out, plain
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from lbd.record.journal import Move
 
 
-@click.command("history")
+@click.group("history", invoke_without_command=True)
 @click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="Show so many moves.")
 @click.option(
     "--since", "since_seconds", callback=duration, metavar="DURATION", help="Moves of the last 90s, 15m, 2h, 1d, ..."
@@ -49,6 +50,8 @@ def history(
     \b
     Example: lbd history --since 1d --bundle public/default
     """
+    if ctx.invoked_subcommand is not None:
+        return
     state_dir = loaded(ctx, config_file, admin_urls).settings.state_dir
     earliest = time.time() - since_seconds if since_seconds is not None else None
     shown: deque[Move] = deque(maxlen=last)
@@ -62,6 +65,10 @@ def history(
     elif shown:
         show_moves(shown)
     click.echo(moves_summary(counts, len(shown)), err=form == "json")
+
+
+history.add_command(export)
+history.add_command(import_)
 
 
 def _of_bundle(move: Move, wanted: str | None) -> bool:

@@ -60,7 +60,7 @@ class Engine:
         self._executor = Executor(journal, time.time, self._ended)
         self._control = Control(settings.state_dir)
         self.requests = Requests(self._control)
-        self._keeper = Keeper(settings.state_dir, settings.turns)
+        self._keeper = Keeper(settings)
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
@@ -188,7 +188,7 @@ class Engine:
             raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
         self._observer.close()
-        self._keeper.take(settings.turns)
+        self._keeper.take(settings)
         self.settings, self._observer = settings, self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
 

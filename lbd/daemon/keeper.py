@@ -1,4 +1,4 @@
-"""What is kept of each turn beside counters and moves: its record for ``lbd explain``, and what the watchdog says."""
+"""What is kept of each turn beside counters and moves: its record for ``lbd explain``, history, and the watchdog's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.cycle.keeping import bundles_of, kept
 from lbd.cycle.watchdog import Watch, watch
+from lbd.daemon.historian import Historian
 from lbd.daemon.own_shedder import own_shedder
 from lbd.errors import told
 from lbd.record.turns import FOLDER, Turns
@@ -14,11 +15,10 @@ from lbd.record.turns.bundles import save_bundles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.cycle.watchdog import Alarm, Key
-    from lbd.record.turns import TurnsSettings
 
 BUNDLES_EVERY_SECONDS = 60.0
 """They are as large as the averages, and owners change by lbd's own moves, which the journal tells."""
@@ -30,9 +30,10 @@ AGAIN_SECONDS = 4 * 3600.0
 class Keeper:
     """Keeps each turn, and follows what the watchdog says of them. Nothing here raises."""
 
-    def __init__(self, state_dir: Path, settings: TurnsSettings) -> None:
-        self._folder = state_dir / FOLDER
-        self._turns = Turns(state_dir, settings.max_bytes)
+    def __init__(self, settings: Settings) -> None:
+        self._folder = settings.state_dir / FOLDER
+        self._turns = Turns(settings.state_dir, settings.turns.max_bytes)
+        self._historian = Historian(settings)
         self._watch = Watch()
         self._bundles_at = 0.0
         self._trouble = ""
@@ -47,21 +48,25 @@ class Keeper:
         except Exception as error:  # noqa: BLE001 - the turn has acted: what is only told of it must not end the daemon
             self._trouble = f"this turn is not kept: {told(error)}"
             return record
-        return replace(record, number=number)
+        numbered = replace(record, number=number)
+        self._historian.keep(numbered)
+        return numbered
 
-    def take(self, settings: TurnsSettings) -> None:
+    def take(self, settings: Settings) -> None:
         """Go on with other settings."""
-        self._turns.max_bytes = settings.max_bytes
+        self._turns.max_bytes = settings.turns.max_bytes
+        self._historian.take(settings)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know: alarms, and what could not be kept."""
         own = tuple(trouble for trouble in (self._turns.trouble, self._trouble) if trouble)
-        return (*(alarm.text for alarm in self.alarms), *own)
+        return (*(alarm.text for alarm in self.alarms), *own, *self._historian.warnings)
 
     def close(self) -> None:
         """Close what was opened."""
         self._turns.close()
+        self._historian.close()
 
     def _keep_bundles(self, record: CycleRecord) -> None:
         found = bundles_of(record)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.config import Settings
 from lbd.cycle.watchdog import Alarm
 from lbd.daemon.keeper import AGAIN_SECONDS, Keeper, Telling
 from lbd.reason import Reason
+from lbd.record.history.settings import HistorySettings
 from lbd.record.status import read_status
-from lbd.record.turns import FOLDER, TurnsSettings
+from lbd.record.turns import FOLDER
 from lbd.record.turns.reading import KeptTurns
 from tests import fake_pulsar
 from tests.cycle.records import COLD, HOT, record, two
@@ -92,7 +94,7 @@ def test_turns_that_cannot_be_kept_stop_nothing(pulsar: FakePulsar, tmp_path: Pa
 
 def test_an_alarm_is_a_warning_of_the_status(tmp_path: Path):
     """From the turn in which it begins to the one in which it ends."""
-    keeper, samples, seen = Keeper(tmp_path, TurnsSettings()), {}, []
+    keeper, samples, seen = Keeper(Settings(state_dir=tmp_path, history=HistorySettings(enabled=False))), {}, []
     for minute in range(22):
         wobble = minute * 0.01
         scene = two(80 + wobble, 20 + wobble) if minute < 20 else two(30 + wobble, 20 + wobble)

@@ -299,7 +299,12 @@ class TestBundles:
         assert [back.owner_of(at) for at in range(2)] == [B, A]
 
     @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"junk", json.dumps({}).encode()])
-    def test_junk_is_nothing(self, tmp_path: Path, content: bytes) -> None:
-        """Nobody needs it to go on."""
+    def test_junk_is_said(self, tmp_path: Path, content: bytes) -> None:
+        """A torn file is not an empty cluster."""
         (tmp_path / "bundles.npz").write_bytes(content)
+        with pytest.raises(UsageError, match=r"bundles\.npz: is torn or not of this format; lbd run writes it anew"):
+            load_bundles(tmp_path)
+
+    def test_none_was_kept(self, tmp_path: Path) -> None:
+        """Before the first turn that keeps them."""
         assert load_bundles(tmp_path) is None

@@ -9,7 +9,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from lbd.files import FRESH
+from lbd.errors import UsageError
+from lbd.files import FRESH, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,15 +54,27 @@ def save_bundles(folder: Path, found: Bundles) -> None:
 
 
 def load_bundles(folder: Path) -> Bundles | None:
-    """What was saved last; None where there is nothing that can be read."""
+    """What was saved last; None where nothing was. Raises :class:`UsageError` for a file that cannot be read."""
+    path = folder / NAME
     try:
-        with (folder / NAME).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             bundles, brokers = (file[name].tobytes().decode().split("\n") for name in ("bundles", "brokers"))
             columns = file["owner"], file["codes"], file["rates"].astype(np.float64)
             found = Bundles(float(file["at"]), tuple(brokers), bundles, *columns)
-    except (OSError, ValueError, KeyError, EOFError, RuntimeError, BadZipFile):
+    except FileNotFoundError:
         return None
-    return found if _aligned(found) else None
+    except OSError as error:
+        raise refused(path, error, "read") from error
+    except (ValueError, KeyError, EOFError, RuntimeError, BadZipFile) as error:
+        raise _torn(path) from error
+    if not _aligned(found):
+        raise _torn(path)
+    return found
+
+
+def _torn(path: Path) -> UsageError:
+    mends = "lbd run writes it anew every few turns; without it, moves alone are told"
+    return UsageError(f"{path}: is torn or not of this format; {mends}")
 
 
 def _aligned(found: Bundles) -> bool:

@@ -1,0 +1,122 @@
+"""History beside the daemon: it waits for no disk, ends no turn, and says what it could not keep."""
+
+from __future__ import annotations
+
+import time
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from lbd.config import Settings
+from lbd.daemon import historian
+from lbd.daemon.historian import Historian
+from lbd.record.history.writer import Writer
+from tests import fake_pulsar
+from tests.cycle.records import record, two
+from tests.daemon.test_service import eventually, running, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.cycle import CycleRecord
+    from tests.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+def settings(state_dir: Path, **history: Any) -> Settings:
+    """Settings with this state directory."""
+    return Settings.model_validate({"state_dir": state_dir, "history": history})
+
+
+def planned() -> CycleRecord:
+    """A turn worth keeping."""
+    return record(two(60, 20))
+
+
+def decisions(state_dir: Path) -> list[dict[str, Any]]:
+    """What is on disk."""
+    folder = state_dir / "history" / "v1" / "decisions"
+    found: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist() if folder.exists() else []
+    return found
+
+
+def test_a_daemon_leaves_its_history(pulsar: FakePulsar, tmp_path: Path):
+    """Rounds, decisions and moves, written at the latest when it stops; the number is that of lbd explain."""
+    with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
+        daemon.notified.wait_for("STATUS=Moved")
+        assert daemon.end() == 0
+    tables = {
+        table: ds.dataset(tmp_path / "state" / "history" / "v1" / table, format="parquet").to_table().to_pylist()
+        for table in ("broker_rounds", "bundle_rounds", "decisions", "moves")
+    }
+    assert {row["broker"] for row in tables["broker_rounds"]} == set(pulsar.ids)
+    assert {row["result"] for row in tables["moves"]} == {"landed"}
+    assert 1 <= len(tables["moves"]) <= 3
+    assert min(row["turn"] for row in tables["decisions"]) >= 1
+    assert '"low_threshold":' in tables["decisions"][0]["settings"]
+
+
+def test_none_is_kept_where_it_is_switched_off(tmp_path: Path):
+    """Not even a folder."""
+    found = Historian(settings(tmp_path, enabled=False))
+    found.keep(planned())
+    found.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slow_disk_holds_no_turn_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Turns that find no room are counted, and said."""
+    goes_on = Event()
+    monkeypatch.setattr(Writer, "add", lambda *_: goes_on.wait(10))
+    found = Historian(settings(tmp_path))
+    begun = time.monotonic()
+    for _ in range(20):
+        found.keep(planned())
+    took = time.monotonic() - begun
+    assert took < 5
+    assert any(" rounds were not kept: the disk is too slow" in one for one in found.warnings)
+    goes_on.set()
+    found.close()
+
+
+def test_it_takes_no_more_than_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What is above is left out, and said."""
+    monkeypatch.setattr(historian, "ALLOWANCE_SECONDS", -1.0)
+    found = Historian(settings(tmp_path))
+    found.keep(planned())
+    found.close()
+    assert found.warnings == (f"{tmp_path}/history: 1 rounds were left out: history took over 1%",)
+
+
+def test_a_bug_in_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And the next round is kept."""
+    add = Writer.add
+    monkeypatch.setattr(Writer, "add", lambda *_: 1 // 0)
+    found = Historian(settings(tmp_path))
+    found.keep(planned())
+    eventually(lambda: bool(found.warnings))
+    assert "a round is not kept: " in found.warnings[0]
+    assert "ZeroDivisionError" in found.warnings[0]
+    monkeypatch.setattr(Writer, "add", add)
+    found.keep(planned())
+    found.close()
+    assert len(decisions(tmp_path)) == 1
+    assert found.warnings == ()
+
+
+def test_no_place_for_it(tmp_path: Path):
+    """Balancing goes on, lbd status warns."""
+    (tmp_path / "history").write_text("")
+    found = Historian(settings(tmp_path))
+    found.keep(planned())
+    found.close()
+    assert "history cannot be written: " in found.warnings[0]

@@ -1,0 +1,151 @@
+"""The units: what systemd's own tools say of them, and the daemon under what they promise it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from lbd.config import load
+from tests import fake_pulsar
+from tests.daemon.test_service import Notified, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fake_pulsar import FakePulsar
+
+UNITS = Path(__file__).parents[2] / "systemd"
+UNIT = (UNITS / "lbd.service").read_text()
+NO_NEW_CODE = """
+import ctypes, os, sys
+PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
+ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+"""What MemoryDenyWriteExecute= does, on kernels that know it (6.3 and newer); others take no notice."""
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+def setting(name: str) -> str:
+    """The one value of a key."""
+    (found,) = re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)
+    return str(found)
+
+
+def analyzed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze over the units, with a program that is there."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    for path in UNITS.glob("*.service"):
+        (folder / path.name).write_text(path.read_text().replace("/opt/lbd/bin/lbd", sys.executable))
+    command = ["systemd-analyze", *words, str(folder / "lbd.service")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_systemd_has_nothing_to_say_of_it(tmp_path: Path):
+    """No unknown key, no value that is ignored."""
+    found = analyzed(tmp_path, "verify", "--man=no")
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_exposure_is_low(tmp_path: Path):
+    """What is left is that it speaks to brokers, and that all may read its state."""
+    found = analyzed(tmp_path, "security", "--offline=true", "--no-pager")
+    level = re.search(r"Overall exposure level for lbd.service: ([\d.]+)", found.stdout)
+    assert level is not None, found.stderr
+    assert float(level[1]) <= 1.5
+
+
+class Unit:
+    """The daemon as the unit starts it: its command, its environment, and no memory both writable and executable."""
+
+    def __init__(self, folder: Path, pulsar: FakePulsar) -> None:
+        self.folder, self.notified = folder, Notified(folder)
+        self.config = folder / "lbd.yaml"
+        self.config.write_text(yaml.safe_dump(settings_for(pulsar, folder)))
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        program, *words = setting("ExecStart").split()
+        assert program == "/opt/lbd/bin/lbd"
+        environ = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "NOTIFY_SOCKET": str(self.notified.path),
+            "WATCHDOG_USEC": str(int(setting("WatchdogSec")) * 1_000_000),
+        }
+        command = [sys.executable, "-c", NO_NEW_CODE, "-m", "lbd", *words, "--config", str(self.config)]
+        with (self.folder / "log").open("a") as log:
+            return subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+
+    def end(self) -> tuple[int, float]:
+        """Exit code after SIGTERM, and the seconds that took."""
+        begun = time.monotonic()
+        self.process.terminate()
+        return self.process.wait(float(setting("TimeoutStopSec"))), time.monotonic() - begun
+
+
+@pytest.fixture
+def unit(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Unit]:
+    """Ended whatever happened."""
+    found = Unit(tmp_path, pulsar)
+    yield found
+    found.process.kill()
+    found.process.wait()
+    found.notified.close()
+
+
+def test_start_reload_kill_restart_stop(unit: Unit):
+    """READY, RELOADING at SIGHUP, a start after kill -9 as Restart= does it, and an end well within the time-out."""
+    unit.notified.wait_for("READY=1")
+    unit.notified.wait_for("STATUS=Moved")
+    assert "-HUP $MAINPID" in setting("ExecReload")
+    unit.process.send_signal(signal.SIGHUP)
+    unit.notified.wait_for("RELOADING=1")
+    unit.notified.wait_for("READY=1")
+    unit.process.kill()
+    unit.process.wait()
+    unit.process = unit.start()
+    unit.notified.wait_for("READY=1")
+    unit.notified.wait_for("STATUS=")
+    code, seconds = unit.end()
+    assert (code, seconds < 75) == (0, True)
+    assert "Traceback" not in (unit.folder / "log").read_text()
+
+
+def test_bad_settings_are_not_tried_again(unit: Unit):
+    """Exit 2, which the unit does not restart after."""
+    unit.end()
+    unit.config.write_text("interval_seconds: soon\n")
+    assert unit.start().wait(20) == 2
+    assert "2" in setting("RestartPreventExitStatus").split()
+
+
+def test_the_environment_file_names_real_settings():
+    """Each line of it, without its comment sign."""
+    lines = re.findall(r"^#(LBD_\w+)=(.*)$", (UNITS / "lbd.env").read_text(), re.MULTILINE)
+    assert len(load(None, dict(lines)).origins) == len(lines) == 3
+
+
+def test_the_token_is_where_the_settings_look_for_it():
+    """The credential's name is the file's."""
+    found = (UNITS / "token.conf").read_text()
+    assert "LoadCredential=token:/etc/lbd/token" in found
+    assert "Environment=LBD_PULSAR__TOKEN_FILE=%d/token" in found
+    assert load(None, {"LBD_PULSAR__TOKEN_FILE": "/run/credentials/lbd.service/token"}).settings.pulsar.token_file
