@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": "lbd.cli.recordings",
     "simulate": "lbd.cli.simulate",
     "compare": "lbd.cli.compare",
+    "calibrate": "lbd.cli.calibrate",
     "config": "lbd.cli.configuration",
 }
 """Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
@@ -45,6 +46,7 @@ SHORT_HELP = {
     "replay": "Run a strategy over recordings.",
     "simulate": "Run lbd on a simulated cluster, and score what it did.",
     "compare": "Run strategies over scenarios or recordings, and put their scorecards side by side.",
+    "calibrate": "Learn better thresholds from history, with Spark.",
     "config": "Check, show or take over settings.",
 }
 
