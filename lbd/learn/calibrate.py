@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
+
+NOT_KNOWN = "nothing tells how {1} follows traffic on {0}, so what moves would have done is not known"
 
 UNLIKE = 0.25
 """A broker whose slope differs by more than this fraction from the median is another kind of machine."""
@@ -102,8 +104,7 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     samples = pipeline.samples(packed)
     model = fit(samples)
     present = _present(decisions, asked.settings)
-    noise = float(np.median(model.noise[:, CPU][np.isfinite(model.noise[:, CPU])])) if len(model.brokers) else 0.0
-    tried = candidates(present, noise if np.isfinite(noise) else 0.0, asked.candidates, 1)
+    tried = candidates(present, _noise(model), asked.candidates, 1)
     asked.tell(f"replaying {len(tried)} settings over {len(windows)} windows")
     found = pipeline.results(
         spark, packed, tried, asked.settings, model, seeds=asked.seeds, over_points=present.low_threshold
@@ -111,6 +112,9 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     asked.tell("choosing")
     figures = {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
     choice = choose(figures, windows)
+    unknown = model.unknown(asked.settings.weights)
+    if unknown:
+        choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
     by_name = {one.name: one for one in tried}
     return Calibration(
         choice=choice,
@@ -123,6 +127,12 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
         window_hours=window_seconds / HOUR_SECONDS,
         shown=_shown(packed, windows[-1], asked.settings, model, by_name, choice.recommended),
     )
+
+
+def _noise(model: LoadModel) -> float:
+    """Standard deviation of a sample of CPU, of the median broker, in points; 0 where nothing tells."""
+    known = model.noise[:, CPU][np.isfinite(model.noise[:, CPU])]
+    return float(np.median(known)) if known.size else 0.0
 
 
 _TABLES = ("decisions", "broker_rounds", "bundle_rounds")

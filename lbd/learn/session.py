@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 DRIVER_MEMORY = "2g"
+
+SHUFFLE_PARTITIONS = 8
+"""Raw rows are shuffled once, by window, and each task starts a Python: Spark's 200 would be mostly empty."""
+
+QUIET = Path(__file__).with_name("log4j2.properties")
+"""Spark's own words go nowhere: what fails is told in one line."""
 
 
 @contextmanager
@@ -40,7 +47,9 @@ def session(master: str) -> Iterator[SparkSession]:
         .config("spark.driver.memory", DRIVER_MEMORY)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
     )
     try:
