@@ -30,6 +30,7 @@ from lbd.place import PLACEMENTS
 from lbd.pulsar.settings import PulsarSettings
 from lbd.record.history.settings import HistorySettings
 from lbd.record.turns.settings import TurnsSettings
+from lbd.split.settings import SplitSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -87,6 +88,7 @@ class Settings(BaseModel):
         False, description="with take-over: give the brokers' own shedding back at a plain stop, as lbd release does"
     )
     guardrails: Guardrails = Guardrails()
+    split: SplitSettings = SplitSettings()
     turns: TurnsSettings = TurnsSettings()
     history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")

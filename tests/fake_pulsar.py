@@ -14,7 +14,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class Request:
     path: str
     query: Mapping[str, str]
     authorization: str | None
+    body: bytes = b""
 
 
 @dataclass
@@ -404,6 +405,9 @@ def _stats(rate: float) -> dict[str, float]:
     return {**traffic, "topics": 1, "producerCount": 1, "consumerCount": 1, "cacheSize": 0}
 
 
+Kind = TypeVar("Kind", bound=FakePulsar)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
@@ -442,7 +446,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         query, authorization = dict(parse_qsl(url.query)), self.headers.get("Authorization")
-        self._send(cluster.answer(Request(identity, self.command, unquote(url.path), query, authorization)))
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._send(cluster.answer(Request(identity, self.command, unquote(url.path), query, authorization, body)))
 
     def _send(self, reply: Reply) -> None:
         time.sleep(reply.delay_seconds)
@@ -475,9 +480,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def started(count: int = 3) -> Iterator[FakePulsar]:
+def started(count: int = 3, kind: type[Kind] = FakePulsar) -> Iterator[Kind]:  # type: ignore[assignment]
     """A running cluster of ``count`` brokers on 127.0.0.1, .2, ...; the second one leads."""
-    cluster = FakePulsar()
+    cluster = kind()
     threads: list[threading.Thread] = []
     for number in range(1, count + 1):
         server = _Server(f"127.0.0.{number}", cluster)

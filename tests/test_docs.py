@@ -61,8 +61,9 @@ def test_every_setting_of_a_strategy_says_what_it_means():
     from lbd.load.scoring import Weights
     from lbd.permit.settings import Guardrails
     from lbd.record.history.settings import HistorySettings
+    from lbd.split.settings import SplitSettings
 
-    for model in (AvgShedderSettings, Weights, Guardrails, HistorySettings):
+    for model in (AvgShedderSettings, Weights, Guardrails, SplitSettings, HistorySettings):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
 

@@ -1,4 +1,4 @@
-"""``lbd history``: the moves of the journal, and under it what turns recordings into history and back."""
+"""``lbd history``: the moves of the journal or its splits, and under it what turns recordings into history and back."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from lbd.cli.history import export, import_
 from lbd.cli.operate_text import common_end, console, moves_word, room
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out, plain
+from lbd.cli.split_text import show_splits
 from lbd.cli.times import duration, local, zone_name
 from lbd.model import Result
 from lbd.record.journal import history as moves_of
+from lbd.record.journal import splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lbd.record.journal import Move
+    from lbd.record.journal import Move, Split
 
 
 @click.group("history", invoke_without_command=True)
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--bundle", help="Moves of this bundle, or of the bundles of this namespace or tenant.")
 @click.option("--broker", help="Moves from or to this broker, or landed there (host:port, or the host alone).")
+@click.option("--splits", is_flag=True, help="List splits instead of moves.")
 @format_option
 @settings_options
 @click.pass_context
@@ -44,6 +47,8 @@ def history(
     since_seconds: float | None,
     bundle: str | None,
     broker: str | None,
+    *,
+    splits: bool,
 ) -> None:
     """List moves, the newest last: how each was proven to have ended, and why it was made.
 
@@ -54,6 +59,10 @@ def history(
         return
     state_dir = loaded(ctx, config_file, admin_urls).settings.state_dir
     earliest = time.time() - since_seconds if since_seconds is not None else None
+    if splits:
+        found = [one for one in splits_of(state_dir) if one.at >= (earliest or 0.0) and _was_cut(one, bundle, broker)]
+        show_splits(found[-last:], form)
+        return
     shown: deque[Move] = deque(maxlen=last)
     counts: Counter[str] = Counter()
     for move in moves_of(state_dir):
@@ -73,6 +82,12 @@ history.add_command(import_)
 
 def _of_bundle(move: Move, wanted: str | None) -> bool:
     return wanted is None or move.bundle == wanted or move.bundle.startswith(f"{wanted.rstrip('/')}/")
+
+
+def _was_cut(split: Split, bundle: str | None, broker: str | None) -> bool:
+    owner, cut = split.cut.owner, split.cut.bundle
+    whole = bundle is None or cut == bundle or cut.startswith(f"{bundle.rstrip('/')}/")
+    return whole and (broker is None or broker in {owner, owner.rpartition(":")[0]})
 
 
 def _of_broker(move: Move, wanted: str | None) -> bool:

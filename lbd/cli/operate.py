@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -11,19 +9,18 @@ import click
 import msgspec
 
 from lbd.cli import operate_text as text
+from lbd.cli.asking import asked, by, new_id, one_line, process, reason_of, say
 from lbd.cli.options import format_option, loaded, settings_options
-from lbd.cli.render import json_out, plain
-from lbd.cli.times import duration, spoken
+from lbd.cli.render import json_out
+from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
-from lbd.files import user_name
 from lbd.pulsar.paths import bounds
-from lbd.record.control import FAILED, Answer, Control, Pause, UnloadRequest
+from lbd.record.control import Control, Pause, UnloadRequest
 from lbd.record.status import read_status, running
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lbd.config import Settings
+    from lbd.record.control import Answer
 
 
 @click.command("status")
@@ -43,7 +40,7 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     try:
         found = read_status(state_dir)
     except UsageError as error:
-        raise (error if pid is None else ObserveError(f"{_process(pid)} runs, but {error}")) from error
+        raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
     pause = Control(state_dir).paused(now)
     if form == "json":
         extra = {"running": pid, "late": found.late(now), "age_seconds": round(now - found.at, 1), "paused": pause}
@@ -53,7 +50,7 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     if pid is None:
         raise ObserveError(f"{state_dir}: no lbd runs on this state directory; {text.freshness(found, pid, now)}")
     if found.late(now):
-        raise ObserveError(f"{_process(pid)}: {text.freshness(found, pid, now)}")
+        raise ObserveError(f"{process(pid)}: {text.freshness(found, pid, now)}")
 
 
 @click.command("pause")
@@ -78,15 +75,15 @@ def pause(
     Example: lbd pause --for 2h --reason "broker upgrade"
     """
     state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
-    wanted = Pause(now, now + seconds if seconds is not None else None, _one_line(reason), _by())
+    wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
     replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})
-    _say(form, f"Paused {text.pause_words(wanted, now)}.")
+    say(form, f"Paused {text.pause_words(wanted, now)}.")
     if replaced is not None:
-        _say(form, f"This replaces the pause {text.pause_words(replaced, now, in_force=False)}.")
+        say(form, f"This replaces the pause {text.pause_words(replaced, now, in_force=False)}.")
     if pid is None:
-        _say(form, f"No lbd is running on {state_dir}; the pause holds for the next one.")
+        say(form, f"No lbd is running on {state_dir}; the pause holds for the next one.")
 
 
 @click.command("resume")
@@ -106,13 +103,13 @@ def resume(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     if form == "json":
         json_out({"ended": in_force, "running": pid})
     if in_force is not None:
-        _say(form, f"Ended the pause {text.pause_words(in_force, now, in_force=False)}.")
+        say(form, f"Ended the pause {text.pause_words(in_force, now, in_force=False)}.")
     elif found is not None:
-        _say(form, f"Nothing was paused: the pause {text.pause_words(found, now)}.")
+        say(form, f"Nothing was paused: the pause {text.pause_words(found, now)}.")
     else:
-        _say(form, "Nothing was paused.")
+        say(form, "Nothing was paused.")
     if pid is None:
-        _say(form, f"No lbd is running on {state_dir}.")
+        say(form, f"No lbd is running on {state_dir}.")
 
 
 @click.command("unload")
@@ -153,57 +150,20 @@ def unload(
     settings = loaded(ctx, config_file, admin_urls).settings
     request = _request(bundle, destination, override, timeout_seconds)
     pid = running(settings.state_dir)
-    answer = _by_hand(settings, request) if pid is None else _ask(settings.state_dir, request, pid)
+    answer = _by_hand(settings, request) if pid is None else asked(settings.state_dir, request, pid)
     if form == "json":
         json_out(answer)
-    _say(form, answer.sentence)
+    say(form, answer.sentence)
     ctx.exit(answer.exit_code)
 
 
 def _request(bundle: str, destination: str, override: str | None, timeout_seconds: float) -> UnloadRequest:
-    reason = _one_line(override) if override is not None else None
-    if reason == "":
-        raise UsageError("--override: the reason is empty; say why limits may be passed")
-    now = time.time()
-    name = f"{int(now * 1000):x}-{os.getpid():x}-{secrets.token_hex(4)}"
-    return UnloadRequest(name, bundle, _one_line(destination), reason, _by(), now, now + timeout_seconds)
+    reason = reason_of(override)
+    name, now = new_id()
+    return UnloadRequest(name, bundle, one_line(destination), reason, by(), now, now + timeout_seconds)
 
 
 def _by_hand(settings: Settings, request: UnloadRequest) -> Answer:
     from lbd.daemon import byhand  # noqa: PLC0415 - a running lbd is asked without the parts that act
 
     return byhand.unload(settings, request)
-
-
-def _ask(state_dir: Path, request: UnloadRequest, pid: int) -> Answer:
-    control, seconds = Control(state_dir), request.expires_at - request.at
-    control.ask(request)
-    click.echo(f"Asked {_process(pid)}; waiting up to {spoken(seconds)} for its answer.", err=True)
-    answered = False
-    try:
-        answer = control.wait(request.id, seconds, time.sleep, time.monotonic)
-        answered = answer is not None
-    finally:
-        untouched = not answered and control.withdraw(request.id)
-    if answer is not None:
-        return answer
-    so_far = "withdrew the request, nothing was done" if untouched else "it is under way, see lbd history"
-    return Answer(FAILED, f"No answer from {_process(pid)} in {spoken(seconds)}: {so_far}.", id=request.id)
-
-
-def _say(form: str, sentence: str) -> None:
-    """Words go to stderr where stdout carries JSON."""
-    click.echo(plain(sentence), err=form == "json")
-
-
-def _one_line(words: str) -> str:
-    return " ".join(plain(words).split())
-
-
-def _by() -> str:
-    """Who asks: behind sudo, the person."""
-    return _one_line(os.environ.get("SUDO_USER") or user_name(os.getuid()))
-
-
-def _process(pid: int) -> str:
-    return f"lbd (process {pid or '?'})"

@@ -14,7 +14,7 @@ from lbd.daemon.dry import dry_run as plan_once
 from lbd.daemon.dry import dry_run_recording
 from lbd.daemon.engine import engine
 from lbd.daemon.service import Service
-from lbd.daemon.telling import status_of
+from lbd.daemon.telling import split_line, status_of
 from lbd.errors import LbdError
 from lbd.model import Result
 from lbd.reason import Reason
@@ -68,6 +68,7 @@ def run(
             return
         with render.progress(enabled=form == "text") as show:
             balancer.on_end = show.ended
+            balancer.splitting.on_end = lambda ended: click.echo(split_line(ended)[0], err=True)
             record = balancer.once(show.plan)
         _keep(settings, status_of(balancer, record, 1, None))
     _tell(record, form, everything=False)

@@ -47,7 +47,7 @@ def dry_run(settings: Settings) -> CycleRecord:
     Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
     """
     with observing(settings) as observer:
-        kept, averages, past = _remembered(settings)
+        kept, averages, past = remembered(settings)
         policies = PolicyReader(observer.admin)
         return turn(
             Parts(
@@ -86,7 +86,7 @@ def _ordered(settings: Settings) -> Hold | None:
         return None
 
 
-def _remembered(settings: Settings) -> tuple[Kept, Averages, Past]:
+def remembered(settings: Settings) -> tuple[Kept, Averages, Past]:
     """Counters, averages and the past of a daemon on this machine; nothing where there is none to be read."""
     nothing = (Kept(), Averages.empty(), Past())
     try:

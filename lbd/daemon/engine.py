@@ -17,14 +17,15 @@ from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, why
+from lbd.daemon.splitting import Splitting
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.errors import LbdError, UsageError
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
-from lbd.record.control import Control
+from lbd.record.control import Control, SplitRequest
 from lbd.record.journal import LIVE_NAME, Journal
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from lbd.cycle.watchdog import Alarm
     from lbd.daemon.taking_over import Asking
     from lbd.model import Outcome, Skip, Unload
-    from lbd.record.control import UnloadRequest
+    from lbd.record.control import Request, UnloadRequest
 
 CLOCK = Clock(time.monotonic, time.sleep)
 
@@ -64,6 +65,7 @@ class Engine:
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
+        self.splitting = Splitting(journal, lambda: self._observer.admin, time.time)
         self._watch = Watch()
 
     def _observe(self, settings: Settings) -> Asking:
@@ -80,6 +82,8 @@ class Engine:
         record = turn(replace(self._parts(), on_plan=on_plan))
         if self._observing is not None:
             self._observing.seen(record)
+        else:
+            self.splitting.after(record, self.settings)
         try:
             self._forget_notes(record)
         except LbdError as error:
@@ -94,18 +98,28 @@ class Engine:
         return self._keeper.keep(finish(self._parts(), record), time.time())
 
     def serve(self) -> None:
-        """Begin the next unload that was asked for by hand, unless moves are under way: it is judged alone."""
-        if self.observe_only or not self._executor.unfinished:
+        """Begin the next unload or split that was asked for by hand, unless any is under way: it is judged alone."""
+        if self.observe_only or not (self._executor.unfinished or self.splitting.hold()):
             request = self.requests.next(time.time())
-            if request is not None:
+            if isinstance(request, SplitRequest):
+                self._split(request)
+            elif request is not None:
                 self._by_hand(request, self._beside)
 
-    def by_hand(self, request: UnloadRequest) -> None:
-        """One unload that a person asked for, to its end, where no turn runs beside it."""
+    def by_hand(self, request: Request) -> None:
+        """One unload or split that a person asked for, to its end, where no turn runs beside it."""
         self._recover(RECOVERED_WITHIN_SECONDS)
-        self._by_hand(request, self._alone)
+        if isinstance(request, SplitRequest):
+            self._split(request)
+        else:
+            self._by_hand(request, self._alone)
         self.wait()
         finish(self._parts(), CycleRecord())
+
+    def _split(self, request: SplitRequest) -> None:
+        """Begin a split, unless something holds it; it ends in an answer."""
+        hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
+        self.splitting.serve(request, self.settings, self.requests, hold)
 
     def _by_hand(self, request: UnloadRequest, parts: Callable[[UnloadRequest], Parts]) -> None:
         """A turn that wants just this, and ends in an answer."""
@@ -121,7 +135,7 @@ class Engine:
         if record.error is not None:
             self.requests.fail(request, record.error)
         elif not record.unloads:
-            self.requests.refuse(request, _why(record, request.bundle))
+            self.requests.refuse(request, why(record, request.bundle))
 
     def _alone(self, request: UnloadRequest) -> Parts:
         return replace(self._parts(), actuator=Acting(self._executor, self._orders(request)))
@@ -133,8 +147,8 @@ class Engine:
         return replace(self._parts(), actuator=beside, store=store, watch=Watch())
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until no move is under way; whether that was so within the time."""
-        return self._executor.wait(seconds)
+        """Until no move and no split is under way; whether that was so within the time."""
+        return self._executor.wait(seconds) and self.splitting.wait(seconds)
 
     @property
     def unfinished(self) -> tuple[Unload, ...]:
@@ -178,6 +192,7 @@ class Engine:
             broken if self._control.broken else "",
             self._journal.rotation_failure,
             self.requests.warning,
+            *self.splitting.warnings,
             *self._keeper.warnings,
         ]
         return tuple(one for one in found if one)
@@ -224,6 +239,7 @@ class Engine:
     def _recover(self, seconds: float = 0.0) -> None:
         if self._observing is None:
             self._executor.recover(self._unloader, seconds)
+            self.splitting.recover()
 
     def _ended(self, ended: Outcome | Skip) -> None:
         try:
@@ -232,7 +248,8 @@ class Engine:
             self.requests.ended(ended)
 
     def _hold(self) -> Hold | None:
-        return ordered(self._control, time.time()) or (self._observing.hold() if self._observing else None)
+        said = self._observing.hold() if self._observing else None
+        return ordered(self._control, time.time()) or self.splitting.hold() or said
 
     def _held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
@@ -270,14 +287,6 @@ class Engine:
             ignored_holds=OBSERVED_BESIDE if self.observe_only else frozenset(),
             wanted_hits=wanted_hits(settings),
         )
-
-
-def _why(record: CycleRecord, bundle: str) -> str:
-    """Why a request came to nothing, in words."""
-    if record.hold is not None:
-        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
-    found = next((skip for skip in record.skips if skip.what == bundle), None)
-    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
 
 
 @contextmanager

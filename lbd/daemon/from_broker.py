@@ -11,13 +11,19 @@ from lbd.config import Settings
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
+from lbd.split.settings import SplitSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pydantic.fields import FieldInfo
 
-SECTIONS: dict[str, type[BaseModel]] = {"avg_shedder": AvgShedderSettings, "weights": Weights, "guardrails": Guardrails}
+SECTIONS: dict[str, type[BaseModel]] = {
+    "avg_shedder": AvgShedderSettings,
+    "weights": Weights,
+    "guardrails": Guardrails,
+    "split": SplitSettings,
+}
 SHEDS_WITH = "loadBalancerLoadSheddingStrategy"
 
 OTHER_SHEDDERS = {

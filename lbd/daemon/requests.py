@@ -15,11 +15,12 @@ from lbd.reason import Group, Reason
 from lbd.record.control import FAILED, REFUSED, Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from lbd.cycle import Hold, Parts
+    from lbd.cycle import CycleRecord, Hold, Parts
     from lbd.errors import LbdError
-    from lbd.record.control import Control, UnloadRequest
+    from lbd.model import Unload
+    from lbd.record.control import Control, Request, SplitRequest, UnloadRequest
 
 OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT)
 OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT})
@@ -47,18 +48,37 @@ def overriding(parts: Parts, request: UnloadRequest) -> Parts:
     )
 
 
+def split_hold(
+    request: SplitRequest, held: Callable[[], Hold | None], unfinished: Sequence[Unload], *, observe_only: bool
+) -> Hold | None:
+    """What keeps a split from being begun: moves under way in any case, orders to wait unless they are overridden."""
+    if observe_only:
+        return Reason.OBSERVE_ONLY, "this lbd only observes (--observe)"
+    if unfinished:
+        return Reason.MOVES_UNFINISHED, f"{unfinished[0].bundle} is under way"
+    return held() if request.override is None else None
+
+
+def why(record: CycleRecord, bundle: str) -> str:
+    """Why a request came to nothing, in words."""
+    if record.hold is not None:
+        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
+    found = next((skip for skip in record.skips if skip.what == bundle), None)
+    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
+
+
 class Requests:
     """Requests taken and not yet answered. Thread-safe: moves end in threads of their own."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._lock = threading.Lock()
-        self._waiting: deque[UnloadRequest] = deque()
-        self._under_way: dict[str, UnloadRequest] = {}
+        self._waiting: deque[Request] = deque()
+        self._under_way: dict[str, Request] = {}
         self.deliver: Callable[[str, Answer], None] = control.answer
         self._trouble: dict[str, str] = {}
 
-    def next(self, now: float) -> UnloadRequest | None:
+    def next(self, now: float) -> Request | None:
         """The oldest request that was not begun yet; whoever asked for an older one has stopped waiting."""
         try:
             self._waiting.extend(self._control.take(now))
@@ -78,18 +98,22 @@ class Requests:
         """What keeps requests from being taken, or answers from being told."""
         return "; ".join(filter(None, self._trouble.values()))
 
-    def begun(self, request: UnloadRequest) -> None:
+    def begun(self, request: Request) -> None:
         """From now on the end of a move of this bundle is the answer."""
         with self._lock:
             self._under_way[request.bundle] = request
 
-    def refuse(self, request: UnloadRequest, why: str) -> None:
+    def refuse(self, request: Request, why: str) -> None:
         """Nothing was sent."""
         self._answer(request.bundle, Answer(REFUSED, f"Refused: {why}."))
 
-    def fail(self, request: UnloadRequest, error: LbdError) -> None:
+    def fail(self, request: Request, error: LbdError) -> None:
         """Nothing was sent, because it could not be judged; the exit code is the error's."""
         self._answer(request.bundle, Answer(error.exit_code, f"Not moved: {error}"))
+
+    def answer(self, request: Request, answer: Answer) -> None:
+        """It has ended."""
+        self._answer(request.bundle, answer)
 
     def ended(self, ended: Outcome | Skip) -> None:
         """A move has ended; if it was asked for by hand, that is its answer."""

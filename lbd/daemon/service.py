@@ -17,7 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
 from lbd.daemon.keeper import Telling
-from lbd.daemon.telling import move_line, status_of, turn_line, utc
+from lbd.daemon.telling import move_line, split_line, status_of, turn_line, utc
 from lbd.errors import LbdError
 from lbd.record.status import write_status
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
     from lbd.model import Outcome, Skip
+    from lbd.split.cut import CutOutcome
 
 INTERVALS_UNTIL_STUCK = 3
 LEAST_PATIENCE_SECONDS = 60.0
@@ -68,6 +69,7 @@ class Service:
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, self._ask_reload)
         self._engine.on_end = self._moved
+        self._engine.splitting.on_end = self._split
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
         self._plan(first=datetime.now(UTC))
         self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
@@ -164,6 +166,12 @@ class Service:
         """A move has ended, in a thread of its own."""
         self._alive()
         event, facts = move_line(ended)
+        self._log.info(event, **facts)
+
+    def _split(self, ended: CutOutcome | LbdError) -> None:
+        """A split has ended, in a thread of its own, or could not be tried."""
+        self._alive()
+        event, facts = split_line(ended)
         self._log.info(event, **facts)
 
     def _alive(self) -> None:

@@ -12,10 +12,12 @@ from lbd.cycle.document import brokers, hits_before
 from lbd.cycle.verdict import verdict
 from lbd.model import Outcome, Skip
 from lbd.record.status import BrokerStatus, BudgetStatus, HitStatus, PairStatus, Status, UnfinishedStatus
+from lbd.split.cut import CutOutcome
 
 if TYPE_CHECKING:
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
+    from lbd.errors import LbdError
     from lbd.model import Pair
 
 
@@ -54,6 +56,22 @@ def move_line(ended: Outcome | Skip) -> tuple[str, dict[str, Any]]:
         "attempts": ended.attempts,
         "seconds": round(ended.seconds, 3),
         "noted": ended.noted,
+        "detail": ended.detail,
+    }
+
+
+def split_line(ended: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
+    """One split's end, or why none was tried."""
+    if not isinstance(ended, CutOutcome):
+        return f"not split: {ended}", {}
+    cut = ended.cut
+    return f"{ended.result.value}: {cut.bundle}", {
+        "bundle": cut.bundle,
+        "algorithm": cut.algorithm,
+        "parts": list(ended.parts),
+        "owner": ended.owner,
+        "seconds": round(ended.seconds, 3),
+        "reason": cut.reason,
         "detail": ended.detail,
     }
 

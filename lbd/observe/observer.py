@@ -10,7 +10,7 @@ from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import LoadReport, build_snapshot, parse_report
 from lbd.pulsar.admin import Admin, unsupported
 from lbd.pulsar.http import address_of
-from lbd.pulsar.paths import sheds
+from lbd.pulsar.paths import sheds, splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,9 +28,9 @@ class Observation:
     ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
     session time-out). ``missing`` maps active brokers without a usable report to the reason. ``shedding_on`` names
     brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should, and
-    ``shedder`` is the load balancer's configuration of the first of them. ``raw`` holds
-    the reports as sent, and ``runtime`` what those brokers run with, where that was asked to be kept. ``requests`` is
-    what it cost, ``seconds`` how long it took.
+    ``shedder`` is the load balancer's configuration of the first of them. ``splitting_on`` names brokers that split
+    bundles by themselves. ``raw`` holds the reports as sent, and ``runtime`` what those brokers run with, where that
+    was asked to be kept. ``requests`` is what it cost, ``seconds`` how long it took.
     """
 
     snapshot: Snapshot
@@ -39,6 +39,7 @@ class Observation:
     leader: Leader | None
     missing: Mapping[str, str] = field(default_factory=dict)
     shedding_on: tuple[str, ...] = ()
+    splitting_on: tuple[str, ...] = ()
     shedding_note: str = ""
     shedder: Mapping[str, str] = field(default_factory=dict)
     sample_interval_seconds: float = 60.0
@@ -80,6 +81,7 @@ class Observer:
             leader=leader if leader is not None and self.admin.ready_at(leader.base) else None,
             missing=missing,
             shedding_on=tuple(broker for broker, found in sorted(seen.items()) if sheds(found.runtime)),
+            splitting_on=tuple(broker for broker, found in sorted(seen.items()) if splits(found.runtime)),
             shedder=_shedder(found.runtime for _, found in sorted(seen.items()) if sheds(found.runtime)),
             sample_interval_seconds=max(_interval(found.runtime) for found in seen.values()),
             raw={broker: found.raw for broker, found in seen.items() if found.raw is not None},

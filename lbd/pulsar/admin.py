@@ -16,6 +16,8 @@ from lbd.pulsar.asking import Asking
 from lbd.pulsar.http import base_of, host_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lbd.pulsar.http import Answer
 
 
@@ -28,8 +30,21 @@ class _Ownership(msgspec.Struct):
     is_active: bool = True
 
 
+class _Bundles(msgspec.Struct):
+    boundaries: list[str]
+
+
 class _FailureDomain(msgspec.Struct):
     brokers: list[str] = []
+
+
+class TopicStats(msgspec.Struct, frozen=True, rename="camel"):
+    """Rates of one topic, messages/s and bytes/s; the broker cuts them to three decimals."""
+
+    msg_rate_in: float = 0.0
+    msg_rate_out: float = 0.0
+    msg_throughput_in: float = 0.0
+    msg_throughput_out: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,11 @@ class Admin(Asking):
         if answer.status == 404:
             return {}
         return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
+
+    def boundaries(self, namespace: str) -> list[str] | None:
+        """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
+        answer = self._any(paths.bundles(namespace), expect={200, 404})
+        return None if answer.status == 404 else self._json(answer, _Bundles).boundaries
 
     def owner_base(self, bundle: str) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
@@ -150,6 +170,27 @@ class Admin(Asking):
         params = {"destinationBroker": destination} if destination else {}
         timeout = self.settings.unload_timeout_seconds
         return self.http.send("PUT", at + paths.unload(bundle), params=params, timeout_seconds=timeout)
+
+    def topics(self, namespace: str) -> list[str]:
+        """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""
+        return self._json(self._any(paths.topics(namespace)), list[str])
+
+    def topic_stats(self, broker: str) -> dict[str, dict[str, dict[str, dict[str, TopicStats]]]]:
+        """Rates of the topics that a broker has loaded, up to a statistics interval old.
+
+        By namespace, bundle range, ``persistent`` or ``non-persistent``, and full topic name.
+        """
+        return self._json(self._at(broker, paths.TOPIC_STATS), dict[str, dict[str, dict[str, dict[str, TopicStats]]]])
+
+    def split(self, bundle: str, algorithm: str, positions: Sequence[int] | None, at: str) -> Answer:
+        """Ask for a split at the base URL ``at`` (the owner's); the caller judges the status, whatever it is.
+
+        204 is no proof: a broker that finds nothing to cut answers so, too. The parts stay with the owner. An unowned
+        bundle would be taken by the broker that is asked.
+        """
+        params = {"unload": "false", "splitAlgorithmName": algorithm}
+        content = msgspec.json.encode(positions) if positions is not None else None
+        return self.http.send("PUT", at + paths.split(bundle), params=params, content=content)
 
     def note(self, bundle: str, broker: str, at: str) -> bool:
         """Have the leader at ``at`` note ``broker`` for a bundle that it does not own itself; nothing is unloaded.

@@ -32,6 +32,7 @@ MAX_HOPS = 5
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 _CHUNK_BYTES = 1 << 16
+_JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
@@ -133,21 +134,26 @@ class Http:
         params: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
         hops: int = MAX_HOPS,
+        content: bytes | None = None,
     ) -> Answer:
         """The answer after at most ``hops`` redirects; with ``hops=0`` a redirect is itself the answer.
+
+        ``content`` is JSON to be sent with the request.
 
         Raises :class:`AdminError` when no answer came, it was too long, or it led away from the cluster.
         """
         timeout = timeout_seconds or self._settings.read_timeout_seconds
         first = url
         for _ in range(hops + 1):
-            answer = self._once(method, url, params, timeout)
+            answer = self._once(method, url, params, timeout, content)
             if answer.location is None or hops == 0:
                 return answer
             url, params = _followed(url, answer.location), None
         raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_of(url)}", sent=False)
 
-    def _once(self, method: str, url: str, params: Mapping[str, str] | None, timeout: float) -> Answer:
+    def _once(
+        self, method: str, url: str, params: Mapping[str, str] | None, timeout: float, content: bytes | None
+    ) -> Answer:
         if host_of(url) not in self._trusted:
             refused = f"{host_of(url) or 'this'} is no broker of this cluster; not followed, nothing sent there"
             raise AdminError(f"{method} {_told(url)}: {refused}", sent=False)
@@ -158,7 +164,8 @@ class Http:
                 method,
                 url,
                 params=params,
-                headers=self._authorization(),
+                headers=self._authorization() | (_JSON if content is not None else {}),
+                data=content,
                 timeout=(self._settings.connect_timeout_seconds, timeout),
                 allow_redirects=False,
                 stream=True,

@@ -23,7 +23,9 @@ VERSION = "/admin/v2/brokers/version"
 LEADER = "/admin/v2/brokers/leaderBroker"
 RUNTIME_CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 DYNAMIC_CONFIGURATION = "/admin/v2/brokers/configuration/values"
+TOPIC_STATS = "/admin/v2/broker-stats/topics"
 SHEDDING_ENABLED = "loadBalancerSheddingEnabled"
+AUTO_SPLIT_ENABLED = "loadBalancerAutoBundleSplitEnabled"
 
 
 def brokers(cluster: str) -> str:
@@ -45,6 +47,11 @@ def owned_namespaces(cluster: str, broker: str) -> str:
 def namespace(name: str) -> str:
     """Policies of a namespace, isolation aside."""
     return f"/admin/v2/namespaces/{quote(name)}"
+
+
+def bundles(name: str) -> str:
+    """Where a namespace is cut into bundles."""
+    return f"{namespace(name)}/bundles"
 
 
 def anti_affinity(name: str) -> str:
@@ -70,6 +77,16 @@ def isolation_policies(cluster: str) -> str:
 def unload(bundle: str) -> str:
     """Unload of one bundle."""
     return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/unload"
+
+
+def split(bundle: str) -> str:
+    """Split of one bundle."""
+    return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/split"
+
+
+def topics(name: str) -> str:
+    """Names of all topics of a namespace, those that are not loaded and those of Pulsar itself among them."""
+    return f"{namespace(name)}/topics?mode=ALL&includeSystemTopic=true"
 
 
 def topic_hash_positions(bundle: str) -> str:
@@ -131,3 +148,8 @@ def loses_avg_shedder(version: str) -> bool:
 def sheds(runtime: Mapping[str, str]) -> bool:
     """Whether a broker with this effective configuration moves bundles by itself, as its load manager decides it."""
     return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", SHEDDING_ENABLED))
+
+
+def splits(runtime: Mapping[str, str]) -> bool:
+    """Whether a broker with this effective configuration has its leader split bundles by itself."""
+    return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", AUTO_SPLIT_ENABLED))

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import FRESH, decoded, make_directory, put, sync, telling
 from lbd.model import Result
+from lbd.split.algorithms import Algorithm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,12 +58,35 @@ class UnloadRequest(msgspec.Struct, frozen=True):
     expires_at: float
 
 
+class SplitRequest(msgspec.Struct, frozen=True):
+    """One split asked for by a person, at the positions that were shown; ``override`` as in an unload's."""
+
+    id: str
+    bundle: str
+    owner: str
+    algorithm: Algorithm
+    positions: tuple[int, ...]
+    override: str | None
+    by: str
+    at: float
+    expires_at: float
+    kind: Literal["split"] = "split"
+
+
+Request: TypeAlias = UnloadRequest | SplitRequest
+
+
+class _Kind(msgspec.Struct):
+    kind: str = "unload"
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What became of a request, and one sentence for the person.
 
     ``exit_code``: 0 landed, 4 refused, 5 failed or landed elsewhere, below 4 why it could not even be judged.
 
-    ``result`` is None when nothing was sent or nothing is known; ``owner`` is who owns the bundle now.
+    ``result`` is None when nothing was sent or nothing is known, and of a split; ``owner`` is who owns the bundle now,
+    or all parts of it. ``parts`` are what a bundle was split into, unset elsewhere.
     """
 
     exit_code: int
@@ -70,6 +94,7 @@ class Answer(msgspec.Struct, frozen=True):
     result: Result | None = None
     owner: str | None = None
     id: str = ""
+    parts: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 EXPIRED = "Refused: expired; lbd took the request {late:.0f} s after whoever asked had stopped waiting."
@@ -117,7 +142,7 @@ class Control:
         except UsageError as error:
             return Pause(_modified_at(self._pause), None, f"{error}; lbd resume removes it", "unknown")
 
-    def ask(self, request: UnloadRequest) -> None:
+    def ask(self, request: Request) -> None:
         """Leave a request for the daemon."""
         self._make_directories()
         put(self._file(self._requests, request.id), request)
@@ -150,7 +175,7 @@ class Control:
                 return False
         return True
 
-    def take(self, now: float) -> list[UnloadRequest]:
+    def take(self, now: float) -> list[Request]:
         """The requests to work off, the oldest first; each is owed an :meth:`answer`.
 
         What an earlier process took and did not answer, and what has expired, is answered here.
@@ -186,10 +211,10 @@ class Control:
             else:
                 self.answer(path.stem, Answer(FAILED, RESTARTED))
 
-    def _take(self, path: Path, now: float) -> UnloadRequest | None:
+    def _take(self, path: Path, now: float) -> Request | None:
         """None for one that was withdrawn meanwhile, cannot be read, or has expired."""
         try:
-            request = decoded(path, UnloadRequest)
+            request = _decoded(path)
         except UsageError:
             self._set_aside(path)
             return None
@@ -241,6 +266,14 @@ class Control:
     @staticmethod
     def _file(folder: Path, request_id: str) -> Path:
         return folder / f"{os.path.basename(request_id)}.json"  # noqa: PTH119 - an id is a name, never a path
+
+
+def _decoded(path: Path) -> Request | None:
+    """A request of whatever kind; one that names no kind is an unload. Raises :class:`UsageError`."""
+    kind = decoded(path, _Kind)
+    if kind is None:
+        return None
+    return decoded(path, SplitRequest) if kind.kind == "split" else decoded(path, UnloadRequest)
 
 
 def _modified_at(path: Path) -> float:

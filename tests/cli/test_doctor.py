@@ -314,6 +314,15 @@ def test_what_is_not_wrong(change: Callable[[FakePulsar], None], check: str, pul
     assert check not in notable(pulsar, tmp_path)
 
 
+@pytest.mark.parametrize(("own", "level"), [(False, None), (True, "warning")])
+def test_brokers_that_split_beside_split_enabled(own: bool, level: str | None, pulsar: FakePulsar, tmp_path: Path):
+    """lbd splits nothing then, and the override that would change it is told."""
+    runtime(loadBalancerAutoBundleSplitEnabled="true")(pulsar)
+    found = notable(pulsar, tmp_path, split={"enabled": own}).get("auto-split", {})
+    assert found.get("level") == level
+    assert ("so lbd splits none although split.enabled" in found.get("seen", "")) is own
+
+
 def test_overrides_that_are_no_balancing_are_not_shown(pulsar: FakePulsar, tmp_path: Path):
     """Some dynamic settings of brokers are secrets."""
     pulsar.dynamic = {"brokerClientAuthenticationParameters": "token:abc"}

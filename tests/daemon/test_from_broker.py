@@ -45,6 +45,7 @@ class TestValues:
             ),
             ({"loadBalancerBrokerMaxTopics": "100"}, {"guardrails": {"max_topics_per_broker": 100}}),
             ({"loadBalancerSheddingGracePeriodMinutes": "10"}, {"guardrails": {"cool_down_minutes": 10.0}}),
+            ({"loadBalancerNamespaceBundleMaxTopics": "500"}, {"split": {"max_topics": 500}}),
             ({"loadBalancerCPUResourceWeight": "2", "webServicePort": "8080"}, {"weights": {"cpu": 2.0}}),
         ],
     )

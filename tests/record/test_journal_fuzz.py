@@ -33,6 +33,7 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 BUNDLES = tuple(f"t/n/{number}" for number in range(3))
 LANDED = Result.LANDED.value
+CUT = {"algorithm": "range_equally_divide", "positions": [5]}
 
 
 def entry(event: str, number: int = 0, **fields: Any) -> dict[str, Any]:
@@ -43,13 +44,15 @@ def entry(event: str, number: int = 0, **fields: Any) -> dict[str, Any]:
         "outcome": {"move": f"m{number}", "result": LANDED, "owner": "b:80", "bundle": BUNDLES[number]},
         "note": {"bundle": BUNDLES[number], "noted": "b:80"},
         "attempt": {"bundle": BUNDLES[number]},
+        "split": {"split": f"s{number}", "bundle": BUNDLES[number], "owner": "a:80", **CUT},
+        "split-outcome": {"split": f"s{number}", "result": "split", "bundle": BUNDLES[number]},
     }
     return {"event": event, "at": 100.0, **known[event], **fields}
 
 
 ENTRIES = st.builds(
     entry,
-    st.sampled_from(["journal", "intent", "outcome", "note", "attempt"]),
+    st.sampled_from(["journal", "intent", "outcome", "note", "attempt", "split", "split-outcome"]),
     st.integers(0, 2),
     at=st.integers(0, 10**10),
 )
@@ -101,6 +104,7 @@ class TestBytes:
         with journal_of(b"\n".join([*lines, tail])) as path, journal_of(b"".join(map(line_of, told))) as clean:
             past, wanted = read(path), read(clean)
             assert (past.attempted_at, past.open, past.notes) == (wanted.attempted_at, wanted.open, wanted.notes)
+            assert past.splits == wanted.splits
             assert (past.attempted_at, [move for move, _ in past.open], past.notes) == expected(told)
             assert past.torn_lines == sum(bool(line.strip()) for line in [*lines, tail]) - len(told)
             assert list(history(path)) == list(history(clean))
@@ -144,7 +148,7 @@ def expected(told: list[dict[str, Any]]) -> tuple[dict[str, float], list[str], d
     moves: dict[str, None] = {}
     notes: dict[str, Note] = {}
     for found in told:
-        if found["event"] in {"intent", "attempt"}:
+        if found["event"] in {"intent", "attempt", "split"}:
             attempts[found["bundle"]] = found["at"]
         if found["event"] == "intent":
             moves[found["move"]] = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbd.daemon.doctor.finding import Check, counted, whose
 from lbd.pulsar.admin import MODULAR
-from lbd.pulsar.paths import loses_avg_shedder, sheds, version_of
+from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, loses_avg_shedder, sheds, splits, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ AVG_SHEDDER = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
 SHEDS_WITH, PLACES_WITH = "loadBalancerLoadSheddingStrategy", "loadBalancerLoadPlacementStrategy"
 ONCE_PLACED_WITH = "loadBalancerPlacementStrategy"
 EVENLY = "loadBalancerDistributeBundlesEvenlyEnabled"
-SPLITS, UNLOADS_SPLIT = "loadBalancerAutoBundleSplitEnabled", "loadBalancerAutoUnloadSplitBundlesEnabled"
+UNLOADS_SPLIT = "loadBalancerAutoUnloadSplitBundlesEnabled"
 SAMPLE_MINUTES, STATS_SECONDS = "loadBalancerHostUsageCheckIntervalMinutes", "statsUpdateFrequencyInSecs"
 UNLOAD_TIMEOUT_MS = "namespaceBundleUnloadingTimeoutMs"
 
@@ -141,13 +141,15 @@ def _evenly(seen: Survey) -> Finding:
 
 
 def _splitting(seen: Survey) -> Finding:
-    on = _with(seen, SPLITS, "true")
+    on, own = [broker for broker, runtime in seen.runtime.items() if splits(runtime)], seen.settings.split.enabled
     if not on:
-        return SPLITTING.ok("off: hot bundles are split by hand")
+        return SPLITTING.ok(f"off: {'lbd splits by split.enabled' if own else 'hot bundles are split by hand'}")
     unloads = "and unload the halves" if _with(seen, UNLOADS_SPLIT, "true") else "and keep the halves"
-    return SPLITTING.ok(
-        f"on at {whose(on, seen.runtime)}: brokers split hot bundles {unloads}; lbd takes the halves as they come"
-    )
+    told = f"on at {whose(on, seen.runtime)}: brokers split hot bundles {unloads}"
+    if own:
+        command = f"pulsar-admin brokers update-dynamic-config --config {AUTO_SPLIT_ENABLED} --value false"
+        return SPLITTING.warning(f"{told}, so lbd splits none although split.enabled", command)
+    return SPLITTING.ok(f"{told}; lbd takes the halves as they come")
 
 
 def _intervals(seen: Survey) -> Iterator[Finding]:

@@ -125,7 +125,7 @@ def _count(load: Load) -> Finding:
     if bundles == 0:
         return COUNT.ok(f"{told}: nothing to balance yet")
     if bundles < FEWEST_BUNDLES * brokers:
-        todo = "pulsar-admin namespaces split-bundle; new namespaces: defaultNumberOfNamespaceBundles (32 in 5.0)"
+        todo = "lbd split BUNDLE shows where to; new namespaces: defaultNumberOfNamespaceBundles (32 in 5.0)"
         return COUNT.warning(f"{told}, fewer than {FEWEST_BUNDLES} each", todo)
     return COUNT.ok(told)
 
@@ -136,7 +136,7 @@ def _sole(load: Load) -> Finding:
     hot = [at for at in alone if load.points[at] - load.points.min() >= load.settings.low_threshold]
     if hot and load.settings.sole_bundle == "stay":
         words = named([f"{load.snapshot.brokers.ids[at]} ({load.name(alone[at])})" for at in hot])
-        return SOLE.warning(f"one bundle alone loads {words}", "split it: pulsar-admin namespaces split-bundle")
+        return SOLE.warning(f"one bundle alone loads {words}", "lbd split BUNDLE shows what a split would do")
     return SOLE.ok(f"{counted(len(alone), 'broker')} with one bundle, none of them to be relieved" if alone else "none")
 
 
@@ -148,7 +148,7 @@ def _large(load: Load) -> Iterator[Finding]:
         apart = float(load.points[high] - load.points[low])
         if apart >= load.settings.low_threshold and (words := _too_large(load, low, high)):
             found = True
-            todo = "split the largest: pulsar-admin namespaces split-bundle"
+            todo = "lbd split BUNDLE shows what a split of the largest would do"
             yield LARGE.warning(words, todo)
     if not found:
         yield LARGE.ok("none is in the way now")

@@ -13,10 +13,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
-from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted, encoded, text
+from lbd.permit.budget import DAY_SECONDS
+from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted, SplitEnded, SplitIntent, encoded, text
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
+from lbd.record.journal.splits import Split, parts_since, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,8 +26,21 @@ if TYPE_CHECKING:
 
     from lbd.model import Outcome, Unload
     from lbd.permit.budget import Sent
+    from lbd.split.cut import Cut, CutOutcome
 
-__all__ = ["KEEP_SECONDS", "LIVE_NAME", "History", "Journal", "Move", "Note", "Past", "history", "read"]
+__all__ = [
+    "KEEP_SECONDS",
+    "LIVE_NAME",
+    "History",
+    "Journal",
+    "Move",
+    "Note",
+    "Past",
+    "Split",
+    "history",
+    "read",
+    "splits_of",
+]
 
 MAX_BYTES = 8 << 20
 KEEP_SECONDS = 7 * 86_400.0
@@ -100,13 +115,17 @@ class Journal:
         Raises :class:`UsageError` when it cannot be written, as all that writes here does.
         """
         with self._lock:
-            at = self._now()
-            self._count += 1
-            move = f"{int(at * 1000):x}-{self._run}-{self._count}"
+            at, move = self._next()
             ends = (unload.bundle, unload.source, unload.destination)
             rates = (_finite(unload.msg_rate), _finite(unload.throughput))
             self._append(Intent(at, move, *ends, attempt, *rates, text(unload.reason)))
             return move
+
+    def _next(self) -> tuple[float, str]:
+        """The time, and the id of what is written now."""
+        at = self._now()
+        self._count += 1
+        return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Write how the move ended. A file that is too long then is rotated; that never raises."""
@@ -116,6 +135,41 @@ class Journal:
             self._append(Ended(self._now(), move, *proven, seconds, outcome.noted, outcome.leader))
             if self._file.size > self._rotate_beyond:
                 self._rotate()
+
+    @property
+    def open_splits(self) -> tuple[tuple[str, Split], ...]:
+        """Splits without an outcome, with their ids: those of a process that was killed, and the one in flight."""
+        with self._lock:
+            return self._state.splits.open()
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """What was split, or tried to, within the last day at least."""
+        with self._lock:
+            self._state.splits.settle(self._now(), DAY_SECONDS)
+            return self._state.splits.all()
+
+    @property
+    def split_or_attempted_at(self) -> Mapping[str, float]:
+        """When each bundle was last attempted, or came out of a split: it is not split again so soon."""
+        return {**self.attempted_at, **parts_since(self.splits)}
+
+    def intend_split(self, cut: Cut) -> str:
+        """Write that ``cut`` is about to be asked for; returns the id that its outcome refers to.
+
+        From then on the bundle rests as after an unload: a plan made from older reports still knows its name.
+        """
+        with self._lock:
+            at, split = self._next()
+            asked = (cut.bundle, cut.owner, cut.algorithm, cut.positions)
+            self._append(SplitIntent(at, split, *asked, text(cut.reason)))
+            return split
+
+    def conclude_split(self, split: str, outcome: CutOutcome) -> None:
+        """Write how the split ended."""
+        proven = (outcome.result, outcome.cut.bundle, outcome.parts, outcome.owner, text(outcome.detail))
+        with self._lock:
+            self._append(SplitEnded(self._now(), split, *proven, round(_finite(outcome.seconds), 3)))
 
     def note(self, bundle: str, broker: str | None, leader: str | None) -> None:
         """Write what ``leader`` now has noted as the bundle's destination; None: nothing any more."""

@@ -8,6 +8,8 @@ import msgspec
 
 from lbd.errors import UsageError
 from lbd.model import Result
+from lbd.split.algorithms import Algorithm
+from lbd.split.cut import SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +94,32 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omi
     failed: bool = False
 
 
-Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt
+class SplitIntent(msgspec.Struct, frozen=True, tag="split", tag_field="event", omit_defaults=True):
+    """A split is about to be asked for. An lbd that knows no splits passes over these lines, and counts them."""
+
+    at: At
+    split: str
+    bundle: str
+    owner: str
+    algorithm: Algorithm
+    positions: tuple[int, ...]
+    reason: str = ""
+
+
+class SplitEnded(msgspec.Struct, frozen=True, tag="split-outcome", tag_field="event", omit_defaults=True):
+    """What became of it, as proven by reading the boundaries back: ``parts`` are full names of what is there now."""
+
+    at: At
+    split: str
+    result: SplitResult
+    bundle: str
+    parts: tuple[str, ...] = ()
+    owner: str | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+
+Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt | SplitIntent | SplitEnded
 
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ENCODER = msgspec.json.Encoder()

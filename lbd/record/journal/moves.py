@@ -57,7 +57,7 @@ class History(Iterator[Move]):
         return next(self._moves)
 
     def _joined(self, path: Path) -> Iterator[Move]:
-        for entry in _all_entries(path):
+        for entry in all_entries(path):
             match entry:
                 case None:
                     self.torn_lines += 1
@@ -102,7 +102,7 @@ def history(where: Path) -> History:
     return History(where / LIVE_NAME if where.is_dir() else where)
 
 
-def _all_entries(path: Path) -> Iterator[Entry | None]:
+def all_entries(path: Path) -> Iterator[Entry | None]:
     """The live file is opened before the others are listed: one that is rotated meanwhile is among them then."""
     live = entries(path)
     first = list(islice(live, 1))

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 from lbd.model import Result, Unload
 from lbd.permit.budget import DAY_SECONDS, Sent
-from lbd.record.journal.lines import Attempt, Ended, Entry, Header, Intent, Noted, encoded, entries
+from lbd.record.journal.lines import (
+    Attempt,
+    Ended,
+    Entry,
+    Header,
+    Intent,
+    Noted,
+    SplitEnded,
+    SplitIntent,
+    encoded,
+    entries,
+)
+from lbd.record.journal.splits import Split, Splits, parts_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +41,7 @@ class Past:
     """What the journal says: ``attempted_at`` the last attempt on each bundle, ``open`` intents without an outcome.
 
     ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read. ``sent`` is what
-    was sent within the last day at least, oldest first.
+    was sent within the last day at least, oldest first; ``splits`` what was split then, or tried to.
     """
 
     attempted_at: Mapping[str, float] = field(default_factory=dict)
@@ -37,6 +49,12 @@ class Past:
     torn_lines: int = 0
     notes: Mapping[str, Note] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def split_or_attempted_at(self) -> dict[str, float]:
+        """See :attr:`Journal.split_or_attempted_at`."""
+        return {**self.attempted_at, **parts_since(self.splits)}
 
 
 class State:
@@ -51,6 +69,7 @@ class State:
         self.intents: dict[str, tuple[Intent, bytes]] = {}
         self.sent: dict[str, Sent] = {}
         self.notes: dict[str, Note] = {}
+        self.splits = Splits()
         self.torn_lines = 0
         self.carried = 0
 
@@ -70,6 +89,11 @@ class State:
                 self._note(entry.bundle, entry.noted, entry.leader, entry.at)
             case Ended():
                 self._end(entry)
+            case SplitIntent():
+                self.attempted_at[entry.bundle] = entry.at
+                self.splits.begin(entry, line)
+            case SplitEnded():
+                self.splits.end(entry, line)
 
     def settle(self, now: float, keep_seconds: float) -> None:
         """Forget attempts that are too old; what comes from a clock that was ahead happened now at the latest."""
@@ -78,6 +102,7 @@ class State:
         self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
         day = now - DAY_SECONDS
         self.sent = {move: replace(one, at=min(one.at, now)) for move, one in self.sent.items() if one.at > day}
+        self.splits.settle(now, DAY_SECONDS)
 
     def carried_over(self) -> bytes:
         """The lines from which the same state is read. Attempts come last: the last line on a bundle holds."""
@@ -85,7 +110,9 @@ class State:
 
     def past(self) -> Past:
         """The state as a value."""
-        return Past(dict(self.attempted_at), self.open(), self.torn_lines, dict(self.notes), self.in_order())
+        return Past(
+            dict(self.attempted_at), self.open(), self.torn_lines, dict(self.notes), self.in_order(), self.splits.all()
+        )
 
     def in_order(self) -> tuple[Sent, ...]:
         """What was sent, oldest first: open intents are carried over before what was sent earlier and has ended."""
@@ -119,6 +146,7 @@ class State:
 
     def _kept(self) -> Iterator[bytes]:
         yield from (line for _, line in self.intents.values())
+        yield from self.splits.kept()
         for note in self.notes.values():
             yield encoded(Noted(note.at, note.bundle, note.broker, note.leader))
         told: dict[str, float] = {}

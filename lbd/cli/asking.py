@@ -1,0 +1,72 @@
+"""How a command asks a running lbd for something, and who asks."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from lbd.cli.render import plain
+from lbd.cli.times import spoken
+from lbd.errors import UsageError
+from lbd.files import user_name
+from lbd.record.control import FAILED, Answer, Control
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbd.record.control import Request
+
+
+def asked(state_dir: Path, request: Request, pid: int) -> Answer:
+    """The running lbd's answer, or that none came in time. What it has not taken by then is withdrawn."""
+    control, seconds = Control(state_dir), request.expires_at - request.at
+    control.ask(request)
+    click.echo(f"Asked {process(pid)}; waiting up to {spoken(seconds)} for its answer.", err=True)
+    answered = False
+    try:
+        answer = control.wait(request.id, seconds, time.sleep, time.monotonic)
+        answered = answer is not None
+    finally:
+        untouched = not answered and control.withdraw(request.id)
+    if answer is not None:
+        return answer
+    so_far = "withdrew the request, nothing was done" if untouched else "it is under way, see lbd history"
+    return Answer(FAILED, f"No answer from {process(pid)} in {spoken(seconds)}: {so_far}.", id=request.id)
+
+
+def new_id() -> tuple[str, float]:
+    """A name that no other request has, and the time, epoch seconds."""
+    now = time.time()
+    return f"{int(now * 1000):x}-{os.getpid():x}-{secrets.token_hex(4)}", now
+
+
+def reason_of(override: str | None) -> str | None:
+    """Why limits may be passed, in one line. Raises :class:`UsageError` for an empty reason."""
+    reason = one_line(override) if override is not None else None
+    if reason == "":
+        raise UsageError("--override: the reason is empty; say why limits may be passed")
+    return reason
+
+
+def say(form: str, sentence: str) -> None:
+    """Words go to stderr where stdout carries JSON."""
+    click.echo(plain(sentence), err=form == "json")
+
+
+def one_line(words: str) -> str:
+    """Words without line ends and control characters."""
+    return " ".join(plain(words).split())
+
+
+def by() -> str:
+    """Who asks: behind sudo, the person."""
+    return one_line(os.environ.get("SUDO_USER") or user_name(os.getuid()))
+
+
+def process(pid: int) -> str:
+    """The running lbd, in words; 0 is one that has not said its id yet."""
+    return f"lbd (process {pid or '?'})"

@@ -1,0 +1,137 @@
+"""Which bundles lbd would split now, and where: the leader's rule within lbd's limits; and of each other one, why not.
+
+A look at a bundle costs four requests or so, thus the first few are looked at, and the others are counted.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.daemon.splitting.looking import look
+from lbd.errors import LbdError, RefusedError
+from lbd.model import bundle_namespace
+from lbd.permit.eligibility import barred
+from lbd.permit.policies import Isolation
+from lbd.reason import Reason
+from lbd.split.triggers import too_large, within_namespaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lbd.config import Settings
+    from lbd.model import Averages, BoolArray, Snapshot
+    from lbd.pulsar.admin import Admin
+    from lbd.split.plan import Plan
+    from lbd.split.triggers import Due
+
+LOOKED_AT = 20
+"""Bundles above a limit that are looked at in one turn, those furthest above it."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A bundle above a limit that is not split, and why."""
+
+    bundle: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What would be split, with what it exceeds, and what is left, the furthest above a limit first."""
+
+    plans: tuple[tuple[Due, Plan], ...] = ()
+    left: tuple[Left, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What the rule is asked about. ``usable`` is bool (B,): the broker's numbers are new and to be trusted.
+
+    ``attempted_at`` is when each bundle was last moved, split, or came out of a split (epoch seconds), ``hour`` is how
+    many splits there were within the last hour.
+    """
+
+    snapshot: Snapshot
+    averages: Averages
+    usable: BoolArray
+    attempted_at: Mapping[str, float]
+    hour: int = 0
+
+
+def choose(admin: Admin, settings: Settings, seen: Round) -> Chosen:
+    """The splits that this round asks for, within the limits for a turn and an hour."""
+    due, left = _permitted(settings, seen, too_large(seen.snapshot, seen.averages, settings.split))
+    due, beyond = due[:LOOKED_AT], due[LOOKED_AT:]
+    due, full = within_namespaces(due, _bundles(admin, due), settings.split)
+    limit = f"its namespace has split.max_bundles_per_namespace {settings.split.max_bundles_per_namespace} bundles"
+    left += [Left(one.bundle, limit) for one in full]
+    plans: list[tuple[Due, Plan]] = []
+    for one in due:
+        why = _no_room(settings, seen.hour, len(plans))
+        found = Left(one.bundle, why) if why else _planned(admin, settings, one)
+        if isinstance(found, Left):
+            left.append(found)
+        else:
+            plans.append((one, found))
+    left += [Left(one.bundle, f"not looked at: {LOOKED_AT} others are further above their limits") for one in beyond]
+    return Chosen(tuple(plans), tuple(left))
+
+
+def _permitted(settings: Settings, seen: Round, due: Sequence[Due]) -> tuple[tuple[Due, ...], list[Left]]:
+    """Those with numbers to be trusted that may be touched: what must not be moved is not split either."""
+    if not due:
+        return (), []
+    codes = barred(seen.snapshot, seen.attempted_at, Isolation(), settings.guardrails)
+    at, position = {name: at for at, name in enumerate(seen.snapshot.bundles)}, seen.snapshot.brokers.index()
+    allowed: list[Due] = []
+    left: list[Left] = []
+    for one in due:
+        code = int(codes[at[one.bundle]])
+        if code:
+            left.append(Left(one.bundle, Reason.of(code).label))
+        elif not seen.usable[position[one.broker]]:
+            left.append(Left(one.bundle, f"{one.broker}: {Reason.NO_NEW_SAMPLE.label}"))
+        else:
+            allowed.append(one)
+    return tuple(allowed), left
+
+
+def _bundles(admin: Admin, due: Sequence[Due]) -> dict[str, int]:
+    """How many bundles each namespace has; one that cannot be read is left out, and not split then."""
+    found: dict[str, int] = {}
+    for namespace in dict.fromkeys(bundle_namespace(one.bundle) for one in due):
+        with suppress(LbdError):
+            found[namespace] = len(admin.boundaries(namespace) or ()) - 1
+    return {namespace: bundles for namespace, bundles in found.items() if bundles > 0}
+
+
+def _no_room(settings: Settings, hour: int, planned: int) -> str:
+    limits = settings.split
+    if planned >= limits.max_splits_per_turn:
+        return f"split.max_splits_per_turn {limits.max_splits_per_turn} is used"
+    if 0 < limits.max_splits_per_hour <= hour + planned:
+        return f"split.max_splits_per_hour {limits.max_splits_per_hour} is used"
+    return ""
+
+
+def _planned(admin: Admin, settings: Settings, due: Due) -> Plan | Left:
+    """Unlike Pulsar, lbd by itself cuts off no part without topics: that helps nobody, and cannot be taken back."""
+    try:
+        found = look(admin, due.bundle, settings.split.algorithm, settings.split)
+    except RefusedError as error:
+        return Left(due.bundle, str(error).removeprefix(f"{due.bundle}: "))
+    except LbdError as error:
+        return Left(due.bundle, f"cannot be looked at: {error}")
+    if found.empty:
+        return Left(due.bundle, f"{found.empty[0]} would have no topics; topic_count_equally_divide cuts between them")
+    return found
+
+
+def all_usable(snapshot: Snapshot) -> BoolArray:
+    """Every broker's numbers, for a plan that is only shown."""
+    return np.ones(len(snapshot.brokers), dtype=np.bool_)

@@ -1,0 +1,320 @@
+"""Splits of a live lbd: by its rule, and by hand; what holds them, and what is left of them after a kill."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.daemon import byhand
+from lbd.daemon.engine import Engine, engine
+from lbd.daemon.splitting.planning import plan_due, plan_one
+from lbd.errors import LbdError, RefusedError
+from lbd.model import Unload
+from lbd.permit.evidence import Sample
+from lbd.record.control import Answer, Control, Pause, SplitRequest
+from lbd.record.journal import Journal, read
+from lbd.record.state import Kept, StateDir
+from lbd.split.cut import Cut, CutOutcome, SplitResult
+from tests import fake_splits, test_turn
+from tests.fake_pulsar import refused
+from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.config import Settings
+    from tests.fake_splits import SplittingPulsar
+
+LOWER, UPPER = f"{NAMESPACE}/0x00000000_0x40000000", f"{NAMESPACE}/0x40000000_0x80000000"
+AUTO = "loadBalancerAutoBundleSplitEnabled"
+
+
+@pytest.fixture
+def pulsar() -> Iterator[SplittingPulsar]:
+    """Two bundles of six topics each; each carries 6,000 msg/s in and out."""
+    with fake_splits.busy() as cluster:
+        cluster.sample(50.0, 50.0, 50.0)
+        yield cluster
+
+
+def settings(pulsar: SplittingPulsar, folder: Path, **changes: Any) -> Settings:
+    """lbd splits from 5,000 msg/s on; its strategy wants nothing."""
+    shedder = {"low_threshold": 95, "high_threshold": 99}
+    split = {"enabled": True, "max_msg_rate": 5000, **changes.pop("split", {})}
+    return test_turn.settings(pulsar, folder, avg_shedder=shedder, split=split, **changes)
+
+
+def request(pulsar: SplittingPulsar, **changes: Any) -> SplitRequest:
+    """The lower bundle in its middle, as a person would ask for it."""
+    now = time.time()
+    values = {"id": "s0", "bundle": LOW, "owner": pulsar.ids[0], "algorithm": "range_equally_divide"}
+    asked = {"positions": (0x40000000,), "override": None, "by": "ann", "at": now, "expires_at": now + 60}
+    return SplitRequest(**{**values, **asked, **changes})
+
+
+def watched(found: Engine) -> list[CutOutcome | LbdError]:
+    """What the engine tells of splits."""
+    told: list[CutOutcome | LbdError] = []
+    found.splitting.on_end = told.append
+    return told
+
+
+def fresh(pulsar: SplittingPulsar, found: Engine, times: int = 1) -> None:
+    """Turns with new samples, each to the end of what it began."""
+    for number in range(times):
+        pulsar.sample(*(50.0 + number + len(pulsar.requests) / 1e4 + at for at in range(3)))
+        found.turn()
+        found.wait()
+
+
+class TestRule:
+    def test_the_largest_bundle_is_split(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """One a turn; the journal has intent and outcome. The old name rests, the parts may be moved at once."""
+        pulsar.rates[HIGH] = 4000.0
+        with engine(settings(pulsar, tmp_path)) as found:
+            told = watched(found)
+            fresh(pulsar, found)
+        [ended] = told
+        assert isinstance(ended, CutOutcome)
+        assert (ended.result, ended.cut.bundle, ended.cut.reason) == (
+            SplitResult.SPLIT,
+            HIGH,
+            "8,000 exceeds split.max_msg_rate 5,000",
+        )
+        past = read(tmp_path / "state" / "journal.jsonl")
+        assert set(past.attempted_at) == {HIGH}
+        assert set(past.split_or_attempted_at) == {HIGH, *ended.parts}
+        assert [one.ended.result for one in past.splits if one.ended is not None] == [SplitResult.SPLIT]
+
+    def test_the_parts_rest(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """What was split a moment ago is not split again, though it is still too large."""
+        with engine(settings(pulsar, tmp_path, split={"max_msg_rate": 10})) as found:
+            told = watched(found)
+            fresh(pulsar, found, 4)
+        assert sorted(one.cut.bundle for one in told if isinstance(one, CutOutcome)) == [LOW, HIGH]
+
+    @pytest.mark.parametrize(
+        ("changes", "splits"),
+        [
+            ({}, 1),
+            ({"split": {"max_splits_per_turn": 2}}, 2),
+            ({"split": {"max_splits_per_turn": 2, "max_splits_per_hour": 1}}, 1),
+            ({"split": {"enabled": False}}, 0),
+            ({"split": {"max_msg_rate": 6000}}, 0),
+            ({"split": {"max_bundles_per_namespace": 2}}, 0),
+            ({"split": {"max_splits_per_turn": 9, "max_bundles_per_namespace": 3}}, 1),
+            ({"split": {"algorithm": "flow_or_qps_equally_divide", "flow_or_qps_difference_percentage": 50}}, 0),
+            ({"guardrails": {"excluded_namespaces": ["shop/*"]}}, 0),
+            ({"guardrails": {"quiet_hours": [{"from": "00:00", "to": "24:00"}]}}, 0),
+        ],
+    )
+    def test_caps(self, changes: dict[str, Any], splits: int, pulsar: SplittingPulsar, tmp_path: Path):
+        """By default nothing; otherwise no more than each limit allows."""
+        with engine(settings(pulsar, tmp_path, **changes)) as found:
+            fresh(pulsar, found)
+        assert len(pulsar.asked("/split", "PUT")) == splits
+
+    def test_the_hour_is_counted_over_restarts(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """By the journal."""
+        chosen = settings(pulsar, tmp_path, split={"max_splits_per_hour": 1})
+        for _ in range(2):
+            with engine(chosen) as found:
+                fresh(pulsar, found)
+        assert len(pulsar.asked("/split", "PUT")) == 1
+
+    def test_an_old_sample_splits_nothing(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """The second turn sees the same numbers as the first."""
+        chosen = settings(pulsar, tmp_path)
+        usage = {broker: Sample((50.0, 0.0, 0.0), 1_700_000_000.0) for broker in pulsar.ids}
+        StateDir(chosen.state_dir).save(Kept(written_at=time.time(), samples=usage, members=pulsar.ids))
+        with engine(chosen) as found:
+            found.turn()
+            found.wait()
+        assert not pulsar.asked("/split", "PUT")
+
+    def test_a_part_without_topics_is_not_cut_off(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """Pulsar would; it helps nobody, and cannot be taken back."""
+        pulsar.topics = {name: rate for name, rate in pulsar.topics.items() if name in list(pulsar.within(UPPER))[:2]}
+        with engine(settings(pulsar, tmp_path)) as found:
+            fresh(pulsar, found)
+        assert not pulsar.asked("/split", "PUT")
+        assert "would have no topics" in plan_due(settings(pulsar, tmp_path)).left[0].why
+
+    def test_brokers_that_split_by_themselves(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """lbd does not, and says so until they do not."""
+        pulsar.dynamic[AUTO] = "true"
+        with engine(settings(pulsar, tmp_path)) as found:
+            fresh(pulsar, found)
+            assert "lbd splits nothing" in "".join(found.warnings)
+            assert not pulsar.asked("/split", "PUT")
+            del pulsar.dynamic[AUTO]
+            fresh(pulsar, found)
+            assert found.warnings == ()
+        assert pulsar.asked("/split", "PUT")
+
+    def test_a_pause_holds_it(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """As it holds moves."""
+        chosen = settings(pulsar, tmp_path)
+        Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
+        with engine(chosen) as found:
+            fresh(pulsar, found)
+        assert not pulsar.asked("/split", "PUT")
+
+    def test_an_lbd_that_only_observes_splits_nothing(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """--observe."""
+        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+            fresh(pulsar, found)
+        assert not pulsar.asked("/split", "PUT")
+
+    def test_what_cannot_be_tried_is_told(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """The journal cannot be written: nothing is asked for."""
+        with engine(settings(pulsar, tmp_path)) as found:
+            told = watched(found)
+            found._journal.close()
+            fresh(pulsar, found)
+        assert not pulsar.asked("/split", "PUT")
+        assert any("journal cannot be written" in str(one) for one in told)
+
+
+class TestByHand:
+    def test_with_none_running(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """Under the state lock, to its end."""
+        answer = byhand.split(settings(pulsar, tmp_path), request(pulsar))
+        assert (answer.exit_code, answer.owner, answer.parts) == (0, pulsar.ids[0], (LOWER, UPPER))
+        assert answer.sentence.startswith(f"{LOW}: split into 2 at {pulsar.ids[0]} in 0.")
+
+    def test_a_state_directory_that_is_held(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """Another lbd works on it."""
+        chosen = settings(pulsar, tmp_path)
+        with engine(chosen), pytest.raises(RefusedError):
+            byhand.split(chosen, request(pulsar))
+
+    def test_beside_the_turns(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """Taken from the control files, answered there."""
+        with engine(settings(pulsar, tmp_path, split={"enabled": False})) as found:
+            Control(tmp_path / "state").ask(request(pulsar))
+            found.turn()
+            found.serve()
+            found.wait()
+        answer = Control(tmp_path / "state").wait("s0", 1, time.sleep, time.monotonic)
+        assert answer is not None
+        assert (answer.exit_code, answer.parts) == (0, (LOWER, UPPER))
+
+    @pytest.mark.parametrize(
+        ("changes", "asked", "words"),
+        [
+            ({"split": {"max_bundles_per_namespace": 2}}, {}, "would have 3 bundles"),
+            ({"guardrails": {"quiet_hours": [{"from": "00:00", "to": "24:00"}]}}, {}, "quiet-hours"),
+            ({}, {"owner": "127.0.0.9:1"}, "owns it, not 127.0.0.9:1"),
+            ({}, {"bundle": UNOWNED, "positions": (5,)}, "nobody owns it"),
+            ({}, {"bundle": f"{NAMESPACE}/0x00000000_0x40000000", "positions": (5,)}, "is no bundle"),
+        ],
+    )
+    def test_refused(
+        self, changes: dict[str, Any], asked: dict[str, Any], words: str, pulsar: SplittingPulsar, tmp_path: Path
+    ):
+        """Exit 4, nothing sent, no line in the journal."""
+        answer = byhand.split(settings(pulsar, tmp_path, **changes), request(pulsar, **asked))
+        assert (answer.exit_code, words in answer.sentence) == (4, True), answer.sentence
+        assert not pulsar.asked("/split", "PUT")
+        assert read(tmp_path / "state" / "journal.jsonl").splits == ()
+
+    @pytest.mark.parametrize(("override", "code"), [(None, 4), ("the disk is full", 0)])
+    def test_limits_may_be_overridden(self, override: str | None, code: int, pulsar: SplittingPulsar, tmp_path: Path):
+        """A pause, a cool-down, the hour and the namespace's number of bundles."""
+        chosen = settings(pulsar, tmp_path, split={"max_bundles_per_namespace": 2, "max_splits_per_hour": 1})
+        Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
+        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines.conclude_split(lines.intend_split(Cut(LOW, "b", "range_equally_divide", (1,))), outcome(LOW))
+        lines.close()
+        assert byhand.split(chosen, request(pulsar, override=override)).exit_code == code
+
+    def test_what_came_of_it_is_told_as_it_is(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """412 and a whole range: exit 5."""
+        pulsar.fault("/split", refused(412, "Unsupported namespace bundle split algorithm"))
+        answer = byhand.split(settings(pulsar, tmp_path), request(pulsar))
+        assert answer.exit_code == 5
+        assert f"{LOW}: not-split in " in answer.sentence
+        assert "HTTP 412 (Unsupported namespace bundle split algorithm)" in answer.sentence
+
+    def test_moves_under_way_come_first(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """One that a killed lbd left open is no longer that of this very name after a split."""
+        chosen = settings(pulsar, tmp_path)
+        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines.intend(Unload(LOW, pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
+        lines.close()
+        answer = byhand.split(chosen, request(pulsar, override="now"))
+        assert (answer.exit_code, "moves-unfinished" in answer.sentence) == (4, True), answer.sentence
+
+    def test_an_lbd_that_only_observes_refuses(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """--observe, whatever is overridden."""
+        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+            told: dict[str, Answer] = {}
+            found.requests.deliver = told.__setitem__
+            Control(tmp_path / "state").ask(request(pulsar, override="now"))
+            found.serve()
+        assert (told["s0"].exit_code, "only observes" in told["s0"].sentence) == (4, True)
+
+
+def outcome(bundle: str) -> CutOutcome:
+    """A split that ended well."""
+    return CutOutcome(Cut(bundle, "b", "range_equally_divide", (1,)), SplitResult.SPLIT, (1,))
+
+
+class TestAfterAKill:
+    def opened(self, pulsar: SplittingPulsar, folder: Path, age_seconds: float) -> Settings:
+        """A state directory whose journal has an open split of the lower bundle."""
+        chosen = settings(pulsar, folder, split={"enabled": False})
+        lines = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - age_seconds)
+        lines.intend_split(Cut(LOW, pulsar.ids[0], "range_equally_divide", (0x40000000,)))
+        lines.close()
+        return chosen
+
+    def test_it_gets_its_true_outcome(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """The boundaries are there: it was split."""
+        chosen = self.opened(pulsar, tmp_path, 1.0)
+        pulsar.cut(LOW, [0x40000000])
+        with engine(chosen) as found:
+            told = watched(found)
+            found.turn()
+        [ended] = told
+        assert isinstance(ended, CutOutcome)
+        assert (ended.result, ended.detail) == (SplitResult.SPLIT, "found open after a restart")
+
+    def test_it_holds_moves_until_it_is_told(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """A broker may be at it still."""
+        with engine(self.opened(pulsar, tmp_path, 0.0)) as found:
+            record = found.turn()
+        assert record.hold is not None
+        assert (record.hold[0].label, LOW in record.hold[1]) == ("moves-unfinished", True)
+
+    def test_a_whole_range_was_not_split(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """After the time that an answer is waited for; it does not hold any more."""
+        with engine(self.opened(pulsar, tmp_path, 10.0)) as found:
+            told = watched(found)
+            record = found.turn()
+        assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.NOT_SPLIT]
+        assert record.hold is None
+
+
+class TestPlans:
+    def test_auto_is_told_without_splitting(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """With the caps, and what is left and why; whether lbd is enabled to or not."""
+        found = plan_due(settings(pulsar, tmp_path, split={"enabled": False}))
+        assert [(due.bundle, plan.positions) for due, plan in found.plans] == [(LOW, (0x40000000,))]
+        assert [(one.bundle, one.why) for one in found.left] == [(HIGH, "split.max_splits_per_turn 1 is used")]
+        assert not pulsar.asked("/split", "PUT")
+
+    def test_auto_beside_brokers_that_split(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """Exit 4."""
+        pulsar.dynamic[AUTO] = "true"
+        with pytest.raises(RefusedError, match="the brokers split by themselves"):
+            plan_due(settings(pulsar, tmp_path))
+
+    def test_one(self, pulsar: SplittingPulsar, tmp_path: Path):
+        """Topics that are not loaded count as topics."""
+        found = plan_one(settings(pulsar, tmp_path), LOW, "topic_count_equally_divide")
+        assert sorted(one.name for one in found.whole.topics) == sorted(pulsar.within(LOW))

@@ -1,0 +1,82 @@
+"""Where a topic falls, against the answers of Pulsar's own classes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.errors import UsageError
+from lbd.split.topic_hash import FULL_RANGE, bundle_of, namespace_of, parse_boundaries, topic_hash
+
+CASES = Path(__file__).parents[1] / "data" / "vectors" / "topic-hash.jsonl.gz"
+
+
+def cases() -> list[dict[str, Any]]:
+    """Topics, and what Pulsar 5.0.1 answered."""
+    with gzip.open(CASES) as file:
+        return [json.loads(line) for line in file]
+
+
+def test_every_topic_is_hashed_as_pulsar_hashes_it():
+    """200 names, those with umlauts, CJK characters, escapes and partitions among them."""
+    found = [topic_hash(case["input"]["topic"]) for case in cases()]
+
+    assert len(found) == 200
+    assert [case["expected"]["hash"] for case in cases()] == found
+
+
+def test_every_topic_falls_into_pulsars_bundle():
+    """Equal and odd boundaries, one bundle alone among them."""
+    placed = [case for case in cases() if "boundaries" in case["input"]]
+    found = [bundle_of(one["input"]["topic"], parse_boundaries(one["input"]["boundaries"])) for one in placed]
+
+    assert len(found) > 50
+    assert [case["expected"]["bundle"] for case in placed] == found
+
+
+@pytest.mark.parametrize("end", [0x823CD928, 0x823CD929, 0x823CD92A])
+def test_a_topic_on_a_boundary_is_in_the_bundle_above(end: int):
+    """CRC32 of this name is 0x823cd929; ranges are [lower, upper)."""
+    lower, upper = bundle_of("persistent://public/default/t", (0, end, 0xFFFFFFFF)).rpartition("/")[2].split("_")
+    assert (int(lower, 16), int(upper, 16)) == ((end, 0xFFFFFFFF) if end <= 0x823CD929 else (0, end))
+
+
+@given(st.sets(st.integers(1, 0xFFFFFFFE), max_size=20), st.text("abc-0123456789", min_size=1))
+def test_a_topic_is_in_exactly_one_bundle(cuts: set[int], name: str):
+    """Whatever the boundaries, it lies in the range that is named; the last one has its end."""
+    topic = f"persistent://t/n/{name}"
+    lower, upper = (int(end, 16) for end in bundle_of(topic, sorted({*FULL_RANGE, *cuts}))[4:].split("_"))
+    assert lower <= topic_hash(topic) < upper + (upper == 0xFFFFFFFF)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "orders", "t/n/orders", "persistent://t/orders", "persistent://t/n/a/b", "kafka://t/n/a"]
+)
+def test_what_is_no_topic_is_told(text: str):
+    """In one line, with the form that is wanted."""
+    with pytest.raises(UsageError, match="is no topic; wanted persistent://tenant/namespace/topic"):
+        namespace_of(text)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        ["0x00000000"],
+        ["0x00000000", "0xfffffffe"],
+        ["0x00000001", "0xffffffff"],
+        ["0x00000000", "0x80000000", "0x80000000", "0xffffffff"],
+        ["0x00000000", "junk", "0xffffffff"],
+        ["0x00000000", "0x0ffffffff", "0xffffffff"],
+    ],
+)
+def test_what_are_no_boundaries_is_told(texts: list[str]):
+    """They must rise over the full range."""
+    with pytest.raises(UsageError, match="are no boundaries; wanted 0x00000000 rising to 0xffffffff"):
+        parse_boundaries(texts)
