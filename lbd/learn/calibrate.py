@@ -69,7 +69,9 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What came of it. ``read`` counts what was read and dropped; ``remarks`` are sentences about brokers."""
+    """What came of it. ``read`` counts what was read and dropped; ``remarks`` are sentences about brokers; ``days``
+    is the time that history saw.
+    """
 
     choice: Choice
     tried: Mapping[str, Candidate]
@@ -92,14 +94,16 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     asked.tell("reading history")
     decisions, brokers, bundles = (pipeline.table(spark, asked.history, name) for name in _TABLES)
     read = curated.dropped(brokers, decisions).collect()[0]
-    window_seconds, days = _window_seconds(decisions)
+    if not read["rounds_kept"]:
+        raise UsageError(f"{asked.history}: history holds no round; {HOW}")
+    window_seconds = _window_seconds(read["seconds_seen"])
     asked.tell("packing windows")
     packed = pipeline.windows(
         curated.brokers(decisions, brokers, window_seconds), curated.bundles(bundles, window_seconds)
     ).persist(StorageLevel.MEMORY_AND_DISK)
     windows = [row["window"] for row in packed.select("window").orderBy("window").collect()]
     if not windows:
-        raise UsageError(f"{asked.history}: no two rounds in a row; lbd run or lbd history import make some")
+        raise UsageError(f"{asked.history}: no two rounds in a row with a sample in them; {HOW}")
     asked.tell("fitting load")
     samples = pipeline.samples(packed)
     model = fit(samples)
@@ -123,7 +127,7 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
         error=measure(samples, asked.settings.weights),
         read=read,
         remarks=tuple(_remarks(model)),
-        days=days,
+        days=read["seconds_seen"] / DAY_SECONDS,
         window_hours=window_seconds / HOUR_SECONDS,
         shown=_shown(packed, windows[-1], asked.settings, model, by_name, choice.recommended),
     )
@@ -135,17 +139,15 @@ def _noise(model: LoadModel) -> float:
     return float(np.median(known)) if known.size else 0.0
 
 
+HOW = "lbd run and lbd history import make some"
+
 _TABLES = ("decisions", "broker_rounds", "bundle_rounds")
 
 
-def _window_seconds(decisions: DataFrame) -> tuple[int, float]:
-    """A day, or less where there are too few days: whole hours, for bundles are whole on the hour. And all the days."""
-    ends = decisions.agg(F.min("t").cast("double").alias("first"), F.max("t").cast("double").alias("last")).collect()[0]
-    if ends["first"] is None:
-        raise UsageError("history holds no round; lbd run or lbd history import make some")
-    length = float(ends["last"] - ends["first"])
-    hours = max(int(length / HOUR_SECONDS / FEWEST_WINDOWS), 1)
-    return min(hours * HOUR_SECONDS, DAY_SECONDS), length / DAY_SECONDS
+def _window_seconds(seen_seconds: float) -> int:
+    """A day, or less where there are too few days: whole hours, for bundles are whole on the hour."""
+    hours = max(int(seen_seconds / HOUR_SECONDS / FEWEST_WINDOWS), 1)
+    return min(hours * HOUR_SECONDS, DAY_SECONDS)
 
 
 def _present(decisions: DataFrame, settings: Settings) -> AvgShedderSettings:

@@ -1,7 +1,10 @@
 """The real deciding over a window of history, closed loop: what it moves changes what it sees afterwards. Pure.
 
-It decides with the strategy, the limits and the evidence rules of a live turn. What a live lbd does between two samples
-is left out: every unload lands where it should, before the next round.
+It decides with the strategy, the limits and the evidence rules of a live turn. What a live lbd does between two rounds
+is left out: every unload lands where it should, before the next round. So under the settings that history was made with,
+and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates stored in
+steps let it differ by bundles that only just fit. Isolation policies, anti-affinity groups and move costs are not in
+history, and count for nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.cycle.chosen import effective, strategy_of
+from lbd.cycle.chosen import effective, gap_seconds, strategy_of
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.cluster import Cluster
 from lbd.load.linear import scores
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 DAY_SECONDS = 86_400.0
 SETTLED_AFTER = 2
-"""A broker that a move touched counts again with its second new sample."""
+"""A broker that a move touched counts again with its second new sample after the round that saw the move end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,7 @@ class _Replay:
         self._short, self._long = np.zeros((size, 4)), np.zeros((size, 4))
         self._samples: IntArray = np.zeros(size, dtype=np.int32)
         self._since_touched: IntArray = np.full(len(window.brokers), SETTLED_AFTER, dtype=np.int32)
+        self._ending: list[int] = []
         self._sent: list[Sent] = []
         self._barred: CodeArray | None = None
         self._calm_below = _calm_below(settings)
@@ -62,8 +66,11 @@ class _Replay:
 
     def run(self) -> Course:
         points = np.full(self._window.present.shape, np.nan)
+        silent = np.diff(self._window.at, prepend=self._window.at[:1]) > gap_seconds(self._settings)
         for number in range(self._window.at.size):
             self._cluster.advance(number)
+            if silent[number]:
+                self._memory = Memory()
             self._learn(number)
             here = self._window.present[number]
             points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
@@ -81,6 +88,8 @@ class _Replay:
             n = np.minimum(count, most).astype(np.float64)[:, None]
             mean[taken] += (rates - mean[taken]) / n
         self._since_touched += fresh
+        self._since_touched[self._ending] = 0
+        self._ending = []
 
     def _decide(self, number: int, gap: float) -> None:
         """Ask the strategy, unless the gap is below all that it minds: then its counters begin anew, as they would."""
@@ -120,7 +129,7 @@ class _Replay:
             self._cluster.move(self._index[one.bundle], position[one.destination])
             ends = (one.source, one.destination)
             self._sent.append(Sent(snapshot.taken_at, one.bundle, *ends, 1, one.msg_rate, one.throughput))
-            self._since_touched[[position[end] for end in ends]] = 0
+            self._ending += [position[end] for end in ends]
 
 
 def _calm_below(settings: Settings) -> float:

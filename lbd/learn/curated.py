@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window as W  # noqa: N817
 
+from lbd.learn.window import LONGEST_SILENCE_SECONDS
 from lbd.model import RESOURCES
 
 if TYPE_CHECKING:
@@ -21,15 +22,15 @@ SAMPLE = (*RESOURCES, "topics", "started_at", "doubt")
 
 RATES = ("msg_rate_in", "msg_rate_out", "throughput_in", "throughput_out")
 
-LONGEST_SILENCE_SECONDS = 180.0
-"""Rounds further apart than three CPU samples have a gap between them."""
-
 
 def rounds(decisions: DataFrame) -> DataFrame:
-    """Rounds: when, who had a report, and whether a gap was before. One that is there twice is taken once."""
+    """Rounds: when, who had a report, and the seconds since the one before, on that day; null of the first.
+
+    One that is there twice is taken once.
+    """
     once = decisions.groupBy("t").agg(F.max_by("brokers", "turn").alias("brokers"))
     before = F.lag(_seconds("t")).over(W.partitionBy(F.to_date("t")).orderBy("t"))
-    return once.select("t", "brokers", (_seconds("t") - before > LONGEST_SILENCE_SECONDS).alias("after_gap"))
+    return once.select("t", "brokers", (_seconds("t") - before).alias("since"))
 
 
 def samples(broker_rounds: DataFrame) -> DataFrame:
@@ -63,8 +64,12 @@ def dropped(broker_rounds: DataFrame, decisions: DataFrame) -> DataFrame:
     raw = broker_rounds.agg(F.count("*").alias("samples_read"))
     kept = samples(broker_rounds).agg(F.count("*").alias("samples_kept"), F.count("doubt").alias("samples_doubted"))
     seen = decisions.agg(F.count("*").alias("rounds_read"))
-    gaps = F.coalesce(F.sum(F.col("after_gap").cast(T.IntegerType())), F.lit(0)).alias("gaps")
-    once = rounds(decisions).agg(F.count("*").alias("rounds_kept"), gaps)
+    since, longest = F.coalesce(F.col("since"), F.lit(0.0)), F.lit(LONGEST_SILENCE_SECONDS)
+    once = rounds(decisions).agg(
+        F.count("*").alias("rounds_kept"),
+        F.coalesce(F.count_if(since > longest), F.lit(0)).alias("gaps"),
+        F.coalesce(F.sum(F.least(since, longest)), F.lit(0.0)).alias("seconds_seen"),
+    )
     return raw.crossJoin(kept).crossJoin(seen).crossJoin(once)
 
 

@@ -101,11 +101,12 @@ def _changes(
     seen = _milliseconds(table)
     rounds = np.searchsorted(at, seen).astype(np.int32)
     inside = rounds < at.size
-    order = np.flatnonzero(inside)[np.argsort(seen[inside], kind="stable")]
+    owner = _positions(table["broker"], brokers)
+    order = np.flatnonzero(inside)[np.lexsort((owner[inside], bundle[inside], seen[inside]))]
     rates = np.stack([table[name].to_numpy(zero_copy_only=False) for name in RATES], axis=1).astype(np.float32)
     return names, {
         "change_round": rounds[order],
         "change_bundle": bundle[order],
-        "change_owner": _positions(table["broker"], brokers)[order],
-        "change_rates": np.nan_to_num(rates[order]),
+        "change_owner": owner[order],
+        "change_rates": np.nan_to_num(rates[order], posinf=0.0),
     }

@@ -1,6 +1,6 @@
 """The Spark part: history to windows, windows to samples of load, windows and settings to figures.
 
-Raw rows are shuffled once, by window, each of which is as long as any other; no row of a bundle comes to the driver.
+Rows of bundles are shuffled once, by window, each of which is as long as any other, and none of them comes to the driver.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from lbd.config import Settings
 from lbd.errors import UsageError
 from lbd.learn.closed_loop import replay
 from lbd.learn.cluster import Cluster
-from lbd.learn.packing import pack
+from lbd.learn.packing import RATES, pack
 from lbd.learn.scoring import Figures, figures
 from lbd.learn.window import from_bytes, to_bytes
 from lbd.load.linear import given
 from lbd.load.samples import BrokerSamples, gather
+from lbd.model import RESOURCES
 from lbd.record.history.tables import COLUMNS, VERSION
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lbd.load.linear import LoadModel
     from lbd.model import Snapshot
 
-WINDOWS = "window long, rounds int, brokers int, changes int, packed binary"
+WINDOWS = "window long, rounds int, brokers array<string>, changes int, packed binary"
 SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
 RESULTS = "candidate string, window long, seed int, " + ", ".join(
     f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Figures)
@@ -66,26 +67,25 @@ def windows(brokers: DataFrame, bundles: DataFrame) -> DataFrame:
 
 def _packed(key: tuple[pa.Scalar, ...], brokers: pa.Table, bundles: pa.Table) -> pa.Table:
     found = pack(brokers, bundles)
-    sizes = (found.at.size, len(found.brokers), found.change_round.size)
-    values = (key[0].as_py(), *sizes, to_bytes(found))
+    values = (key[0].as_py(), found.at.size, list(found.brokers), found.change_round.size, to_bytes(found))
     names = ("window", "rounds", "brokers", "changes", "packed")
-    kinds = (pa.int64(), pa.int32(), pa.int32(), pa.int32(), pa.binary())
+    kinds = (pa.int64(), pa.int32(), pa.list_(pa.string()), pa.int32(), pa.binary())
     return pa.table({name: pa.array([value], kind) for name, kind, value in zip(names, kinds, values, strict=True)})
 
 
 def samples(packed: DataFrame) -> dict[str, BrokerSamples]:
-    """What each broker carried and used, over all windows: some thousand small rows a broker."""
+    """What each broker carried and used, over all windows: some thousand small rows a broker; none of who gave none."""
+    brokers = packed.select(F.explode("brokers").alias("broker")).distinct().orderBy("broker").collect()
     rows = packed.select("window", "packed").mapInArrow(_sampled, SAMPLES).orderBy("broker", "at").toArrow()
-    names = rows["broker"].to_pylist()
-    columns = {name: np.array(rows[name].to_pylist(), dtype=np.float64) for name in ("at", "carried", "used")}
+    names = np.array(rows["broker"].to_pylist(), dtype=np.str_)
+    at, carried, used = (np.array(rows[name].to_pylist(), dtype=np.float64) for name in ("at", "carried", "used"))
+    carried, used = carried.reshape(-1, len(RATES)), used.reshape(-1, len(RESOURCES))
     since = np.array(rows["since_change"].to_pylist(), dtype=np.int32)
     found = {}
-    for broker in sorted(set(names)):
-        own = np.array([name == broker for name in names])
-        used = columns["used"][own].reshape(-1, 5)
-        carried = columns["carried"][own].reshape(-1, 4)
-        hardware = tuple(np.isfinite(used).any(axis=0).astype(float).tolist())
-        found[broker] = BrokerSamples(columns["at"][own], carried, used, since[own], hardware)
+    for broker in (row["broker"] for row in brokers):
+        own = names == broker
+        hardware = tuple(np.isfinite(used[own]).any(axis=0).astype(float).tolist())
+        found[broker] = BrokerSamples(at[own], carried[own], used[own], since[own], hardware)
     return found
 
 

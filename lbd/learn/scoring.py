@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.learn.window import LONGEST_SILENCE_SECONDS
 from lbd.score.evenness import gaps, thrashing
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ DAY_SECONDS = 86_400.0
 
 @dataclass(frozen=True)
 class Figures:
-    """One replay. Gaps are between the highest and the lowest score, in points, over the rounds of the window.
+    """One replay. ``days`` is the time that was seen: of a silence only its beginning counts. Gaps are between the highest and the lowest score, in points, over the rounds of the window.
 
     ``worst_hour_gap`` is the largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present
     low threshold. ``moved_twice`` are bundles moved more than once. ``thrashing`` is a fraction
@@ -53,11 +54,11 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
     if not at.size:
         return dict.fromkeys(("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "thrashing"), 0.0)
     gap = gaps(points)
-    lasts = np.diff(at, append=at[-1])
+    lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS)
     hours = ((at - at[0]) // HOUR_SECONDS).astype(np.int64)
     hourly = np.bincount(hours, gap) / np.maximum(np.bincount(hours), 1)
     return {
-        "days": float(at[-1] - at[0]) / DAY_SECONDS,
+        "days": float(lasts.sum()) / DAY_SECONDS,
         "mean_gap": float(gap.mean()),
         "p95_gap": float(np.quantile(gap, 0.95)),
         "worst_hour_gap": float(hourly.max()),

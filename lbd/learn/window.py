@@ -12,6 +12,9 @@ import numpy as np
 if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, IntArray
 
+LONGEST_SILENCE_SECONDS = 180.0
+"""Rounds further apart than three CPU samples have a gap between them, of which nothing is known."""
+
 
 @dataclass(frozen=True, eq=False)
 class Window:
