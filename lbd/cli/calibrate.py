@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lbd.cli.options import loaded, settings_options
 from lbd.errors import UsageError
 from lbd.record.history import FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
 
@@ -45,28 +50,34 @@ def calibrate(
     Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml
     """
     settings = loaded(ctx, config_file, admin_urls).settings
-    _new(out)
     from lbd.learn import written  # noqa: PLC0415 - Spark is loaded only here
     from lbd.learn.session import session  # noqa: PLC0415
 
     history = root or str(settings.state_dir / FOLDER)
-    with session(master) as spark:
+    with _new(out), session(master) as spark:
         from lbd.learn.calibrate import Asked  # noqa: PLC0415 - needs PySpark, whose absence the session tells
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
 
         found = run(
             spark, Asked(history, settings, candidates, seeds, lambda text: click.echo(f"{text} ...", err=True))
         )
-    lines = written.write(found, out)
+        lines = written.write(found, out)
     for line in lines if explained else lines[-1:]:
         click.echo(line)
     click.echo(f"{', '.join(FILES)} in {out}", err=True)
 
 
-def _new(out: Path) -> None:
+@contextmanager
+def _new(out: Path) -> Iterator[None]:
+    """A new directory, which is gone again when nothing came to be in it."""
     try:
         out.mkdir(parents=True)
     except FileExistsError as error:
         raise UsageError(f"--out {out}: exists already; name a new directory") from error
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be made: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            out.rmdir()
