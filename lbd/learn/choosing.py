@@ -64,7 +64,7 @@ def cost(found: Figures) -> float:
 def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The windows to choose on and those to judge on, in the order of time."""
     ordered = tuple(sorted(windows))
-    first = min(int(len(ordered) * TRAINED_SHARE), len(ordered) - 1)
+    first = min(round(len(ordered) * TRAINED_SHARE), len(ordered) - 1)
     return ordered[:first], ordered[first:]
 
 

@@ -1,10 +1,10 @@
 """The real deciding over a window of history, closed loop: what it moves changes what it sees afterwards. Pure.
 
 It decides with the strategy, the limits and the evidence rules of a live turn. What a live lbd does between two rounds
-is left out: every unload lands where it should, before the next round. So under the settings that history was made with,
-and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates stored in
-steps let it differ by bundles that only just fit. Isolation policies, anti-affinity groups and move costs are not in
-history, and count for nothing.
+is left out: every unload lands where it should, before the next round. So under the settings that history was made
+with, and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates
+stored in steps let it differ by bundles that only just fit. Isolation policies, anti-affinity groups and move costs are
+not in history, and count for nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Spark part: history to windows, windows to samples of load, windows and settings to figures.
 
-Rows of bundles are shuffled once, by window, each of which is as long as any other, and none of them comes to the driver.
+Rows of bundles are shuffled once, by window, each of which is as long as any other, and none comes to the driver.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def _gap(found: Calibration) -> Iterator[str]:
         thresholds["proposed"] = found.recommended.settings.low_threshold
     for name, threshold in thresholds.items():
         figure.add_hline(y=threshold, line_dash="dot", annotation_text=f"low threshold, {name}")
-    figure.update_layout(yaxis_title="points between the highest and the lowest", xaxis_title="UTC")
-    yield from _chart("The last window", figure)
+    figure.update_layout(yaxis={"title": "points", "rangemode": "tozero"}, xaxis_title="UTC", showlegend=True)
+    yield from _chart("Between the highest and the lowest score, in the last window", figure)
 
 
 def _front(found: Calibration) -> Iterator[str]:
@@ -74,15 +74,21 @@ def _front(found: Calibration) -> Iterator[str]:
             y=[one.trained.p95_gap for one in own],
             text=[one.name for one in own],
             name=label,
-            mode="markers",
+            mode="markers+text" if chosen else "markers",
+            textposition="top center",
         )
-    figure.update_layout(xaxis_title="moves a day", yaxis_title="95 % of the time at most so many points apart")
+    figure.update_layout(
+        xaxis={"title": "moves a day", "rangemode": "tozero"},
+        yaxis={"title": "p95 gap, points", "rangemode": "tozero"},
+        legend={"orientation": "h", "y": 1.1},
+    )
     yield from _chart("What was tried, on the time it was chosen on", figure)
     rows = [
         (one.name, *_cells(one.trained), *_cells(one.held_out))
         for one in sorted(found.choice.judged, key=lambda one: cost(one.trained))[:12]
     ]
-    head = ("settings", *("moves a day", "p95 gap", "moves x gap") * 2)
+    columns = ("moves a day", "p95 gap", "moves x gap")
+    head = ("settings", *(f"{name}, {part}" for part in ("chosen on", "judged on") for name in columns))
     yield table(head, rows)
 
 

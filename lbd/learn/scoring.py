@@ -23,10 +23,11 @@ DAY_SECONDS = 86_400.0
 
 @dataclass(frozen=True)
 class Figures:
-    """One replay. ``days`` is the time that was seen: of a silence only its beginning counts. Gaps are between the highest and the lowest score, in points, over the rounds of the window.
+    """One replay. Gaps are between the highest and the lowest score, in points, over the rounds of the window.
 
-    ``worst_hour_gap`` is the largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present
-    low threshold. ``moved_twice`` are bundles moved more than once. ``thrashing`` is a fraction
+    ``days`` is the time that was seen: of a silence only its beginning counts. ``worst_hour_gap`` is the
+    largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present low threshold.
+    ``moved_twice`` are bundles moved more than once. ``thrashing`` is a fraction
     (:func:`lbd.score.evenness.thrashing`).
     """
 

@@ -100,7 +100,7 @@ class TestChoosing:
     WINDOWS = tuple(range(10))
 
     def chosen(self, *others: dict[str, Any], last: dict[str, Any] | None = None) -> tuple[str | None, str]:
-        """What is recommended, and why, where the present settings are as :data:`DAY`; ``last`` holds on the hold-out."""
+        """What is recommended, and why, over settings in force that do as :data:`DAY`; ``last``: on the hold-out."""
         _, held_out = split(self.WINDOWS)
         results = {PRESENT: dict.fromkeys(self.WINDOWS, DAY)}
         for at, changes in enumerate(others):
@@ -146,7 +146,7 @@ class TestChoosing:
 
     def test_the_hold_out_is_the_last_part(self):
         """Whatever order windows come in; there is always one."""
-        assert split([3, 1, 2, 0]) == ((0, 1), (2, 3))
+        assert split([3, 1, 2, 0]) == ((0, 1, 2), (3,))
         assert split(range(10)) == (tuple(range(7)), (7, 8, 9))
 
     def test_the_front_is_what_nothing_beats_on_both(self):

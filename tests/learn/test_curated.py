@@ -114,7 +114,10 @@ def test_rates_below_nought_are_none(spark: SparkSession):
     """And a bundle that nobody owns stays in."""
     from lbd.learn import curated
 
-    rows = ({"t": at(0), "bundle": "x", "msg_rate_in": -5.0}, {"t": at(0), "bundle": "y", "msg_rate_in": 7.0, "broker": "a"})
+    rows = (
+        {"t": at(0), "bundle": "x", "msg_rate_in": -5.0},
+        {"t": at(0), "bundle": "y", "msg_rate_in": 7.0, "broker": "a"},
+    )
     found = curated.bundles(frame(spark, "bundle_rounds", *rows), HOUR)
 
     assert listed(found, "bundle", "broker", "msg_rate_in") == [("x", None, 0.0), ("y", "a", 7.0)]
@@ -161,12 +164,20 @@ def test_rows_of_bundles_are_shuffled_by_window_alone(spark: SparkSession):
     assert "SinglePartition" not in plan
 
 
+def other_columns(root: Path) -> None:
+    import pyarrow.parquet as pq
+
+    folder = root / "v1" / "decisions"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"t": [1], "turn": [2]}), folder / "part-0.parquet")
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda root: None, r"v1/decisions: no history of version 1 there"),
+        (lambda _: None, r"v1/decisions: no history of version 1 there"),
         (lambda root: (root / "v1" / "decisions").mkdir(parents=True), r"no history of version 1 there"),
-        (lambda root: _other_columns(root), r"has no column 'brokers'; wanted history of version 1"),
+        (other_columns, r"has no column 'brokers'; wanted history of version 1"),
     ],
     ids=["nothing", "an empty folder", "other columns"],
 )
@@ -179,11 +190,3 @@ def test_what_is_no_history_is_told(spark: SparkSession, tmp_path: Path, make: A
     with pytest.raises(UsageError, match=told) as found:
         pipeline.table(spark, str(tmp_path), "decisions")
     assert "\n" not in str(found.value)
-
-
-def _other_columns(root: Path) -> None:
-    import pyarrow.parquet as pq
-
-    folder = root / "v1" / "decisions"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table({"t": [1], "turn": [2]}), folder / "part-0.parquet")
