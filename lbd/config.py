@@ -68,10 +68,11 @@ class Settings(BaseModel):
         "live", description="stock: decide exactly as Pulsar does; guardrails hold in both"
     )
     strategy: str = Field("avg-shedder", description=f"who decides what moves: {', '.join(STRATEGIES)}")
-    placement: str = Field(
-        "least-long-term-message-rate",
+    placement: str | None = Field(
+        None,
         description="names destinations where the strategy names none (avg-shedder does, transfer-shedder unless its "
-        f"transfer_enabled is false): {', '.join(PLACEMENTS)}; in broker.conf loadBalancerLoadPlacementStrategy",
+        f"transfer_enabled is false): {', '.join(PLACEMENTS)}; by default the one that goes with the strategy; in "
+        "broker.conf loadBalancerLoadPlacementStrategy",
     )
     avg_shedder: AvgShedderSettings = AvgShedderSettings()
     threshold_shedder: ThresholdShedderSettings = ThresholdShedderSettings()
@@ -101,8 +102,8 @@ class Settings(BaseModel):
 
     @field_validator("placement")
     @classmethod
-    def _known_placement(cls, name: str) -> str:
-        return _one_of(name, PLACEMENTS)
+    def _known_placement(cls, name: str | None) -> str | None:
+        return None if name is None else _one_of(name, PLACEMENTS)
 
     @field_validator("state_dir")
     @classmethod

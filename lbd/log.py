@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
 
-def set_up(form: str, level: str) -> None:
-    """Configure structlog once per process; ``form`` is auto, text or json.
+
+@contextmanager
+def written_to(file: TextIO, level: str) -> Iterator[None]:
+    """JSON lines go to a file for a while."""
+    set_up("json", level, file)
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
+
+
+def set_up(form: str, level: str, file: TextIO | None = None) -> None:
+    """Configure structlog once per process; ``form`` is auto, text or json, ``file`` where to, None: stderr.
 
     The scheduler's own logger is silenced: the service tells its events in its own words.
     """
@@ -24,5 +40,5 @@ def set_up(form: str, level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=file or sys.stderr),
     )

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from lbd.memory import CLUSTER as CLUSTER
+from lbd.memory import Hits as Hits
+from lbd.memory import Load as Load
+from lbd.memory import Memory as Memory
+from lbd.memory import Placing as Placing
+from lbd.memory import counter_of as counter_of
 
+if TYPE_CHECKING:
     from lbd.reason import Reason
 
 FloatArray = NDArray[np.float64]
@@ -105,9 +110,9 @@ class Snapshot:
     @cached_property
     def namespaces(self) -> Namespaces:
         """The bundles' namespaces, told apart once for all that asks by namespace."""
-        position: dict[str, int] = {}
-        found = (position.setdefault(bundle_namespace(bundle), len(position)) for bundle in self.bundles)
-        of = np.fromiter(found, dtype=np.int32, count=len(self.bundles))
+        names = [bundle.rpartition("/")[0] for bundle in self.bundles]  # bundle_namespace, without a call for each
+        position = {name: at for at, name in enumerate(dict.fromkeys(names))}
+        of = np.fromiter(map(position.__getitem__, names), dtype=np.int32, count=len(names))
         return Namespaces(tuple(position), of)
 
 
@@ -128,54 +133,6 @@ class Averages:
     def empty(cls) -> Averages:
         """The averages before the first round."""
         return cls([], np.zeros((0, 4)), np.zeros((0, 4)), np.zeros(0, dtype=np.int32))
-
-
-@dataclass(frozen=True)
-class Hits:
-    """How often one broker was seen too far from its partner in a row: AvgShedder's two counters."""
-
-    low: int = 0
-    high: int = 0
-
-
-CLUSTER = "cluster"
-"""Whose hits those are that a strategy counts for all brokers together."""
-
-
-def counter_of(broker: str, pool: str) -> str:
-    """The key of a broker's hit counters: it has a set of its own in each pool."""
-    return f"{broker} in {pool}" if pool else broker
-
-
-@dataclass(frozen=True)
-class Load:
-    """What a broker's load usually is: ``usage`` is a fraction of its most used resource, ``throughput`` bytes/s."""
-
-    usage: float
-    throughput: float = 0.0
-
-
-@dataclass(frozen=True)
-class Placing:
-    """What a placement remembers: its own averages of the brokers' usage, a fraction, and the round robin's place."""
-
-    usage: dict[str, float] = field(default_factory=dict)
-    order: tuple[str, ...] = ()
-    counter: int = 0
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar.
-
-    ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles (epoch seconds). With
-    pools every key of these is a :func:`counter_of`. ``placing`` is what the placement beside it remembers.
-    """
-
-    hits: Mapping[str, Hits] = field(default_factory=dict)
-    loads: Mapping[str, Load] = field(default_factory=dict)
-    unloaded_at: Mapping[str, float] = field(default_factory=dict)
-    placing: Placing = field(default_factory=Placing)
 
 
 @dataclass(frozen=True, eq=False)

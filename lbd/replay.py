@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from lbd.record.recording import Header
 
 
+UNNAMED = "avg-shedder"
+"""The strategy of a recording that names none."""
+
+
 @dataclass(frozen=True)
 class Replayed:
     """One round of a replay: its number from 1, what was seen, and what the strategy answered."""
@@ -96,7 +100,7 @@ def replay(
     current: Header | None = None
     for header, number, snapshot in rounds:
         if run is None or header is not current:
-            name = strategy or header.strategy or "avg-shedder"
+            name = strategy or header.strategy or UNNAMED
             chosen, weights = settings_from(header, name, settings)
             run = _Run(build(chosen.stock() if stock else chosen, weights, placement), header.grace_s)
             current = header
@@ -108,12 +112,13 @@ def settings_from(
 ) -> tuple[StrategySettings, Weights]:
     """The strategy's settings and weights as a recording's header has them; those given here win.
 
-    Raises :class:`UsageError` that names the header's place.
+    Of the header of another strategy only the weights count. Raises :class:`UsageError` that names the header's place.
     """
     if name not in STRATEGIES:
         raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
+    own = header.settings if (header.strategy or UNNAMED) == name else {}
     try:
-        chosen = settings_of(name, {**header.settings, **settings})
+        chosen = settings_of(name, {**own, **settings})
         return chosen, Weights.model_validate({**header.weights, **(weights or {})})
     except ValidationError as error:
         item = error.errors()[0]

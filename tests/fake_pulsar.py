@@ -225,6 +225,8 @@ class FakePulsar:
         return self._plain(asked, parts[-1])
 
     def _plain(self, asked: Request, what: str) -> Reply:
+        if what == "bundles":
+            return self._boundaries("/".join(asked.path.split("/")[4:6]))
         if what == "load-report":
             return ok(self.report(asked.broker))
         if what == "clusters":
@@ -313,6 +315,10 @@ class FakePulsar:
         if what == "topicHashPositions":
             return self._positions(asked, bundle)
         return Reply(405, HTML, content_type="text/html")
+
+    def _boundaries(self, namespace: str) -> Reply:
+        cuts = {end for bundle in self.owners if bundle.startswith(f"{namespace}/") for end in bundle[-21:].split("_")}
+        return ok({"boundaries": sorted(cuts), "numBundles": len(cuts) - 1}) if cuts else refused(404, "Not found")
 
     def _positions(self, asked: Request, bundle: str) -> Reply:
         owner = self.owners[bundle]

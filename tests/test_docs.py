@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -38,9 +39,13 @@ def test_the_run_command_prints_what_the_readme_shows():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_works(path: Path):
-    """Settings load, recordings replay."""
+    """Settings load, recordings replay, programs print what the README shows."""
     if path.suffix == ".yaml":
         assert load(path, {}).origins
+    elif path.suffix == ".py":
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True, env=os.environ)
+        assert done.stdout
+        assert "\n".join(f"    {line}".rstrip() for line in done.stdout.splitlines()) in README
     else:
         assert lbd("replay", str(path), "--profile", "live").returncode == 0
 
@@ -57,13 +62,13 @@ def test_every_command_is_in_the_readme_and_has_help(command: str):
 
 def test_every_setting_of_a_strategy_says_what_it_means():
     """No setting without a description."""
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
+    from lbd.decide import RULES
     from lbd.load.scoring import Weights
     from lbd.permit.settings import Guardrails
     from lbd.record.history.settings import HistorySettings
     from lbd.split.settings import SplitSettings
 
-    for model in (AvgShedderSettings, Weights, Guardrails, SplitSettings, HistorySettings):
+    for model in (*RULES, Weights, Guardrails, SplitSettings, HistorySettings):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
 

@@ -102,7 +102,7 @@ def test_rounds_are_named() -> None:
 @pytest.mark.parametrize(
     ("header", "strategy", "words"),
     [
-        (Header(strategy="threshold-shedder", where="r:1"), None, "r:1: strategy 'threshold-shedder' is not known"),
+        (Header(strategy="best-shedder", where="r:1"), None, "r:1: strategy 'best-shedder' is not known"),
         (Header(where="r:1"), "nonsense", "strategy 'nonsense' is not known; wanted avg-shedder"),
         (
             Header(settings={"low_threshold": "x"}, where="r:1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -14,10 +15,13 @@ from lbd.cli.times import spoken
 from lbd.errors import UsageError
 from lbd.files import user_name
 from lbd.record.control import FAILED, Answer, Control
+from lbd.record.status import running
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from lbd.config import Settings
     from lbd.record.control import Request
 
 
@@ -36,6 +40,22 @@ def asked(state_dir: Path, request: Request, pid: int) -> Answer:
         return answer
     so_far = "withdrew the request, nothing was done" if untouched else "it is under way, see lbd history"
     return Answer(FAILED, f"No answer from {process(pid)} in {spoken(seconds)}: {so_far}.", id=request.id)
+
+
+@contextmanager
+def handing(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
+    """What hands one request over after the other and waits for each answer: to the running lbd, else to this process.
+
+    Raises :class:`~lbd.errors.RefusedError` when another lbd has taken the state directory meanwhile.
+    """
+    pid = running(settings.state_dir)
+    if pid is not None:
+        yield lambda request: asked(settings.state_dir, request, pid)
+        return
+    from lbd.daemon import byhand  # noqa: PLC0415 - a running lbd is asked without the parts that act
+
+    with byhand.working(settings) as work:
+        yield work
 
 
 def new_id() -> tuple[str, float]:

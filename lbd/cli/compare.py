@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from lbd.cli import compare_text, render
 from lbd.cli.options import assignment, format_option, loaded, settings_options
+from lbd.cli.simulate_files import make_directory, write_page
 from lbd.compare.candidates import candidate
 from lbd.compare.side_by_side import Asked, over_recording, over_scenario, recordings
 from lbd.decide import STRATEGIES
@@ -50,6 +51,7 @@ RECORDINGS = (".jsonl", ".jsonl.gz")
     type=click.FloatRange(0, 100),
     help="Of a recording: points of CPU for each MiB/s (mean of in and out), instead of what it tells.",
 )
+@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="A page of charts in a new directory.")
 @format_option
 @settings_options
 @click.pass_context
@@ -63,6 +65,7 @@ def compare(
     seed: int,
     hours: float | None,
     points_per_mib: float | None,
+    report: Path | None,
     form: str,
 ) -> None:
     """Strategies side by side: what lbd would have done with each, and how even the brokers would have been.
@@ -81,7 +84,11 @@ def compare(
         raise UsageError(f"--strategy {twice[0]}: given twice; wanted another strategy, or other settings of it")
     if hours is not None and not hours > 0:
         raise UsageError(f"--hours {hours}: wanted a number above 0, up to 8784")
+    if points_per_mib is not None and not points_per_mib >= 0:
+        raise UsageError(f"--points-per-mib {points_per_mib}: wanted a number from 0 to 100")
     settings = loaded(ctx, config_file, admin_urls).settings
+    if report is not None:
+        make_directory(report)
     with _progress() as progress:
         task = progress.add_task("", total=1)
 
@@ -90,6 +97,10 @@ def compare(
 
         asked = Asked(chosen, settings, dict(map(assignment, overrides)), time.perf_counter, tell)
         found = [one for name in over for one in _compared(asked, name, seed, hours, points_per_mib)]
+    if report is not None:
+        from lbd.compare.report import page  # noqa: PLC0415 - loads plotly, which nothing else needs
+
+        write_page(report / "index.html", page(found))
     if form == "json":
         render.json_out([compare_text.document(one) for one in found])
         return

@@ -10,23 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from lbd.cli import render
-from lbd.compare.side_by_side import RECORDED
-from lbd.load.linear import CPU, Source
-from lbd.score.figures import FIGURES
-from lbd.score.spread import figures
+from lbd.compare import told
+from lbd.compare.told import card_of
+from lbd.load.linear import CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lbd.compare.side_by_side import Compared, Run
-    from lbd.load.error import ModelError
+    from lbd.compare.side_by_side import Compared
     from lbd.load.linear import LoadModel
-
-MIB = 1024.0 * 1024.0
-SAME = ("turns", "hours")
-"""Figures that all runs share."""
-
-UNRECORDED = ("turn_p50_seconds", "turn_p99_seconds", "unserved_bundle_seconds", "policy_violations")
 
 
 def document(found: Compared) -> dict[str, Any]:
@@ -39,7 +29,7 @@ def document(found: Compared) -> dict[str, Any]:
         "runs": [
             {
                 "strategy": run.label,
-                "scorecard": _card(run),
+                "scorecard": card_of(run),
                 "moves": [asdict(move) for move in run.trace.moves],
                 "sentence": run.sentence,
             }
@@ -50,62 +40,22 @@ def document(found: Compared) -> dict[str, Any]:
     }
 
 
-def _card(run: Run) -> dict[str, Any]:
-    """The scorecard; of what was recorded nobody knows what no report says."""
-    return {**asdict(run.card), **(dict.fromkeys(UNRECORDED) if run.label == RECORDED else {})}
-
-
 def as_text(found: Compared) -> None:
     """Print a column for each run, and what the comparison rests on."""
     console = Console(highlight=False, soft_wrap=True, width=render.WIDE)
-    low, high = found.thresholds
-    card = found.runs[0].card
-    told = f"{card.turns} turns in {card.hours:.1f} h, thresholds {low:g} and {high:g} points"
-    console.print(Text(f"{found.name}: {told}", "bold"))
-    table = render.table(("", "left"), *((run.label, "right") for run in found.runs))
-    cards = [dict(figures(_card(run))) for run in found.runs]
-    for figure in FIGURES:
-        values = [own.get(figure.name) for own in cards]
-        if figure.name not in SAME and any(value is not None for value in values):
-            table.add_row(figure.label, *map(figure.told, values))
+    console.print(Text(told.title(found), "bold"))
+    table = render.table(("", "left"), *((_head(run.label), "right") for run in found.runs))
+    for row in told.rows(found):
+        table.add_row(*row)
     console.print(table)
-    for run in found.runs:
-        if run.sentence:
-            console.print(Text(f"{run.label}, in the end: {run.sentence}"))
-    for line in _rests_on(found):
+    for line in (*told.sentences(found), *told.rests_on(found)):
         console.print(Text(line))
 
 
-def _rests_on(found: Compared) -> Iterator[str]:
-    if found.model is None or found.error is None:
-        return
-    yield from _slopes(found.model)
-    yield error_told(found.error)
-
-
-def _slopes(model: LoadModel) -> Iterator[str]:
-    """CPU is what mostly binds: its slope, background, and where the slope comes from."""
-    unit, each = ("MiB/s", MIB) if model.measure == "throughput" else ("1,000 msg/s", 1000.0)
-    yield f"load model, CPU in points (each for {unit} in + out):"
-    for at, broker in enumerate(model.brokers):
-        source, slope, half = model.sources[at][CPU], model.slope[at, CPU] * each, model.half_width[at, CPU] * each
-        if source is Source.GIVEN:
-            yield f"  {broker}: background as recorded, slope {slope:.3g} (given)"
-        else:
-            told = f"background {model.background[at, CPU]:.1f}, slope {slope:.3g} +- {half:.2g}"
-            yield f"  {broker}: {told} ({source.value}, {model.samples[at]} samples)"
-
-
-def error_told(error: ModelError) -> str:
-    """How far the model was off, in one line."""
-    if not error.number:
-        more = f"; {error.unpredicted} came before anything told a slope" if error.unpredicted else ""
-        return f"error of the model: not known, no recorded move changed a broker's load by a point or more{more}"
-    return (
-        f"error of the model on {error.number} changes that really happened: {error.mean_absolute:.1f} points on "
-        f"average, {error.p95:.1f} at p95, bias {error.bias:+.1f} (taking scores to stay as they were: "
-        f"{error.unchanged_mean_absolute:.1f})"
-    )
+def _head(label: str) -> str:
+    """A strategy, and its settings below it."""
+    name, _, settings = label.partition(":")
+    return "\n".join((name, *filter(None, settings.split(","))))
 
 
 def _model(model: LoadModel) -> dict[str, Any]:

@@ -17,7 +17,7 @@ DAY_SECONDS = 86_400.0
 
 
 @click.command("explain")
-@click.argument("what", required=False, metavar="[BROKER|BUNDLE|TURN]")
+@click.argument("what", required=False, metavar="[BROKER|BUNDLE|TOPIC|TURN]")
 @click.option("--last", type=click.IntRange(min=1), default=5, show_default=True, help="Tell of so many moves.")
 @click.option(
     "--since", "since_seconds", callback=duration, metavar="DURATION", help="Look back so far: 15m, 2h, 7d; default 1d."
@@ -34,8 +34,8 @@ def explain(
     last: int,
     since_seconds: float | None,
 ) -> None:
-    """Tell why something moved or did not: a broker (host:port), a bundle (tenant/namespace/0x..._0x...), or a turn by
-    its number, which each line of the log has; without any of them, the last turn.
+    """Tell why something moved or did not: a broker (host:port), a bundle (tenant/namespace/0x..._0x...), a topic for
+    its bundle, or a turn by its number, which each line of the log has; without any of them, the last turn.
 
     It reads the state directory alone, and asks no broker.
 

@@ -140,7 +140,7 @@ def _rows(moves: Sequence[Move], end: str) -> list[_Row]:
 
 def _row(move: Move, end: str) -> _Row:
     source, destination = (
-        move.source.removesuffix(end),
+        (move.source or "(nobody)").removesuffix(end),
         (move.destination or "(the broker chooses)").removesuffix(end),
     )
     return _Row(

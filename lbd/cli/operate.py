@@ -1,26 +1,20 @@
-"""``lbd status``, ``pause``, ``resume`` and ``unload``: what people on call do with a running lbd."""
+"""``lbd status``, ``pause`` and ``resume``: what people on call do with a running lbd."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from lbd.cli import operate_text as text
-from lbd.cli.asking import asked, by, new_id, one_line, process, reason_of, say
+from lbd.cli.asking import by, one_line, process, say
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
-from lbd.pulsar.paths import bounds
-from lbd.record.control import Control, Pause, UnloadRequest
+from lbd.record.control import Control, Pause
 from lbd.record.status import read_status, running
-
-if TYPE_CHECKING:
-    from lbd.config import Settings
-    from lbd.record.control import Answer
 
 
 @click.command("status")
@@ -110,60 +104,3 @@ def resume(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
         say(form, "Nothing was paused.")
     if pid is None:
         say(form, f"No lbd is running on {state_dir}.")
-
-
-@click.command("unload")
-@click.argument("bundle")
-@click.option("--to", "destination", required=True, metavar="BROKER", help="host:port of the broker to own it.")
-@click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause; safety rules stay.")
-@click.option(
-    "--timeout",
-    "timeout_seconds",
-    type=click.FloatRange(min=1),
-    default=120,
-    show_default=True,
-    metavar="SECONDS",
-    help="Wait so long for a running lbd to answer.",
-)
-@format_option
-@settings_options
-@click.pass_context
-def unload(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
-    form: str,
-    bundle: str,
-    destination: str,
-    override: str | None,
-    timeout_seconds: float,
-) -> None:
-    """Move BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) to a broker at once, and prove that it landed there.
-
-    A running lbd does it with its own checks and journal; with none running this command does it itself.
-    Exit code 0 landed, 4 refused, 5 failed, landed elsewhere, or no answer in time.
-
-    \b
-    Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080
-    """
-    bounds(bundle)
-    settings = loaded(ctx, config_file, admin_urls).settings
-    request = _request(bundle, destination, override, timeout_seconds)
-    pid = running(settings.state_dir)
-    answer = _by_hand(settings, request) if pid is None else asked(settings.state_dir, request, pid)
-    if form == "json":
-        json_out(answer)
-    say(form, answer.sentence)
-    ctx.exit(answer.exit_code)
-
-
-def _request(bundle: str, destination: str, override: str | None, timeout_seconds: float) -> UnloadRequest:
-    reason = reason_of(override)
-    name, now = new_id()
-    return UnloadRequest(name, bundle, one_line(destination), reason, by(), now, now + timeout_seconds)
-
-
-def _by_hand(settings: Settings, request: UnloadRequest) -> Answer:
-    from lbd.daemon import byhand  # noqa: PLC0415 - a running lbd is asked without the parts that act
-
-    return byhand.unload(settings, request)

@@ -38,6 +38,19 @@ def format_option(command: Command) -> Command:
     )(command)
 
 
+def timeout_option(command: Command) -> Command:
+    """``--timeout SECONDS``: how long a running lbd is waited for."""
+    return click.option(
+        "--timeout",
+        "timeout_seconds",
+        type=click.FloatRange(min=1),
+        default=120,
+        show_default=True,
+        metavar="SECONDS",
+        help="Wait so long for a running lbd to answer.",
+    )(command)
+
+
 def loaded(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> Loaded:
     """Settings from file, environment and options; what stands after the subcommand wins over what stands before."""
     above: dict[str, Any] = ctx.find_root().obj or {}
@@ -47,15 +60,15 @@ def loaded(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     return load(Path(chosen) if chosen else None, environment(), options)
 
 
-def assignment(text: str) -> tuple[str, object]:
+def assignment(text: str, option: str = "--set") -> tuple[str, object]:
     """Key and value of a ``--set KEY=VALUE``; the value is YAML."""
     key, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--set {text!r}: wanted KEY=VALUE")
+        raise UsageError(f"{option} {text!r}: wanted KEY=VALUE")
     try:
         return key.strip(), read_yaml(value)
     except (yaml.YAMLError, RecursionError) as error:
-        raise UsageError(f"--set {text!r}: the value is not YAML") from error
+        raise UsageError(f"{option} {text!r}: the value is not YAML") from error
 
 
 def recording_header(file: Path, settings: Settings, interval_seconds: float, source: str) -> dict[str, object]:

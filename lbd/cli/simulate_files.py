@@ -30,6 +30,12 @@ def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
     """
     if directory is None:
         return lambda _: None
+    make_directory(directory)
+    return lambda runs: _write_page(directory / "index.html", runs)
+
+
+def make_directory(directory: Path) -> None:
+    """A new directory for a report. Raises :class:`UsageError` where it cannot be made, or has something in it."""
     try:
         directory.mkdir(exist_ok=True)
         kept = any(directory.iterdir())
@@ -41,14 +47,18 @@ def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
         raise UsageError(f"--report {directory}: exists already and is not empty; name a new directory")
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UsageError(f"--report {directory}: not yours to write to; name a new directory")
-    return lambda runs: _write_page(directory / "index.html", runs)
 
 
 def _write_page(path: Path, runs: Sequence[Finished]) -> None:
     from lbd.simulate.report import page  # noqa: PLC0415 - loads plotly, which nothing else needs
 
+    write_page(path, page(runs))
+
+
+def write_page(path: Path, text: str) -> None:
+    """The page of a report, and a word on where it is."""
     try:
-        path.write_text(page(runs), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--report: {path}: cannot be written: {error.strerror}") from error
     click.echo(f"report: {path}", err=True)

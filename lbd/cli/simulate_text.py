@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lbd.cli import render
 from lbd.score.figures import EVENNESS, FIGURES, WHEN
-from lbd.score.spread import spread
+from lbd.score.spread import figures, spread
 from lbd.score.transfers import transfers
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def _several(console: Console, runs: Sequence[Finished]) -> None:
     found = render.table(
         (f"of {len(runs)} runs", "left"), ("median", "right"), ("lowest", "right"), ("highest", "right"), ("", "left")
     )
-    figures = spread([run.card for run in runs])
+    spreads = spread([run.card for run in runs])
     for figure in FIGURES:
-        one = figures[figure.name]
+        one = spreads[figure.name]
         rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
         found.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
     console.print(found)
@@ -59,33 +59,30 @@ def _moves(trace: Trace) -> object:
     found = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
     for one in transfers(trace):
         ends = (render.plain(one.source), render.plain(one.destination))
-        found.add_row(_clock(one.seconds), *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
+        found.add_row(one.clock, *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
     return found
 
 
 def _evenness(card: Scorecard) -> object:
     found = render.table(("scores", "left"), *((when, "right") for when in WHEN.values()))
+    known = figures(card)
     for figure in EVENNESS:
-        values = (getattr(getattr(card, section), figure.name) for section in WHEN)
-        found.add_row(figure.label, *map(figure.told, values))
+        found.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))
     return found
 
 
 def _moving(card: Scorecard) -> Iterator[str]:
-    needed = (
-        ""
-        if card.fewest_moves is None
-        else f", at least {card.fewest_moves} needed for as low a peak under the last load"
-    )
-    redundant = "" if card.redundant_moves is None else f", {card.redundant_moves} redundant"
+    compared = ""
+    if card.moves and card.fewest_moves is not None:
+        compared = f", at least {card.fewest_moves} needed for as low a peak, {card.redundant_moves} redundant"
     rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
-        f"moves: {card.moves} in {rounds}{needed}{redundant}; bundles moved twice: {card.bundles_moved_twice}; "
+        f"moves: {card.moves} in {rounds}{compared}; bundles moved twice: {card.bundles_moved_twice}; "
         f"traffic moved: {card.traffic_moved:.1%}"
     )
     if card.peak_points is not None and card.moves:
         best = f"no plan of as many moves gets below {card.best_peak_points:.1f}"
-        yield f"highest score in the end: {card.peak_points:.1f} points; {best}"
+        yield f"peak since the last move: {card.peak_points:.1f} points; {best}"
 
 
 def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
@@ -101,16 +98,13 @@ def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
 
 def _costs(run: Finished) -> Iterator[str]:
     card = run.card
+    unmoved = "" if card.thrashing_unmoved is None else f" (the load alone: {card.thrashing_unmoved:.0%})"
     yield (
-        f"thrashing: {card.thrashing:.0%}; policy violations: {card.policy_violations}; "
+        f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
+    turns = f"{card.turns} {'turn' if card.turns == 1 else 'turns'}"
     yield (
-        f"{card.turns} turns, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
+        f"{turns}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
         f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
     )
-
-
-def _clock(seconds: float) -> str:
-    """Hours and minutes since the beginning."""
-    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}"

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from lbd.config import Settings, problem
+from lbd.config import Settings, flat, problem, section_of
 from lbd.decide import STRATEGIES
 from lbd.errors import UsageError
+from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
 from lbd.simulate.settings import nested, over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lbd.record.recording import Header
+    from lbd.simulate.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,15 @@ class Candidate:
     settings: Mapping[str, object]
 
 
-def candidate(text: str, assignment: Callable[[str], tuple[str, object]]) -> Candidate:
+@dataclass(frozen=True)
+class Below:
+    """Settings that belong to what is run over, and ``where`` they stand."""
+
+    where: str
+    settings: Mapping[str, Any]
+
+
+def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -> Candidate:
     """Of ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings.
 
     Raises :class:`UsageError` for a strategy that nobody knows.
@@ -35,23 +45,26 @@ def candidate(text: str, assignment: Callable[[str], tuple[str, object]]) -> Can
     name, _, values = text.partition(":")
     if name not in STRATEGIES:
         raise UsageError(f"--strategy {text}: {name!r} is not known; wanted {', '.join(STRATEGIES)}")
-    section = name.replace("-", "_")
-    pairs = [assignment(part) for part in values.split(",")] if values else []
+    section = section_of(name)
+    pairs = [assignment(part, f"--strategy {name}:") for part in values.split(",")] if values else []
     return Candidate(text, name, {key if "." in key else f"{section}.{key}": value for key, value in pairs})
 
 
-def settings_for(
-    chosen: Candidate, below: Mapping[str, Any], given: Settings, overrides: Mapping[str, object]
-) -> Settings:
-    """The settings of a run: those that belong to what it runs over, the user's, what is tried, the candidate's own.
+def settings_for(chosen: Candidate, below: Below, given: Settings, overrides: Mapping[str, object]) -> Settings:
+    """The settings of a run: those of what it runs over, the user's, what is tried with all, the candidate's own.
 
     Raises :class:`UsageError` with every problem.
     """
     own = {"strategy": chosen.strategy, **chosen.settings}
     values: dict[str, Any] = {}
-    for source in (below, given.model_dump(exclude_unset=True), *map(nested, [*overrides.items(), *own.items()])):
+    for source in (
+        below.settings,
+        given.model_dump(exclude_unset=True),
+        *map(nested, [*overrides.items(), *own.items()]),
+    ):
         values = over(values, source)
-    origins = dict.fromkeys(overrides, "--set") | dict.fromkeys(own, f"--strategy {chosen.label}")
+    origins = dict.fromkeys(own, f"--strategy {chosen.label}") | dict.fromkeys(overrides.keys() - own.keys(), "--set")
+    origins |= {key: below.where for key, _ in flat(below.settings) if key not in origins}
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
@@ -59,12 +72,23 @@ def settings_for(
         raise UsageError("\n".join(" ".join(line.split()) for line in told)) from error
 
 
-def of_header(header: Header) -> dict[str, Any]:
-    """What a recording says of the settings it was made under."""
-    section = (header.strategy or "avg-shedder").replace("-", "_")
-    return {
+def of_scenario(scenario: Scenario) -> Below:
+    """A scenario's settings; a turn for each sample."""
+    return Below("scenario", {"interval_seconds": SAMPLE_INTERVAL_SECONDS, **scenario.settings})
+
+
+def of_recording(header: Header) -> Below:
+    """What a recording says of the settings that it was made under.
+
+    Raises :class:`UsageError` for a strategy that nobody knows.
+    """
+    name = header.strategy or "avg-shedder"
+    if name not in STRATEGIES:
+        raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
+    settings = {
         "interval_seconds": header.interval_s,
         "guardrails": {"cool_down_minutes": header.grace_s / 60},
         "weights": dict(header.weights),
-        section: dict(header.settings),
+        section_of(name): dict(header.settings),
     }
+    return Below(header.where, settings)

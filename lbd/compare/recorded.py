@@ -13,19 +13,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.linear import carried, driving
-from lbd.model import Rows
+from lbd.load import scoring
+from lbd.load.linear import CPU, carried, driving
+from lbd.load.samples import FIRST_CPU, SAMPLED
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows
+from lbd.permit.evidence import IMPOSSIBLE_SHARE
 from lbd.permit.ownership import Owners, look
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from lbd.load.linear import LoadModel
-    from lbd.model import FloatArray, IntArray, Snapshot
+    from lbd.load.scoring import Weights
+    from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
 
     RowArray = NDArray[np.int64]
+
+MEMORY = [RESOURCES.index(name) for name in ("memory", "direct_memory")]
+"""Read whenever somebody asks, and no plan's doing."""
 
 LEAST_SHARE = 1e-4
 """Of a limit; a broker that reports less has not sampled yet."""
@@ -39,6 +46,23 @@ class Round:
     owner: IntArray
     rates: FloatArray
 
+    @property
+    def throughput(self) -> float:
+        """What all bundles carry, bytes/s."""
+        return float(self.rates[:, (BYTES_IN, BYTES_OUT)].sum())
+
+
+def scores_shown(seen: Snapshot, weights: Weights) -> FloatArray:
+    """Score of each broker in points, float64 (B,); 0 where no resource is known, or a number is impossible."""
+    found = scoring.scores(seen.brokers, weights)
+    return np.where((found > 0) & (found <= 100 * IMPOSSIBLE_SHARE), found, 0.0)
+
+
+def unmoved(rounds: Iterable[Snapshot], model: LoadModel, weights: Weights) -> list[FloatArray]:
+    """Scores of each round, float64 (B,), had no bundle changed hands since the first."""
+    recorded = Recorded(model)
+    return [scores_shown(recorded.round(one).snapshot, weights) for one in rounds]
+
 
 class Recorded:
     """A recorded cluster under a plan. ``model`` knows every broker of the recording."""
@@ -47,8 +71,7 @@ class Recorded:
         self._model = model
         self._owners: Owners | None = None
         self._elsewhere: dict[str, str] = {}
-        self._beyond: dict[str, list[FloatArray]] = {}
-        self._usage: dict[str, tuple[FloatArray, FloatArray]] = {}
+        self._shown: _Shown | None = None
 
     def move(self, bundle: str, broker: str) -> None:
         """The plan has moved a bundle."""
@@ -88,19 +111,54 @@ class Recorded:
 
     def _sampled(self, seen: Snapshot, beyond: FloatArray) -> Snapshot:
         """Usage changes when the recorded one does: by what the plan gave the broker since the last sample."""
-        brokers = seen.brokers
-        shown, model = brokers.usage.copy(), self._model.of(brokers.ids)
-        more = driving(beyond, self._model.measure)
-        for at, broker in enumerate(brokers.ids):
-            window = self._beyond.setdefault(broker, [])
-            window.append(more[at])
-            recorded, last = self._usage.get(broker, (np.empty(0), np.empty(0)))
-            if not np.array_equal(recorded, brokers.usage[at], equal_nan=True):
-                last = _shifted(brokers.usage[at], brokers.limit[at], model.slope[at] * np.mean(window, axis=0))
-                self._usage[broker] = (brokers.usage[at], last)
-                window.clear()
-            shown[at] = last
-        return replace(seen, brokers=replace(brokers, usage=shown))
+        brokers, model = seen.brokers, self._model.of(seen.brokers.ids)
+        shown = _of_brokers(self._shown, brokers.ids)
+        total, rounds = shown.total + driving(beyond, model.measure), shown.rounds + 1
+        shifted = _shifted(brokers.usage, brokers.limit, model.slope * total / rounds[:, None])
+        fresh = _differ(shown.recorded[:, SAMPLED], brokers.usage[:, SAMPLED])
+        usage = np.where(fresh[:, None], shifted, shown.usage)
+        usage[:, MEMORY] = brokers.usage[:, MEMORY]
+        total[fresh], rounds[fresh] = 0.0, 0
+        self._shown = _Shown(brokers.ids, brokers.usage, usage, total, rounds)
+        return replace(seen, brokers=replace(brokers, usage=usage))
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """Of each broker: ``recorded`` and shown ``usage`` of its last round, both (B, 5), and what the plan gave it beyond
+    what it had, added up over the ``rounds`` (B,) since its last sample: ``total`` (B, 5).
+    """
+
+    ids: tuple[str, ...]
+    recorded: FloatArray
+    usage: FloatArray
+    total: FloatArray
+    rounds: FloatArray
+
+
+def _of_brokers(before: _Shown | None, ids: tuple[str, ...]) -> _Shown:
+    """The same for these brokers; nothing is known of new ones."""
+    if before is not None and before.ids == ids:
+        return before
+    size = len(ids)
+    found = _Shown(ids, np.full((size, 5), np.inf), np.zeros((size, 5)), np.zeros((size, 5)), np.zeros(size))
+    position = {} if before is None else {broker: at for at, broker in enumerate(before.ids)}
+    new = [at for at, broker in enumerate(ids) if broker in position]
+    old = [position[ids[at]] for at in new]
+    if before is not None:
+        for mine, its in zip(_columns(found), _columns(before), strict=True):
+            mine[new] = its[old]
+    return found
+
+
+def _columns(shown: _Shown) -> tuple[FloatArray, ...]:
+    return shown.recorded, shown.usage, shown.total, shown.rounds
+
+
+def _differ(first: FloatArray, second: FloatArray) -> BoolArray:
+    """Rows in which two tables differ, bool (B,); what is missing in both does not."""
+    found: BoolArray = np.logical_or.reduce((first != second) & ~(np.isnan(first) & np.isnan(second)), axis=1)
+    return found
 
 
 def former(before: Owners, changed: frozenset[str]) -> Mapping[str, str]:
@@ -113,13 +171,16 @@ def former(before: Owners, changed: frozenset[str]) -> Mapping[str, str]:
 
 
 def bundle_rates(seen: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]:
-    """Rates of each bundle, (N, 4), and its row, int64 (N,): that of its owner where two brokers report it."""
+    """Rates of each bundle, (N, 4), and its row, int64 (N,): that of its owner where two brokers report it.
+
+    A rate that is no number counts for none.
+    """
     rows = seen.rows
     row = np.zeros(len(seen.bundles), dtype=np.int64)
     row[rows.bundle] = np.arange(rows.bundle.size)
     own = np.flatnonzero(rows.owner() == owner[rows.bundle])
     row[rows.bundle[own]] = own
-    return rows.rates[row], row
+    return np.nan_to_num(np.maximum(rows.rates[row], 0.0), posinf=0.0), row
 
 
 def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -> Snapshot:
@@ -141,7 +202,11 @@ def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -
 
 
 def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatArray:
-    """Usage after so many percent of the limit more, within the limit; as it was where nothing is added."""
-    known = (limit > 0) & (points != 0)
+    """Usage after so many percent of the limit more, within the limit.
+
+    As it was where nothing is added, and where it is no number that could be added to: lbd shall see that, too.
+    """
+    known = (limit > 0) & (points != 0) & (usage >= 0) & np.isfinite(usage)
+    known[:, CPU] &= usage[:, CPU] > FIRST_CPU
     found = np.clip(usage + points / 100 * limit, LEAST_SHARE * limit, np.maximum(limit, usage))
     return np.where(known, found, usage)

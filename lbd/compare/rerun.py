@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.act.orders import Pace
-from lbd.compare.recorded import Recorded
+from lbd.compare.recorded import Recorded, scores_shown, unmoved
 from lbd.cycle import Parts, turn
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.load import scoring
@@ -56,6 +56,8 @@ class Rerun:
         self._moves: list[Moved] = []
         self._first: dict[str, str] = {}
         self._named: list[str] = []
+        self._heaviest: Round | None = None
+        self._unmoved = unmoved(self.rounds, self.model, self.settings.weights)
         self._shown_at: float | None = None
         self._brokers = tuple(sorted({broker for one in self.rounds for broker in one.brokers.ids}))
 
@@ -82,6 +84,7 @@ class Rerun:
             brokers=self._brokers,
             shown_at_seconds=self._shown_at,
             placement=self._placement(),
+            unserved_bundle_seconds=len(self._moves) * UNLOAD_SECONDS,
         )
 
     def observe(self) -> Observation:
@@ -95,6 +98,7 @@ class Rerun:
         return Parts(
             observer=self,
             strategy=strategy_of(settings),
+            strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,
             isolation=lambda: nowhere,
@@ -108,11 +112,12 @@ class Rerun:
         )
 
     def _land(self) -> None:
-        for unload in self._moving.landed():
+        for unload, _ in self._moving.landed():
             assert unload.destination is not None
             self._recorded.move(unload.bundle, unload.destination)
             ends = (unload.source, unload.destination)
-            self._moves.append(Moved(self._since(), unload.bundle, *ends, unload.throughput, UNLOAD_SECONDS))
+            self._moves.append(Moved(self._since(), unload.bundle, *ends, unload.throughput))
+            self._heaviest = None
 
     def _since(self) -> float:
         return self._now - self.rounds[0].taken_at
@@ -127,11 +132,14 @@ class Rerun:
 
     def _look(self, found: Round, took_seconds: float) -> None:
         brokers = found.snapshot.brokers
-        points = np.maximum(scoring.scores(brokers, self.settings.weights), 0.0)
+        points = scores_shown(found.snapshot, self.settings.weights)
         present = np.isin(self._brokers, brokers.ids)
         carries = np.zeros(len(self._brokers))
         carries[present] = carried(found.rates, found.owner, len(brokers))[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-        self._seen.append(Seen(self._since(), points, present, carries, took_seconds))
+        untouched = self._unmoved[len(self._seen)]
+        self._seen.append(Seen(self._since(), points, untouched, present, carries, took_seconds))
+        if self._heaviest is None or found.throughput > self._heaviest.throughput:
+            self._heaviest = found
         if self._shown_at is None and np.ptp(points) >= self.settings.avg_shedder.high_threshold:
             self._shown_at = self._since()
         if self._named != found.snapshot.bundles:
@@ -140,8 +148,8 @@ class Rerun:
                 self._first.setdefault(bundle, brokers.ids[owner])
 
     def _placement(self) -> Placement | None:
-        """In what drives CPU, at the last round; not told where brokers came or went, or another resource binds."""
-        found = self._round
+        """In what drives CPU; not told where brokers came or went, or another resource binds."""
+        found = self._heaviest
         if found is None or len({one.brokers.ids for one in self.rounds}) > 1:
             return None
         brokers, weight = found.snapshot.brokers, self.settings.weights.cpu

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.compare.candidates import Candidate, of_header, settings_for
-from lbd.compare.recorded import bundle_rates, former
+from lbd.compare.as_recorded import recorded_trace
+from lbd.compare.candidates import Candidate, of_recording, of_scenario, settings_for
 from lbd.compare.rerun import Rerun
 from lbd.errors import UsageError
-from lbd.load import scoring
 from lbd.load.error import ModelError, measure
 from lbd.load.fit import fit
-from lbd.load.samples import gather, row_totals
+from lbd.load.samples import gather
 from lbd.load.theil_sen import FEWEST_FREE
-from lbd.model import BYTES_IN, BYTES_OUT
-from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
-from lbd.permit.ownership import Owners, look
 from lbd.replay import rounds as rounds_of
 from lbd.score.scorecard import scorecard
-from lbd.score.trace import Moved, Seen, Trace
 from lbd.simulate.run import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from lbd.compare.candidates import Below
     from lbd.config import Settings
     from lbd.load.linear import LoadModel
     from lbd.load.samples import BrokerSamples
@@ -35,6 +31,7 @@ if TYPE_CHECKING:
     from lbd.model import Snapshot
     from lbd.record.recording import Header
     from lbd.score.scorecard import Scorecard
+    from lbd.score.trace import Trace
     from lbd.simulate.scenario import Scenario
 
 
@@ -84,9 +81,9 @@ class Asked:
 
 def over_scenario(asked: Asked, name: str, scenario: Scenario, seed: int) -> Compared:
     """Each candidate on the same simulated cluster."""
-    below = {"interval_seconds": SAMPLE_INTERVAL_SECONDS, **scenario.settings}
+    below = of_scenario(scenario)
     settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
-    thresholds = _thresholds(asked, below)
+    thresholds = _thresholds(_for_all(asked, below))
     runs = []
     for candidate, own in zip(asked.candidates, settings, strict=True):
         simulation, sentence = Simulation(scenario, own, seed, asked.clock), ""
@@ -104,12 +101,14 @@ def over_recording(asked: Asked, header: Header, rounds: Sequence[Snapshot], mod
     Raises :class:`UsageError` where the recording does not tell how load follows traffic.
     """
     name = header.id or header.where
-    settings = [settings_for(one, of_header(header), asked.given, asked.overrides) for one in asked.candidates]
-    weights, thresholds = settings[0].weights, _thresholds(asked, of_header(header))
+    below = of_recording(header)
+    settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
+    shared = _for_all(asked, below)
+    weights, thresholds = shared.weights, _thresholds(shared)
     samples = gather(rounds)
     found = model or fit(samples)
     _check(found, samples, header, weights)
-    as_recorded = recorded_trace(rounds, weights, thresholds[1])
+    as_recorded = recorded_trace(rounds, found, weights, thresholds[1])
     runs = [Run(RECORDED, scorecard(as_recorded, *thresholds), as_recorded, "")]
     for candidate, own in zip(asked.candidates, settings, strict=True):
         rerun, sentence = Rerun(rounds, found, own, asked.clock), ""
@@ -125,21 +124,24 @@ def recordings(path: Path) -> Iterator[tuple[Header, list[Snapshot]]]:
     """Each recording of a file with its rounds in the order of time."""
     found: list[Snapshot] = []
     current: Header | None = None
-    for header, _, snapshot in rounds_of(path):
+    for header, number, snapshot in rounds_of(path):
         if current is not None and header is not current:
             yield current, found
             found = []
         current = header
-        found.append(snapshot)
+        found.append(_after(found, snapshot, f"{header.where}: round {number}"))
     if current is None:
         raise UsageError(f"{path}: no round in it; wanted a recording (lbd record)")
     yield current, found
 
 
-def _thresholds(asked: Asked, below: Mapping[str, object]) -> tuple[float, float]:
-    """Low and high threshold without what single candidates change: all are measured by the same."""
-    found = settings_for(Candidate("", "avg-shedder", {}), below, asked.given, asked.overrides).avg_shedder
-    return found.low_threshold, found.high_threshold
+def _for_all(asked: Asked, below: Below) -> Settings:
+    """The settings without what single candidates change: all are measured by the same."""
+    return settings_for(Candidate("", "avg-shedder", {}), below, asked.given, asked.overrides)
+
+
+def _thresholds(settings: Settings) -> tuple[float, float]:
+    return settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold
 
 
 def _check(model: LoadModel, samples: Mapping[str, BrokerSamples], header: Header, weights: Weights) -> None:
@@ -157,32 +159,14 @@ def _check(model: LoadModel, samples: Mapping[str, BrokerSamples], header: Heade
     )
 
 
-def recorded_trace(rounds: Sequence[Snapshot], weights: Weights, high_threshold: float) -> Trace:
-    """What really happened: scores as reported, and each bundle that changed hands, by whomever."""
-    brokers = tuple(sorted({broker for one in rounds for broker in one.brokers.ids}))
-    seen, moves, shown_at = [], list[Moved](), None
-    owners: Owners | None = None
-    for one in rounds:
-        seconds, points = one.taken_at - rounds[0].taken_at, np.maximum(scoring.scores(one.brokers, weights), 0.0)
-        present = np.isin(brokers, one.brokers.ids)
-        carries = np.zeros(len(brokers))
-        carries[present] = row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-        seen.append(Seen(seconds, points, present, carries))
-        before, (owners, changed) = owners, look(owners, one)
-        if before is not None:
-            moves += _changes(before, owners, changed, one, seconds)
-        if shown_at is None and np.ptp(points) >= high_threshold:
-            shown_at = seconds
-    return Trace(tuple(seen), tuple(moves), brokers, shown_at)
-
-
-def _changes(
-    before: Owners, now: Owners, changed: frozenset[str], snapshot: Snapshot, seconds: float
-) -> Iterator[Moved]:
-    """The bundles that changed hands, from whom to whom."""
-    was = former(before, changed)
-    sizes = bundle_rates(snapshot, now.owner)[0][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-    for at, bundle in enumerate(snapshot.bundles):
-        if bundle in changed:
-            destination = snapshot.brokers.ids[now.owner[at]]
-            yield Moved(seconds, bundle, was[bundle], destination, float(sizes[at]))
+def _after(before: Sequence[Snapshot], snapshot: Snapshot, where: str) -> Snapshot:
+    """The next round; names that are those of the last one are kept once."""
+    if not snapshot.brokers.ids:
+        raise UsageError(f"{where}: no report in it; wanted one of each broker")
+    if not before:
+        return snapshot
+    last = before[-1]
+    if not snapshot.taken_at > last.taken_at:
+        seen = f"{snapshot.taken_at:.0f} after {last.taken_at:.0f}"
+        raise UsageError(f"{where}: t is {seen}; wanted rounds in the order of time")
+    return replace(snapshot, bundles=last.bundles) if last.bundles == snapshot.bundles else snapshot

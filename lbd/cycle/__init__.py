@@ -16,6 +16,7 @@ import numpy as np
 from lbd.act.orders import brokers_of
 from lbd.cycle.asking import decide
 from lbd.cycle.calm import begun, learned
+from lbd.cycle.capped import memory_after
 from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
@@ -26,6 +27,7 @@ from lbd.permit import evidence as judging
 from lbd.permit import move_costs
 from lbd.permit.eligibility import barred
 from lbd.permit.limits import Ledger, permit
+from lbd.permit.membership import departures
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Policies
 from lbd.reason import Reason
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lbd.act.orders import Ended
-    from lbd.model import Decision, Snapshot, Unload
+    from lbd.model import Decision, Memory, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
@@ -107,7 +109,8 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     expected = ledger.expected(permitted.unloads)
     kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores, expected)
     touching = permitted.unloads if parts.actuator.acts else ()
-    parts.store.save(_remembered(kept, decision, evidence, touching, snapshot.taken_at))
+    memory = memory_after(before.hits, decision, permitted)
+    parts.store.save(_remembered(kept, memory, evidence, touching, snapshot.taken_at))
     parts.on_plan(permitted.unloads)
     parts.actuator.hand_over(permitted.unloads, ledger.accepts)
     return CycleRecord(
@@ -180,19 +183,20 @@ def _unsettled(kept: Kept, touched: Iterable[str]) -> Kept:
     return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, touched))
 
 
-def _remembered(kept: Kept, decision: Decision, evidence: Evidence, plan: tuple[Unload, ...], taken_at: float) -> Kept:
+def _remembered(kept: Kept, memory: Memory, evidence: Evidence, plan: tuple[Unload, ...], taken_at: float) -> Kept:
     """What is kept before acting."""
     found = msgspec.structs.replace(kept, samples=dict(evidence.samples), written_at=taken_at)
-    return _unsettled(found.with_memory(decision.memory), brokers_of(plan))
+    return _unsettled(found.with_memory(memory), brokers_of(plan))
 
 
 def _members(kept: Kept, observation: Observation) -> Kept:
-    """Note when the set of active brokers last changed; the first look counts as no change."""
+    """Note when the set of active brokers last changed, and when some went; the first look counts as no change."""
     members, now = list(observation.active), observation.snapshot.taken_at
+    gone = departures(kept.departures, now, went=bool(set(kept.members) - set(members)))
     if kept.members == members:
-        return kept
+        return msgspec.structs.replace(kept, departures=gone)
     since = now if kept.members else 0.0
-    return msgspec.structs.replace(kept, members=members, members_since=since)
+    return msgspec.structs.replace(kept, members=members, members_since=since, departures=gone)
 
 
 def _counts(decision: Decision, permitted: Permitted) -> dict[str, int]:

@@ -42,4 +42,4 @@ def wanted_hits(settings: Settings) -> Hits:
 def strategy_of(settings: Settings, *, eager: bool = False) -> Strategy:
     """The configured strategy, with the placement beside it; ``eager`` takes as given what it would wait for."""
     chosen = effective(settings)
-    return build(chosen.eager() if eager else chosen, settings.weights, settings.placement)
+    return build(chosen.eager() if eager else chosen, settings.weights, settings.placement or chosen.placed_by)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.model import Skip
+from lbd.permit.membership import settled_at
 from lbd.permit.progress import standing_still
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
@@ -32,7 +33,8 @@ def found_holds(
 ) -> Iterator[Hold]:
     """Why nothing may fire in this turn, the gravest first."""
     usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
-    settled_at = kept.members_since + parts.guardrails.membership_settle_seconds
+    lately, settle = kept.departures, parts.guardrails.membership_settle_seconds
+    settled = settled_at(kept.members_since, lately, settle)
     ordered = parts.ordered_hold()
     if observation.shedding_on:
         names = ", ".join(observation.shedding_on)
@@ -45,9 +47,10 @@ def found_holds(
         yield Reason.QUIET_HOURS, quiet[1]
     if observation.leader is None:
         yield Reason.LEADER_UNREACHABLE, "none leads, or the one named does not answer and is replaced after a while"
-    if observation.snapshot.taken_at < settled_at:
-        left = settled_at - observation.snapshot.taken_at
-        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went, {left:.0f} s to wait"
+    if observation.snapshot.taken_at < settled:
+        left = settled - observation.snapshot.taken_at
+        often = f" (some went {len(lately)} times within the hour)" if len(lately) > 1 else ""
+        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went{often}, {left:.0f} s to wait"
     if usable < wanted:
         yield Reason.TOO_FEW_BROKERS, f"{usable} of {len(observation.active)} reports are usable, wanted {wanted}"
     if not policies.isolation.known:

@@ -1,32 +1,43 @@
-"""An unload or a split by hand while no daemon runs: the same judgement, journal and proof, in this process."""
+"""What is asked for by hand while no daemon runs: the same judgement, journal and proof, in this process."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lbd.daemon.engine import engine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from lbd.config import Settings
     from lbd.record.control import Answer, Request, SplitRequest, UnloadRequest
 
 
-def unload(settings: Settings, request: UnloadRequest) -> Answer:
-    """Work the request off and wait for its end.
+@contextmanager
+def working(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
+    """What works one request off after the other, each to its end, and remembers those before.
 
     Raises :class:`~lbd.errors.RefusedError` when another lbd holds the state directory after all.
     """
-    return _worked_off(settings, request)
+    answers: dict[str, Answer] = {}
+    with engine(settings) as balancer:
+        balancer.requests.deliver = answers.__setitem__
+
+        def work(request: Request) -> Answer:
+            balancer.by_hand(request)
+            return answers.pop(request.id)
+
+        yield work
+
+
+def unload(settings: Settings, request: UnloadRequest) -> Answer:
+    """Work an unload off and wait for its end."""
+    with working(settings) as work:
+        return work(request)
 
 
 def split(settings: Settings, request: SplitRequest) -> Answer:
     """The same for a split."""
-    return _worked_off(settings, request)
-
-
-def _worked_off(settings: Settings, request: Request) -> Answer:
-    answers: dict[str, Answer] = {}
-    with engine(settings) as balancer:
-        balancer.requests.deliver = answers.__setitem__
-        balancer.by_hand(request)
-    return answers[request.id]
+    with working(settings) as work:
+        return work(request)

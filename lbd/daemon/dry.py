@@ -47,29 +47,32 @@ def dry_run(settings: Settings) -> CycleRecord:
     Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
     """
     with observing(settings) as observer:
-        kept, averages, past = remembered(settings)
-        policies = PolicyReader(observer.admin)
-        return turn(
-            Parts(
-                observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
-                strategy=strategy_of(settings, eager=True),
-                strategy_name=settings.strategy,
-                weights=settings.weights,
-                guardrails=settings.guardrails,
-                isolation=policies.isolation,
-                groups=policies.groups,
-                attempted_at=lambda: past.attempted_at,
-                sent=lambda: past.sent,
-                store=Scratch(_unsampled(kept), averages),
-                actuator=DryRun(),
-                gap_seconds=float("inf"),
-                ordered_hold=partial(_ordered, settings),
-                ignored_holds=IGNORED_HOLDS,
-                eager=True,
-                assumed=configured(settings).assumed,
-                wanted_hits=wanted_hits(settings),
-            )
-        )
+        return turn(live_parts(settings, observer))
+
+
+def live_parts(settings: Settings, observer: Observer) -> Parts:
+    """What such a turn, or any other look at the live cluster, is made of."""
+    kept, averages, past = remembered(settings)
+    policies = PolicyReader(observer.admin)
+    return Parts(
+        observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
+        strategy=strategy_of(settings, eager=True),
+        strategy_name=settings.strategy,
+        weights=settings.weights,
+        guardrails=settings.guardrails,
+        isolation=policies.isolation,
+        groups=policies.groups,
+        attempted_at=lambda: past.attempted_at,
+        sent=lambda: past.sent,
+        store=Scratch(_unsampled(kept), averages),
+        actuator=DryRun(),
+        gap_seconds=float("inf"),
+        ordered_hold=partial(_ordered, settings),
+        ignored_holds=IGNORED_HOLDS,
+        eager=True,
+        assumed=configured(settings).assumed,
+        wanted_hits=wanted_hits(settings),
+    )
 
 
 def _unsampled(kept: Kept) -> Kept:
@@ -124,28 +127,31 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
 
     What the recording's header says of the strategy holds where the settings leave the default.
     """
-    header, settings, averages, last = _last_round(path, settings)
-    return turn(
-        Parts(
-            observer=_Recorded(Observation(last, header.id or path.name, last.brokers.ids, Leader(None, "recorded"))),
-            strategy=strategy_of(settings, eager=True),
-            strategy_name=settings.strategy,
-            weights=settings.weights,
-            guardrails=settings.guardrails,
-            isolation=Isolation,
-            groups=lambda names, _: Groups(frozenset(names)),
-            attempted_at=dict,
-            store=Scratch(averages=averages),
-            actuator=DryRun(),
-            gap_seconds=float("inf"),
-            eager=True,
-            assumed=configured(settings).assumed,
-            wanted_hits=wanted_hits(settings),
-        )
+    header, settings, averages, last = last_round(path, settings)
+    return turn(recorded_parts(settings, header.id or path.name, averages, last))
+
+
+def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snapshot) -> Parts:
+    """What a look at the last round of a recording is made of; a recording knows of no policies."""
+    return Parts(
+        observer=_Recorded(Observation(last, name, last.brokers.ids, Leader(None, "recorded"))),
+        strategy=strategy_of(settings, eager=True),
+        strategy_name=settings.strategy,
+        weights=settings.weights,
+        guardrails=settings.guardrails,
+        isolation=Isolation,
+        groups=lambda names, _: Groups(frozenset(names)),
+        attempted_at=dict,
+        store=Scratch(averages=averages),
+        actuator=DryRun(),
+        gap_seconds=float("inf"),
+        eager=True,
+        assumed=configured(settings).assumed,
+        wanted_hits=wanted_hits(settings),
     )
 
 
-def _last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
+def last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
     """The last recording's header, the settings with it, the averages before its last round, and that round."""
     found: tuple[Header, Settings, Averages, Snapshot] | None = None
     samples: dict[str, Sample] = {}
@@ -164,8 +170,6 @@ def _last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages
 
 def _with_header(settings: Settings, header: Header) -> Settings:
     """The header's settings where these leave the default; of another strategy's header, only its weights."""
-    if header.strategy not in {None, settings.strategy}:
-        header = replace(header, settings={})
     chosen, weights = settings_from(
         header,
         settings.strategy,

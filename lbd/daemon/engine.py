@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING
 from lbd.act.executor import Executor
 from lbd.act.orders import Orders, Pace
 from lbd.act.ownership import Clock
+from lbd.act.placer import Placer
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
+from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
-from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, why
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, wanting, why
 from lbd.daemon.splitting import Splitting
 from lbd.daemon.taking_over import release_at_stop, watching
+from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError, UsageError
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
-from lbd.record.control import Control, SplitRequest
+from lbd.record.control import Control, PlaceRequest, SplitRequest
 from lbd.record.journal import LIVE_NAME, Journal
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
@@ -54,28 +58,31 @@ class Engine:
     ``on_end`` hears of each move as it ends, from the thread that made it.
     """
 
-    def __init__(self, settings: Settings, state: StateDir, journal: Journal, *, observe_only: bool = False) -> None:
-        self.settings = settings
+    def __init__(
+        self, settings: Settings, state: StateDir, journal: Journal, timebase: Timebase, *, observe_only: bool = False
+    ) -> None:
+        self.settings, self.timebase = settings, timebase
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
         self._journal, self._memory = journal, Remembered(state)
-        self._executor = Executor(journal, time.time, self._ended)
+        self._executor = Executor(journal, timebase.now, self._ended)
         self._control = Control(settings.state_dir)
         self.requests = Requests(self._control)
         self._keeper = Keeper(settings)
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
-        self.splitting = Splitting(journal, lambda: self._observer.admin, time.time)
+        self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now)
         self._watch = Watch()
+        self._placing = Placing(journal, self._ended)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
-        observer = Observer(Admin(settings.pulsar), time.time)
-        return observer if self.observe_only else watching(settings, observer)
+        observer = Observer(Admin(settings.pulsar), self.timebase.now)
+        return observer if self.observe_only else watching(settings, observer, self.timebase.now)
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
-        return self._keeper.keep(self._turn(on_plan), time.time())
+        return self._keeper.keep(self._turn(on_plan), self.timebase.now())
 
     def _turn(self, on_plan: Callable[[tuple[Unload, ...]], None]) -> CycleRecord:
         self._recover()
@@ -85,7 +92,7 @@ class Engine:
         else:
             self.splitting.after(record, self.settings)
         try:
-            self._forget_notes(record)
+            forget_notes(self._journal, record)
         except LbdError as error:
             record = replace(record, error=record.error or error)
         return record
@@ -95,54 +102,60 @@ class Engine:
         self._recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(on_plan)
         self.wait()
-        return self._keeper.keep(finish(self._parts(), record), time.time())
+        return self._keeper.keep(finish(self._parts(), record), self.timebase.now())
 
     def serve(self) -> None:
-        """Begin the next unload or split that was asked for by hand, unless any is under way: it is judged alone."""
+        """Begin what was asked for by hand next, unless anything is under way: it is judged alone."""
         if self.observe_only or not (self._executor.unfinished or self.splitting.hold()):
-            request = self.requests.next(time.time())
-            if isinstance(request, SplitRequest):
-                self._split(request)
-            elif request is not None:
-                self._by_hand(request, self._beside)
+            request = self.requests.next(self.timebase.now())
+            if request is not None:
+                self._begin(request, self._beside)
 
     def by_hand(self, request: Request) -> None:
-        """One unload or split that a person asked for, to its end, where no turn runs beside it."""
+        """What a person asked for, to its end, where no turn runs beside it."""
         self._recover(RECOVERED_WITHIN_SECONDS)
-        if isinstance(request, SplitRequest):
-            self._split(request)
-        else:
-            self._by_hand(request, self._alone)
+        self._begin(request, self._alone)
         self.wait()
         finish(self._parts(), CycleRecord())
 
-    def _split(self, request: SplitRequest) -> None:
-        """Begin a split, unless something holds it; it ends in an answer."""
-        hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
-        self.splitting.serve(request, self.settings, self.requests, hold)
+    def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
+        """What was asked for is begun, unless something holds it, and ends in an answer."""
+        match request:
+            case SplitRequest():
+                hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
+                self.splitting.serve(request, self.settings, self.requests, hold)
+            case _ if self.observe_only:
+                self.requests.begun(request)
+                self.requests.refuse(request, "this lbd only observes (--observe)")
+            case _:
+                self.requests.begun(request)
+                self._judge(request, parts)
 
-    def _by_hand(self, request: UnloadRequest, parts: Callable[[UnloadRequest], Parts]) -> None:
-        """A turn that wants just this, and ends in an answer."""
-        self.requests.begun(request)
-        if self.observe_only:
-            self.requests.refuse(request, "this lbd only observes (--observe)")
-            return
+    def _judge(self, request: UnloadRequest | PlaceRequest, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         try:
-            record = turn(overriding(parts(request), request))
+            if isinstance(request, PlaceRequest):
+                placer = Placer(self._observer.admin, CLOCK, self._policies.forbids)
+                self.requests.answer(request, self._placing.place(request, parts(None), placer))
+            else:
+                self._unload(request, overriding(parts(request), request))
         except LbdError as error:
             self.requests.fail(request, error)
-            return
+
+    def _unload(self, request: UnloadRequest, parts: Parts) -> None:
+        """A turn that wants just this, and ends in an answer."""
+        request, parts, picked = self._placing.destination(request, parts)
+        record = turn(wanting(parts, request, picked))
         if record.error is not None:
             self.requests.fail(request, record.error)
         elif not record.unloads:
             self.requests.refuse(request, why(record, request.bundle))
 
-    def _alone(self, request: UnloadRequest) -> Parts:
+    def _alone(self, request: UnloadRequest | None) -> Parts:
         return replace(self._parts(), actuator=Acting(self._executor, self._orders(request)))
 
-    def _beside(self, request: UnloadRequest) -> Parts:
+    def _beside(self, request: UnloadRequest | None) -> Parts:
         """Beside the turns: counters, samples and what has ended are left to them."""
-        store = Scratch(self._memory.load(), self._memory.load_averages(time.time()))
+        store = Scratch(self._memory.load(), self._memory.load_averages(self.timebase.now()))
         beside = Beside(self._executor, self._orders(request))
         return replace(self._parts(), actuator=beside, store=store, watch=Watch())
 
@@ -168,8 +181,7 @@ class Engine:
     @property
     def attempts_last_hour(self) -> int:
         """Bundles that an unload was attempted on within the last hour."""
-        since = time.time() - 3600
-        return sum(at >= since for at in self._journal.attempted_at.values())
+        return sum(at >= self.timebase.now() - 3600 for at in self._journal.attempted_at.values())
 
     def since(self, unload: Unload) -> float:
         """When a move was begun, epoch seconds; 0 while it waits for its turn."""
@@ -184,18 +196,10 @@ class Engine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of the state directory."""
-        torn = self._journal.torn_lines
-        lines = f"{self.settings.state_dir / LIVE_NAME}: {torn} lines cannot be read; cool-downs in them are lost"
+        journal = journal_warnings(self._journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._control.broken} requests by hand cannot be read and were set aside as *.broken"
-        found = [
-            lines if torn else "",
-            broken if self._control.broken else "",
-            self._journal.rotation_failure,
-            self.requests.warning,
-            *self.splitting.warnings,
-            *self._keeper.warnings,
-        ]
-        return tuple(one for one in found if one)
+        found = [*journal, broken if self._control.broken else "", self.requests.warning, *self.splitting.warnings]
+        return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
@@ -209,6 +213,7 @@ class Engine:
 
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""
+        self._placing.stop()
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: lbd was stopped")
 
     def restore(self) -> str:
@@ -216,7 +221,7 @@ class Engine:
 
         Raises :class:`LbdError` when that failed; ``lbd release`` can try again.
         """
-        return "" if self.observe_only else release_at_stop(self.settings, self._observer.admin)
+        return "" if self.observe_only else release_at_stop(self.settings, self._observer.admin, self.timebase.now)
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
@@ -227,14 +232,6 @@ class Engine:
         self._observer.close()
         self._keeper.close()
         self._journal.close()
-
-    def _forget_notes(self, record: CycleRecord) -> None:
-        """What a leader had noted is gone with it; one that tells no id may be the same as before."""
-        leader = record.observation.leader if record.observation is not None else None
-        if leader is not None and leader.broker is not None:
-            for bundle, note in self._journal.notes.items():
-                if note.leader not in {None, leader.broker}:
-                    self._journal.note(bundle, None, None)
 
     def _recover(self, seconds: float = 0.0) -> None:
         if self._observing is None:
@@ -249,11 +246,11 @@ class Engine:
 
     def _hold(self) -> Hold | None:
         said = self._observing.hold() if self._observing else None
-        return ordered(self._control, time.time()) or self.splitting.hold() or said
+        return ordered(self._control, self.timebase.now()) or self.splitting.hold() or said
 
     def _held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
-        quiet = quiet_until(self.settings.guardrails.quiet_hours, time.time())
+        quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
         return self._hold() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
 
     def _unloader(self) -> Unloader:
@@ -290,11 +287,12 @@ class Engine:
 
 
 @contextmanager
-def engine(settings: Settings, *, observe_only: bool = False) -> Iterator[Engine]:
+def engine(settings: Settings, *, observe_only: bool = False, timebase: Timebase = SYSTEM) -> Iterator[Engine]:
     """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory."""
     state = StateDir(settings.state_dir)
     with state.locked():
-        found = Engine(settings, state, Journal(state.journal, time.time), observe_only=observe_only)
+        journal = Journal(state.journal, timebase.now)
+        found = Engine(settings, state, journal, timebase, observe_only=observe_only)
         try:
             yield found
         finally:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from lbd.config import Settings
+from lbd.config import Settings, section_of
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.overload_shedder import OverloadShedderSettings
+from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.split.settings import SplitSettings
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
+    from lbd.decide.settings import StrategySettings
+
 SECTIONS: dict[str, type[BaseModel]] = {
     "avg_shedder": AvgShedderSettings,
     "weights": Weights,
@@ -25,31 +30,24 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "split": SplitSettings,
 }
 SHEDS_WITH = "loadBalancerLoadSheddingStrategy"
+PLACES_WITH = "loadBalancerLoadPlacementStrategy"
 
-OTHER_SHEDDERS = {
+OTHER_SHEDDERS: dict[str, tuple[str, type[StrategySettings]]] = {
     "ThresholdShedder": (
         "sheds brokers above the average, smoothed over many cycles, to wherever placement sends the bundles",
-        (
-            "loadBalancerBrokerThresholdShedderPercentage",
-            "loadBalancerHistoryResourcePercentage",
-            "loadBalancerBundleUnloadMinThroughputThreshold",
-            "lowerBoundarySheddingEnabled",
-        ),
+        ThresholdShedderSettings,
     ),
-    "OverloadShedder": (
-        "sheds brokers above the overload threshold, and no others",
-        ("loadBalancerBrokerOverloadedThresholdPercentage",),
-    ),
-    "UniformLoadShedder": (
-        "compares the traffic of two brokers, whatever their CPU",
-        (
-            "loadBalancerMsgRateDifferenceShedderThreshold",
-            "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-            "maxUnloadBundleNumPerShedding",
-        ),
-    ),
+    "OverloadShedder": ("sheds brokers above the overload threshold, and no others", OverloadShedderSettings),
+    "UniformLoadShedder": ("compares the traffic of two brokers, whatever their CPU", UniformLoadShedderSettings),
 }
-"""The modular manager's shedders beside AvgShedder: how each chooses, and its settings that lbd has none for."""
+"""The modular manager's shedders beside AvgShedder: how each chooses, and its settings."""
+
+OTHER_PLACEMENTS = {
+    "LeastLongTermMessageRate": "least-long-term-message-rate",
+    "LeastResourceUsageWithWeight": "least-resource-usage-with-weight",
+    "RoundRobinBrokerSelector": "round-robin",
+}
+"""The modular manager's placements beside AvgShedder, under lbd's names."""
 
 AVG_SHEDDER_KEYS = "loadBalancerAvgShedder"
 
@@ -70,9 +68,10 @@ class Taken:
 
 def from_broker_conf(values: Mapping[str, str]) -> Taken:
     """What a broker runs with, under lbd's names. ``values`` is broker.conf, or ``configuration/runtime``."""
-    taken: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    sections = {**SECTIONS, **_own_section(values)}
+    taken: dict[str, dict[str, Any]] = {section: {} for section in sections}
     left_out: list[str] = []
-    for section, model in SECTIONS.items():
+    for section, model in sections.items():
         for name, field in model.model_fields.items():
             key = _broker_key(field, values)
             if key is not None:
@@ -80,6 +79,12 @@ def from_broker_conf(values: Mapping[str, str]) -> Taken:
     found = {section: values for section, values in taken.items() if values}
     differences = tuple(_differences(values, Settings.model_validate(found)))
     return Taken(found, tuple(left_out), tuple(_todo(values)), differences)
+
+
+def _own_section(values: Mapping[str, str]) -> dict[str, type[BaseModel]]:
+    """The section of the shedder that the brokers run, where it is another than AvgShedder."""
+    known = OTHER_SHEDDERS.get(values.get(SHEDS_WITH, "").rpartition(".")[2])
+    return {section_of(known[1].name): known[1]} if known is not None else {}
 
 
 def _broker_key(field: FieldInfo, values: Mapping[str, str]) -> str | None:
@@ -118,7 +123,7 @@ def _differences(values: Mapping[str, str], settings: Settings) -> Iterator[str]
 
 
 def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) -> Iterator[str]:
-    """What a change of strategy means, and what of the old one is lost by it."""
+    """What a change of strategy means, and how to stay with the old one."""
     chosen = settings.avg_shedder
     rule = (
         f"lbd pairs the most with the least loaded broker, and moves half way when they are {chosen.low_threshold:g} "
@@ -127,11 +132,12 @@ def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) 
     if not strategy:
         yield f"{SHEDS_WITH} is not told: brokers shed with ThresholdShedder before 5.0, with AvgShedder since; {rule}."
         return
-    how, keys = OTHER_SHEDDERS.get(strategy, ("is none of the modular load manager's own", ()))
+    how, kind = OTHER_SHEDDERS.get(strategy, ("is none of the modular load manager's own", None))
     yield f"The brokers shed with {strategy}, which {how}; {rule.replace('half way', _way(settings))}."
-    lost = [f"{key}={values[key]}" for key in keys if key in values]
-    if lost:
-        yield f"Not carried over, because it is {strategy}'s alone: {', '.join(lost)}."
+    if kind is not None:
+        placement = OTHER_PLACEMENTS.get(values.get(PLACES_WITH, "").rpartition(".")[2])
+        and_place = f" and placement: {placement}" if placement is not None else ""
+        yield f"To decide by the brokers' own rule and with their settings, set strategy: {kind.name}{and_place}."
     if any(key.startswith(AVG_SHEDDER_KEYS) for key in values):
         yield "The thresholds and hit counts below stood in the brokers' configuration, and were never in force there."
 

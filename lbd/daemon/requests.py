@@ -1,4 +1,4 @@
-"""What people ask of a running lbd: a pause, and single unloads, each of which ends in an answer."""
+"""What people ask of a running lbd: a pause, and unloads and placements, each of which ends in an answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from lbd.daemon.telling import utc
 from lbd.decide.by_hand import ByHand
-from lbd.errors import UsageError
+from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip
 from lbd.reason import Group, Reason
-from lbd.record.control import FAILED, REFUSED, Answer
+from lbd.record.control import FAILED, REFUSED, Answer, PlaceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,15 +37,20 @@ def ordered(control: Control, now: float) -> Hold | None:
 
 
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:
-    """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
+    """The parts with what a person's reason passes: limits, and orders to wait."""
     passes = request.override is not None
-    reason = f"by hand, {request.by}{f', overriding limits: {request.override}' if passes else ''}"
     return replace(
         parts,
-        strategy=ByHand(request.bundle, request.destination, parts.weights, reason),
         ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
         ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
     )
+
+
+def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
+    """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
+    passed = f", overriding limits: {request.override}" if request.override is not None else ""
+    reason = f"by hand, {request.by}{passed}{f'; {picked}' if picked else ''}"
+    return replace(parts, strategy=ByHand(request.bundle, request.destination or "", parts.weights, reason))
 
 
 def split_hold(
@@ -65,6 +70,11 @@ def why(record: CycleRecord, bundle: str) -> str:
         return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
     found = next((skip for skip in record.skips if skip.what == bundle), None)
     return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
+
+
+def _key(request: Request) -> str:
+    """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
+    return request.id if isinstance(request, PlaceRequest) else request.bundle
 
 
 class Requests:
@@ -101,19 +111,22 @@ class Requests:
     def begun(self, request: Request) -> None:
         """From now on the end of a move of this bundle is the answer."""
         with self._lock:
-            self._under_way[request.bundle] = request
+            self._under_way[_key(request)] = request
 
     def refuse(self, request: Request, why: str) -> None:
         """Nothing was sent."""
-        self._answer(request.bundle, Answer(REFUSED, f"Refused: {why}."))
+        self.answer(request, Answer(REFUSED, f"Refused: {why}."))
 
     def fail(self, request: Request, error: LbdError) -> None:
         """Nothing was sent, because it could not be judged; the exit code is the error's."""
-        self._answer(request.bundle, Answer(error.exit_code, f"Not moved: {error}"))
+        done = "Not placed" if isinstance(request, PlaceRequest) else "Not moved"
+        self.answer(
+            request, Answer(error.exit_code, f"{'Refused' if isinstance(error, RefusedError) else done}: {error}")
+        )
 
     def answer(self, request: Request, answer: Answer) -> None:
         """It has ended."""
-        self._answer(request.bundle, answer)
+        self._answer(_key(request), answer)
 
     def ended(self, ended: Outcome | Skip) -> None:
         """A move has ended; if it was asked for by hand, that is its answer."""
@@ -122,9 +135,9 @@ class Requests:
         else:
             self._answer(ended.unload.bundle, _answer(ended))
 
-    def _answer(self, bundle: str, answer: Answer) -> None:
+    def _answer(self, key: str, answer: Answer) -> None:
         with self._lock:
-            request = self._under_way.pop(bundle, None)
+            request = self._under_way.pop(key, None)
         if request is not None:
             try:
                 self.deliver(request.id, answer)

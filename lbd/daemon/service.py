@@ -47,10 +47,16 @@ SIGNALS_AFTER_SECONDS = 1.0
 
 
 class Service:
-    """Runs an engine until a signal ends it."""
+    """Runs an engine until a signal, or :meth:`end`, ends it.
 
-    def __init__(self, engine: Engine, read: Callable[[], Settings]) -> None:
+    ``read`` reads the settings again at SIGHUP; None: there are none, and SIGHUP ends it as well.
+    ``on_turn`` and ``on_move`` hear of each turn and of each move as it ends, from the threads of the daemon.
+    """
+
+    def __init__(self, engine: Engine, read: Callable[[], Settings] | None) -> None:
         self._engine = engine
+        self.on_turn: Callable[[CycleRecord], None] = lambda _: None
+        self.on_move: Callable[[Outcome | Skip], None] = lambda _: None
         self._read = read
         self._log = structlog.get_logger()
         self._systemd = sdnotify.SystemdNotifier()
@@ -66,8 +72,11 @@ class Service:
     def run(self) -> None:
         """Turn until SIGTERM or SIGINT; what is under way then is brought to its end, or handed over."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._end)
-        signal.signal(signal.SIGHUP, self._ask_reload)
+            signal.signal(number, self._signalled)
+        if self._read is not None:
+            signal.signal(signal.SIGHUP, self._ask_reload)
+        elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(signal.SIGHUP, self._signalled)
         self._engine.on_end = self._moved
         self._engine.splitting.on_end = self._split
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
@@ -81,6 +90,14 @@ class Service:
             pass  # a signal that another thread was given is handled when this one wakes up
         self._stop()
 
+    def end(self) -> None:
+        """Begin no further turn; :meth:`run` returns when what is under way has ended."""
+        self._done.set()
+
+    def plan_again(self) -> None:
+        """Turn at once, and from then on at the pace that the engine's clock has now."""
+        self._plan(first=datetime.now(UTC))
+
     def _stop(self) -> None:
         self._systemd.notify("STOPPING=1")
         last = threading.Timer(LEAVE_SECONDS, self._leave)
@@ -93,6 +110,7 @@ class Service:
             if self._engine.wait(STOP_SECONDS):
                 self._restore()
             self._flush()
+        last.cancel()
         self._log.info("stopped", turns=self._turns, handed_over=self._engine.in_flight)
 
     def _restore(self) -> None:
@@ -120,7 +138,7 @@ class Service:
         self._scheduler.add_job(
             self._turn,
             "interval",
-            seconds=self._engine.settings.interval_seconds,
+            seconds=self._engine.timebase.takes(self._engine.settings.interval_seconds),
             id="turn",
             max_instances=1,
             coalesce=True,
@@ -147,10 +165,12 @@ class Service:
         for change, alarm in self._telling.news(self._engine.alarms, time.monotonic()):
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
         self._write(record)
+        self.on_turn(record)
 
     def _write(self, record: CycleRecord) -> None:
         job = self._scheduler.get_job("turn")
-        planned = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
+        due = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
+        planned = self._engine.timebase.at(due) if due is not None else None
         try:
             write_status(self._engine.settings.state_dir, status_of(self._engine, record, self._turns, planned))
         except LbdError as error:
@@ -167,6 +187,7 @@ class Service:
         self._alive()
         event, facts = move_line(ended)
         self._log.info(event, **facts)
+        self.on_move(ended)
 
     def _split(self, ended: CutOutcome | LbdError) -> None:
         """A split has ended, in a thread of its own, or could not be tried."""
@@ -180,6 +201,7 @@ class Service:
 
     def _take_settings(self) -> None:
         """All of the new settings, or none of them."""
+        assert self._read is not None
         self._systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             with self._busy:
@@ -199,9 +221,9 @@ class Service:
         if time.monotonic() - self._alive_at < patience:
             self._systemd.notify("WATCHDOG=1")
 
-    def _end(self, number: int, frame: object) -> None:
+    def _signalled(self, number: int, frame: object) -> None:
         del frame
-        self._done.set()
+        self.end()
         self._log.info("ending", signal=signal.Signals(number).name)
 
     def _ask_reload(self, number: int, frame: object) -> None:

@@ -15,6 +15,8 @@ from lbd.pulsar.admin import Admin
 from lbd.record.state import StateDir
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.config import Settings
     from lbd.observe.observer import Observation
 
@@ -30,15 +32,15 @@ class Asking(Protocol):
     def close(self) -> None: ...
 
 
-def switch_of(settings: Settings, admin: Admin) -> SheddingSwitch:
+def switch_of(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> SheddingSwitch:
     """The switch whose note is in the state directory; that must be locked while it is used."""
-    return SheddingSwitch(admin, settings.state_dir / NOTE, Clock(time.monotonic, time.sleep), time.time)
+    return SheddingSwitch(admin, settings.state_dir / NOTE, Clock(time.monotonic, time.sleep), now)
 
 
-def watching(settings: Settings, observer: Asking) -> Asking:
+def watching(settings: Settings, observer: Asking, now: Callable[[], float] = time.time) -> Asking:
     """The observer that ``in_broker_shedding`` asks for."""
     taking = settings.in_broker_shedding == "take-over"
-    return TakingOver(observer, switch_of(settings, observer.admin)) if taking else observer
+    return TakingOver(observer, switch_of(settings, observer.admin, now)) if taking else observer
 
 
 class TakingOver:
@@ -93,7 +95,7 @@ def release(settings: Settings) -> str:
         return switch_of(settings, Admin(settings.pulsar)).release()
 
 
-def release_at_stop(settings: Settings, admin: Admin) -> str:
+def release_at_stop(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> str:
     """The same at a plain stop of a daemon, which holds the lock itself; empty where ``restore_on_stop`` is not set."""
     asked = settings.restore_on_stop and settings.in_broker_shedding == "take-over"
-    return switch_of(settings, admin).release() if asked else ""
+    return switch_of(settings, admin, now).release() if asked else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +81,7 @@ def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: flo
     return Status(
         pid=os.getpid(),
         version=__version__,
-        at=time.time(),
+        at=engine.timebase.now(),
         interval_seconds=engine.settings.interval_seconds,
         next_turn_at=next_turn_at,
         turns=turns,

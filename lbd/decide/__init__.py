@@ -49,7 +49,7 @@ def build(settings: StrategySettings, weights: Weights, placement: str | None = 
     where they have it without one.
     """
     strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
-    if placement is None or not settings.places:
+    if placement is None or settings.placed_by is None:
         return strategy
     return Placed(strategy, place.build(placement), weights)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,19 +37,14 @@ class ByHand:
     def _wanted(self, snapshot: Snapshot, averages: Averages, permission: Permission) -> Unload | Skip:
         if permission.hold is not None:
             return Skip(self.bundle, permission.hold)
-        if self.bundle not in snapshot.bundles:
-            return Skip(self.bundle, Reason.ON_NO_REPORT, "no broker reports it: is it a bundle, and in use?")
-        at = snapshot.bundles.index(self.bundle)
-        if permission.barred[at]:
-            return self._barred(snapshot, at, Reason.of(int(permission.barred[at])))
-        if averages.samples[at] == 0:
-            return Skip(self.bundle, Reason.NO_STATISTICS, "no report has told of its traffic yet")
-        source = _reporting(snapshot, at)[0]
-        if source == self.destination:
-            return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{source} has it already")
-        short = averages.short[at]
-        messages, volume = float(short[MSG_IN] + short[MSG_OUT]), float(short[BYTES_IN] + short[BYTES_OUT])
-        return Unload(self.bundle, source, self.destination, messages, volume, self.reason)
+        if self.bundle in snapshot.bundles:
+            at = snapshot.bundles.index(self.bundle)
+            if permission.barred[at]:
+                return self._barred(snapshot, at, Reason.of(int(permission.barred[at])))
+        wanted = wanted_unload(self.bundle, snapshot, averages)
+        if isinstance(wanted, Unload) and wanted.source == self.destination:
+            return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{wanted.source} has it already")
+        return wanted if isinstance(wanted, Skip) else replace(wanted, destination=self.destination, reason=self.reason)
 
     def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
         details = {
@@ -59,6 +54,18 @@ class ByHand:
             Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
         }
         return Skip(self.bundle, reason, details.get(reason, ""))
+
+
+def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload | Skip:
+    """The bundle's unload from the broker that reports it, to nobody yet; or why reports do not tell enough of it."""
+    if bundle not in snapshot.bundles:
+        return Skip(bundle, Reason.ON_NO_REPORT, "no broker reports it: is it a bundle, and in use?")
+    at = snapshot.bundles.index(bundle)
+    if averages.samples[at] == 0:
+        return Skip(bundle, Reason.NO_STATISTICS, "no report has told of its traffic yet")
+    short = averages.short[at]
+    messages, volume = float(short[MSG_IN] + short[MSG_OUT]), float(short[BYTES_IN] + short[BYTES_OUT])
+    return Unload(bundle, _reporting(snapshot, at)[0], None, messages, volume)
 
 
 def _reporting(snapshot: Snapshot, at: int) -> list[str]:

@@ -5,7 +5,7 @@ They say how much of a broker's traffic is to go, and which bundles make it up; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Wanted:
     """What a broker is to give: ``amount`` in ``measure``, and why; below ``minimum`` nothing.
 
-    ``above`` is how many points the broker is above what it is compared with.
+    ``above`` is how many points the broker is above what it is compared with; with ``at_most`` a bundle that carries
+    more than the amount is too large.
     """
 
     broker: int
@@ -40,6 +41,7 @@ class Wanted:
     measure: Measure
     amount: float
     minimum: float = 0.0
+    at_most: bool = False
 
 
 @dataclass(eq=False)
@@ -86,31 +88,34 @@ class Round:
         return (self._offers.own(broker) if self.settings.sole_bundle == "stay" else listed.size) > 1
 
     def relieve(self, wanted: Wanted, choose: Choose) -> None:
-        """Take from one broker what it is to give, or say why not."""
-        broker = self.snapshot.brokers.ids[wanted.broker]
-        skip = self._held(wanted.broker)
-        asked = wanted.measure if skip is None else ""
-        self.pairs.append(
-            Pair(
-                broker,
-                None,
-                wanted.above,
-                hits=self.settings.wanted_hits,
-                wanted_hits=self.settings.wanted_hits,
-                fired=skip is None,
-                measure=asked,
-                wanted=wanted.amount if asked else 0.0,
-                why=wanted.why,
-            )
-        )
-        skip = skip or self._too_little(wanted) or self._sole(wanted.broker) or self._take(wanted, choose)
+        """Take from one broker what it is to give, or say why not; what was said of it before is forgotten."""
+        skip = self._settling(wanted.broker) or self._too_little(wanted) or self._sole(wanted.broker)
+        fired = skip is None
+        if fired:
+            candidates, taken = self._chosen(wanted, choose)
+            skip = self._held(wanted.broker) if taken else None
+            fired = skip is None
+        if fired:
+            skip = self._take(wanted, candidates, taken)
+        self._tell(wanted, skip, fired=fired)
+
+    def _tell(self, wanted: Wanted, skip: tuple[Reason, str] | None, *, fired: bool) -> None:
+        broker, hits = self.snapshot.brokers.ids[wanted.broker], self.settings.wanted_hits
+        pair = Pair(broker, None, wanted.above, hits, hits, fired=fired, why=wanted.why)
+        pair = replace(pair, measure=wanted.measure, wanted=wanted.amount) if fired else pair
+        self.pairs = [*(one for one in self.pairs if one.source != broker), pair]
+        self.skips = [one for one in self.skips if one.what != broker]
         if skip is not None:
             self.skips.append(Skip(broker, *skip))
 
+    def _settling(self, broker: int) -> tuple[Reason, str] | None:
+        """What is seen now is not to be judged."""
+        if self.permission.settled[broker]:
+            return None
+        return Reason.SETTLING, "it was moved to, moved from or restarted lately"
+
     def _held(self, broker: int) -> tuple[Reason, str] | None:
         """What is seen now is not to be acted on."""
-        if not self.permission.settled[broker]:
-            return Reason.SETTLING, "it was moved to, moved from or restarted lately"
         if self.permission.hold is not None:
             return self.permission.hold, ""
         return None if self.permission.counts[broker] else (Reason.NO_NEW_SAMPLE, "no new sample since the last turn")
@@ -134,13 +139,17 @@ class Round:
             return Reason.NOTHING_FITS, "it has no bundles: its load is not theirs"
         return Reason.SOLE_BUNDLE, f"it has {bundles} bundle; split it, or its clients only change brokers"
 
-    def _take(self, wanted: Wanted, choose: Choose) -> tuple[Reason, str] | None:
+    def _chosen(self, wanted: Wanted, choose: Choose) -> tuple[Candidates, list[int]]:
+        """The candidates, and which of them are to go."""
         candidates = self._offers.candidates(wanted.broker, wanted.measure, self.verdicts)
         order = candidates.by_falling_traffic()
         if self.settings.idle_bundles == "stay":
             order = [at for at in order if candidates.traffic[at] > 0]
-        taken = [order[at] for at in choose(candidates.traffic[order], wanted.amount)]
-        passed_over = np.where(candidates.traffic > 0, Reason.NOT_NEEDED.code, Reason.NO_TRAFFIC.code)
+        return candidates, [order[at] for at in choose(candidates.traffic[order], wanted.amount)]
+
+    def _take(self, wanted: Wanted, candidates: Candidates, taken: list[int]) -> tuple[Reason, str] | None:
+        sizes = [wanted.at_most & (candidates.traffic > wanted.amount), candidates.traffic > 0]
+        passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         self.unloads.extend(self._unload(wanted, candidates, at) for at in taken)

@@ -12,15 +12,15 @@ from lbd.model import Hits
 class StrategySettings(BaseModel):
     """Settings of one strategy; ``name`` is what ``strategy:`` takes.
 
-    ``assumed`` are the words for what :meth:`eager` takes as given; ``places`` says that the strategy names no
-    destination and leaves that to a placement.
+    ``assumed`` are the words for what :meth:`eager` takes as given. ``placed_by`` is the placement that goes with a
+    strategy that names no destination; None: it names them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: ClassVar[str]
     assumed: ClassVar[str] = ""
-    places: ClassVar[bool] = False
+    placed_by: ClassVar[str | None] = None
 
     def stock(self) -> Self:
         """The same numbers with Pulsar's own behaviour everywhere."""
@@ -37,9 +37,12 @@ class StrategySettings(BaseModel):
 
 
 class ShedderSettings(StrategySettings):
-    """Where the shedders that look at one broker alone differ between ``profile: live`` and stock."""
+    """Where the shedders that look at one broker alone differ between ``profile: live`` and stock.
 
-    places = True
+    The placement is the one that PIP-364 recommends with it; Pulsar's default for all.
+    """
+
+    placed_by = "least-long-term-message-rate"
 
     sole_bundle: Literal["stay", "move"] = Field(
         "stay",

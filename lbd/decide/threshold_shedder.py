@@ -36,6 +36,7 @@ class ThresholdShedderSettings(ShedderSettings):
     """Settings of ``strategy: threshold-shedder``."""
 
     name = "threshold-shedder"
+    placed_by = "least-resource-usage-with-weight"
     assumed = "running averages taken as having caught up"
 
     broker_threshold_shedder_percentage: float = Field(
@@ -115,7 +116,9 @@ def _relieve_above(seen: Round, usage: FloatArray, average: float, settings: Thr
     for at in sorted(hot, key=lambda at: -usage[at]):
         excess = float(usage[at]) - average
         amount = seen.traffic(at, "throughput") * (excess - threshold + MARGIN)
-        _relieve(seen, at, excess, f"{100 * usage[at]:.1f} points, average {100 * average:.1f}", amount, settings)
+        _relieve(
+            seen, at, excess, f"smoothed {100 * usage[at]:.1f} points, average {100 * average:.1f}", amount, settings
+        )
 
 
 def _relieve_for_lowest(seen: Round, usage: FloatArray, settings: ThresholdShedderSettings) -> None:
@@ -128,7 +131,7 @@ def _relieve_for_lowest(seen: Round, usage: FloatArray, settings: ThresholdShedd
     highest = max(giving, key=lambda at: float(usage[at]))
     amount = seen.traffic(highest, "throughput") * threshold * LOWER_MARGIN
     least = f"{seen.snapshot.brokers.ids[lowest]} has {100 * usage[lowest]:.1f}, average {100 * average:.1f}"
-    why = f"{100 * usage[highest]:.1f} points, {least}"
+    why = f"smoothed {100 * usage[highest]:.1f} points, {least}"
     _relieve(seen, highest, float(usage[highest] - usage[lowest]), why, amount, settings)
 
 

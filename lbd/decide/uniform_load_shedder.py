@@ -45,7 +45,7 @@ class UniformLoadShedderSettings(ShedderSettings):
         ),
     )
     max_unload_percentage: float = Field(
-        0.2, ge=0, **broker_conf("maxUnloadPercentage", "fraction of the difference to move")
+        0.5, ge=0, **broker_conf("maxUnloadPercentage", "fraction of the difference to move, 0.2 before Pulsar 5.0")
     )
     min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out"))
     min_unload_message_throughput: float = Field(
@@ -122,7 +122,7 @@ def _relieve(seen: Round, spread: _Spread, settings: UniformLoadShedderSettings,
     def choose(traffic: FloatArray, amount: float) -> list[int]:
         return _fill(traffic, int(amount), tolerance, cap if cap >= 0 else MAX_INT)
 
-    seen.relieve(Wanted(spread.broker, above, why, spread.measure, amount, minimum), choose)
+    seen.relieve(Wanted(spread.broker, above, why, spread.measure, amount, minimum, at_most=True), choose)
 
 
 def _fill(traffic: FloatArray, left: int, tolerance: int, cap: int) -> list[int]:

@@ -74,8 +74,7 @@ def _front(found: Calibration) -> Iterator[str]:
             y=[one.trained.p95_gap for one in own],
             text=[one.name for one in own],
             name=label,
-            mode="markers+text" if chosen else "markers",
-            textposition="top center",
+            mode="markers",
         )
     figure.update_layout(
         xaxis={"title": "moves a day", "rangemode": "tozero"},

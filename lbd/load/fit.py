@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbd.load.linear import CPU, DRIVEN, LoadModel, Measure, Source, driving
-from lbd.load.theil_sen import UNKNOWN, Line, line
+from lbd.load.theil_sen import UNKNOWN, WIDTH, Line, line
 from lbd.model import RESOURCES
 
 if TYPE_CHECKING:
@@ -109,29 +109,41 @@ def _column(samples: Mapping[str, BrokerSamples], column: int, measure: Measure)
     """Slope of one resource for each broker, and where it comes from."""
     points = _points(samples, column, measure)
     most = max((float(own.x.max()) for own in points.values() if own.x.size), default=0.0)
-    kinds = {kind: _told(points, brokers, most) for kind, brokers in _by_hardware(samples).items()}
-    pooled = _told(points, samples, most)
+    kinds = {kind: _shared(points, brokers) for kind, brokers in _by_hardware(samples).items()}
+    pooled = _shared(points, samples)
     found = []
     for broker, own in samples.items():
-        if not np.isfinite(own.used[:, column]).any() and own.at.size:
+        if own.at.size and not np.isfinite(own.used[:, column]).any():
             found.append((Source.UNLIMITED, Line(0.0, 0.0, 0.0)))
-            continue
-        choices = (
-            (Source.FITTED, _told(points, [broker], most)),
-            (Source.CLASS, kinds[own.hardware]),
-            (Source.POOLED, pooled),
-        )
-        found.append(next(((source, one) for source, one in choices if one is not None), (Source.UNKNOWN, UNKNOWN)))
+        else:
+            shared = ((Source.CLASS, kinds[own.hardware]), (Source.POOLED, pooled))
+            found.append(_chosen(_shared(points, [broker]), shared, most))
     return found
 
 
-def _told(points: Mapping[str, _Points], brokers: Iterable[str], most: float) -> Line | None:
-    """The slope that these brokers share; None where they do not tell one that can be relied on."""
+def _shared(points: Mapping[str, _Points], brokers: Iterable[str]) -> Line:
+    """The slope that these brokers share; more traffic makes no broker use less."""
     found = line(_groups(points, brokers))
-    slope = max(found.slope, 0.0)
-    if found.half_width <= max(CONFIDENT_SHARE * slope, CONFIDENT_POINTS / most if most > 0 else 0.0):
-        return Line(slope, found.half_width, found.noise)
-    return None
+    return replace(found, slope=max(found.slope, 0.0))
+
+
+def _chosen(own: Line, shared: Iterable[tuple[Source, Line]], most: float) -> tuple[Source, Line]:
+    """A broker's own slope where it is sure, or sure to be none of the shared ones; else the first of those."""
+    if _sure(own, most):
+        return Source.FITTED, own
+    known = [(source, one) for source, one in shared if _sure(one, most)]
+    alike = (found for found in known if _alike(own, found[1]))
+    return next(alike, (Source.FITTED, own) if known else (Source.UNKNOWN, UNKNOWN))
+
+
+def _sure(found: Line, most: float) -> bool:
+    enough = max(CONFIDENT_SHARE * found.slope, CONFIDENT_POINTS / most if most > 0 else 0.0)
+    return found.half_width <= enough
+
+
+def _alike(own: Line, shared: Line) -> bool:
+    """Like limits do not make like machines: a slope that is a standard error away from a broker's own is not its."""
+    return abs(own.slope - shared.slope) <= own.half_width / WIDTH + shared.half_width
 
 
 def _backgrounds(samples: Mapping[str, BrokerSamples], slope: FloatArray, measure: Measure) -> FloatArray:

@@ -32,7 +32,7 @@ class Source(Enum):
     """Where a slope comes from."""
 
     FITTED = "fitted"
-    """This broker's own samples."""
+    """This broker's own samples, where they place it well, or belie what brokers like it share."""
     CLASS = "class"
     """Samples of all brokers with the same limits."""
     POOLED = "pooled"
@@ -135,10 +135,16 @@ def what_if(model: LoadModel, rates: FloatArray, owner: IntArray, background: Fl
     """
     idle = model.background if background is None else background
     traffic = carried(rates, owner, len(model.brokers))
-    return np.maximum(idle + model.slope * driving(traffic, model.measure), 0.0)
+    return usage(idle, model.slope, driving(traffic, model.measure))
+
+
+def usage(background: FloatArray, slope: FloatArray, drives: FloatArray) -> FloatArray:
+    """Percent that brokers use of a resource, of any one shape: its background plus a slope times what drives it."""
+    found: FloatArray = np.maximum(background + slope * drives, 0.0)
+    return found
 
 
 def scores(percent: FloatArray, weights: Weights) -> FloatArray:
-    """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN counts for nothing."""
-    found: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1, initial=0.0)
+    """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN where none of them is known."""
+    found: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1)
     return found

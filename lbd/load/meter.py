@@ -52,9 +52,12 @@ class Meter:
         """The mean rates over this span, float64 (4,); None while its end has not been counted yet."""
         if not self._until or self._until[-1] < end:
             return None
-        edges = np.clip(np.array([-np.inf, *self._until]), begin, end)
-        spans = np.diff(edges)
-        if not spans.sum() > 0:
-            return self._rates[-1]
-        found: FloatArray = spans @ np.array(self._rates) / spans.sum()
-        return found
+        passed, total = 0.0, np.zeros(4)
+        for at in range(len(self._until) - 1, -1, -1):
+            since = self._until[at - 1] if at else -np.inf
+            span = min(self._until[at], end) - max(since, begin)
+            if span > 0:
+                passed, total = passed + span, total + span * self._rates[at]
+            if since <= begin:
+                break
+        return total / passed if passed else self._rates[-1]

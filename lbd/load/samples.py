@@ -117,7 +117,7 @@ class _Kept:
             carried = self.meter.mean(one.begin, one.end)
             if carried is None:
                 still.append(one)
-            elif (np.isfinite(carried) & (carried >= 0)).all():
+            elif np.isfinite(carried).all():
                 self.samples.append((one, carried))
         self.waiting = still
 
@@ -170,9 +170,10 @@ def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
 
 
 def row_totals(snapshot: Snapshot) -> FloatArray:
-    """The sum of what each broker reports of its bundles, float64 (B, 4)."""
+    """The sum of what each broker reports of its bundles, float64 (B, 4); NaN with a rate that is negative or none."""
     owner, size = snapshot.rows.owner(), len(snapshot.brokers)
-    return np.stack([np.bincount(owner, column, size) for column in snapshot.rows.rates.T], axis=1)
+    rates = np.where(snapshot.rows.rates >= 0, snapshot.rows.rates, np.nan)
+    return np.stack([np.bincount(owner, column, size) for column in rates.T], axis=1)
 
 
 def _used(snapshot: Snapshot) -> FloatArray:

@@ -8,6 +8,7 @@ so. Pairs are only made within a group, so that groups share a slope and keep in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from lbd.model import FloatArray
+
+    IndexArray = NDArray[np.intp]
 
 MOST_POINTS = 128
 """Of a group; of more, as many are taken evenly: the pairs of 128 points place a slope within 2 % where traffic varies
@@ -64,9 +69,12 @@ def line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Line:
     most = max(MOST_POINTS // max(int(len(groups) ** 0.5), 1), 16)
     thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups]
     found = _line([(x, y) for x, y in thin if _varies(x)])
+    before = thin
     for _ in range(REFINED):
         near = [_near(x, y, found) for x, y in thin]
-        found = _line([(x, y) for x, y in near if _varies(x)])
+        if all(x.size == kept.size for (x, _), (kept, _) in zip(before, near, strict=True)):
+            break
+        found, before = _line([(x, y) for x, y in near if _varies(x)]), near
     return found
 
 
@@ -121,9 +129,15 @@ def _evenly(values: FloatArray, most: int) -> FloatArray:
     return values[np.linspace(0, values.size - 1, most).astype(np.intp)]
 
 
+@cache
+def _both(size: int) -> tuple[IndexArray, IndexArray]:
+    """Any two of so many, once; at most :data:`MOST_POINTS`, so few sizes are kept."""
+    return np.triu_indices(size, 1)
+
+
 def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Slope between any two points whose x differ, and how far these are apart."""
-    first, second = np.triu_indices(x.size, 1)
+    first, second = _both(x.size)
     run, rise = x[second] - x[first], y[second] - y[first]
     apart = np.abs(run)
     told = apart > 0

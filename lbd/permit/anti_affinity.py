@@ -38,15 +38,23 @@ class Spread:
         group = self._groups.grouped.get(namespace)
         if group is None or unload.destination is None:
             return None
-        best = self._best(group, unload)
+        best = self._best(group, unload.bundle, unload.source)
         if unload.destination in best:
             return None
         return Reason.ANTI_AFFINITY, (
             f"{unload.destination} has more of anti-affinity group {group!r} than {', '.join(sorted(best)) or 'none'}"
         )
 
+    def best(self, bundle: str, source: str = "") -> frozenset[str] | None:
+        """Where its group allows a bundle, once ``source``, if it has one, has let it go; None where no group binds it.
+
+        Of a group whose members are not known nothing can be said: :meth:`~lbd.permit.policies.Groups.unknown` first.
+        """
+        group = self._groups.grouped.get(bundle_namespace(bundle))
+        return None if group is None else self._best(group, bundle, source)
+
     def take(self, unload: Unload) -> None:
-        """Count a move."""
+        """Count a move; one from nobody has no source."""
         namespace = bundle_namespace(unload.bundle)
         counted = self._bundles.get(self._groups.grouped.get(namespace, ""))
         if counted is not None and unload.destination is not None:
@@ -57,10 +65,10 @@ class Spread:
         """Take a counted move back."""
         self.take(replace(unload, source=unload.destination or "", destination=unload.source))
 
-    def _best(self, group: str, unload: Unload) -> frozenset[str]:
+    def _best(self, group: str, bundle: str, source: str) -> frozenset[str]:
         """Where Pulsar would place the bundle once its source has let it go."""
-        namespace = bundle_namespace(unload.bundle)
-        left = Counter({unload.source: self._bundles[group][unload.source][namespace] == 1})
+        namespace = bundle_namespace(bundle)
+        left = Counter({source: self._bundles[group][source][namespace] == 1})
         counts = {
             broker: sum(number > 0 for number in self._bundles[group][broker].values()) - left[broker]
             for broker in self._policies.brokers(namespace)

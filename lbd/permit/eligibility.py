@@ -23,14 +23,12 @@ SYSTEM = "pulsar/system"
 BROKER_BUNDLE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/:]+:\d+/0x")
 """Heartbeat and SLA bundles belong to one broker each (NamespaceService; the short SLA form came after 4.0)."""
 
+_OWN = ("pulsar/", "sla-monitor/")
+
 
 def broker_bundles(bundles: list[str]) -> CodeArray:
     """A code column, int8 (N,), in which the brokers' own heartbeat and SLA bundles are barred."""
-    own = [
-        at
-        for at, name in enumerate(bundles)
-        if name.startswith(("pulsar/", "sla-monitor/")) and BROKER_BUNDLE.match(name)
-    ]
+    own = [at for at, name in enumerate(bundles) if name.startswith(_OWN) and BROKER_BUNDLE.match(name)]
     barred = np.zeros(len(bundles), dtype=np.int8)
     barred[own] = Reason.BROKER_BUNDLE.code
     return barred
@@ -49,7 +47,7 @@ def barred(
 
     ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
     """
-    codes = broker_bundles(snapshot.bundles)
+    codes = _brokers_own(snapshot)
     _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
     since = snapshot.taken_at - guardrails.cool_down_minutes * 60
@@ -60,6 +58,13 @@ def barred(
         for at in [at for at, name in enumerate(snapshot.bundles) if name in resting]:
             codes[at] = codes[at] or resting[snapshot.bundles[at]]
     return codes
+
+
+def _brokers_own(snapshot: Snapshot) -> CodeArray:
+    """Bundles are looked at one by one only where some namespace can hold such."""
+    if any(name.startswith(_OWN) for name in snapshot.namespaces.names):
+        return broker_bundles(snapshot.bundles)
+    return np.zeros(len(snapshot.bundles), dtype=np.int8)
 
 
 def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:

@@ -125,7 +125,8 @@ class Guardrails(BaseModel):
     membership_settle_seconds: float = Field(
         120,
         ge=0,
-        description="after a broker came or went: two CPU samples, and time for its bundles to be owned again",
+        description="after a broker came or went: two CPU samples, and time for its bundles to be owned again; twice "
+        "as long where brokers went twice within the hour, and so on up to five times: a rolling restart is waited out",
     )
 
     @field_validator("excluded_namespaces", "move_costs")

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from lbd.place.settings import LeastLongTermMessageRateSettings
 
 
+UNSEEN_MSG_RATE = 100.0
+"""Messages/s, in + out, of a bundle that no report has told of: DEFAULT_MESSAGE_RATE, 50 each way."""
+
+
 def choose(
     bundle: str, candidates: Sequence[str], seen: Seen, memory: PlaceMemory, settings: LeastLongTermMessageRateSettings
 ) -> Placed:
@@ -43,7 +47,7 @@ def _rate(broker: str, seen: Seen, memory: PlaceMemory, settings: LeastLongTermM
 
 
 def _own(bundle: str, seen: Seen) -> float:
-    return seen.bundle_rates.get(bundle, 0.0)
+    return seen.bundle_rates.get(bundle, UNSEEN_MSG_RATE)
 
 
 def _reason(least: float, settings: LeastLongTermMessageRateSettings) -> str:

@@ -1,4 +1,4 @@
-"""How people steer lbd through its state directory: a pause, and unloads asked for by hand.
+"""How people steer lbd through its state directory: a pause, and what else is asked for by hand.
 
 ::
 
@@ -15,23 +15,43 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import FRESH, decoded, make_directory, put, sync, telling
-from lbd.model import Result
-from lbd.split.algorithms import Algorithm
+from lbd.record.requested import (
+    FAILED,
+    REFUSED,
+    Answer,
+    PlacedBundle,
+    PlaceRequest,
+    Request,
+    SplitRequest,
+    UnloadRequest,
+    decoded_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+__all__ = [
+    "FAILED",
+    "REFUSED",
+    "Answer",
+    "Control",
+    "Pause",
+    "PlaceRequest",
+    "PlacedBundle",
+    "Request",
+    "SplitRequest",
+    "UnloadRequest",
+]
+
 POLL_SECONDS = 0.1
 ANSWERS_ARE_KEPT_SECONDS = 86_400.0
-REFUSED, FAILED = 4, 5
-"""Exit codes of answers, as the command line defines them."""
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -44,57 +64,6 @@ class Pause(msgspec.Struct, frozen=True):
     until: float | None
     reason: str
     by: str
-
-
-class UnloadRequest(msgspec.Struct, frozen=True):
-    """One unload asked for by a person. ``override`` is why limits may be passed, None when they may not."""
-
-    id: str
-    bundle: str
-    destination: str
-    override: str | None
-    by: str
-    at: float
-    expires_at: float
-
-
-class SplitRequest(msgspec.Struct, frozen=True):
-    """One split asked for by a person, at the positions that were shown; ``override`` as in an unload's."""
-
-    id: str
-    bundle: str
-    owner: str
-    algorithm: Algorithm
-    positions: tuple[int, ...]
-    override: str | None
-    by: str
-    at: float
-    expires_at: float
-    kind: Literal["split"] = "split"
-
-
-Request: TypeAlias = UnloadRequest | SplitRequest
-
-
-class _Kind(msgspec.Struct):
-    kind: str = "unload"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What became of a request, and one sentence for the person.
-
-    ``exit_code``: 0 landed, 4 refused, 5 failed or landed elsewhere, below 4 why it could not even be judged.
-
-    ``result`` is None when nothing was sent or nothing is known, and of a split; ``owner`` is who owns the bundle now,
-    or all parts of it. ``parts`` are what a bundle was split into, unset elsewhere.
-    """
-
-    exit_code: int
-    sentence: str
-    result: Result | None = None
-    owner: str | None = None
-    id: str = ""
-    parts: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 EXPIRED = "Refused: expired; lbd took the request {late:.0f} s after whoever asked had stopped waiting."
@@ -214,7 +183,7 @@ class Control:
     def _take(self, path: Path, now: float) -> Request | None:
         """None for one that was withdrawn meanwhile, cannot be read, or has expired."""
         try:
-            request = _decoded(path)
+            request = decoded_request(path)
         except UsageError:
             self._set_aside(path)
             return None
@@ -266,14 +235,6 @@ class Control:
     @staticmethod
     def _file(folder: Path, request_id: str) -> Path:
         return folder / f"{os.path.basename(request_id)}.json"  # noqa: PTH119 - an id is a name, never a path
-
-
-def _decoded(path: Path) -> Request | None:
-    """A request of whatever kind; one that names no kind is an unload. Raises :class:`UsageError`."""
-    kind = decoded(path, _Kind)
-    if kind is None:
-        return None
-    return decoded(path, SplitRequest) if kind.kind == "split" else decoded(path, UnloadRequest)
 
 
 def _modified_at(path: Path) -> float:

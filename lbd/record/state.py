@@ -32,8 +32,9 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 class Kept(msgspec.Struct, frozen=True):
     """``memory.json``: what a turn hands to the next one.
 
-    ``members`` are the active brokers last seen, ``members_since`` when that set last changed. ``changed_at`` is when
-    the owner of a bundle changed without lbd, for as long as it rests therefore. ``progress`` is what moves came to.
+    ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``departures`` when
+    brokers went within the last hour. ``changed_at`` is when the owner of a bundle changed without lbd, for as long as
+    it rests therefore. ``progress`` is what moves came to.
     ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`.
     """
 
@@ -43,6 +44,7 @@ class Kept(msgspec.Struct, frozen=True):
     samples: dict[str, Sample] = {}
     members: list[str] = []
     members_since: float = 0.0
+    departures: list[float] = []
     changed_at: dict[str, float] = {}
     progress: Progress = Progress()
     loads: dict[str, Load] = {}

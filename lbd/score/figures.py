@@ -33,7 +33,7 @@ EVENNESS = (
 )
 """How even brokers are at one moment, or on average."""
 
-WHEN = {"first": "at first", "last": "at last", "mean": "on average"}
+WHEN = {"first": "at first", "last": "at last", "mean": "on average", "unmoved": "had nothing moved"}
 """The sections of a scorecard that have them."""
 
 RUN = (
@@ -43,13 +43,14 @@ RUN = (
     Figure("first_move_after_seconds", "first move after it was shown", 0, " s"),
     Figure("moves", "moves"),
     Figure("rounds", "in rounds"),
-    Figure("fewest_moves", "fewest that any plan needs"),
+    Figure("peak_points", "peak since the last move, points", 1),
+    Figure("fewest_moves", "fewest moves that any plan needs for it"),
     Figure("redundant_moves", "redundant moves"),
+    Figure("best_peak_points", "lowest peak for as many moves, points", 1),
     Figure("bundles_moved_twice", "bundles moved more than once"),
     Figure("traffic_moved", "traffic moved", 1, " %", 100),
-    Figure("peak_points", "highest score at last, points", 1),
-    Figure("best_peak_points", "lowest for as many moves, points", 1),
     Figure("thrashing", "thrashing", 0, " %", 100),
+    Figure("thrashing_unmoved", "thrashing of the load alone", 0, " %", 100),
     Figure("policy_violations", "policy violations"),
     Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1),
     Figure("turn_p50_seconds", "half of the turns took at most", 1, " ms", 1000),

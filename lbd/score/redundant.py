@@ -10,7 +10,9 @@ import numpy as np
 from lbd.score.bounds import ROUNDING
 
 if TYPE_CHECKING:
-    from lbd.model import BoolArray, FloatArray, IntArray
+    from collections.abc import Iterator, Sequence
+
+    from lbd.model import BoolArray, FloatArray
     from lbd.score.placement import Placement
 
 
@@ -31,13 +33,13 @@ def dispensable(placement: Placement) -> BoolArray:
     nothing more can be. Another order might find more: it is "at least so many". Nothing goes back against a policy.
     """
     undo = _Undo(placement, placement.carried(placement.last), placement.room(placement.peak(placement.last)))
-    moved = np.flatnonzero((placement.first != placement.last) & placement.may_stay()).astype(np.int32)
-    waiting = moved[np.argsort(placement.sizes[moved], kind="stable")]
-    gone = np.zeros(placement.sizes.size, dtype=np.bool_)
-    while back := undo.singly(waiting) or undo.pair(waiting):
-        gone[back] = True
-        waiting = waiting[~gone[waiting]]
-    return gone
+    moved = np.flatnonzero((placement.first != placement.last) & placement.may_stay())
+    waiting = moved[np.argsort(placement.sizes[moved], kind="stable")].tolist()
+    gone: set[int] = set()
+    while back := undo.singly(waiting) or undo.in_pairs(waiting):
+        gone.update(back)
+        waiting = [bundle for bundle in waiting if bundle not in gone]
+    return np.isin(np.arange(placement.sizes.size), list(gone))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,21 +50,33 @@ class _Undo:
     carried: FloatArray
     room: FloatArray
 
-    def singly(self, waiting: IntArray) -> list[int]:
+    def singly(self, waiting: Sequence[int]) -> list[int]:
         """Takes back each in turn that fits where it came from."""
-        return [bundle for bundle in waiting.tolist() if self._taken_back(bundle)]
+        return [bundle for bundle in waiting if self._taken_back(bundle)]
 
-    def pair(self, waiting: IntArray) -> list[int]:
-        """Takes back the first pair of bundles that changed places and may change them again."""
-        for bundle in waiting.tolist():
+    def in_pairs(self, waiting: Sequence[int]) -> list[int]:
+        """Takes back each in turn, with the first of those that went the other way with which it fits."""
+        between: dict[tuple[int, int], list[int]] = {}
+        for bundle in waiting:
+            _, x, y = self._of(bundle)
+            between.setdefault((x, y), []).append(bundle)
+        found: list[int] = []
+        for (x, y), there in between.items():
+            if x < y and (y, x) in between:
+                found += self._changed_again(there, between[y, x])
+        return found
+
+    def _changed_again(self, there: Sequence[int], back: Sequence[int]) -> Iterator[int]:
+        """Of two brokers, the bundles that changed places and may change them again."""
+        left = np.array(back)
+        for bundle in there:
             size, x, y = self._of(bundle)
-            opposing = waiting[(self.placement.first[waiting] == y) & (self.placement.last[waiting] == x)]
-            difference = size - self.placement.sizes[opposing]
-            fits = self._fits(x, difference) & self._fits(y, -difference)
-            if fits.any():
-                self._shift(float(difference[fits][0]), x, y)
-                return [bundle, int(opposing[fits][0])]
-        return []
+            difference = size - self.placement.sizes[left]
+            fits = np.flatnonzero(self._fits(x, difference) & self._fits(y, -difference))
+            if fits.size:
+                self._shift(float(difference[fits[0]]), x, y)
+                yield from (bundle, int(left[fits[0]]))
+                left = np.delete(left, fits[0])
 
     def _of(self, bundle: int) -> tuple[float, int, int]:
         found = self.placement

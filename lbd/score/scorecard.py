@@ -26,26 +26,29 @@ __all__ = ["Evenness", "Moved", "Scorecard", "Seen", "Trace", "evenness", "score
 class Scorecard:
     """What a run comes to. Scores are the true ones, in points.
 
-    ``first``, ``last``, ``mean``: how even the brokers were at the first and at the last look, and on average.
+    ``first``, ``last``, ``mean``: how even the brokers were at the first and at the last look, and on average;
+    ``unmoved``: on average, had nothing moved.
     ``minutes_over_low``, ``minutes_over_high``: how long the gap was at or above the thresholds.
     ``minutes_to_balance``: from the first moment at or above the low threshold until it was below for good; 0 where it
     always was, None where it ended above.
     ``first_move_after_seconds``: from the first report that showed the high threshold until a bundle landed.
     ``moves``: landed unloads; ``rounds``: in how many bouts with a minute between them.
-    ``fewest_moves``: what any plan would have needed at least, from the first owners to a highest score as low as at
-    the end, under the load of the end (:func:`lbd.score.bounds.fewest_moves`).
-    ``redundant_moves``: at least so many of the moves could have been left out, for as low a highest score
+    ``peak_points``: the highest score of the last owners, under the heaviest load since the last move.
+    ``fewest_moves``: what any plan would have needed at least, from the first owners to as low a peak
+    (:func:`lbd.score.bounds.fewest_moves`).
+    ``redundant_moves``: at least so many of the moves could have been left out, for as low a peak
     (:func:`lbd.score.redundant.redundant_moves`).
+    ``best_peak_points``: the lowest peak that any plan of as many moves could have reached
+    (:func:`lbd.score.bounds.best_peak`).
     ``bundles_moved_twice``: bundles that moved more than once.
     ``traffic_moved``: what the moved bundles carried, as a fraction of what the cluster carries on average.
-    ``peak_points``, ``best_peak_points``: the highest score at the end, and the lowest that any plan of as many moves
-    could have made of it (:func:`lbd.score.bounds.best_peak`).
-    ``thrashing``: see :func:`lbd.score.evenness.thrashing`; a fraction.
+    ``thrashing``: how much a broker went back and forth, a fraction (:func:`lbd.score.evenness.thrashing`), what the
+    load did by itself included. ``thrashing_unmoved``: the same had nothing moved.
     ``policy_violations``: moves to where policies do not let the bundle be.
     ``unserved_bundle_seconds``: for how long nobody served a bundle, over all bundles, for moves and for brokers lost.
     ``turn_p50_seconds``, ``turn_p99_seconds``: what half, and all but one in a hundred, of the turns took at most.
 
-    The bounds, the peaks and ``redundant_moves`` are None where bundles changed hands without lbd.
+    The bounds, the peaks, ``redundant_moves`` and what is ``unmoved`` are None where bundles changed hands without lbd.
     """
 
     hours: float
@@ -53,19 +56,21 @@ class Scorecard:
     first: Evenness
     last: Evenness
     mean: Evenness
+    unmoved: Evenness | None
     minutes_over_low: float
     minutes_over_high: float
     minutes_to_balance: float | None
     first_move_after_seconds: float | None
     moves: int
     rounds: int
+    peak_points: float | None
     fewest_moves: int | None
     redundant_moves: int | None
+    best_peak_points: float | None
     bundles_moved_twice: int
     traffic_moved: float
-    peak_points: float | None
-    best_peak_points: float | None
     thrashing: float
+    thrashing_unmoved: float | None
     policy_violations: int
     unserved_bundle_seconds: float
     turn_p50_seconds: float
@@ -78,7 +83,7 @@ ROUND_SECONDS = 60.0
 
 def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scorecard:
     """The scorecard of a run with at least one look; thresholds in points."""
-    points, seconds = trace.points(), trace.seconds()
+    points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
     redundant, peak, best = _against_others(trace)
     took = np.quantile([one.took_seconds for one in trace.seen], (0.5, 0.99), method="inverted_cdf")
@@ -88,21 +93,23 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         first=evenness(trace.seen[0].points),
         last=evenness(trace.seen[-1].points),
         mean=mean_evenness(points),
+        unmoved=None if unmoved is None else mean_evenness(unmoved),
         minutes_over_low=_minutes_over(seconds, gap, low_threshold),
         minutes_over_high=_minutes_over(seconds, gap, high_threshold),
         minutes_to_balance=_minutes_to_balance(seconds, gap, low_threshold),
         first_move_after_seconds=_first_move(trace),
         moves=len(trace.moves),
         rounds=_rounds(trace.moves),
+        peak_points=peak,
         fewest_moves=trace.fewest_moves,
         redundant_moves=redundant,
+        best_peak_points=best,
         bundles_moved_twice=sum(number > 1 for number in Counter(move.bundle for move in trace.moves).values()),
         traffic_moved=_traffic_moved(trace),
-        peak_points=peak,
-        best_peak_points=best,
         thrashing=thrashing(points),
+        thrashing_unmoved=None if unmoved is None else thrashing(unmoved),
         policy_violations=sum(not move.allowed for move in trace.moves),
-        unserved_bundle_seconds=trace.lost_bundle_seconds + sum(move.unserved_seconds for move in trace.moves),
+        unserved_bundle_seconds=trace.unserved_bundle_seconds,
         turn_p50_seconds=float(took[0]),
         turn_p99_seconds=float(took[1]),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lbd.score.figures import FIGURES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from lbd.score.scorecard import Scorecard
 
@@ -23,18 +25,21 @@ class Spread:
 
 
 def spread(cards: Sequence[Scorecard]) -> dict[str, Spread]:
-    """Each figure of at least one scorecard by its name, as ``moves`` or ``last.gap_points``."""
-    runs = [dict(figures(asdict(card))) for card in cards]
+    """Each figure of at least one scorecard, by its dotted name."""
+    runs = [figures(card) for card in cards]
     return {name: _of([run[name] for run in runs]) for name in runs[0]}
 
 
-def figures(card: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float | None]]:
-    """Every figure of a scorecard as a mapping, with dotted names for those of a section."""
-    for name, value in card.items():
-        if isinstance(value, dict):
-            yield from figures(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
+def figures(card: Scorecard) -> dict[str, float | None]:
+    """Every figure of a scorecard by its dotted name, as ``moves`` or ``last.gap_points``."""
+    return {figure.name: _value(card, figure.name) for figure in FIGURES}
+
+
+def _value(card: Scorecard, name: str) -> float | None:
+    """None also where the section is missing."""
+    section, _, last = name.rpartition(".")
+    found: float | None = getattr(getattr(card, section) if section else card, last, None)
+    return found
 
 
 def _of(values: Sequence[float | None]) -> Spread:

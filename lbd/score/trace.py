@@ -10,6 +10,8 @@ import numpy as np
 from lbd.score.bounds import fewest_moves
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lbd.model import BoolArray, FloatArray
     from lbd.score.placement import Placement
 
@@ -19,11 +21,13 @@ class Seen:
     """The truth at one moment, ``seconds`` after the beginning.
 
     ``present`` is bool (B,), the brokers that are there; ``points`` float64 (P,), the score of each of those P;
-    ``carried`` float64 (B,), what each carries in bytes/s, in + out. ``took_seconds`` is how long lbd's turn took.
+    ``unmoved`` the same had no bundle changed hands since the beginning; ``carried`` float64 (B,), what each broker
+    carries in bytes/s, in + out. ``took_seconds`` is how long lbd's turn took.
     """
 
     seconds: float
     points: FloatArray
+    unmoved: FloatArray
     present: BoolArray
     carried: FloatArray
     took_seconds: float = 0.0
@@ -36,25 +40,23 @@ class Seen:
 
 @dataclass(frozen=True)
 class Moved:
-    """A bundle that landed; ``throughput`` in bytes/s, in + out.
-
-    ``unserved_seconds`` is how long nobody served it, and ``allowed`` whether policies let it be where it went.
-    """
+    """A bundle that landed; ``throughput`` in bytes/s, in + out. ``allowed``: policies let it be where it went."""
 
     seconds: float
     bundle: str
     source: str
     destination: str
     throughput: float
-    unserved_seconds: float = 0.0
     allowed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A run. ``brokers`` names all that were ever there. ``shown_at_seconds`` is when reports first showed the high
-    threshold. ``placement`` is None where bundles changed hands by other means than lbd's moves, and
-    ``lost_bundle_seconds`` for how long bundles were served by nobody for such reasons.
+    """A run. ``brokers`` names all that were ever there.
+
+    ``shown_at_seconds`` is when reports first showed the high threshold. ``placement`` is under the heaviest load since
+    the last move, and None where bundles changed hands by other means than lbd's moves. ``unserved_bundle_seconds``
+    is for how long, over all bundles, nobody served them.
     """
 
     seen: tuple[Seen, ...]
@@ -62,11 +64,11 @@ class Trace:
     brokers: tuple[str, ...] = ()
     shown_at_seconds: float | None = None
     placement: Placement | None = None
-    lost_bundle_seconds: float = 0.0
+    unserved_bundle_seconds: float = 0.0
 
     @property
     def fewest_moves(self) -> int | None:
-        """What any plan would have needed at least for as low a peak as at the end, from the first owners."""
+        """What any plan would have needed at least from the first owners to as low a peak."""
         found = self.placement
         if found is None:
             return None
@@ -78,11 +80,18 @@ class Trace:
 
     def points(self) -> FloatArray:
         """Scores by look and broker, float64 (T, B); NaN for a broker that is away."""
-        found = np.full((len(self.seen), self.seen[0].present.size), np.nan)
-        for row, one in zip(found, self.seen, strict=True):
-            row[one.present] = one.points
-        return found
+        return self._table([one.points for one in self.seen])
+
+    def unmoved(self) -> FloatArray | None:
+        """The same had nothing moved; None where bundles would have changed hands all the same."""
+        return None if self.placement is None else self._table([one.unmoved for one in self.seen])
 
     def carried(self) -> FloatArray:
         """Bytes/s by look and broker, float64 (T, B)."""
         return np.array([one.carried for one in self.seen])
+
+    def _table(self, rows: Sequence[FloatArray]) -> FloatArray:
+        found = np.full((len(self.seen), self.seen[0].present.size), np.nan)
+        for row, one, points in zip(found, self.seen, rows, strict=True):
+            row[one.present] = points
+        return found

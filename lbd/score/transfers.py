@@ -25,6 +25,12 @@ class Transfer:
     bundles: int
     throughput: float
 
+    @property
+    def clock(self) -> str:
+        """When it was, in hours and minutes since the beginning."""
+        minutes = int(self.seconds) // 60
+        return f"{minutes // 60}:{minutes % 60:02d}"
+
 
 def transfers(trace: Trace) -> tuple[Transfer, ...]:
     """All moves of a run, in the order in which the first of each transfer landed."""

@@ -44,12 +44,17 @@ def traffic_chart(trace: Trace) -> graph_objects.Figure:
 
 def gap_chart(trace: Trace, low_threshold: float, high_threshold: float) -> graph_objects.Figure:
     """Points between the highest and the lowest score, and the two thresholds."""
-    figure = _empty(trace, "points")
-    times, gap = thinned(_times(trace), gaps(trace.points()))
-    figure.add_scatter(x=times, y=gap, mode="lines", name="gap", line={"color": COLOURS[0], "shape": "hv"})
+    figure, unmoved = _empty(trace, "points"), trace.unmoved()
+    lines = {"gap": (gaps(trace.points()), COLOURS[0])}
+    if unmoved is not None and trace.moves:
+        lines = {"had nothing moved": (gaps(unmoved), OTHERS), **lines}
+    for name, (gap, colour) in lines.items():
+        times, line = thinned(_times(trace), gap)
+        figure.add_scatter(x=times, y=line, mode="lines", name=name, line={"color": colour, "shape": "hv"})
     for name, threshold, colour in (("low", low_threshold, COLOURS[4]), ("high", high_threshold, COLOURS[1])):
         figure.add_hline(y=threshold, line={"dash": "dash", "color": colour}, annotation_text=f"{name} threshold")
-    return figure.update_yaxes(range=[0, max(float(gap.max()), high_threshold) * 1.1])
+    top = max(high_threshold, *(float(gap.max()) for gap, _ in lines.values()))
+    return figure.update_yaxes(range=[0, top * 1.1])
 
 
 def thinned(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -127,7 +132,7 @@ def _told(one: Transfer) -> str:
 
 
 def _empty(trace: Trace, unit: str) -> graph_objects.Figure:
-    end = float(_times(trace)[-1])
+    end = max(float(_times(trace)[-1]), 1 / 60)
     layout: dict[str, Any] = {
         "template": "plotly_white",
         "height": 420,

@@ -11,15 +11,16 @@ import yaml
 from plotly.offline import get_plotlyjs
 
 from lbd.score.figures import EVENNESS, FIGURES, RUN, WHEN
-from lbd.score.spread import spread
+from lbd.score.spread import figures, spread
 from lbd.score.transfers import transfers
 from lbd.simulate.charts import gap_chart, score_chart, traffic_chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from plotly.graph_objects import Figure
+    from plotly import graph_objects
 
+    from lbd.score.figures import Figure
     from lbd.score.spread import Spread
     from lbd.score.trace import Trace
     from lbd.simulate.finished import Finished
@@ -65,7 +66,7 @@ def _charts(run: Finished) -> Iterator[str]:
     yield from _chart("Traffic of each broker", traffic_chart(run.trace))
 
 
-def _chart(title: str, figure: Figure) -> Iterator[str]:
+def _chart(title: str, figure: graph_objects.Figure) -> Iterator[str]:
     options: dict[str, Any] = {"displaylogo": False, "responsive": True}
     yield f"<h2>{escape(title)}</h2>"
     yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config=options)
@@ -79,21 +80,20 @@ def _tables(runs: Sequence[Finished]) -> Iterator[str]:
 
 
 def _scorecard(runs: Sequence[Finished]) -> str:
-    figures, first = spread([run.card for run in runs]), spread([runs[0].card])
+    first, spreads = figures(runs[0].card), spread([run.card for run in runs])
     if len(runs) == 1:
-        return _evenness(first) + table(("", ""), [(one.label, one.told(first[one.name].median)) for one in RUN])
+        return _evenness(first) + table(("", ""), [(one.label, one.told(first[one.name])) for one in RUN])
     head = ("", f"seed {runs[0].seed}", f"median of {len(runs)}", "lowest", "highest")
-    spreads = ((one, figures[one.name]) for one in FIGURES)
-    rows = [
-        (one.label, one.told(first[one.name].median), *map(one.told, (all_.median, all_.lowest, all_.highest)))
-        for one, all_ in spreads
-    ]
-    return table(head, rows)
+    return table(head, [_spread_row(one, first[one.name], spreads[one.name]) for one in FIGURES])
 
 
-def _evenness(of: Mapping[str, Spread]) -> str:
+def _spread_row(figure: Figure, first: float | None, over: Spread) -> tuple[str, ...]:
+    return figure.label, *map(figure.told, (first, over.median, over.lowest, over.highest))
+
+
+def _evenness(of: Mapping[str, float | None]) -> str:
     """The figures that are told of several moments, side by side."""
-    rows = [(one.label, *(one.told(of[f"{section}.{one.name}"].median) for section in WHEN)) for one in EVENNESS]
+    rows = [(one.label, *(one.told(of[f"{section}.{one.name}"]) for section in WHEN)) for one in EVENNESS]
     return table(("scores", *WHEN.values()), rows)
 
 
@@ -101,7 +101,7 @@ def _moves(trace: Trace) -> str:
     if not trace.moves:
         return "<p>None.</p>"
     rows = [
-        (f"{one.seconds / 3600:.2f} h", one.source, one.destination, str(one.bundles), f"{one.throughput / 1e6:,.1f}")
+        (one.clock, one.source, one.destination, str(one.bundles), f"{one.throughput / 1e6:,.1f}")
         for one in transfers(trace)
     ]
     return table(("at", "from", "to", "bundles", "MB/s"), rows, words=3)

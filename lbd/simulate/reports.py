@@ -18,19 +18,19 @@ UNKNOWN_LIMIT = -1000.0
 
 
 def snapshot(world: World, state: State, begun_at: float) -> Snapshot:
-    """The load reports of the brokers that are up, taken now; the run began at ``begun_at`` (epoch seconds)."""
-    up = np.flatnonzero(world.present(state.seconds)).tolist()
+    """The load reports of the brokers that answer, taken now; the run began at ``begun_at`` (epoch seconds)."""
+    up = np.flatnonzero(world.answering(state.seconds)).tolist()
     counted = [state.counted[at] for at in up]
     bundles, rows = _rows(world, counted)
     totals = np.array([one.rates.sum(axis=0) for one in counted]).reshape(-1, 4)
-    started = np.where(np.isfinite(world.joins_at[up]), world.joins_at[up], -DAY_SECONDS)
+    started = np.maximum(world.membership.at(state.seconds).started_at[up], -DAY_SECONDS)
     usage, limit = _usage(state.cpu[up])
     brokers = Brokers(
         ids=tuple(world.brokers[at] for at in up),
         usage=usage,
         limit=limit,
         rates=totals,
-        topics=np.array([one.bundles.size for one in counted], dtype=np.int64),
+        topics=np.array([world.topics[one.bundles].sum() for one in counted], dtype=np.int64),
         started_at=begun_at + started,
         versions=("simulated",) * len(up),
     )
@@ -45,7 +45,7 @@ def _usage(cpu: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _rows(world: World, counted: list[Counted]) -> tuple[list[str], Rows]:
-    """One topic, producer and consumer for each bundle; the statistics and the list change together."""
+    """A producer and a consumer for each topic; the statistics and the list change together."""
     reported = np.concatenate([one.bundles for one in counted])
     distinct, first, position = np.unique(reported, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -57,8 +57,8 @@ def _rows(world: World, counted: list[Counted]) -> tuple[list[str], Rows]:
         start=start.astype(np.int32),
         bundle=rank[position],
         rates=np.concatenate([one.rates for one in counted]),
-        counts=np.ones((reported.size, 3), dtype=np.int64),
+        counts=np.repeat(world.topics[reported][:, None], 3, axis=1),
         reported=everywhere,
         listed=everywhere,
     )
-    return [world.bundles[at] for at in distinct[order].tolist()], rows
+    return world.names[distinct[order]].tolist(), rows

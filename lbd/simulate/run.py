@@ -12,15 +12,16 @@ from lbd.cycle import CycleRecord, Parts, turn
 from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.model import Skip, bundle_namespace
 from lbd.observe.observer import Observation
-from lbd.permit.policies import Groups, Isolation
+from lbd.permit.policies import Groups
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.record.state import Scratch
 from lbd.score.placement import Placement, Pools
 from lbd.score.trace import Moved, Seen, Trace
 from lbd.simulate.build import cluster
-from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, step
-from lbd.simulate.moving import UNLOAD_SECONDS, Moving
+from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, served_now, step
+from lbd.simulate.leap import leap, steps_at_once
+from lbd.simulate.moving import Moving, unload_seconds
 from lbd.simulate.reports import snapshot
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.model import Unload
+    from lbd.simulate.cluster import State
     from lbd.simulate.scenario import Scenario
 
 BEGUN_AT = 1_767_571_200.0
@@ -58,8 +60,8 @@ class Simulation:
         self._now = BEGUN_AT
         rails = self.settings.guardrails
         pace = Pace(rails.unload_spacing_seconds, rails.max_unloads_at_once)
-        self._moving = Moving(pace, lambda: self._now, self._refused)
-        self._isolation = Isolation()
+        self._moving = Moving(pace, lambda: self._now, self._refused, self._takes)
+        self._isolation = self._world.isolation
         self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
         self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
         self._seen: list[Seen] = []
@@ -88,14 +90,18 @@ class Simulation:
             brokers=self._world.brokers,
             shown_at_seconds=self._shown_at,
             placement=self._placement(),
+            unserved_bundle_seconds=self._state.unserved_bundle_seconds,
         )
 
     def observe(self) -> Observation:
-        """The reports as they are now; there is a leader, and the brokers do not shed by themselves."""
-        seen = snapshot(self._world, self._state, BEGUN_AT)
-        seen = replace(seen, taken_at=self._now)
-        active = seen.brokers.ids
-        return Observation(seen, "simulated", active, Leader(active[0], ""))
+        """The reports as they are now; the brokers do not shed by themselves."""
+        world, seconds = self._world, self._state.seconds
+        seen = replace(snapshot(world, self._state, BEGUN_AT), taken_at=self._now)
+        members = world.membership.at(seconds)
+        active = tuple(world.brokers[at] for at in np.flatnonzero(members.listed).tolist())
+        leader = Leader(world.brokers[members.leader], "") if members.leads else None
+        silent = dict.fromkeys(sorted(set(active) - set(seen.brokers.ids)), "does not answer")
+        return Observation(seen, "simulated", active, leader, silent)
 
     def _parts(self) -> Parts:
         settings = self.settings
@@ -118,7 +124,7 @@ class Simulation:
     def _forward(self, seconds: float) -> None:
         """Let the cluster live until then; what lands within a step is there at its end."""
         while self._state.seconds + STEP_SECONDS <= seconds:
-            self._state = step(self._world, self._state)
+            self._state = self._later(seconds)
             self._now = BEGUN_AT + self._state.seconds
             self._land()
             self._notice()
@@ -126,16 +132,31 @@ class Simulation:
         self._land()
         self._notice()
 
+    def _later(self, seconds: float) -> State:
+        """One step, or many where nothing happens that has a time of its own."""
+        steps = steps_at_once(self._world, self._state, seconds) if self._moving.idle else 0
+        if steps > 1:
+            found = leap(self._world, self._state, steps)
+            if self._shown_at is not None or not self._may_show(found):
+                return found
+        return step(self._world, self._state)
+
+    def _may_show(self, later: State) -> bool:
+        """Whether some moment until then can have shown two brokers as far apart as the high threshold."""
+        known = np.concatenate([self._state.cpu, later.cpu])[np.tile(self._world.present(later.seconds), 2)]
+        return bool(np.ptp(known) >= self.settings.avg_shedder.high_threshold)
+
     def _land(self) -> None:
-        for unload in self._moving.landed():
+        for unload, took in self._moving.landed():
             assert unload.destination is not None
-            self._state = moved(self._state, self._bundle[unload.bundle], self._broker[unload.destination])
+            bundle, destination = self._bundle[unload.bundle], self._broker[unload.destination]
+            self._state = moved(self._state, bundle, destination, took)
             self._moves.append(self._moved(unload, unload.destination))
 
     def _moved(self, unload: Unload, destination: str) -> Moved:
         allowed = destination in self._allowed(bundle_namespace(unload.bundle))
         ends = (unload.source, destination)
-        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, UNLOAD_SECONDS, allowed)
+        return Moved(self._now - BEGUN_AT, unload.bundle, *ends, unload.throughput, allowed)
 
     def _allowed(self, namespace: str) -> frozenset[str]:
         """Brokers that are there and on which policies let a namespace be."""
@@ -145,13 +166,14 @@ class Simulation:
     def _notice(self) -> None:
         """When reports first show two brokers as far apart as the high threshold."""
         if self._shown_at is None:
-            known = self._state.cpu[self._world.present(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
-            if np.ptp(known) >= self.settings.avg_shedder.high_threshold:
+            known = self._state.cpu[self._world.answering(self._state.seconds) & (self._state.cpu > FIRST_CPU)]
+            if known.size and np.ptp(known) >= self.settings.avg_shedder.high_threshold:
                 self._shown_at = float(self._state.seconds)
 
     def _refused(self, unload: Unload) -> Skip | None:
         """What the executor checks before each request."""
-        owner = self._world.brokers[self._state.owner[self._bundle[unload.bundle]]]
+        bundle = self._bundle[unload.bundle]
+        owner = self._world.brokers[self._state.owner[bundle]] if self._state.owned[bundle] else "nobody"
         up = self._world.present(self._state.seconds)
         if owner != unload.source:
             return Skip(unload.bundle, Reason.OWNER_CHANGED, f"{owner} owns it; not sent")
@@ -159,20 +181,27 @@ class Simulation:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
         return None
 
+    def _takes(self, unload: Unload) -> float:
+        destination = self._broker[unload.destination or ""]
+        cold = not (self._state.owner == destination).any()
+        return unload_seconds(int(self._world.topics[self._bundle[unload.bundle]]), cold=cold)
+
     def _look(self, took_seconds: float) -> Seen:
         """The truth at this moment, without noise and delay."""
         world, state = self._world, self._state
-        rates = rates_at(world, state.seconds)
+        rates = rates_at(world, state.seconds) * served_now(state)[:, None]
         points = points_at(world, state.owner, rates, state.seconds)
         carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size).astype(np.float64)
+        unmoved = points_at(world, self._first_owner, rates, state.seconds)
         present = world.present(state.seconds)
-        return Seen(self._now - BEGUN_AT, points[present], present, carried, took_seconds)
+        return Seen(self._now - BEGUN_AT, points[present], unmoved[present], present, carried, took_seconds)
 
     def _placement(self) -> Placement | None:
         """Not told where a broker left: what became of its bundles was not lbd's doing."""
-        world, seconds = self._world, self._state.seconds
-        if (world.leaves_at <= seconds).any():
+        world = self._world
+        if world.membership.lost_any(self._state.seconds):
             return None
+        seconds = self._heaviest()
         return Placement(
             sizes=rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB,
             first=self._first_owner,
@@ -182,6 +211,12 @@ class Simulation:
             present=world.present(seconds),
             pools=self._pools(),
         )
+
+    def _heaviest(self) -> float:
+        """When most was carried since the last move."""
+        last = self._moves[-1].seconds if self._moves else 0.0
+        since = [one for one in self._seen if one.seconds >= last] or self._seen[-1:]
+        return max(since, key=lambda one: one.throughput).seconds
 
     def _pools(self) -> Pools:
         """A pool for each load: each is a namespace of its own."""

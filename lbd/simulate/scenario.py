@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lbd.config import read_yaml, yaml_problem
 from lbd.errors import UsageError
+from lbd.simulate.membership import Membership, Outage
+from lbd.simulate.placing import Placement
 from lbd.simulate.shapes import Shape, Steady
+from lbd.simulate.world import STEP_SECONDS, Silence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 SHIPPED = Path(__file__).parent / "scenarios"
 KIB_PER_MIB = 1024.0
@@ -32,6 +38,23 @@ class Spell(_Part):
     points: float = Field(gt=0, le=100)
 
 
+class SilentSpell(_Part):
+    """The broker serves its clients and gives no load report: it is slow, or its HTTP threads are busy."""
+
+    at_minutes: float = Field(ge=0)
+    minutes: float = Field(1, gt=0)
+
+
+class Restarts(_Part):
+    """Broker after broker of a part goes in an orderly way, and comes back with nothing."""
+
+    first_at_minutes: float = Field(gt=0)
+    every_minutes: float = Field(5, ge=0, description="between one broker of the part and the next")
+    away_seconds: float = Field(
+        30, ge=STEP_SECONDS, description="8 to 12 s until a broker is ready, and its host's work"
+    )
+
+
 class BrokerPart(_Part):
     """A broker, or ``number`` alike ones named ``id-1``, ``id-2`` and so on."""
 
@@ -43,7 +66,11 @@ class BrokerPart(_Part):
     )
     joins_at_minutes: float | None = Field(None, gt=0, description="null: it is there from the beginning")
     leaves_at_minutes: float | None = Field(None, gt=0, description="null: it stays")
+    crashes_at_minutes: float | None = Field(None, gt=0, description="its bundles have no owner for 48 s")
+    back_after_minutes: float | None = Field(None, ge=0.1, description="of the crash; null: it does not come back")
+    restarts: Restarts | None = None
     bursts: tuple[Spell, ...] = ()
+    silent: tuple[SilentSpell, ...] = ()
 
     def ids(self) -> tuple[str, ...]:
         """Names of its brokers, ``host:port``."""
@@ -51,21 +78,59 @@ class BrokerPart(_Part):
         hosts = [f"{self.id}-{at + 1:0{width}}" for at in range(self.number)] if self.number > 1 else [self.id]
         return tuple(f"{host}:8080" for host in hosts)
 
+    @property
+    def is_there_first(self) -> bool:
+        """Whether it is there from the beginning."""
+        return self.joins_at_minutes is None
+
+    @property
+    def lives(self) -> tuple[float, float]:
+        """From when to when it is there, in seconds of the run."""
+        joins = -inf if self.joins_at_minutes is None else self.joins_at_minutes * 60
+        return joins, inf if self.leaves_at_minutes is None else self.leaves_at_minutes * 60
+
+    def away(self, number: int) -> Iterator[tuple[float, float, bool]]:
+        """When the broker of this number (from 0) is away in between: from and to (seconds of the run), and whether it
+        crashed.
+        """
+        if self.crashes_at_minutes is not None:
+            begin = self.crashes_at_minutes * 60
+            yield begin, inf if self.back_after_minutes is None else begin + self.back_after_minutes * 60, True
+        if self.restarts is not None:
+            begin = (self.restarts.first_at_minutes + number * self.restarts.every_minutes) * 60
+            yield begin, begin + self.restarts.away_seconds, False
+
 
 class LoadPart(_Part):
     """Traffic in some bundles of one namespace, ``simulated/<name>``."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     bundles: int = Field(ge=1, le=100_000)
+    topics: int | None = Field(None, ge=1, le=10_000_000, description="in all of its bundles; null: one in each")
     mib_per_second: float = Field(ge=0, le=1e6, description="published, in all of its bundles together")
     spread: float = Field(0, ge=0, le=3, description="sigma of the log-normal sizes of its bundles; 0: all equal")
+    zipf: float | None = Field(
+        None, ge=0, le=3, description="instead: the n-th largest bundle has 1 / n ** zipf of the largest one's traffic"
+    )
     fan_out: float = Field(1, ge=0, le=1000, description="how often each message is consumed")
     message_kib: float = Field(
         1, ge=0.01, le=1e6, description="1 in the published experiments, by their rates and throughputs"
     )
     brokers: tuple[str, ...] = Field((), description="ids of those that have it at first, at random; none: all of them")
+    isolated_to: tuple[str, ...] = Field((), description="ids of brokers that an isolation policy keeps for it")
     shape: Shape = Field(Steady(), description="of what is published and consumed")
     consumers: Shape = Field(Steady(), description="of what is consumed, on top of that")
+
+    @model_validator(mode="after")
+    def _one_law(self) -> LoadPart:
+        if self.zipf is not None and self.spread:
+            raise ValueError(f"spread {self.spread:g} and zipf {self.zipf:g}: wanted one of them")
+        return self
+
+
+def namespace_of(load: LoadPart) -> str:
+    """The namespace that a load is in."""
+    return f"simulated/{load.name}"
 
 
 class Scenario(_Part):
@@ -83,6 +148,12 @@ class Scenario(_Part):
     noise_points: float = Field(
         1, ge=0.01, le=20, description="standard deviation of a CPU sample; scores at rest vary by two points or so"
     )
+    stats_interval_seconds: int = Field(
+        60, ge=STEP_SECONDS, le=3600, multiple_of=STEP_SECONDS, description="statsUpdateFrequencyInSecs"
+    )
+    placement: Placement = Field(
+        "random", description="of bundles without an owner: as AvgShedder does it, or LeastLongTermMessageRate"
+    )
     brokers: tuple[BrokerPart, ...]
     load: tuple[LoadPart, ...]
     settings: dict[str, Any] = Field({}, description="as in lbd.yaml")
@@ -93,18 +164,52 @@ class Scenario(_Part):
             raise ValueError(f"{'load' if self.brokers else 'brokers'}: empty; wanted at least one")
         _distinct("brokers", [broker for part in self.brokers for broker in part.ids()])
         _distinct("load", [load.name for load in self.load])
-        self._somebody_stays()
+        self._somebody_is_there()
+        for load in self.load:
+            self._has_brokers(load)
         return self
 
-    def _somebody_stays(self) -> None:
-        """Somebody can own the bundles at any moment."""
-        first = sorted(part.id for part in self.brokers if part.joins_at_minutes is None)
-        if all(part.id not in first or part.leaves_at_minutes is not None for part in self.brokers):
-            raise ValueError("brokers: all join or leave; wanted one that is there from the beginning to the end")
-        for load in self.load:
-            for unknown in sorted(set(load.brokers).difference(first)):
-                told = f"{unknown} is not there at first; wanted some of {', '.join(first)}"
-                raise ValueError(f"load.{load.name}.brokers: {told}")
+    def outages(self, brokers: tuple[str, ...]) -> Iterator[Outage]:
+        """When each of the brokers, ``host:port``, is away; positions are those in ``brokers``."""
+        for part in self.brokers:
+            for number, broker in enumerate(part.ids()):
+                for begin, end, crashed in part.away(number):
+                    yield Outage(brokers.index(broker), begin, end, crashed)
+
+    def silences(self, brokers: tuple[str, ...]) -> Iterator[Silence]:
+        """When each of the brokers answers nothing."""
+        for part in self.brokers:
+            for broker, spell in product(part.ids(), part.silent):
+                begin = spell.at_minutes * 60
+                yield Silence(brokers.index(broker), begin, begin + spell.minutes * 60)
+
+    def _somebody_is_there(self) -> None:
+        """Somebody can own the bundles, and tell of them, at any moment."""
+        brokers = tuple(broker for part in self.brokers for broker in part.ids())
+        silences = tuple(self.silences(brokers))
+        lives = np.array([part.lives for part in self.brokers for _ in part.ids()])
+        membership = Membership(lives[:, 0], lives[:, 1], tuple(self.outages(brokers)))
+        moments = {0.0, *(one.begin for one in silences), *(time for time in membership.times if time > 0)}
+        for now in sorted(moments):
+            silent = {one.broker for one in silences if one.begin <= now < one.end}
+            if set(np.flatnonzero(membership.at(now).present).tolist()) <= silent:
+                raise ValueError(
+                    f"brokers: none is there, or none answers, at minute {now / 60:g}; wanted one at any time"
+                )
+
+    def _has_brokers(self, load: LoadPart) -> None:
+        """There are those that a load names, and some of those that it may be on, at first."""
+        known = {part.id for part in self.brokers}
+        first = {part.id for part in self.brokers if part.is_there_first}
+        kept = {broker for other in self.load for broker in other.isolated_to}
+        for key, wanted, among in (("brokers", load.brokers, first), ("isolated_to", load.isolated_to, known)):
+            for unknown in sorted(set(wanted) - among):
+                there = "is not there at first" if key == "brokers" else "is not there"
+                told = f"{unknown} {there}; wanted some of {', '.join(sorted(among))}"
+                raise ValueError(f"load.{load.name}.{key}: {told}")
+        able = (set(load.isolated_to) or known - kept) & first & (set(load.brokers) or known)
+        if not able:
+            raise ValueError(f"load.{load.name}: no broker that it may be on is there at first")
 
 
 def _distinct(key: str, names: list[str]) -> None:
@@ -121,11 +226,12 @@ def shipped() -> tuple[str, ...]:
 def load(name: str) -> Scenario:
     """A shipped scenario by its name, or a file of one's own.
 
-    Raises :class:`UsageError` with every problem: the file, the key, the value, and what would be right.
+    Raises :class:`UsageError` with every problem: the file and its line, the key, the value, and what would be right.
     """
     path = SHIPPED / f"{name}.yaml" if name in shipped() else Path(name)
     try:
-        found = read_yaml(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = read_yaml(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(
@@ -138,12 +244,28 @@ def load(name: str) -> Scenario:
     try:
         return Scenario.model_validate(found)
     except ValidationError as error:
-        raise UsageError("\n".join(_problems(path, error))) from error
+        raise UsageError("\n".join(_problems(path, text, error))) from error
 
 
-def _problems(path: Path, error: ValidationError) -> Iterable[str]:
+def _problems(path: Path, text: str, error: ValidationError) -> Iterable[str]:
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         shown = "" if isinstance(item["input"], dict | Scenario) else repr(item["input"])
         told = " ".join(item["msg"].removeprefix("Value error, ").split())
-        yield ": ".join(filter(None, (str(path), key, shown, told)))
+        yield ": ".join(filter(None, (f"{path}:{_line(document, item['loc'])}", key, shown, told)))
+
+
+def _line(node: yaml.Node | None, keys: Iterable[int | str]) -> int:
+    """The line, from 1, on which a key stands, or the innermost around it that is there."""
+    line = 1
+    for key in keys:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            node = node.value[key]
+            line = node.start_mark.line + 1
+        elif isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                if name.value == str(key):
+                    line, node = name.start_mark.line + 1, value
+                    break
+    return line

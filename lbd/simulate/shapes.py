@@ -41,20 +41,21 @@ class Wave(_Shape):
 
 
 class Ramp(_Shape):
-    """From 1 to ``to`` in a straight line, and so for good."""
+    """From ``start`` to ``to`` in a straight line, and so for good."""
 
     kind: Literal["ramp"]
+    start: float = Field(1, ge=0, le=1000)
     to: float = Field(ge=0, le=1000)
     at_minutes: float = Field(0, ge=0)
     minutes: float = Field(ge=0)
 
     def factor(self, seconds: float) -> float:
-        """1 before, ``to`` behind it."""
+        """``start`` before, ``to`` behind it."""
         passed = seconds / 60 - self.at_minutes
         if passed < 0:
-            return 1.0
+            return self.start
         share = min(passed / self.minutes, 1.0) if self.minutes else 1.0
-        return 1 + (self.to - 1) * share
+        return self.start + (self.to - self.start) * share
 
 
 class Spike(_Shape):

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.decide import build
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide import build, settings_of
 from lbd.load.scoring import Weights
 from lbd.model import Averages, Brokers, Memory, Rows, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import build_snapshot, parse_report
+from lbd.permit.policies import Groups, Isolation, Policies, Policy
+from lbd.place import PlaceMemory, look
+from lbd.place import build as build_placement
+from lbd.place.candidates import Standing
 from tests.builders import permission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lbd.place import Seen
 
 
 def columns(brokers: int, bundles: int) -> Snapshot:
@@ -51,20 +58,32 @@ def columns(brokers: int, bundles: int) -> Snapshot:
     )
 
 
-def decide(brokers: int, bundles: int) -> Callable[[], object]:
+FIRING: dict[str, dict[str, Any]] = {
+    "avg-shedder": {
+        "low_threshold": 0.5, "high_threshold": 0.5, "hit_count_low": 1, "hit_count_high": 1, "min_unload_message": 0,
+    },
+    "threshold-shedder": {"broker_threshold_shedder_percentage": 0, "bundle_unload_min_throughput_threshold": 0},
+    "overload-shedder": {"broker_overloaded_threshold_percentage": 50},
+    "uniform-load-shedder": {"min_unload_message": 0, "min_unload_message_throughput": 0},
+    "transfer-shedder": {
+        "broker_load_target_std": 0, "shedding_condition_hit_count_threshold": 0,
+        "max_number_of_broker_shedding_per_cycle": 10_000, "max_number_of_bundles_in_bundle_load_report": 100,
+    },
+}  # fmt: skip
+"""Settings with which each strategy fires at once, and for as many brokers as it can."""
+
+
+def decide(brokers: int, bundles: int, name: str = "avg-shedder", placement: str | None = None) -> Callable[[], object]:
     """A firing round with columns and averages in hand."""
     seen = columns(brokers, bundles)
     means = averages.update(Averages.empty(), seen)
-    settings = AvgShedderSettings(
-        low_threshold=0.5, high_threshold=0.5, hit_count_low=1, hit_count_high=1, min_unload_message=0
-    )
-    strategy = build(settings, Weights())
+    strategy = build(settings_of(name, FIRING[name]), Weights(), placement)
     allowed = permission(seen)
 
     def work() -> int:
         return len(strategy(seen, means, allowed, Memory()).unloads)
 
-    assert work() > brokers // 4
+    assert work() > (0 if name == "uniform-load-shedder" else brokers // 4)
     return work
 
 
@@ -99,6 +118,36 @@ def _report(seen: Snapshot, at: int) -> dict[str, Any]:
         "numTopics": 4 * len(names), "brokerVersionString": "4.0.8", "startTimestamp": 1,
         "loadReportType": "LocalBrokerData",
     }  # fmt: skip
+
+
+def place(name: str, brokers: int, bundles: int) -> Callable[[], object]:
+    """One answer of a placement, that of another bundle each time: candidates under policies, and the choice."""
+    seen, standing, place = *look_around(brokers, bundles)(), build_placement(name)
+    memory, number = PlaceMemory(), count()
+
+    def work() -> None:
+        nonlocal memory
+        bundle = f"tenant/ns-1/0x{next(number) << 16:08x}_0xffffffff"
+        memory = place(bundle, standing.candidates(bundle).brokers, seen, memory).memory
+
+    return work
+
+
+def look_around(brokers: int, bundles: int) -> Callable[[], tuple[Seen, Standing]]:
+    """What answers are made from, once for a round: loads, isolation policies and an anti-affinity group."""
+    snapshot = columns(brokers, bundles)
+    mean = averages.update(Averages.empty(), snapshot)
+    every = re.compile(".*")
+    rules = tuple(Policy(f"p{at}", (re.compile(f"tenant/ns-{at}"),), (every,)) for at in range(20))
+    members = frozenset({"tenant/ns-1", "tenant/ns-2"})
+    groups = Groups(grouped=dict.fromkeys(members, "g"), members={"g": members})
+    doubted = np.zeros(brokers, dtype=np.int8)
+
+    def work() -> tuple[Seen, Standing]:
+        policies = Policies(Isolation(rules), groups, snapshot.brokers.ids)
+        return look(snapshot, mean, Weights(), asked=2000), Standing(snapshot, policies, doubted, 50_000)
+
+    return work
 
 
 def parse(brokers: int, bundles: int) -> Callable[[], object]:

@@ -249,6 +249,15 @@ class TestReplay:
         found = lbd("replay", "--format", "json", "--set", "hit_count_high=1", recording_of(tmp_path, pulsar, rounds=1))
         assert len(json.loads(found.stdout)["unloads"]) == 3
 
+    @pytest.mark.parametrize(("placement", "named"), [([], False), (["--placement", "round-robin"], True)])
+    def test_another_strategy(self, placement: list[str], named: bool, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The header's settings are those of its own strategy; destinations are null without a placement."""
+        path = recording_of(tmp_path, pulsar, rounds=1)
+        words = ["--strategy", "uniform-load-shedder", "--format", "json", *placement]
+        unloads = json.loads(lbd("replay", *words, path).stdout)["unloads"]
+        assert unloads
+        assert {unload["destination"] is not None for unload in unloads} == {named}
+
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
@@ -257,6 +266,8 @@ class TestReplay:
             (["--set", "hit_count_high=often"], "hit_count_high"),
             (["--set", "hit_count_high=[1"], "hit_count_high"),
             (["--strategy", "nonsense"], "avg-shedder"),
+            (["--strategy", "overload-shedder", "--set", "hit_count_high=1"], "hit_count_high"),
+            (["--placement", "nonsense"], "rendezvous"),
         ],
     )
     def test_wrong_options(self, arguments: list[str], words: str, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -268,7 +279,7 @@ class TestReplay:
     @pytest.mark.parametrize(
         ("header", "commands"),
         [
-            ({"recording": 1, "strategy": "threshold-shedder"}, ["replay"]),
+            ({"recording": 1, "strategy": "best-shedder"}, ["replay"]),
             ({"recording": 1, "settings": {"nonsense": 1}}, ["replay", "dry-run --recording"]),
             ({"recording": 1, "weights": {"cpu": "much"}}, ["replay", "dry-run --recording"]),
             ({"recording": 2}, ["replay", "dry-run --recording"]),

@@ -240,6 +240,19 @@ class TestBundle:
         assert answer.cool_down_left_seconds == pytest.approx(1800, abs=60)
 
 
+class TestNames:
+    def test_a_topic_stands_for_its_bundle(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """By Pulsar's hash of its full name."""
+        balanced(pulsar, tmp_path)
+        found = lines(explain("persistent://t/n/orders"))
+        assert found == lines(explain(found[0].split()[1].rstrip(":,")))
+
+    def test_a_web_address_stands_for_its_broker(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """As people copy it."""
+        balanced(pulsar, tmp_path)
+        assert lines(explain(f"http://{pulsar.ids[0]}/")) == lines(explain(pulsar.ids[0]))
+
+
 class TestUsage:
     @pytest.mark.parametrize(
         ("what", "wanted"),
@@ -248,6 +261,9 @@ class TestUsage:
             ("t/n", f"t/n: is a namespace of 10 bundles; wanted one of them, as {HOT[0]}"),
             ("other/ns/0x00000000_0x10000000", "no broker reports such a bundle"),
             ("99", "turn 99: not kept; kept are 1 to 6 in "),
+            ("persistent://other/ns/t", "no broker reports a bundle of other/ns that it falls into"),
+            ("persistent://junk", "'persistent://junk' is no topic; wanted persistent://tenant/namespace/topic"),
+            ("http://nowhere:1", "nowhere:1: no such broker, bundle or turn is known"),
             ("127.0.0.1:1", "no such broker, bundle or turn is known; did you mean 127.0.0."),
             ("zookeeper", "no such broker, bundle or turn is known; known brokers are 127.0.0.1:"),
         ],

@@ -34,7 +34,7 @@ from lbd.record.status import BrokerStatus, HitStatus, PairStatus, Status, Unfin
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from click.testing import Result
 
@@ -420,12 +420,12 @@ class TestUnload:
 
         asked: list[UnloadRequest] = []
 
-        def unload(settings: Any, request: UnloadRequest) -> Answer:
+        @contextmanager
+        def working(settings: Any) -> Iterator[Callable[[UnloadRequest], Answer]]:
             assert settings.state_dir == tmp_path
-            asked.append(request)
-            return Answer(4, "Refused: cool-down.")
+            yield lambda request: asked.append(request) or Answer(4, "Refused: cool-down.")
 
-        monkeypatch.setattr(byhand, "unload", unload)
+        monkeypatch.setattr(byhand, "working", working)
         found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
         assert (found.exit_code, found.stdout, found.stderr) == (4, "Refused: cool-down.\n", "")
         assert [(one.bundle, one.destination, one.override) for one in asked] == [(BUNDLES[0], "b3:8080", None)]
@@ -435,7 +435,7 @@ class TestUnload:
         [
             (["nonsense", "--to", "b3:8080"], "'nonsense' is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU"),
             (["t/n/0x80000000_0x00000000", "--to", "b3:8080"], "the lower end of the range must be below the upper"),
-            ([BUNDLES[0]], "Missing option '--to'"),
+            ([BUNDLES[0], "--to", " "], "--to: the broker is empty; wanted host:port, or no --to at all"),
             ([BUNDLES[0], "--to", "b3:8080", "--override", " "], "--override: the reason is empty"),
             ([BUNDLES[0], "--to", "b3:8080", "--timeout", "0"], "'--timeout'"),
         ],

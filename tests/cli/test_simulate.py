@@ -53,7 +53,7 @@ def test_as_json():
     assert found["scorecard"]["moves"] == len(found["moves"])
     assert found["scorecard"]["hours"] == 0.5
     assert found["scorecard"]["first"]["gap_points"] == pytest.approx(24.6, abs=0.1)
-    parts = {"seconds", "bundle", "source", "destination", "throughput", "unserved_seconds", "allowed"}
+    parts = {"seconds", "bundle", "source", "destination", "throughput", "allowed"}
     assert set(found["moves"][0]) == parts
 
 
@@ -133,7 +133,7 @@ def test_a_page_of_charts(tmp_path: Path):
     assert page.count('class="plotly-graph-div"') == 3
     assert "<script src" not in page
     assert "<link" not in page
-    assert "fewest that any plan needs" in page
+    assert "fewest moves that any plan needs" in page
     assert "hit_count_high: 2" in page
     assert "id: broker-80a" in page
 

@@ -11,8 +11,8 @@ from lbd.config import Settings
 from lbd.daemon.byhand import unload
 from lbd.daemon.engine import Engine, engine
 from lbd.errors import UsageError
-from lbd.model import Unload
-from lbd.record.control import Answer, Control, UnloadRequest
+from lbd.model import Result, Unload
+from lbd.record.control import Answer, Control, Pause, PlaceRequest, UnloadRequest
 from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
 from tests import fake_pulsar, test_turn
@@ -187,3 +187,65 @@ def test_a_reload_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):
         found.take(chosen)
         assert found.wait(5)
         assert [skip.detail for skip in found.turn().refused] == ["not asked for: the settings were read again"] * 2
+
+
+class TestPlacing:
+    def asked(self, *targets: str, seconds: float = 60.0) -> PlaceRequest:
+        now = time.time()
+        return PlaceRequest("p0", list(targets), "rendezvous", "ann", now, now + seconds)
+
+    def unowned(self, pulsar: FakePulsar) -> list[str]:
+        names = [f"t/new/0x{half}" for half in ("00000000_0x80000000", "80000000_0xffffffff")]
+        pulsar.own(None, dict.fromkeys(names, 0.0))
+        return names
+
+    def test_the_listener_hears_of_each_bundle(self, balancer: Engine, pulsar: FakePulsar) -> None:
+        """As of a move: the daemon's log and its watchdog know that something goes on."""
+        heard: list[Any] = []
+        told, names = answers_of(balancer), self.unowned(pulsar)
+        balancer.on_end = heard.append
+        balancer.by_hand(self.asked("t/new"))
+        assert told["p0"].exit_code == 0
+        assert [one.unload.bundle for one in heard] == names
+
+    def test_a_stop_ends_it_with_an_answer(self, balancer: Engine, pulsar: FakePulsar) -> None:
+        """What was not asked for by then is told as such."""
+        told, names = answers_of(balancer), self.unowned(pulsar)
+        balancer.on_end = lambda _: balancer.halt()
+        balancer.by_hand(self.asked("t/new"))
+        assert told["p0"].exit_code == 4
+        assert [pulsar.owners[name] is None for name in names] == [False, True]
+        assert "1 placed, 1 not placed: " in told["p0"].sentence
+        assert "not asked for: lbd was stopped" in told["p0"].sentence
+
+    def test_what_cannot_be_written_down_ends_it(
+        self, balancer: Engine, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One bundle is placed and told as placed; no other is asked for."""
+        told, names = answers_of(balancer), self.unowned(pulsar)
+
+        def full(_: Any, __: Any) -> None:
+            raise UsageError("journal.jsonl: cannot be written: No space left on device")
+
+        monkeypatch.setattr(Journal, "placed", full)
+        balancer.by_hand(self.asked("t/new"))
+        assert [pulsar.owners[name] is None for name in names] == [False, True]
+        assert [one.result for one in told["p0"].placed or ()] == [Result.LANDED, None]
+        assert "not asked for: the one before is in no journal: journal.jsonl: " in told["p0"].sentence
+
+    def test_a_pause_that_comes_meanwhile_ends_it(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The rest waits for lbd resume, and for whoever asks again."""
+        told, _ = answers_of(balancer), self.unowned(pulsar)
+        pause = Pause(time.time(), None, "enough", "bob")
+        balancer.on_end = lambda _: Control(tmp_path / "state").pause(pause)
+        balancer.by_hand(self.asked("t/new"))
+        assert "not asked for: paused: by bob until lbd resume: enough" in told["p0"].sentence
+
+    def test_an_lbd_that_only_observes_places_nothing(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Whatever is asked of it."""
+        names = self.unowned(pulsar)
+        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+            told = answers_of(found)
+            found.by_hand(self.asked("t/new"))
+        assert (told["p0"].exit_code, "only observes" in told["p0"].sentence) == (4, True)
+        assert [pulsar.owners[name] for name in names] == [None, None]

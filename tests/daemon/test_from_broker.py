@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from lbd.cli import main
 from lbd.config import Settings, load
-from lbd.daemon.from_broker import OTHER_SHEDDERS, from_broker_conf
+from lbd.daemon.from_broker import PLACES_WITH, from_broker_conf
 
 Section = dict[str, Any]
 IMPL = "org.apache.pulsar.broker.loadbalance.impl."
@@ -42,6 +42,14 @@ class TestValues:
             (
                 {"loadBalancerSheddingExcludedNamespaces": "t/a,t/b"},
                 {"guardrails": {"excluded_namespaces": ["t/a", "t/b"]}},
+            ),
+            (
+                {SHEDS_WITH: IMPL + "OverloadShedder", "loadBalancerBrokerOverloadedThresholdPercentage": "70"},
+                {
+                    "avg_shedder": {"broker_overloaded_threshold_percentage": 70.0},
+                    "guardrails": {"max_destination_score": 70.0},
+                    "overload_shedder": {"broker_overloaded_threshold_percentage": 70.0},
+                },
             ),
             ({"loadBalancerBrokerMaxTopics": "100"}, {"guardrails": {"max_topics_per_broker": 100}}),
             ({"loadBalancerSheddingGracePeriodMinutes": "10"}, {"guardrails": {"cool_down_minutes": 10.0}}),
@@ -85,7 +93,7 @@ class TestValues:
 HITS = "A hit is counted for each new CPU sample"
 RANDOM = "a random one where it has more bundles"
 SOLE, BYTES, GAP = "A broker's only bundle stays", "bytes are levelled", "A gap that level traffic would not close"
-EXCLUDED, LOST = "Excluded namespaces are left out before", "Not carried over"
+EXCLUDED, OWN = "Excluded namespaces are left out before", "set strategy"
 NEVER = "were never in force there"
 
 
@@ -95,8 +103,12 @@ class TestDifferences:
     @pytest.mark.parametrize(
         ("values", "said", "not_said"),
         [
-            ({}, ["is not told"], [SOLE, HITS, LOST]),
-            (AVG_SHEDDER, [SOLE, BYTES, GAP, "profile: stock"], [HITS, RANDOM, EXCLUDED, LOST, NEVER, "is not told"]),
+            ({}, ["is not told"], [SOLE, HITS, OWN]),
+            (
+                AVG_SHEDDER,
+                [SOLE, BYTES, GAP, "profile: stock"],
+                [HITS, RANDOM, EXCLUDED, OWN, NEVER, "is not told"],
+            ),
             ({**AVG_SHEDDER, "loadBalancerSheddingIntervalMinutes": "5"}, ["8 hits take 8 min here, 40 there"], []),
             ({**AVG_SHEDDER, "loadBalancerHostUsageCheckIntervalMinutes": "5"}, ["40 min here, 8 there"], []),
             ({**AVG_SHEDDER, "loadBalancerDistributeBundlesEvenlyEnabled": "true"}, [RANDOM], []),
@@ -110,16 +122,15 @@ class TestDifferences:
                 [SOLE],
                 [BYTES],
             ),
-            ({SHEDS_WITH: IMPL + "ThresholdShedder"}, ["The brokers shed with ThresholdShedder"], [SOLE, RANDOM, LOST]),
             (
-                {SHEDS_WITH: IMPL + "ThresholdShedder", "loadBalancerBrokerThresholdShedderPercentage": "10"},
-                ["alone: loadBalancerBrokerThresholdShedderPercentage=10."],
-                [NEVER],
+                {SHEDS_WITH: IMPL + "ThresholdShedder"},
+                ["The brokers shed with ThresholdShedder", "set strategy: threshold-shedder."],
+                [SOLE, RANDOM],
             ),
             (
-                {SHEDS_WITH: IMPL + "UniformLoadShedder", "maxUnloadBundleNumPerShedding": "5"},
-                ["UniformLoadShedder's alone: maxUnloadBundleNumPerShedding=5."],
-                [],
+                {SHEDS_WITH: IMPL + "UniformLoadShedder", PLACES_WITH: IMPL + "LeastLongTermMessageRate"},
+                ["set strategy: uniform-load-shedder and placement: least-long-term-message-rate."],
+                [NEVER],
             ),
             (
                 {SHEDS_WITH: IMPL + "OverloadShedder", "loadBalancerAvgShedderLowThreshold": "15"},
@@ -159,12 +170,17 @@ class TestDifferences:
         assert all(line.startswith(words) for line, words in zip(found, todo, strict=True))
 
     def test_a_real_broker(self) -> None:
-        """4.0.8 as it ran: everything is carried over, and its shedder's own values are named as lost."""
+        """4.0.8 as it ran: everything is carried over, what its own shedder goes by included."""
         taken = from_broker_conf(json.loads(RUNTIME.read_text()))
         assert taken.left_out == ()
         assert taken.settings["avg_shedder"]["max_unload_percentage"] == 0.2
-        told = " ".join(taken.differences)
-        assert all(key in told for key in OTHER_SHEDDERS["ThresholdShedder"][1])
+        assert taken.settings["threshold_shedder"] == {
+            "broker_threshold_shedder_percentage": 10,
+            "history_resource_percentage": 0.9,
+            "bundle_unload_min_throughput_threshold": 10,
+            "lower_boundary_shedding_enabled": False,
+        }
+        assert Settings.model_validate(taken.settings).strategy == "avg-shedder"
 
 
 def test_the_output_is_yaml_with_comments(tmp_path: Path):

@@ -33,6 +33,12 @@ def test_the_registry_is_complete():
     assert DEFAULT in PLACEMENTS
 
 
+def test_every_setting_says_what_it_means():
+    """No setting without a description."""
+    for settings in PLACEMENTS.values():
+        assert all(field.description for field in settings.model_fields.values()), settings
+
+
 @pytest.mark.parametrize("name", PLACEMENTS)
 @given(points=st.lists(st.floats(0, 100), min_size=3, max_size=3), order=st.permutations(CANDIDATES))
 def test_answers_are_candidates_and_do_not_depend_on_their_order(name: str, points: list[float], order: list[str]):
@@ -82,6 +88,12 @@ def test_bundles_placed_since_the_last_reports_count_at_their_own_rates():
         found.append(placed.broker)
     assert sorted(found) == sorted(CANDIDATES * 2)
     assert memory.preallocated == dict.fromkeys(CANDIDATES, 100.0)
+
+
+def test_a_bundle_that_no_report_knows_counts_as_pulsar_counts_it():
+    """50 msg/s each way, so that a new namespace does not go to one broker."""
+    placed = build("least-long-term-message-rate")(BUNDLE, CANDIDATES, looked(10, 10, 10), PlaceMemory())
+    assert placed.memory.preallocated == {placed.broker: 100.0}
 
 
 def test_what_reports_show_is_no_longer_counted_beside_them():

@@ -2,62 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-
 import pytest
 
 from lbd.config import Settings
 from lbd.reason import Reason
-from lbd.score.scorecard import Moved, Scorecard, scorecard
+from lbd.score.scorecard import scorecard
 from lbd.simulate.run import Simulation
 from lbd.simulate.scenario import load, shipped
 from lbd.simulate.settings import settled
+from tests.scenarios.runs import run
 
 SEEDS = (1, 2, 3, 4, 5)
-LONG = {"day", "hundred-new"}
-
-
-@dataclass(frozen=True)
-class Run:
-    """What came of a run: its card, its moves, true scores by broker in the end, and all reasons that were given."""
-
-    card: Scorecard
-    moves: tuple[Moved, ...]
-    last: dict[str, float]
-    reasons: frozenset[Reason]
-
-    def between(self, source: str, destination: str) -> int:
-        """Moves from one broker to another."""
-        return sum((move.source, move.destination) == (source, destination) for move in self.moves)
-
-
-@cache
-def run(name: str, seed: int, *overrides: tuple[str, object]) -> Run:
-    """One run."""
-    scenario = load(name)
-    settings = settled(scenario, Settings(), dict(overrides))
-    simulation = Simulation(scenario, settings, seed, lambda: 0.0)
-    reasons: set[Reason] = set()
-    for turned in simulation.turns():
-        brokers = turned.record.observation.snapshot.brokers.ids
-        reasons |= {skip.reason for skip in turned.record.skips}
-    trace = simulation.trace()
-    last = dict(zip(brokers, trace.seen[-1].points.tolist(), strict=True))
-    card = scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)
-    return Run(card, trace.moves, last, frozenset(reasons))
+LONG = {"day", "hundred-new", "month"}
+TWICE = {"rolling-restart"}
+"""Where a bundle may move a second time: before the restarts began, and after them."""
 
 
 every_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
-@pytest.mark.parametrize("name", [name for name in shipped() if name not in LONG])
+@pytest.mark.parametrize("name", sorted(set(shipped()) - LONG - TWICE))
 @every_seed
 def test_no_bundle_moves_twice(name: str, seed: int):
     """In no scenario; and no run needs fewer moves than the bound says."""
     card = run(name, seed).card
     assert card.bundles_moved_twice == 0
-    assert card.fewest_moves <= card.moves
+    assert card.fewest_moves is None or card.fewest_moves <= card.moves
+
+
+SUDDEN = {"pip-364", "scale-out", "empty-broker"}
+
+
+@pytest.mark.parametrize("name", sorted(SUDDEN))
+@every_seed
+def test_a_wide_gap_is_acted_on_within_three_minutes(name: str, seed: int):
+    """From the first report that shows 40 points until the first bundle has landed."""
+    assert run(name, seed).card.first_move_after_seconds <= 180
 
 
 @every_seed
@@ -98,26 +78,24 @@ def test_scale_out(seed: int):
     Here a second broker gives as well, and the new one stays below: what is left of the gap is background.
     """
     found = run("scale-out", seed)
-    first = [move for move in found.moves if move.seconds < found.moves[0].seconds + 60]
+    first = found.first_round
     assert {(move.source, move.destination) for move in first} == {("broker-161:8080", "broker-87:8080")}
     assert 3 <= len(first) <= 7
     assert {move.destination for move in found.moves} == {"broker-87:8080"}
     assert 24 <= found.last["broker-87:8080"] <= 36
     assert 49 <= found.last["broker-161:8080"] <= 61
-    assert found.card.first_move_after_seconds <= 180
 
 
 @every_seed
 def test_pip_364(seed: int):
     """Published: the first pair is levelled to 50 and 50; here the others follow, and all end closer than 15 points."""
     found = run("pip-364", seed)
-    first = [move for move in found.moves if move.seconds < found.moves[0].seconds + 60]
+    first = found.first_round
     (source,) = {move.source for move in first}
     assert source.startswith("broker-80")
     assert {move.destination for move in first} == {"broker-20:8080"}
     assert len(first) == 7
     assert found.card.last.gap_points < 15 + 3
-    assert found.card.first_move_after_seconds <= 180
 
 
 @every_seed
@@ -135,6 +113,110 @@ def test_unlike_machines(seed: int):
     assert found.card.moves == 0
     assert 30 <= found.card.last.gap_points <= 40
     assert Reason.BACKGROUND_LOAD in found.reasons
+
+
+@every_seed
+def test_the_strong_machine_keeps_its_load(seed: int):
+    """Published: UniformLoadShedder took it off the strong one, 4 unloads. lbd moves nothing, and says why."""
+    found = run("uniform-heterogeneous", seed)
+    assert found.card.moves == 0
+    assert 40 <= found.card.last.gap_points <= 50
+    assert Reason.BACKGROUND_LOAD in found.reasons
+
+
+@every_seed
+def test_cold_start(seed: int):
+    """Published: 8 unloads in 22 minutes; AvgShedder under the same load one action after eight. Here it takes two."""
+    found = run("cold-start", seed)
+    assert 2 <= found.card.moves <= 4
+    assert found.card.rounds <= 3
+    assert 12 <= found.minutes[0] <= 15
+    assert {move.source for move in found.first_round} == {"broker-206:8080"}
+    assert {move.destination for move in found.first_round} == {"broker-87:8080"}
+    assert found.card.last.gap_points < 15 + 1
+
+
+@every_seed
+def test_two_of_five_brokers_lost(seed: int):
+    """Published: 17 unloads in half an hour, and another broker too hot each time. Here one or two, from 206 to 83."""
+    found = run("two-lost", seed)
+    assert found.between("broker-206:8080", "broker-83:8080") == found.card.moves
+    assert 1 <= found.card.moves <= 2
+    assert found.minutes[-1] <= 20
+    assert found.card.last.gap_points < 15 + 1
+    assert max(found.last.values()) <= 75
+
+
+@every_seed
+def test_scale_in(seed: int):
+    """Published: the three loaded bundles fell on three brokers, and nothing moved. Here that differs by seed."""
+    found = run("scale-in", seed)
+    assert found.card.moves <= 5
+    assert found.card.rounds <= 1
+    assert found.card.last.gap_points < 15
+    assert Reason.MEMBERSHIP_CHANGED in found.reasons
+
+
+def test_scale_in_moves_nothing_where_pulsar_moved_nothing():
+    """With a seed that spreads them like the published hashes."""
+    assert run("scale-in", 1).card.moves == 0
+
+
+@every_seed
+def test_a_fifth_of_the_brokers_lost_at_once(seed: int):
+    """Served by nobody for some 48 s, then placed at random; with that many bundles, that is even enough."""
+    found = run("fifth-lost", seed)
+    assert found.card.moves <= 8
+    assert len(found.last) == 8
+    assert found.card.last.gap_points < 15 + 1
+
+
+@every_seed
+def test_a_broker_that_comes_back_empty(seed: int):
+    """Published: without a connection for two months. Here it has its share within half an hour."""
+    found = run("empty-broker", seed)
+    gives = [move for move in found.moves if move.seconds > 1860]
+    assert {move.destination for move in gives} == {"broker-4:8080"}
+    assert len({move.source for move in gives}) >= 2
+    assert 10 <= len(gives) <= 30
+    assert found.minutes[-1] <= 65
+    assert found.card.last.gap_points < 10
+    assert found.last["broker-4:8080"] > 45
+
+
+@every_seed
+def test_a_rolling_restart(seed: int):
+    """Nothing moves from the second broker on until ten minutes after the last; then the empty ones are filled."""
+    found = run("rolling-restart", seed)
+    last_back = 30 + 9 * 5 + 0.5
+    assert not [minute for minute in found.minutes if 35 < minute < last_back + 9]
+    after = [minute for minute in found.minutes if minute >= last_back]
+    assert 50 <= len(after) <= 70
+    assert max(after) <= 130
+    assert found.card.bundles_moved_twice <= 1
+    assert found.card.last.gap_points < 15 + 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("seed", "rounds", "moves"), [(1, 2, 10), (2, 2, 10), (8, 2, 10), (3, 3, 30)])
+def test_a_month(seed: int, rounds: int, moves: int):
+    """Published: one event, two bundles, in thirty days. Seed 3 places bundles far less evenly than was published."""
+    card = run("month", seed).card
+    assert 1 <= card.rounds <= rounds
+    assert card.moves <= moves
+    assert card.bundles_moved_twice == 0
+
+
+def test_two_days_of_the_month():
+    """The range waves daily between 4 points and somewhat above 15, as published, and at most one event comes of it."""
+    scenario = load("month").model_copy(update={"hours": 48.0})
+    simulation = Simulation(scenario, settled(scenario, Settings(), {"interval_seconds": 300}), 1, lambda: 0.0)
+    assert sum(1 for _ in simulation.turns()) == 577
+    trace = simulation.trace()
+    gaps = [float(one.points.max() - one.points.min()) for one in trace.seen]
+    assert 3 <= min(gaps) <= 6
+    assert 12 <= max(gaps) <= 20
+    assert scorecard(trace, 15, 40).moves <= 10
 
 
 @every_seed

@@ -16,7 +16,8 @@ def seen(at: int, points: tuple[float | None, ...], took_seconds: float = 0.0) -
     """A look in the at-th minute at brokers of these scores (None: away), which carry 1,000 bytes/s together."""
     present = np.array([one is not None for one in points])
     carried = np.where(present, 1000.0 / present.sum(), 0.0)
-    return Seen(60.0 * at, np.array([one for one in points if one is not None]), present, carried, took_seconds)
+    known = np.array([one for one in points if one is not None])
+    return Seen(60.0 * at, known, known[::-1] * 2, present, carried, took_seconds)
 
 
 def run(*points: tuple[float | None, ...], moves: tuple[Moved, ...] = (), **changes: Any) -> Scorecard:

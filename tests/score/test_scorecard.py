@@ -63,18 +63,22 @@ def test_what_others_would_have_done():
     card = run(OVER_HIGH, EVEN, moves=moves, placement=found)
     assert (card.moves, card.fewest_moves, card.redundant_moves) == (3, 1, 2)
     assert (card.peak_points, card.best_peak_points) == (30, 20)
+    assert card.unmoved is not None
+    assert card.unmoved.gap_points == 2 * card.mean.gap_points
+    assert card.thrashing_unmoved == card.thrashing == 0
 
 
 def test_where_bundles_changed_hands_otherwise():
     """No plan is compared with."""
     card = run(OVER_HIGH, EVEN, moves=(move(60),))
     assert (card.fewest_moves, card.redundant_moves, card.peak_points, card.best_peak_points) == (None,) * 4
+    assert (card.unmoved, card.thrashing_unmoved) == (None, None)
 
 
-def test_what_moves_cost():
-    """Seconds without an owner, of moves and of brokers lost; and landings that no policy allows."""
-    moves = (move(0, unserved_seconds=0.5), move(9, unserved_seconds=0.25, allowed=False))
-    card = run(EVEN, moves=moves, lost_bundle_seconds=30.0)
+def test_what_it_cost():
+    """Seconds without an owner, and landings that no policy allows."""
+    moves = (move(0), move(9, allowed=False))
+    card = run(EVEN, moves=moves, unserved_bundle_seconds=30.75)
     assert (card.unserved_bundle_seconds, card.policy_violations) == (30.75, 1)
 
 

@@ -18,6 +18,7 @@ def test_moves_of_one_turn_from_and_to_the_same_broker_are_one_row():
         Transfer(1, 60.0, "z", "y", 1, 100),
         Transfer(2, 120.0, "x", "y", 1, 100),
     )
+    assert [one.clock for one in found] == ["0:01", "0:01", "0:02"]
 
 
 def test_no_moves_are_no_rows():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.act.orders import Pace
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
-from lbd.simulate.moving import UNLOAD_SECONDS, Moving
+from lbd.simulate.moving import UNLOAD_SECONDS, Moving, unload_seconds
 
 BEGUN = 1000.0
 
@@ -34,7 +35,7 @@ class Bench:
     def landed(self, after: float) -> list[str]:
         """What lands until so long after the beginning."""
         self.now = BEGUN + after
-        return [one.bundle for one in self.moving.landed()]
+        return [one.bundle for one, _ in self.moving.landed()]
 
 
 def test_one_source_is_spaced():
@@ -144,3 +145,11 @@ def test_the_pace_holds(sources: list[str], at_once: int, spacing: float):
         assert len(flying) <= at_once
         before = [other.at for other in sent[:at] if other.source == one.source]
         assert not before or one.at - before[-1] > UNLOAD_SECONDS + spacing - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("topics", "cold", "wanted"), [(1, False, 0.15), (1250, False, 1.02), (1, True, 1.3), (5000, True, 3.65)]
+)
+def test_how_long_a_bundle_is_served_by_nobody(topics: int, cold: bool, wanted: float):
+    """Longer with more topics, and where the destination has owned nothing yet."""
+    assert unload_seconds(topics, cold=cold) == pytest.approx(wanted, abs=0.01)

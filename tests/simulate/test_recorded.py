@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from lbd.cli.simulate_files import recorder
+from lbd.config import Settings
 from lbd.observe.parse import build_snapshot, parse_report
+from lbd.replay import rounds
 from lbd.simulate.cluster import moved
+from lbd.simulate.finished import finish
 from lbd.simulate.recorded import estimated_bytes, load_reports
 from lbd.simulate.reports import snapshot
-from tests.simulate.worlds import begun, later
+from lbd.simulate.settings import settled
+from tests.simulate.worlds import begun, later, scenario
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lbd.model import Snapshot
+    from lbd.simulate.run import Turned
 
 
 def parsed(seen: Snapshot) -> Snapshot:
@@ -53,3 +61,22 @@ def test_the_size_is_known_before():
     line = sum(map(len, load_reports(seen).values()))
     assert estimated_bytes(seen, 10, packed=False) == pytest.approx(10 * line, rel=0.05)
     assert estimated_bytes(seen, 10, packed=True) < 5 * line
+
+
+def test_a_run_comes_back_from_its_recording(tmp_path: Path):
+    """Every round of a run in which bundles moved and a broker joined, through a file, as replay reads it."""
+    brokers = [{"id": "a"}, {"id": "b"}, {"id": "c", "joins_at_minutes": 3}]
+    found = scenario(brokers=brokers, hours=0.2, noise_points=1)
+    settings = settled(found, Settings(), {"guardrails.max_traffic_per_turn": 1.0})
+    seen: list[Snapshot] = []
+    with recorder(tmp_path / "run.jsonl.gz", "a test", found, settings, 1) as keep:
+
+        def follow(turned: Turned) -> None:
+            keep(turned)
+            seen.append(turned.record.observation.snapshot)
+
+        assert finish("a test", found, settings, 1, lambda: 0.0, follow).trace.moves
+    back = list(rounds(tmp_path / "run.jsonl.gz"))
+    assert [number for _, number, _ in back] == list(range(1, 14))
+    for one, (_, _, other) in zip(seen, back, strict=True):
+        same(one, other)

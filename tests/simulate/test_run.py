@@ -127,3 +127,44 @@ def test_a_turn_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch):
     found = scenario()
     with pytest.raises(LbdError, match="broken"):
         list(Simulation(found, settled(found, Settings(), {}), 1, lambda: 0.0).turns())
+
+
+def test_a_broker_that_crashed_is_missing_and_nobody_leads():
+    """Until its session ends it is among the active ones; then it is gone, and another leads."""
+    parts = [{"id": "a", "crashes_at_minutes": 5.2}, {"id": "b"}, {"id": "c"}]
+    _, turns = simulated({"interval_seconds": 15}, brokers=parts, hours=0.2)
+    seen = {turned.seconds: turned.record.observation for turned in turns if turned.record.observation is not None}
+    assert {at for at, one in seen.items() if one.missing} == {315, 330}
+    assert {at for at, one in seen.items() if one.leader is None} == {315, 330}
+    assert [one.active for one in seen.values()][-1] == ("b:8080", "c:8080")
+
+
+def test_what_nobody_owns_is_not_asked_for():
+    """A plan for bundles of a broker that crashed meanwhile is not sent."""
+    parts = [{"id": "a", "crashes_at_minutes": 1.2}, {"id": "b"}, {"id": "c", "background": 5}]
+    _, turns = simulated({"guardrails.unload_spacing_seconds": 20}, brokers=parts)
+    refused = [skip for turned in turns for skip in turned.record.refused]
+    assert any(skip.reason is Reason.OWNER_CHANGED and skip.detail == "nobody owns it; not sent" for skip in refused)
+
+
+def test_a_rolling_restart_is_waited_out():
+    """From the second broker on nothing moves until the last one is back."""
+    restarts = {"first_at_minutes": 10, "every_minutes": 5, "away_seconds": 30}
+    load = [{"name": "n", "mib_per_second": 150, "bundles": 60}]
+    _, turns = simulated(brokers=[{"id": "r", "number": 5, "restarts": restarts}], load=load, hours=1.5)
+    at = [turned.seconds / 60 for turned in turns if turned.record.unloads]
+    assert not [minute for minute in at if 15 < minute < 30.5]
+    assert [minute for minute in at if minute > 30.5]
+    held = [turned.record.hold[1] for turned in turns if turned.record.hold]
+    assert any("(some went 5 times within the hour)" in detail for detail in held)
+
+
+def test_pairs_that_a_cap_left_out_are_served_in_the_next_turns():
+    """One bundle a turn, of four pairs that are equally far apart: one pair after the other, none waits anew."""
+    hot = ["hot-1", "hot-2", "hot-3", "hot-4"]
+    parts = [*({"id": one} for one in hot), {"id": "new", "number": 4}]
+    load = [{"name": one, "brokers": [one], "mib_per_second": 60, "bundles": 6} for one in hot]
+    _, turns = simulated({"guardrails.max_unloads_per_turn": 1}, brokers=parts, load=load, hours=0.1)
+    begun = [(turned.seconds, unload.source) for turned in turns for unload in turned.record.unloads][:4]
+    assert [seconds for seconds, _ in begun] == [60, 120, 180, 240]
+    assert len({source for _, source in begun}) == 4

@@ -11,15 +11,16 @@ import yaml
 
 from lbd.config import Settings
 from lbd.errors import UsageError
-from lbd.simulate.scenario import BrokerPart, LoadPart, Scenario, Spell, load, shipped
+from lbd.simulate.scenario import BrokerPart, LoadPart, Restarts, Scenario, SilentSpell, Spell, load, shipped
 from lbd.simulate.settings import settled
 from lbd.simulate.shapes import OnOff, Ramp, Spike, Wave
 from tests.simulate.worlds import scenario
 
+LOAD: dict[str, Any] = {"name": "n", "mib_per_second": 1, "bundles": 2}
 GOOD: dict[str, Any] = {
     "about": "mine",
     "brokers": [{"id": "a", "number": 12}],
-    "load": [{"name": "n", "mib_per_second": 1, "bundles": 2}],
+    "load": [LOAD],
 }
 
 
@@ -52,25 +53,37 @@ def test_a_file_of_ones_own(tmp_path: Path):
         ({"noise_points": 0}, r"noise_points: 0: .* greater than or equal to 0.01"),
         ({"brokers": [{"id": "a b"}]}, r"brokers.0.id: 'a b': String should match"),
         ({"brokers": [{"id": "a"}, {"id": "a"}]}, r"brokers: a:8080 is there twice"),
-        ({"brokers": [{"id": "a", "joins_at_minutes": 3}]}, r"all join or leave; wanted one that"),
-        ({"brokers": [{"id": "a", "leaves_at_minutes": 3}]}, r"all join or leave; wanted one that"),
+        ({"brokers": [{"id": "a", "joins_at_minutes": 3}]}, r"none is there, or none answers, at minute 0; wanted one"),
+        ({"brokers": [{"id": "a", "leaves_at_minutes": 3}]}, r"none is there, .* at minute 3; wanted one at any time"),
         (
-            {"brokers": [{"id": "a", "leaves_at_minutes": 3}, {"id": "b", "joins_at_minutes": 1}]},
-            r"brokers: all join or leave; wanted one that",
+            {"brokers": [{"id": "a", "crashes_at_minutes": 3}, {"id": "b", "joins_at_minutes": 4}]},
+            r"brokers: none is there, .* at minute 3;",
+        ),
+        ({"brokers": [{"id": "a", "silent": [{"at_minutes": 2}]}]}, r"none is there, or none answers, at minute 2;"),
+        (
+            {"brokers": [{"id": "a"}, {"id": "b"}], "load": [{**LOAD, "isolated_to": ["b", "c"]}]},
+            r"load.n.isolated_to: c is not there; wanted some of a, b",
         ),
         (
-            {"load": [{**GOOD["load"][0], "brokers": ["x"]}]},
+            {"brokers": [{"id": "a"}, {"id": "b"}], "load": [{**LOAD, "brokers": ["a"], "isolated_to": ["b"]}]},
+            r"load.n: no broker that it may be on is there at first",
+        ),
+        ({"load": [LOAD, {**LOAD, "name": "m", "isolated_to": ["a"]}]}, r"load.n: no broker that it may be on"),
+        ({"load": [{**LOAD, "spread": 1, "zipf": 1}]}, r"load.0: spread 1 and zipf 1: wanted one of them"),
+        ({"stats_interval_seconds": 7}, r"stats_interval_seconds: 7: .* multiple of 5"),
+        (
+            {"load": [{**LOAD, "brokers": ["x"]}]},
             r"load.n.brokers: x is not there at first; wanted some of a",
         ),
-        ({"load": [{**GOOD["load"][0], "shape": {"kind": "saw"}}]}, r"load.0.shape:.* 'saw'"),
-        ({"load": [{**GOOD["load"][0], "bundles": 0}]}, r"load.0.bundles: 0: .* greater than or equal to 1"),
+        ({"load": [{**LOAD, "shape": {"kind": "saw"}}]}, r"load.0.shape:.* 'saw'"),
+        ({"load": [{**LOAD, "bundles": 0}]}, r"load.0.bundles: 0: .* greater than or equal to 1"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], told: str):
-    """The file, the key, the value, and what would be right, in one line."""
+    """The file and its line, the key, the value, and what would be right, in one line."""
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({**GOOD, **changes}))
-    with pytest.raises(UsageError, match=f"^{path}: .*{told}") as caught:
+    with pytest.raises(UsageError, match=rf"^{path}:\d+: .*{told}") as caught:
         load(str(path))
     assert "\n" not in str(caught.value)
 
@@ -90,13 +103,22 @@ def test_a_file_that_is_none(tmp_path: Path, text: str, told: str):
     """It is named, with what it is."""
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=f"^{path}: .*{told}"):
+    with pytest.raises(UsageError, match=rf"^{path}(:1)?: .*{told}"):
         load(str(path))
+
+
+def test_the_line_is_that_of_the_key(tmp_path: Path):
+    """Of one that is missing, that of what it is missing in."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("about: x\nbrokers:\n  - id: a\nload:\n  - name: n\n    bundles: 3\n    mib_per_secnd: 9\n")
+    with pytest.raises(UsageError) as caught:
+        load(str(path))
+    assert [line.removeprefix(f"{path}:").partition(":")[0] for line in str(caught.value).splitlines()] == ["5", "7"]
 
 
 def test_no_such_scenario():
     """Those that there are, are named."""
-    with pytest.raises(UsageError, match=r"^nope: no such scenario .* one of background, day, "):
+    with pytest.raises(UsageError, match=r"^nope: no such scenario .* one of background, cold-start, "):
         load("nope")
 
 
@@ -133,6 +155,6 @@ def test_the_documented_scenario_loads(tmp_path: Path):
     path.write_text(text[1])
     found = load(str(path))
     assert settled(found, Settings(), {}).avg_shedder.min_unload_message == 10000
-    for model in (Scenario, BrokerPart, LoadPart, Spell, Wave, Ramp, Spike, OnOff):
+    for model in (Scenario, BrokerPart, LoadPart, Spell, SilentSpell, Restarts, Wave, Ramp, Spike, OnOff):
         for key in model.model_fields:
             assert re.search(rf"\b{key}\b", text[1]), key

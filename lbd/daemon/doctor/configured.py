@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbd.cycle.chosen import configured
 from lbd.daemon.doctor.finding import Check, counted, whose
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, loses_avg_shedder, sheds, splits, version_of
@@ -159,7 +160,7 @@ def _intervals(seen: Survey) -> Iterator[Finding]:
         yield INTERVALS.unknown(f"the brokers tell no number as {key}", "see that broker.conf holds a number")
         return
     told = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
-    hits = seen.settings.avg_shedder.hit_count_low
+    hits = configured(seen.settings).wanted_hits.low
     if sample > 1:
         todo = f"set {SAMPLE_MINUTES}=1 in broker.conf and restart (it is read at start only)"
         yield INTERVALS.warning(f"{told}: {hits} low hits take {hits * sample:.0f} min at least", todo)

@@ -150,15 +150,18 @@ class _Round:
         stats, source = self._stats, pair.source
         high, low = stats.loads[source].usage, stats.loads[destination].usage
         had, has = (self._offers.traffic(self._position[end], "throughput") for end in (source, destination))
-        wanted = had * ((high - low) / 2) / high
+        wanted = had * ((high - low) / 2) / high if high > 0 else 0.0
         pair = replace(pair, measure="throughput", wanted=wanted)
         offers = self._top(source)
+        if not wanted > 0:
+            self._tell(pair, Reason.NO_TRAFFIC, f"{source} has no load that bundles could take along")
+            return
         if len(offers) < 2:
             self._tell(pair, *self._too_few(offers))
             return
         swap = self._settings.swap == "plan" and self._settings.transfer_enabled
         made = Exchange(had, has, wanted, swap)
-        made.make(offers, self._top(destination))
+        made.make(offers, self._top(destination) if swap else [])
         self._note(pair, destination, offers, made)
         if made.moved > 0:
             stats.moved(high, low, made.moved * high / had)

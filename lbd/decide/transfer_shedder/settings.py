@@ -16,7 +16,7 @@ class TransferShedderSettings(StrategySettings):
 
     name = "transfer-shedder"
     assumed = "running averages taken as having caught up, and hit counts as reached"
-    places = True
+    placed_by = "least-resource-usage-with-weight-extensible"
 
     broker_load_target_std: float = Field(
         0.25, ge=0, **broker_conf("loadBalancerBrokerLoadTargetStd", "standard deviation of the loads, a fraction")
@@ -31,7 +31,7 @@ class TransferShedderSettings(StrategySettings):
         3, ge=0, **broker_conf("loadBalancerMaxNumberOfBrokerSheddingPerCycle", "brokers that give in one round")
     )
     max_number_of_bundles_in_bundle_load_report: int = Field(
-        10, ge=0, **broker_conf("loadBalancerMaxNumberOfBundlesInBundleLoadReport", "largest bundles looked at")
+        10, ge=1, **broker_conf("loadBalancerMaxNumberOfBundlesInBundleLoadReport", "largest bundles looked at")
     )
     transfer_enabled: bool = Field(
         True, **broker_conf("loadBalancerTransferEnabled", "name the destination, else leave it to the placement")

@@ -14,10 +14,12 @@ from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
 from lbd.reason import Group, Reason
 
 if TYPE_CHECKING:
-    from lbd.model import IntArray, Permission, Snapshot
+    from numpy.typing import NDArray
+
+    from lbd.model import BoolArray, FloatArray, IntArray, Permission, Snapshot
 
 BYTES_RESOLUTION, MESSAGES_RESOLUTION, CONNECTIONS_RESOLUTION = 1e5, 100.0, 500
-SYSTEM = "pulsar/system/"
+SYSTEM = "pulsar/system"
 
 _LIMITS = [reason.code for reason in Reason if reason.group is Group.LIMIT]
 
@@ -32,29 +34,36 @@ def top_bundles(snapshot: Snapshot, permission: Permission, broker: int, most: i
     rows = np.arange(own.start, own.stop)
     rates, codes = snapshot.rows.rates[rows], permission.barred[snapshot.rows.bundle[rows]]
     told = snapshot.rows.reported[rows] & ((codes == 0) | np.isin(codes, _LIMITS))
-    rows = rows[told & (rates[:, BYTES_IN] + rates[:, BYTES_OUT] != 0)]
-    rows = rows[[not snapshot.bundles[at].startswith(SYSTEM) for at in snapshot.rows.bundle[rows].tolist()]]
-    order = _by_falling_size(snapshot, rows)[:most]
-    found: IntArray = rows[order[::-1]].astype(np.int32)
+    idle = rates[:, BYTES_IN] + rates[:, BYTES_OUT] == 0
+    rows = rows[told & ~idle & ~_of_system(snapshot)[snapshot.rows.bundle[rows]]]
+    found: IntArray = rows[_by_size(snapshot, rows)[-most:]].astype(np.int32)
     return found
 
 
-def _by_falling_size(snapshot: Snapshot, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
-    """Positions; equally large bundles by name (Java: hash order)."""
+def _of_system(snapshot: Snapshot) -> BoolArray:
+    """Which bundles are of Pulsar's own namespace, bool (N,)."""
+    names = snapshot.namespaces
+    at = names.names.index(SYSTEM) if SYSTEM in names.names else -1
+    found: BoolArray = names.of == at
+    return found
+
+
+def _by_size(snapshot: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Positions, the smallest first; equally large bundles by name (Java: hash order)."""
     rates, counts = snapshot.rows.rates[rows], snapshot.rows.counts[rows]
-    columns = zip(
-        _rounded(rates[:, BYTES_IN] / BYTES_RESOLUTION),
-        _rounded(rates[:, BYTES_OUT] / BYTES_RESOLUTION),
-        _rounded((rates[:, MSG_IN] + rates[:, MSG_OUT]) / MESSAGES_RESOLUTION),
-        (counts.sum(axis=1) // CONNECTIONS_RESOLUTION).tolist(),
-        strict=True,
+    names = np.array([snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()], dtype=np.str_)
+    return np.lexsort(
+        (
+            names,
+            counts.sum(axis=1) // CONNECTIONS_RESOLUTION,
+            _rounded((rates[:, MSG_IN] + rates[:, MSG_OUT]) / MESSAGES_RESOLUTION),
+            _rounded(rates[:, BYTES_OUT] / BYTES_RESOLUTION),
+            _rounded(rates[:, BYTES_IN] / BYTES_RESOLUTION),
+        )
     )
-    sizes = [tuple(-size for size in sizes) for sizes in columns]
-    names = [snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()]
-    return sorted(range(len(sizes)), key=lambda at: (sizes[at], names[at]))
 
 
-def _rounded(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+def _rounded(values: FloatArray) -> FloatArray:
     """Java's ``Math.round``: halves upwards, 0 for NaN."""
-    found: list[float] = np.nan_to_num(np.floor(values + 0.5), nan=0.0).tolist()
+    found: FloatArray = np.nan_to_num(np.floor(values + 0.5), nan=0.0)
     return found

@@ -12,7 +12,7 @@ from lbd.errors import UsageError
 from lbd.reason import Reason
 from lbd.record.explain import because
 from lbd.record.explain.answers import Answer, BrokerAnswer, BundleAnswer, Fired, PassedOver, TurnAnswer
-from lbd.record.explain.names import broker_named, no_bundle
+from lbd.record.explain.names import broker_named, bundle_with, no_bundle
 from lbd.record.explain.stories import Story, stories
 from lbd.record.journal import history
 from lbd.record.turns import FOLDER
@@ -54,12 +54,23 @@ class Explainer:
         return self._turns.torn_lines
 
     def of(self, what: str | None) -> Answer:
-        """About a turn by its number (the last one without), a bundle by its full name, or a broker."""
+        """About a turn by its number (the last one without), a bundle or topic by its full name, or a broker."""
         if what is None:
             return self._of_turn(self._newest())
+        if "://" in what:
+            scheme, _, address = what.partition("://")
+            if scheme.endswith("persistent"):
+                return self.bundle(self._bundle_of(what))
+            what = address.rstrip("/")
         if what.isascii() and what.isdigit():
             return self.turn(int(what))
         return self.bundle(what) if "/" in what else self.broker(what)
+
+    def _bundle_of(self, topic: str) -> str:
+        """The bundle that a topic falls into, of those that brokers reported last."""
+        self._newest()
+        bundles = load_bundles(self._state_dir / FOLDER)
+        return bundle_with(topic, bundles.bundles if bundles is not None else [])
 
     def turn(self, number: int) -> TurnAnswer:
         """One turn, and what became of its moves."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
 from lbd.model import bundle_namespace
+from lbd.split.topic_hash import holds, namespace_of, topic_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,6 +42,16 @@ def no_bundle(name: str, known: list[str]) -> str:
         if own:
             return f"{name}: is a namespace of {len(own)} bundles; wanted one of them, as {min(own)}"
     return f"{name}: no broker reports such a bundle, and no move of it is known{_nearest(name, own or known)}"
+
+
+def bundle_with(topic: str, known: list[str]) -> str:
+    """The bundle that a topic falls into. Raises :class:`UsageError` where none of these is of its namespace."""
+    namespace, position = namespace_of(topic), topic_hash(topic)
+    own = [bundle for bundle in known if bundle_namespace(bundle) == namespace]
+    found = next((bundle for bundle in own if holds(bundle, position)), None)
+    if found is None:
+        raise UsageError(f"{topic}: no broker reports a bundle of {namespace} that it falls into")
+    return found
 
 
 def _nearest(name: str, known: list[str]) -> str:

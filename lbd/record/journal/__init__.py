@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
 from lbd.permit.budget import DAY_SECONDS
-from lbd.record.journal.lines import FORMAT, Ended, Entry, Header, Intent, Noted, SplitEnded, SplitIntent, encoded, text
+from lbd.record.journal.lines import (
+    FORMAT,
+    Ended,
+    Entry,
+    Header,
+    Intent,
+    Noted,
+    Placing,
+    SplitEnded,
+    SplitIntent,
+    encoded,
+    text,
+)
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
@@ -120,6 +132,14 @@ class Journal:
             rates = (_finite(unload.msg_rate), _finite(unload.throughput))
             self._append(Intent(at, move, *ends, attempt, *rates, text(unload.reason)))
             return move
+
+    def placed(self, outcome: Outcome) -> None:
+        """Write what became of a bundle that nobody owned: it rests from now on, and counts in no budget."""
+        found, proven = outcome.unload, (outcome.result, outcome.owner, text(outcome.detail))
+        seconds = round(_finite(outcome.seconds), 3)
+        with self._lock:
+            ends = (*self._next(), found.bundle, found.destination or "")
+            self._append(Placing(*ends, *proven, seconds, text(found.reason)))
 
     def _next(self) -> tuple[float, str]:
         """The time, and the id of what is written now."""

@@ -94,6 +94,23 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omi
     failed: bool = False
 
 
+class Placing(msgspec.Struct, frozen=True, tag="placing", tag_field="event", omit_defaults=True):
+    """A bundle that nobody owned was placed, and who owns it now, as proven by asking.
+
+    There is no intent before it: one that a kill leaves open would leave nothing to be brought to an end.
+    """
+
+    at: At
+    move: str
+    bundle: str
+    destination: str
+    result: Result
+    owner: str | None
+    detail: str = ""
+    seconds: float = 0.0
+    reason: str = ""
+
+
 class SplitIntent(msgspec.Struct, frozen=True, tag="split", tag_field="event", omit_defaults=True):
     """A split is about to be asked for. An lbd that knows no splits passes over these lines, and counts them."""
 
@@ -119,7 +136,7 @@ class SplitEnded(msgspec.Struct, frozen=True, tag="split-outcome", tag_field="ev
     seconds: float = 0.0
 
 
-Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt | SplitIntent | SplitEnded
+Entry: TypeAlias = Header | Intent | Ended | Noted | Attempt | Placing | SplitIntent | SplitEnded
 
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ENCODER = msgspec.json.Encoder()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from lbd.record.journal.lines import Ended, Entry, Intent, entries
+from lbd.record.journal.lines import Ended, Entry, Intent, Placing, entries
 from lbd.record.journal.segments import LIVE_NAME, rotated
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Move:
     """One attempt to move a bundle. Times are epoch seconds, ``msg_rate`` messages/s, ``throughput`` bytes/s.
 
-    While it is open, or when nobody ever wrote how it ended, ``result`` and ``ended_at`` are None.
+    While it is open, or when nobody ever wrote how it ended, ``result`` and ``ended_at`` are None. ``source`` is empty
+    where a bundle that nobody owned was placed.
     """
 
     move: str
@@ -66,6 +67,9 @@ class History(Iterator[Move]):
                 case Ended():
                     self._end(entry)
                     yield from self._concluded()
+                case Placing():
+                    self._placed(entry)
+                    yield from self._concluded()
         yield from self._waiting.values()
 
     def _begin(self, entry: Intent) -> None:
@@ -74,6 +78,15 @@ class History(Iterator[Move]):
         self._seen.add(entry.move)
         asked = (entry.attempt, entry.msg_rate, entry.throughput, entry.reason)
         self._waiting[entry.move] = Move(entry.move, entry.at, entry.bundle, entry.source, entry.destination, *asked)
+
+    def _placed(self, entry: Placing) -> None:
+        if entry.move in self._seen:
+            return
+        self._seen.add(entry.move)
+        begun = entry.at - entry.seconds
+        proven = (entry.result, entry.owner, entry.detail, entry.seconds, entry.at)
+        asked = (entry.destination, 1, 0.0, 0.0, entry.reason)
+        self._waiting[entry.move] = Move(entry.move, begun, entry.bundle, "", *asked, *proven)
 
     def _end(self, entry: Ended) -> None:
         move = self._waiting.get(entry.move)

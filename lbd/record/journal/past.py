@@ -14,6 +14,7 @@ from lbd.record.journal.lines import (
     Header,
     Intent,
     Noted,
+    Placing,
     SplitEnded,
     SplitIntent,
     encoded,
@@ -85,6 +86,8 @@ class State:
                 self._attempted(entry)
             case Attempt():
                 self._attempted(entry)
+            case Placing():
+                self.attempted_at[entry.bundle] = entry.at
             case Noted():
                 self._note(entry.bundle, entry.noted, entry.leader, entry.at)
             case Ended():

@@ -1,4 +1,4 @@
-"""AvgShedder against the answers that Pulsar's own classes (5.0.1) gave to the same recordings."""
+"""Each shedder against the answers that Pulsar's own classes (5.0.1) gave to the same recordings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,17 @@ def as_expected(unload: Unload) -> dict[str, Any]:
     return {**found, "destination": None, "any_of": list(unload.choices)} if unload.choices else found
 
 
-@pytest.mark.parametrize(("name", "unloads"), [("avg-shedder", 2657), ("avg-shedder-overloaded-destination", 950)])
+@pytest.mark.parametrize(
+    ("name", "unloads"),
+    [
+        ("avg-shedder", 2657),
+        ("avg-shedder-overloaded-destination", 950),
+        ("threshold-shedder", 995),
+        ("overload-shedder", 1087),
+        ("uniform-load-shedder", 493),
+        ("transfer-shedder", 693),
+    ],
+)
 def test_every_round_is_answered_as_pulsar_answers_it(name: str, unloads: int):
     """Same bundles, sources and destinations in every round of every recording, to the last bit."""
     seen = 0
@@ -66,3 +76,18 @@ def test_before_5_0_an_overloaded_planned_destination_is_kept():
 
     assert [(u.bundle, u.source) for u in new] == [(u.bundle, u.source) for u in old]
     assert not any(u.choices for u in old)
+
+
+def test_4_0_8_moves_more_by_uniform_load_shedder():
+    """It lets a bundle be up to 1,000 larger than what is left; both versions relieve the same brokers."""
+    path = VECTORS / "uniform-load-shedder.jsonl.gz"
+    old, new = (
+        [got.decision for got in replay(rounds(path), None, {"pulsar_version": version}, stock=True)]
+        for version in ("4.0.8", "5.0")
+    )
+
+    assert sum(len(one.unloads) for one in old) > sum(len(one.unloads) for one in new)
+    first = next(
+        at for at, pair in enumerate(zip(old, new, strict=True)) if len(pair[0].unloads) != len(pair[1].unloads)
+    )
+    assert [pair.source for pair in old[first].facts.pairs] == [pair.source for pair in new[first].facts.pairs]

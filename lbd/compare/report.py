@@ -1,0 +1,71 @@
+"""Comparisons as one page that opens without a network: gaps and scores run by run, scorecards, and the load model."""
+
+from __future__ import annotations
+
+from html import escape
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from plotly.offline import get_plotlyjs
+
+from lbd.compare import told
+from lbd.score.evenness import gaps
+from lbd.simulate.charts import COLOURS, MINUTES_UP_TO_HOURS, gap_chart, score_chart, thinned
+from lbd.simulate.report import TEMPLATE, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from plotly.graph_objects import Figure
+
+    from lbd.compare.side_by_side import Compared
+
+
+def page(comparisons: Sequence[Compared]) -> str:
+    """HTML of all of them, one below the other."""
+    body = "\n".join(line for found in comparisons for line in _one(found))
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        title="lbd compare", script=get_plotlyjs(), body=body
+    )
+
+
+def _one(found: Compared) -> Iterator[str]:
+    yield f"<h2>{escape(told.title(found))}</h2>"
+    yield from (f"<p>{escape(line)}</p>" for line in told.sentences(found))
+    yield from _chart("Between the highest and the lowest", _gaps(found))
+    yield table(("", *(run.label.replace(",", ", ") for run in found.runs)), list(told.rows(found)))
+    for run in found.runs:
+        yield from _chart(f"Score of each broker: {run.label}", score_chart(run.trace))
+    rests = "\n".join(told.rests_on(found))
+    if rests:
+        yield f"<h2>What the scores rest on</h2>\n<pre>{escape(rests)}</pre>"
+
+
+def _gaps(found: Compared) -> Figure:
+    """A line for each run, and the thresholds."""
+    first, *others = found.runs
+    figure = gap_chart(first.trace, *found.thresholds)
+    figure.data[0].update(name=_below(first.label), showlegend=True)
+    highest = max(float(gaps(run.trace.points()).max()) for run in found.runs)
+    for at, run in enumerate(others, start=1):
+        seconds = run.trace.seconds()
+        times, gap = thinned(seconds / _unit(float(seconds[-1])), gaps(run.trace.points()))
+        line = {"color": COLOURS[at % len(COLOURS)], "shape": "hv"}
+        figure.add_scatter(x=times, y=gap, mode="lines", name=_below(run.label), line=line)
+    return figure.update_yaxes(range=[0, max(highest, found.thresholds[1]) * 1.1])
+
+
+def _below(label: str) -> str:
+    """A strategy with its settings line by line, for a legend."""
+    return escape(label).replace(":", "<br>").replace(",", "<br>")
+
+
+def _unit(seconds: float) -> float:
+    """Seconds in the unit in which charts tell time."""
+    return 3600 if seconds > MINUTES_UP_TO_HOURS * 3600 else 60
+
+
+def _chart(title: str, figure: Figure) -> Iterator[str]:
+    options: dict[str, Any] = {"displaylogo": False, "responsive": True}
+    yield f"<h2>{escape(title)}</h2>"
+    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config=options)

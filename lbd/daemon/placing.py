@@ -1,0 +1,194 @@
+"""What people ask of lbd's picker that acts: bundles without an owner placed, and a destination for an unload."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lbd.daemon.answering import ask
+from lbd.daemon.situation import Situation, situation
+from lbd.decide.by_hand import wanted_unload
+from lbd.errors import LbdError, RefusedError
+from lbd.load import scoring
+from lbd.model import Outcome, Permission, Result, Skip, bundle_namespace
+from lbd.permit.limits import Ledger
+from lbd.place import DEFAULT, PlaceMemory, build
+from lbd.reason import Reason
+from lbd.record.control import FAILED, REFUSED, Answer, PlacedBundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lbd.act.placer import Placer
+    from lbd.cycle import Parts
+    from lbd.daemon.answering import Report
+    from lbd.model import Unload
+    from lbd.observe.observer import Observation
+    from lbd.place.placed import Placed
+    from lbd.record.control import PlaceRequest, UnloadRequest
+    from lbd.record.journal import Journal
+
+MISSES_THAT_STOP = 2
+"""Two in a row that nobody took: something is wrong that a third would not mend."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An observation that was made already, so that what is judged is what was chosen from."""
+
+    observation: Observation
+
+    def observe(self) -> Observation:
+        """The one there is."""
+        return self.observation
+
+
+class Placing:
+    """A live lbd's picker. It remembers what it answered: no report shows that yet."""
+
+    def __init__(self, journal: Journal, on_end: Callable[[Outcome | Skip], None]) -> None:
+        self._journal, self._on_end = journal, on_end
+        self._memory = PlaceMemory()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Begin no further bundle of a request; the one that is being placed is brought to its end."""
+        self._stopped.set()
+
+    def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> Answer:
+        """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
+        held = _held(parts)
+        if held:
+            raise RefusedError(held)
+        report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
+        self._memory = report.memory
+        return _told(list(self._placed(request, report, placer, partial(_held, parts))))
+
+    def _placed(
+        self, request: PlaceRequest, report: Report, placer: Placer, held: Callable[[], str]
+    ) -> Iterator[PlacedBundle]:
+        misses, trouble = 0, ""
+        for one in report.answers:
+            broker = one.placed.broker
+            if one.owner is not None:
+                yield PlacedBundle(one.bundle, broker, None, one.owner, "owned already; left alone")
+            elif broker is None:
+                why = f"no broker may have it: {_first(one.candidates.left_out)}"
+                yield PlacedBundle(one.bundle, None, None, None, why)
+            elif stop := trouble or self._stop(request, misses) or held():
+                yield PlacedBundle(one.bundle, broker, None, None, f"not asked for: {stop}")
+            else:
+                reason = f"by hand, {request.by}; {report.strategy}: {one.placed.reason}"
+                ended = placer.place(one.bundle, broker, reason)
+                trouble = self._ended(ended)
+                misses = 0 if _taken(ended) else misses + 1
+                yield _placed_bundle(ended, broker)
+
+    def _stop(self, request: PlaceRequest, misses: int) -> str:
+        if self._stopped.is_set():
+            return "lbd was stopped"
+        if time.time() >= request.expires_at:
+            return "whoever asked has stopped waiting"
+        return "two in a row could not be placed" if misses >= MISSES_THAT_STOP else ""
+
+    def _ended(self, ended: Outcome | Skip) -> str:
+        """Told and written down; why no more may be placed, where it could not be written."""
+        self._on_end(ended)
+        try:
+            if isinstance(ended, Outcome):
+                self._journal.placed(ended)
+        except LbdError as error:
+            return f"the one before is in no journal: {error}"
+        return ""
+
+    def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
+        """The request with a destination, the parts that judge it by what it was chosen from, and why that one.
+
+        A request that names its destination stays as it is. Raises :class:`RefusedError` when no broker may have it.
+        """
+        if request.destination is not None:
+            return request, parts, ""
+        now = situation(parts, (bundle_namespace(request.bundle),))
+        fixed = replace(parts, observer=Fixed(now.observation))
+        unload = wanted_unload(request.bundle, now.observation.snapshot, now.averages)
+        if isinstance(unload, Skip):
+            raise RefusedError(f"{unload.what}: {unload.reason.label}: {unload.detail}")
+        placed = self._picked(unload, parts, now)
+        self._memory = placed.memory
+        named = msgspec.structs.replace(request, destination=placed.broker)
+        return named, fixed, f"{DEFAULT}: {placed.reason}"
+
+    def _picked(self, unload: Unload, parts: Parts, now: Situation) -> Placed:
+        """One of the brokers that every guardrail would let the bundle go to."""
+        ledger = _ledger(unload, parts, now)
+        others = [broker for broker in now.observation.active if broker != unload.source]
+        refusals = {broker: ledger.refusal(replace(unload, destination=broker)) for broker in others}
+        may = tuple(broker for broker, refusal in refusals.items() if refusal is None)
+        if not may:
+            told = [refusal for refusal in refusals.values() if refusal is not None]
+            raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(told)}")
+        return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), self._memory)
+
+
+def _taken(ended: Outcome | Skip) -> bool:
+    """Whether somebody owns it now, a client's broker included."""
+    return ended.reason is Reason.OWNER_CHANGED if isinstance(ended, Skip) else ended.owner is not None
+
+
+def _placed_bundle(ended: Outcome | Skip, broker: str) -> PlacedBundle:
+    if isinstance(ended, Skip):
+        return PlacedBundle(ended.what, broker, None, None, f"{ended.reason.label}: {ended.detail}")
+    unload = ended.unload
+    return PlacedBundle(unload.bundle, broker, ended.result, ended.owner, ended.detail, unload.reason)
+
+
+def _held(parts: Parts) -> str:
+    """The pause in force: nobody is disconnected, so no other hold counts."""
+    hold = parts.ordered_hold()
+    return "" if hold is None else ": ".join(filter(None, (hold[0].label, hold[1])))
+
+
+def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
+    """What judges each destination as a turn would; what bars the bundle itself is the turn's to say."""
+    snapshot = now.observation.snapshot
+    nothing = np.zeros(len(snapshot.bundles), dtype=np.int8)
+    known = Permission(nothing, counts=now.evidence.fresh, paired=now.evidence.paired, settled=now.evidence.settled)
+    scores = scoring.scores(snapshot.brokers, parts.weights)
+    return Ledger(
+        snapshot,
+        scores,
+        now.policies,
+        parts.guardrails,
+        (unload,),
+        sent=parts.sent(),
+        permission=known,
+        ignored=parts.ignored_bars,
+    )
+
+
+def _first(refusals: Iterable[Skip]) -> str:
+    told = list(dict.fromkeys(f"{skip.reason.label}: {skip.detail}" for skip in refusals))
+    return "; ".join(told[:3]) + (f"; and {len(told) - 3} more reasons" if len(told) > 3 else "") or "there is none"
+
+
+def _told(placed: list[PlacedBundle]) -> Answer:
+    """One sentence for the whole request: what was not placed weighs more than what was."""
+    landed = sum(one.result is Result.LANDED for one in placed)
+    alone = sum(one.result is None and one.owner is not None for one in placed)
+    missed = [one for one in placed if one.result not in {None, Result.LANDED}]
+    refused = [one for one in placed if one.result is None and one.owner is None]
+    words = [f"{landed} placed", f"{alone} owned already and left alone" if alone else ""]
+    words += [f"{len(missed)} not where they should be: {missed[0].bundle}: {missed[0].detail}" if missed else ""]
+    words += [f"{len(refused)} not placed: {refused[0].bundle}: {refused[0].detail}" if refused else ""]
+    code = FAILED if missed else REFUSED if refused else 0
+    return Answer(
+        code,
+        f"{len(placed):,} bundle{'' if len(placed) == 1 else 's'}: {', '.join(filter(None, words))}.",
+        placed=placed,
+    )

@@ -1,0 +1,84 @@
+"""One look at a cluster, outside a turn: what a question by hand is answered from. It changes nothing."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbd.errors import AdminError
+from lbd.observe import averages as running
+from lbd.permit.evidence import judge
+from lbd.permit.policies import Policies
+from lbd.place import look
+from lbd.place.candidates import Standing, without_doubted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.cycle import Parts
+    from lbd.model import Averages
+    from lbd.observe.observer import Observation
+    from lbd.permit.evidence import Evidence
+    from lbd.place import Seen
+    from lbd.pulsar.admin import Admin
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """What a round shows, how far it is to be trusted, and what policies say of the namespaces asked about."""
+
+    observation: Observation
+    averages: Averages
+    evidence: Evidence
+    policies: Policies
+
+    def seen(self, parts: Parts, asked: int, bundles: tuple[str, ...]) -> Seen:
+        """What placements may look at, for ``asked`` of these bundles."""
+        seen = look(self.observation.snapshot, self.averages, parts.weights, asked=asked)
+        wanted, long = set(bundles), self.averages.long
+        rates = {name: float(long[at, :2].sum()) for at, name in enumerate(self.averages.bundles) if name in wanted}
+        return without_doubted(replace(seen, bundle_rates=rates), self.evidence.paired)
+
+    def standing(self, parts: Parts) -> Standing:
+        """How the brokers stand, to be moved along with the answers."""
+        limit = parts.guardrails.max_topics_per_broker
+        return Standing(self.observation.snapshot, self.policies, self.evidence.paired, limit)
+
+
+def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
+    """One round, judged by what is kept of those before. Raises :class:`~lbd.errors.ObserveError` as observing does."""
+    observation = parts.observer.observe()
+    snapshot = observation.snapshot
+    kept = parts.store.load()
+    evidence = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
+    averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
+    isolation = parts.isolation()
+    tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
+    return Situation(
+        observation, averages, evidence, Policies(isolation, parts.groups(namespaces, tenants), observation.active)
+    )
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The owner of each owned bundle, and why some brokers could not be asked: what those own is not known."""
+
+    of: Mapping[str, str]
+    unasked: Mapping[str, str]
+
+
+def owners(admin: Admin) -> Owners:
+    """What each active broker says it owns."""
+
+    def asked(broker: str) -> dict[str, bool] | str:
+        try:
+            return admin.owned(broker)
+        except AdminError as error:
+            return str(error)
+
+    active = admin.active_brokers()
+    with ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-owners") as pool:
+        answers = dict(zip(active, pool.map(asked, active), strict=True))
+    owned = {bundle: broker for broker, found in answers.items() if not isinstance(found, str) for bundle in found}
+    return Owners(owned, {broker: found for broker, found in answers.items() if isinstance(found, str)})

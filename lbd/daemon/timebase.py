@@ -1,0 +1,33 @@
+"""The time by which a daemon turns, counts, rests and keeps its journal: this machine's, or a faster one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Timebase:
+    """``now`` is epoch seconds, ``pace`` how many of them pass in a second of this machine, at this moment.
+
+    Only what lbd decides by is told by it. What waits for an answer (time-outs, proofs of a landing, the pause between
+    two unloads) takes as long as sockets take, and stays on the machine's own clock.
+    """
+
+    now: Callable[[], float] = time.time
+    pace: Callable[[], float] = lambda: 1.0
+
+    def takes(self, seconds: float) -> float:
+        """Seconds of this machine in which so many pass."""
+        return seconds / self.pace()
+
+    def at(self, machine_time: float) -> float:
+        """What this clock shows when the machine's shows ``machine_time`` (epoch seconds), at the present pace."""
+        return self.now() + (machine_time - time.time()) * self.pace()
+
+
+SYSTEM = Timebase()

@@ -1,0 +1,188 @@
+"""``lbd compare`` as a person and as a program sees it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from lbd.cli import main
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "threshold-shedder.jsonl.gz"
+RECORDING = str(Path(__file__).parents[2] / "examples" / "moves.jsonl.gz")
+HEADER = '{"recording": 1, "id": "mine"}\n'
+EAGER = "avg-shedder:hit_count_low=3,min_unload_message=50,min_unload_message_throughput=10000"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_elses_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever is in /etc of the machine that runs the tests."""
+    path = tmp_path / "lbd.yaml"
+    path.write_text("{}")
+    monkeypatch.setenv("LBD_CONFIG", str(path))
+
+
+def lbd(*words: str) -> Result:
+    """One command."""
+    return CliRunner().invoke(main, ["compare", *words], catch_exceptions=False)
+
+
+def row(done: Result, label: str) -> list[str]:
+    """The values of one figure, run by run."""
+    return next(line for line in done.stdout.splitlines() if line.startswith(f"{label}  ")).split("  ")[1:]
+
+
+def values(done: Result, label: str) -> list[str]:
+    return [value.strip() for value in row(done, label) if value.strip()]
+
+
+def test_a_recording_as_text():
+    """What happened, what each strategy would have done, and what that rests on."""
+    done = lbd(RECORDING, "--strategy", EAGER, "--strategy", "overload-shedder")
+
+    assert done.exit_code == 0
+    assert "moves: 55 turns in 14 min, thresholds 15 and 40 points" in done.stdout
+    assert ["15", "2", "0"] == values(done, "moves")
+    assert ["11.1", "8.0", "13.6"] == values(done, "highest - lowest, points, at last")
+    assert f"{EAGER}, in the end: No move: cluster: balanced" in done.stdout
+    assert "broker-3.example:8080: background 9.0, slope 43.8 +- 3 (fitted, 10 samples)" in done.stdout
+    assert "error of the model on 5 changes that really happened: 1.3 points on average, 2.0 at p95" in done.stdout
+
+
+def test_a_scenario_as_text():
+    """A column for each strategy, its settings under its name; nothing was recorded, so there is no model."""
+    done = lbd("steady", "--strategy", "avg-shedder", "--strategy", "avg-shedder:max_unload_percentage=0.2")
+
+    assert done.exit_code == 0
+    assert ["4", "3"] == values(done, "moves")
+    assert "max_unload_percentage=0.2" in done.stdout.splitlines()[2]
+    assert "load model" not in done.stdout
+
+
+def test_as_json():
+    """One object for each scenario or recording, all on stdout, names that say their units."""
+    done = lbd(RECORDING, "steady", "--strategy", "avg-shedder", "--hours", "0.5", "--seed", "3", "--format", "json")
+    recorded, simulated = json.loads(done.stdout)
+
+    assert {"over", "low_threshold", "high_threshold", "runs", "model", "model_error"} == recorded.keys()
+    assert ["as recorded", "avg-shedder"] == [run["strategy"] for run in recorded["runs"]]
+    assert recorded["runs"][0]["scorecard"]["turn_p50_seconds"] is None
+    assert len(recorded["runs"][0]["moves"]) == recorded["runs"][0]["scorecard"]["moves"] == 15
+    assert recorded["model_error"]["number"] == 5
+    assert recorded["model_error"]["mean_absolute"] == pytest.approx(1.3, abs=0.1)
+    assert ["fitted"] * 3 == [one["source"] for one in recorded["model"]["brokers"]]
+    assert (None, 0.5) == (simulated["model"], simulated["runs"][0]["scorecard"]["hours"])
+
+
+def test_the_same_twice():
+    """Nothing depends on chance or on the clock but how long turns took."""
+
+    def told() -> list[Any]:
+        found = json.loads(lbd("steady", RECORDING, "--strategy", EAGER, "--format", "json").stdout)
+        for run in (run for one in found for run in one["runs"]):
+            del run["scorecard"]["turn_p50_seconds"], run["scorecard"]["turn_p99_seconds"]
+        return found
+
+    assert told() == told()
+
+
+def test_points_per_mib_stand_in_for_what_a_recording_does_not_tell(tmp_path: Path):
+    """A minute of reports tells no slope: exit 2 and what would; with one given it goes on."""
+    short = tmp_path / "short.jsonl"
+    short.write_bytes(b"".join(gzip.decompress(Path(RECORDING).read_bytes()).splitlines(keepends=True)[:10]))
+    refused = lbd(str(short), "--strategy", "avg-shedder")
+    done = lbd(str(short), "--strategy", "avg-shedder", "--points-per-mib", "100")
+
+    assert refused.exit_code == 2
+    assert "nothing tells how cpu follows traffic on broker-1.example:8080" in refused.output
+    assert "or --points-per-mib" in refused.output
+    assert done.exit_code == 0
+    assert "background as recorded, slope 50 (given)" in done.stdout
+    assert "error of the model: not known" in done.stdout
+
+
+def test_the_report_opens_without_a_network(tmp_path: Path):
+    """A page with its script inside, a chart of gaps, a chart for each run, and the scorecards."""
+    done = lbd(RECORDING, "--strategy", EAGER, "--report", str(tmp_path / "new"))
+    page = (tmp_path / "new" / "index.html").read_text()
+
+    assert done.exit_code == 0
+    assert "report: " in done.stderr
+    assert 'src="http' not in page
+    assert page.count('class="plotly-graph-div"') == 3
+    assert "Score of each broker: as recorded" in page
+    assert "error of the model on 5 changes" in page
+
+
+def test_recordings_with_odd_numbers_are_compared_too():
+    """NaN, infinities, brokers that come and go, many recordings in one file: a table for each, and no warning."""
+    done = lbd(str(VECTORS), "--strategy", "threshold-shedder", "--points-per-mib", "0.1")
+
+    assert done.exit_code == 0
+    assert done.stdout.count("threshold-shedder, in the end: ") == 20
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["steady"], "Missing option '--strategy'"),
+        (["nope", "--strategy", "avg-shedder"], "Error: nope: no such scenario"),
+        (["nope.jsonl", "--strategy", "avg-shedder"], "Error: nope.jsonl: cannot be read"),
+        (["steady", "--strategy", "nope"], "Error: --strategy nope: 'nope' is not known; wanted avg-shedder, "),
+        (["steady", "--strategy", "avg-shedder:x"], "Error: --strategy avg-shedder: 'x': wanted KEY=VALUE"),
+        (["steady", "--strategy", "avg-shedder:x=1"], "Error: --strategy avg-shedder:x=1: avg_shedder.x: no such set"),
+        (
+            ["steady", "--strategy", "avg-shedder", "--strategy", "avg-shedder"],
+            "Error: --strategy avg-shedder: given t",
+        ),
+        (["steady", "--strategy", "avg-shedder", "--set", "x=1"], "Error: --set: x: no such setting"),
+        (["steady", "--strategy", "avg-shedder", "--hours", "nan"], "Error: --hours nan: wanted a number"),
+        ([RECORDING, "--strategy", "avg-shedder", "--points-per-mib", "nan"], "Error: --points-per-mib nan: wanted"),
+        (["steady", "--strategy", "avg-shedder", "--report", "/dev/null"], "Error: --report /dev/null: cannot be"),
+    ],
+)
+def test_wrong_usage(words: list[str], told: str):
+    """Exit 2, and one line that names what is wrong."""
+    done = lbd(*words)
+    assert done.exit_code == 2
+    assert told in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no round in it"),
+        (HEADER, "no round in it"),
+        ("junk\n", "bad.jsonl:1: not a line of a recording"),
+        (HEADER + '{"t": "x", "reports": {}}\n', "bad.jsonl:2: not a round"),
+        (HEADER + '{"t": 1, "reports": {}}\n', "bad.jsonl:1: round 1: no report in it"),
+        (
+            HEADER + '{"t": 1, "reports": {"a": {}}}\n' * 2,
+            "round 2: t is 1 after 1; wanted rounds in the order of time",
+        ),
+        (
+            HEADER.replace("mine", 'm", "strategy": "x') + '{"t": 1, "reports": {"a": {}}}\n',
+            "strategy 'x' is not known",
+        ),
+        (
+            HEADER.replace("}", ', "interval_s": -1}') + '{"t": 1, "reports": {"a": {}}}\n',
+            "interval_seconds: -1: Input",
+        ),
+    ],
+)
+def test_a_broken_recording(tmp_path: Path, text: str, told: str):
+    """Exit 2, and one line with the file and what is wrong in it."""
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text)
+    done = lbd(str(path), "--strategy", "avg-shedder")
+
+    assert done.exit_code == 2
+    assert told in done.output
+    assert len(done.output.splitlines()) == 1

@@ -1,0 +1,350 @@
+"""``lbd place``, and ``lbd unload`` to a broker that lbd picks: words, JSON, exit codes, and nothing done on junk."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lbd.cli import main
+from lbd.config import Settings
+from lbd.daemon.engine import engine
+from lbd.record.control import Control, Pause
+from lbd.record.journal import history, read
+from tests import fake_pulsar
+from tests.fake_pulsar import COLD, HOT, WARM, Reply, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+    from tests.fake_pulsar import FakePulsar
+
+RECORDING = Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
+NEW = [f"t/new/0x{number << 28:08x}_0x{min((number + 1) << 28, 0xFFFFFFFF):08x}" for number in range(16)]
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker, a warm and a cold one, and a namespace of sixteen bundles that nobody owns."""
+    with fake_pulsar.hot_broker() as cluster:
+        cluster.own(None, dict.fromkeys(NEW, 0.0))
+        yield cluster
+
+
+@pytest.fixture
+def config(pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings of that cluster."""
+    for name in [name for name in os.environ if name.startswith("LBD_")]:
+        monkeypatch.delenv(name)
+    guardrails = {"membership_settle_seconds": 0, "unload_spacing_seconds": 0}
+    path = tmp_path / "lbd.yaml"
+    values = {"pulsar": {"admin_urls": pulsar.urls}, "state_dir": str(tmp_path / "state"), "guardrails": guardrails}
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
+
+
+def lbd(*arguments: object) -> Result:
+    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def answered(config: Path, *words: str) -> dict[str, Any]:
+    """What a call that changes nothing printed as JSON, its answers by bundle."""
+    found = lbd("place", *words, "--format", "json", "--config", config)
+    assert found.exit_code == 0, found.stderr
+    return {one["bundle"]: one for one in json.loads(found.stdout)["answers"]}
+
+
+class TestAsking:
+    def test_a_namespace(self, pulsar: FakePulsar, config: Path):
+        """A row for each bundle, a reason for each, and how old the data is; nothing is changed."""
+        before = dict(pulsar.owners)
+        found = lbd("place", "t/new", "--config", config)
+        lines = found.stdout.splitlines()
+        assert (found.exit_code, found.stderr, len(lines)) == (0, "", 18)
+        assert lines[0].split() == ["bundle", "owner", "answer", "why"]
+        assert all("(nobody)" in line and "by hash" in line for line in lines[1:-1])
+        assert lines[-1].startswith("16 bundles, 0 owned; rendezvous on reports of ")
+        assert lines[-1].endswith(" s old; brokers sample CPU every 60 s.")
+        assert pulsar.owners == before
+        assert [one.method for one in pulsar.requests if one.method != "GET"] == []
+
+    def test_a_topic_stands_for_its_bundle(self, config: Path):
+        """The CRC32 of the topic's full name is 0x25258607."""
+        found = answered(config, "persistent://t/new/orders")
+        assert [one["topics"] for one in found.values()] == [["persistent://t/new/orders"]]
+        assert list(found) == [NEW[0x2]]
+
+    def test_an_owned_bundle_is_answered_as_if_it_were_not(self, pulsar: FakePulsar, config: Path):
+        """Its owner, and where it would go."""
+        found = answered(config, HOT[0])[HOT[0]]
+        assert found["owner"] == pulsar.ids[0]
+        assert found["answer"] in pulsar.ids
+        assert "if nobody owned it: " in lbd("place", HOT[0], "--config", config).stdout
+
+    def test_who_is_no_candidate_is_told(self, pulsar: FakePulsar, config: Path):
+        """Isolation keeps the namespace on two brokers; the reason stands below the rows, once."""
+        pulsar.isolation["p"] = {"namespaces": ["t/new"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}
+        found = lbd("place", "t/new", "--config", config)
+        told = (
+            f"no candidate: {pulsar.ids[2]}: isolation-policy, t/new may not be on {pulsar.ids[2]}: isolation policy p"
+        )
+        assert told in found.stdout.splitlines()
+        assert {one["answer"] for one in answered(config, "t/new").values()} <= set(pulsar.ids[:2])
+
+    def test_an_anti_affinity_group_is_read_also_of_a_tenant_that_nobody_reports(
+        self, pulsar: FakePulsar, config: Path
+    ):
+        """Of the group only t/n lies anywhere, on all three brokers but not once it has left the third."""
+        new = "u/new/0x00000000_0xffffffff"
+        pulsar.own(None, {new: 0.0})
+        pulsar.groups.update({"t/n": "g", "u/new": "g"})
+        assert len(answered(config, new)[new]["candidates"]) == 3
+        pulsar.owners[COLD] = pulsar.ids[1]
+        assert answered(config, new)[new]["candidates"] == [pulsar.ids[2]]
+
+    def test_what_may_be_nowhere(self, pulsar: FakePulsar, config: Path):
+        """Exit 4, and why of each broker."""
+        pulsar.isolation["p"] = {"namespaces": ["t/new"], "primary": ["10[.]0[.]0[.]1"], "secondary": []}
+        found = lbd("place", NEW[0], "--config", config)
+        assert found.exit_code == 4
+        assert "(no broker)" in found.stdout
+        assert "1 bundle, 0 owned, 1 that no broker may have; " in found.stdout
+
+    @pytest.mark.parametrize(
+        "strategy", ["avg-shedder", "least-long-term-message-rate", "least-resource-usage-with-weight", "round-robin"]
+    )
+    def test_every_strategy_answers(self, strategy: str, config: Path):
+        """And says that it was asked."""
+        found = lbd("place", "t/new", "--strategy", strategy, "--config", config)
+        assert found.exit_code == 0
+        assert f"; {strategy} on reports of" in found.stdout
+
+    def test_a_recording(self):
+        """Its last round, without a cluster; the answers are of its time."""
+        found = lbd("place", "shop/orders", "--recording", RECORDING)
+        assert found.exit_code == 0
+        assert found.stdout.splitlines()[-1].startswith("32 bundles, 32 owned; rendezvous on reports of ")
+        assert "as recorded" in found.stdout
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (
+                ["x"],
+                "'x' is no bundle, topic or namespace; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, persistent://",
+            ),
+            (["t/n/orders"], "'t/n/orders' is no bundle, topic or namespace"),
+            (["persistent://t/n"], "'persistent://t/n' is no topic"),
+            (["t/nope"], "t/nope: cluster c has no such namespace"),
+            (
+                ["t/new/0x00000000_0x08000000"],
+                "is no bundle of t/new, which has 16; there are t/new/0x00000000_0x10000000",
+            ),
+            (["t/new/0x10000000_0x00000000"], "the lower end of the range must be below the upper one"),
+            (["pulsar/b:8080/0x00000000_0xffffffff"], "belongs to its broker and is never placed or moved"),
+            (["t/new", "--strategy", "best"], "placement 'best' is not known; wanted rendezvous, avg-shedder, "),
+            (["t/new", "--recording", str(RECORDING), "--apply"], "--apply: a recording is the past"),
+            (["t/new", "--recording", str(RECORDING)], "t/new: no broker reports a bundle of it"),
+            (["t/new", "--recording", "none.jsonl"], "none.jsonl"),
+        ],
+    )
+    @pytest.mark.parametrize("acts", [[], ["--apply"]])
+    def test_junk_is_one_line_and_exit_2(
+        self, words: list[str], told: str, acts: list[str], pulsar: FakePulsar, config: Path
+    ):
+        """Nothing is done, also with --apply."""
+        before = dict(pulsar.owners)
+        found = lbd("place", *words, *acts, "--config", config)
+        said = (found.stderr + found.stdout).splitlines()
+        assert (found.exit_code, len(said)) == (2, 1)
+        assert told in said[0] or (acts and "--apply: a recording is the past" in said[0])
+        assert pulsar.owners == before
+
+
+class TestApplying:
+    def test_each_bundle_is_placed_where_it_was_answered(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
+        """As asked before; every one is in the journal, rests, and counts in no budget."""
+        wanted = {bundle: one["answer"] for bundle, one in answered(config, "t/new").items()}
+        found = lbd("place", "t/new", "--apply", "--config", config)
+        assert (found.exit_code, found.stdout.splitlines()[-1]) == (0, "16 bundles: 16 placed.")
+        assert {bundle: pulsar.owners[bundle] for bundle in NEW} == wanted
+        moves = list(history(tmp_path / "state"))
+        assert {(move.bundle, move.source, move.owner) for move in moves} == {(one, "", wanted[one]) for one in NEW}
+        assert all(move.result is not None and "; rendezvous: " in move.reason for move in moves)
+        past = read(tmp_path / "state" / "journal.jsonl")
+        assert set(past.attempted_at) == set(NEW)
+        assert (past.sent, past.open, past.torn_lines) == ((), (), 0)
+        assert "(nobody) -> " in lbd("history", "--config", config).stdout
+
+    def test_owned_bundles_are_left_alone(self, pulsar: FakePulsar, config: Path):
+        """Twice asked is once placed; the hot broker keeps its own."""
+        lbd("place", NEW[3], "--apply", "--config", config)
+        owner = pulsar.owners[NEW[3]]
+        found = lbd("place", "t/new", "t/n", "--apply", "--config", config)
+        assert (found.exit_code, found.stdout.splitlines()[-1]) == (
+            0,
+            "26 bundles: 15 placed, 11 owned already and left alone.",
+        )
+        assert (pulsar.owners[NEW[3]], pulsar.owners[HOT[0]]) == (owner, pulsar.ids[0])
+
+    def test_two_that_nobody_takes_end_it(
+        self, pulsar: FakePulsar, config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ):
+        """Exit 5: the others are not asked for, and what was asked for is in the journal as it ended."""
+        monkeypatch.setattr("lbd.act.placer.PROOF_SECONDS", 0.05)
+        pulsar.fault("/lookup/", refused(503, "no"))
+        found = lbd("place", "t/new", "--apply", "--format", "json", "--config", config)
+        told = json.loads(found.stdout)
+        assert found.exit_code == told["exit_code"] == 5
+        assert [one["result"] for one in told["placed"]] == ["unowned", "unowned", *[None] * 14]
+        assert told["placed"][2]["detail"] == "not asked for: two in a row could not be placed"
+        assert len(list(history(tmp_path / "state"))) == 2
+
+    def test_a_pause_holds_it(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
+        """Exit 4, nothing placed."""
+        (tmp_path / "state").mkdir()
+        Control(tmp_path / "state").pause(Pause(time.time(), None, "upgrade", "ann"))
+        found = lbd("place", "t/new", "--apply", "--config", config)
+        assert (found.exit_code, found.stdout) == (4, "Refused: paused: by ann until lbd resume: upgrade\n")
+        assert {pulsar.owners[bundle] for bundle in NEW} == {None}
+
+    def test_the_running_lbd_does_it(self, pulsar: FakePulsar, config: Path):
+        """Through its control files; it answers for all bundles at once."""
+        with serving(config):
+            found = lbd("place", "t/new", "--apply", "--config", config)
+        assert found.exit_code == 0
+        assert "16 bundles: 16 placed." in found.stdout
+        assert "Asked lbd (process " in found.stderr
+        assert None not in {pulsar.owners[bundle] for bundle in NEW}
+
+    def test_a_broker_that_does_not_say_what_it_owns(self, pulsar: FakePulsar, config: Path):
+        """It is told, and its bundles are not taken for unowned where it counts: each is asked for once more."""
+        pulsar.fault(f"{pulsar.ids[0]}/ownedNamespaces", Reply(500, b"{}"), times=1)
+        found = lbd("place", HOT[0], "--apply", "--config", config)
+        assert (found.exit_code, pulsar.owners[HOT[0]]) == (4, pulsar.ids[0])
+        assert "owner-changed" in found.stdout
+
+
+@contextmanager
+def serving(config: Path) -> Iterator[None]:
+    """A running lbd that serves requests."""
+    values = yaml.safe_load(config.read_text())
+    with engine(Settings.model_validate(values)) as balancer:
+        done = threading.Event()
+
+        def serve() -> None:
+            while not done.wait(0.02):
+                balancer.serve()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            balancer.wait(5)
+
+
+class TestUnloading:
+    def test_a_broker_is_picked(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
+        """One that every guardrail allows; the journal says why that one."""
+        found = lbd("unload", HOT[0], "--config", config)
+        assert found.exit_code == 0, found.stdout
+        assert pulsar.owners[HOT[0]] in pulsar.ids[1:]
+        (move,) = history(tmp_path / "state")
+        assert move.destination == pulsar.owners[HOT[0]]
+        assert "; rendezvous: " in move.reason
+
+    def test_a_picked_broker_obeys_isolation(self, pulsar: FakePulsar, config: Path):
+        """Only one other broker may have it."""
+        pulsar.isolation["p"] = {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}
+        found = lbd("unload", HOT[0], "--config", config)
+        assert (found.exit_code, pulsar.owners[HOT[0]]) == (0, pulsar.ids[1])
+
+    def test_where_nobody_may_have_it_nothing_is_done(self, pulsar: FakePulsar, config: Path):
+        """Exit 4, with the reason of each broker."""
+        pulsar.sample(80.0, 84.0, 84.0)
+        found = lbd("unload", HOT[0], "--config", config)
+        assert found.exit_code == 4
+        assert (
+            f"Refused: {HOT[0]}: no other broker may have it: destination-overloaded: {pulsar.ids[1]}" in found.stdout
+        )
+        assert pulsar.owners[HOT[0]] == pulsar.ids[0]
+
+    def test_a_namespace_is_emptied_as_far_as_limits_go(self, pulsar: FakePulsar, config: Path):
+        """One line a bundle, a sum, and exit 4 for what was refused."""
+        found = lbd("unload", "t/n", "--config", config)
+        lines = found.stdout.splitlines()
+        landed = [line for line in lines[:-1] if ": landed in " in line]
+        assert found.exit_code == 4
+        assert lines[-1] == f"t/n: {len(landed)} of 10 landed, {10 - len(landed)} refused, 0 failed."
+        moved = dict.fromkeys(HOT, pulsar.ids[0]) | {WARM: pulsar.ids[1], COLD: pulsar.ids[2]}
+        assert len(landed) == sum(pulsar.owners[bundle] != owner for bundle, owner in moved.items())
+        assert len(landed) >= 5
+
+    def test_a_namespace_through_the_running_lbd(self, pulsar: FakePulsar, config: Path):
+        """Each bundle is a request of its own; what the named broker has already is left out."""
+        with serving(config):
+            found = lbd("unload", "t/n", "--to", pulsar.ids[2], "--format", "json", "--config", config)
+        told = json.loads(found.stdout)
+        assert {one["owner"] for one in told if one["exit_code"] == 0} == {pulsar.ids[2]}
+        assert len(told) == 9
+
+    def test_a_hold_ends_it_at_once(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
+        """A pause would refuse every bundle with the same words."""
+        (tmp_path / "state").mkdir()
+        Control(tmp_path / "state").pause(Pause(time.time(), None, "", "ann"))
+        found = lbd("unload", "t/n", "--config", config)
+        assert found.exit_code == 4
+        assert (
+            found.stdout.splitlines()[-1] == "t/n: 0 of 10 landed, 1 refused, 0 failed; stopped, 9 not tried: paused."
+        )
+        assert pulsar.asked("/unload") == []
+
+    def test_a_spent_budget_ends_it(self, pulsar: FakePulsar, config: Path):
+        """Whatever broker is picked, the hour's unloads are used."""
+        values = yaml.safe_load(config.read_text())
+        values["guardrails"]["max_unloads_per_hour"] = 2
+        config.write_text(yaml.safe_dump(values))
+        found = lbd("unload", "t/n", "--config", config)
+        told = "t/n: 2 of 10 landed, 1 refused, 0 failed; stopped, 7 not tried: unloads-per-hour."
+        assert (found.exit_code, found.stdout.splitlines()[-1]) == (4, told)
+        assert len(pulsar.asked("/unload", "PUT")) > 0
+
+    def test_two_failures_in_a_row_end_it(self, pulsar: FakePulsar, config: Path):
+        """Bundles that land elsewhere twice: something is wrong there."""
+        pulsar.steals.update({bundle: [pulsar.ids[1]] * 3 for bundle in HOT})
+        found = lbd("unload", "t/n", "--to", pulsar.ids[2], "--config", config)
+        assert found.exit_code == 5
+        assert found.stdout.splitlines()[-1].endswith("2 failed; stopped, 7 not tried: 2 in a row failed.")
+
+    @pytest.mark.parametrize(
+        ("words", "code", "told"),
+        [
+            (["t/nope"], 2, "t/nope: cluster c has no such namespace"),
+            (["t/0x0"], 2, "'t/0x0' is no bundle, topic or namespace"),
+            (["t/new"], 4, "t/new: nobody owns a bundle of it, nothing to unload; lbd place tells where they go"),
+            ([NEW[0]], 4, f"Refused: {NEW[0]}: on-no-report: no broker reports it: is it a bundle, and in use?"),
+            (["t/n/0x00000000_0x00000001"], 4, "on-no-report"),
+            (["t/n", "--to", ""], 2, "--to: the broker is empty"),
+        ],
+    )
+    def test_what_cannot_be_unloaded(self, words: list[str], code: int, told: str, pulsar: FakePulsar, config: Path):
+        """One clear line, nothing done."""
+        found = lbd("unload", *words, "--config", config)
+        said = (found.stderr + found.stdout).splitlines()
+        assert (found.exit_code, len(said)) == (code, 1)
+        assert told in said[0]
+        assert pulsar.asked("/unload") == []

@@ -1,0 +1,303 @@
+"""``lbd demo`` as a person runs it: on a terminal, into a file, ended in the middle, kept up. Nothing is left."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PATIENCE_SECONDS = 30.0
+FIRST_PICTURE_SECONDS = 10.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where the demo keeps what it keeps; nothing may be left there."""
+    found = tmp_path / "tmp"
+    found.mkdir()
+    yield found
+    assert list(found.iterdir()) == []
+
+
+def environ(folder: Path, **more: str) -> dict[str, str]:
+    """Nothing of lbd's settings, and a folder for temporary files."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_") and name != "NO_COLOR"}
+    return {**clean, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", **more}
+
+
+def demo(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The whole of it, into a file."""
+    command = [sys.executable, "-m", "lbd", "demo", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environ(folder, **more), timeout=90, check=False)
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """One that goes on."""
+    command = [sys.executable, "-m", "lbd", "demo", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, env=environ(folder), start_new_session=True, **pipes)
+
+
+def read_until(process: subprocess.Popen[str], part: str) -> str:
+    """What it says up to and with a line."""
+    said = ""
+    assert process.stdout is not None
+    while part not in said:
+        found = process.stdout.readline()
+        assert found, f"{part!r} was not said, but {said}"
+        said += found
+    return said
+
+
+class TestIntoAFile:
+    def test_moves_land_and_the_gap_falls(self, folder: Path):
+        """What the daemon says of its turns, each landing, and the scorecard of what is true of the cluster."""
+        done = demo(folder, "--seconds", "20")
+        assert (done.returncode, done.stderr) == (0, "")
+        gaps = [float(one) for one in re.findall(r"^ *\d+:\d\d +([0-9.]+) apart", done.stdout, re.MULTILINE)]
+        assert len(gaps) >= 10
+        assert gaps[0] > 50
+        assert gaps[-1] < gaps[0] - 10
+        landed = re.findall(r"simulated/orders/\S+ \S+ -> \S+: landed in", done.stdout)
+        assert len(landed) >= 3
+        assert "Begins to move" in done.stdout
+        first, last = map(float, re.findall(r"highest - lowest, points +([0-9.]+) +([0-9.]+)", done.stdout)[0])
+        assert last < first - 10
+        assert f"bundles moved: {len(landed)} in 1 round" in done.stdout
+        assert "What next:" in done.stdout
+
+    def test_a_port_that_is_taken(self, folder: Path):
+        """The system chooses others, and nothing is different."""
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                taken.bind(("127.0.0.1", 28080))
+                taken.listen()
+            except OSError:
+                pass  # it is taken by somebody else, which is as good
+            done = demo(folder, "--seconds", "2")
+        assert done.returncode == 0
+        assert "http://127.0.0.1:28080 " not in done.stdout
+        assert " apart  No move: 127.0.0.1:" in done.stdout
+
+    def test_no_folder_for_its_state(self, tmp_path: Path):
+        """One line, and the setting to change."""
+        from unittest import mock
+
+        from click.testing import CliRunner
+
+        from lbd.cli import main
+
+        with mock.patch("tempfile.TemporaryDirectory", side_effect=OSError(30, "Read-only file system")):
+            done = CliRunner().invoke(main, ["demo", "--seconds", "1"])
+        assert done.exit_code == 2
+        assert "Error: no temporary folder for lbd's state: Read-only file system; wanted one in TMPDIR" in done.output
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (("--seconds", "nan"), "--seconds nan: wanted a number from 1 to 3600"),
+            (("--seconds", "0"), "0.0 is not in the range"),
+            (("--scenario", "nope"), "nope: no such scenario"),
+            (("--seed", "-1"), "-1 is not in the range"),
+        ],
+    )
+    def test_wrong_usage(self, words: tuple[str, str], told: str, folder: Path):
+        """One line, and exit code 2."""
+        done = demo(folder, *words)
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_a_cluster_that_needs_nothing(self, folder: Path, tmp_path: Path):
+        """A scenario of one's own, here of a single broker: lbd says why it moves nothing."""
+        path = tmp_path / "one.yaml"
+        path.write_text("about: One.\nbrokers: [{id: a}]\nload: [{name: x, mib_per_second: 10, bundles: 3}]\n")
+        done = demo(folder, "--seconds", "1", "--scenario", str(path))
+        assert done.returncode == 0
+        assert "no scores  No move: too-few-brokers: 1 of 1 reports are usable, wanted 2." in done.stdout
+        assert "bundles moved: 0 in 0 rounds" in done.stdout
+
+    def test_a_broker_that_leaves(self, folder: Path, tmp_path: Path):
+        """It counts no more in the scorecard, and its bundles are no moves of lbd's."""
+        path = tmp_path / "leaving.yaml"
+        path.write_text(
+            "about: One leaves.\nbrokers: [{id: a, background: 50}, {id: b, background: 50}, "
+            "{id: c, background: 1, leaves_at_minutes: 0.1}]\nload: [{name: x, mib_per_second: 10, bundles: 30}]\n"
+        )
+        done = demo(folder, "--seconds", "3", "--scenario", str(path))
+        assert done.returncode == 0
+        first, last = map(float, re.findall(r"highest - lowest, points +([0-9.]+) +([0-9.]+)", done.stdout)[0])
+        assert first > 40
+        assert last < 10
+        assert "membership-changed" in done.stdout
+        assert "bundles moved: 0 in 0 rounds" in done.stdout
+        assert "needed at least" not in done.stdout
+
+    def test_nobody_reads_on(self, folder: Path):
+        """It ends with its reader, without a trace."""
+        process = started(folder)
+        read_until(process, "apart")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.wait(PATIENCE_SECONDS)
+        assert process.stderr.read() == ""
+        process.stderr.close()
+
+
+class TestEnding:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_in_the_middle(self, number: signal.Signals, folder: Path):
+        """A clean end with the scorecard so far, also while moves are under way."""
+        process = started(folder)
+        said = read_until(process, "landed")
+        process.send_signal(number)
+        rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        assert (process.returncode, errors) == (0, "")
+        assert "highest - lowest, points" in rest
+        address = re.search(r"http://([0-9.]+):(\d+)", said)
+        assert address is not None
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((address[1], int(address[2])), timeout=1)
+
+    def test_under_nohup_a_closed_terminal_is_nothing(self, folder: Path):
+        """What was started to live on does."""
+        command = ["nohup", sys.executable, "-m", "lbd", "demo"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+        process = subprocess.Popen(command, text=True, env=environ(folder), start_new_session=True, **pipes)
+        read_until(process, "Begins to move")
+        process.send_signal(signal.SIGHUP)
+        read_until(process, "landed")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 0
+
+    def test_kept_up(self, folder: Path, tmp_path: Path):
+        """Other commands work on it as on any cluster, by this machine's clock."""
+        process = started(folder, "--seconds", "4", "--serve")
+        said = read_until(process, "lbd.log")
+        (state_dir,) = set(re.findall(r"LBD_STATE_DIR=(\S+)", said))
+        (url,) = set(re.findall(r"doctor --admin-url (\S+)", said))
+        config = tmp_path / "lbd.yaml"
+        config.write_text("{}")
+        known = environ(folder, LBD_STATE_DIR=state_dir, LBD_CONFIG=str(config))
+
+        def lbd(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", "lbd", *words]
+            return subprocess.run(command, capture_output=True, text=True, env=known, check=False)
+
+        status = lbd("status")
+        assert status.returncode == 0, status.stdout + status.stderr
+        assert f"running, process {process.pid}" in status.stdout
+        assert "last turn" in status.stdout
+        planned = json.loads(lbd("dry-run", "--format", "json", "--admin-url", url).stdout)
+        assert planned["cluster"] == "simulated"
+        assert lbd("doctor", "--admin-url", url).returncode == 0
+        moves = lbd("history").stdout
+        assert "landed" in moves
+        assert time.strftime("%Y-%m-%d", time.gmtime()) in moves
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        assert (process.returncode, errors) == (0, "")
+        assert "highest - lowest" not in rest
+
+
+class Terminal:
+    """A pseudo-terminal in which the demo runs."""
+
+    def __init__(self, folder: Path, *words: str, **more: str) -> None:
+        self.process, self._fd = pty.fork()
+        if self.process == 0:
+            command = [sys.executable, "-m", "lbd", "demo", *words]
+            os.execve(sys.executable, command, environ(folder, **{"TERM": "xterm-256color", **more}))
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.begun_at = time.monotonic()
+        self.shown = ""
+
+    def until(self, part: str) -> float:
+        """Wait until something is shown; seconds since the start."""
+        while part not in self.shown:
+            assert time.monotonic() - self.begun_at < PATIENCE_SECONDS, self.shown
+            if select.select([self._fd], [], [], 0.1)[0]:
+                self.shown += os.read(self._fd, 65_536).decode(errors="replace")
+        return time.monotonic() - self.begun_at
+
+    def gone(self) -> int:
+        """Close the terminal; the exit code that follows."""
+        os.close(self._fd)
+        return self._exit_code()
+
+    def press(self, key: bytes) -> int:
+        """A key, and the exit code that follows."""
+        os.write(self._fd, key)
+        while True:
+            try:
+                self.shown += os.read(self._fd, 65_536).decode(errors="replace")
+            except OSError:
+                break
+        os.close(self._fd)
+        return self._exit_code()
+
+    def _exit_code(self) -> int:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            process, status = os.waitpid(self.process, os.WNOHANG)
+            if process:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.05)
+        os.kill(self.process, signal.SIGKILL)
+        raise AssertionError(f"it did not end: {self.shown}")
+
+
+class TestOnATerminal:
+    def test_the_first_picture_comes_soon_and_ctrl_c_ends_it(self, folder: Path):
+        """Bars and pairs at once; at the end the cursor is there again, and the scorecard."""
+        terminal = Terminal(folder)
+        assert terminal.until("hits 15+") < FIRST_PICTURE_SECONDS
+        terminal.until("moves: 5 planned")
+        assert terminal.press(b"\x03") == 0
+        assert terminal.shown.rfind("\x1b[?25h") > terminal.shown.rfind("\x1b[?25l")
+        assert "highest - lowest, points" in terminal.shown
+        assert "Traceback" not in terminal.shown
+
+    @pytest.mark.parametrize("words", [(), ("--seconds", "1", "--serve")])
+    def test_the_terminal_goes(self, words: tuple[str, ...], folder: Path):
+        """As when a window is closed: it ends, and does not live on unseen."""
+        terminal = Terminal(folder, *words)
+        terminal.until("lbd.log" if words else "moves: 5 planned")
+        assert terminal.gone() == 0
+
+    def test_without_colour(self, folder: Path):
+        """NO_COLOR: the same picture, and no colour in it."""
+        terminal = Terminal(folder, NO_COLOR="1")
+        terminal.until("hits 15+")
+        assert terminal.press(b"\x03") == 0
+        assert "█" in terminal.shown
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", terminal.shown)
+
+    @pytest.mark.parametrize("less", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "ascii"}])
+    def test_a_terminal_that_cannot_draw(self, less: dict[str, str], folder: Path):
+        """No cursor to move, or no bars in its character set: lines."""
+        terminal = Terminal(folder, **less)
+        terminal.until("apart  No move")
+        assert terminal.press(b"\x03") == 0
+        assert "\x1b[?25l" not in terminal.shown
+        assert "score  " not in terminal.shown

@@ -1,0 +1,110 @@
+"""The daemon on a simulated cluster, in this process: what it does is true, and nothing of it stays."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.config import Settings
+from lbd.demo.stage import SPEED, Stage, stage
+from lbd.record.journal.past import read
+from lbd.record.status import read_status
+from lbd.simulate.scenario import load
+from lbd.simulate.settings import settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_SECONDS = 10.0
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.* type=2,:ResourceWarning")
+"""Where there is no systemd, sdnotify drops the socket that it would have used."""
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """The daemon takes them for itself."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@contextmanager
+def staged(seconds: float) -> Iterator[Stage]:
+    """The demo's own cluster."""
+    scenario = load("demo")
+    with stage(scenario, settled(scenario, Settings(interval_seconds=15), {}), 1, seconds) as found:
+        yield found
+
+
+def run(found: Stage, seconds: float, then: Callable[[], None] | None = None) -> None:
+    """Let it run; ``then`` is called instead of its end."""
+    timer = threading.Timer(seconds, then or found.end)
+    timer.start()
+    try:
+        found.run()
+    finally:
+        timer.join()
+
+
+def test_what_it_shows_is_what_the_journal_and_the_cluster_say():
+    """Each move that landed is in the journal, counted in the scorecard, and where the cluster's own book has it."""
+    with staged(60) as found:
+        run(found, 4)
+        landed = {move.bundle: move.destination for move in found.seen.moves if move.state == "landed"}
+        assert len(landed) >= 2
+        assert {bundle: found.cluster.owners()[bundle] for bundle in landed} == landed
+        kept = read(found.settings.state_dir / "journal.jsonl")
+        assert set(kept.attempted_at) == set(landed)
+        assert kept.open == ()
+        card = found.truth.scorecard(found.settings)
+        assert card.moves == len(landed)
+        assert card.last.gap_points < card.first.gap_points - 5
+        assert (found.settings.state_dir / "lbd.log").read_text().count('"event": "landed: ') == len(landed)
+
+
+def test_nothing_of_it_stays():
+    """No thread, no port, no folder."""
+    before = set(threading.enumerate())
+    with staged(60) as found:
+        run(found, 1.5)
+        folder, brokers = found.settings.state_dir, found.cluster.brokers
+        assert folder.is_dir()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert set(threading.enumerate()) - before == set()
+    assert not folder.exists()
+    for broker in brokers:
+        host, port = broker.split(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), timeout=1)
+
+
+def test_its_clock_begins_in_the_past_and_ends_at_the_present():
+    """And goes on at the machine's pace: so what is written down has true ages for who reads it afterwards."""
+    with staged(2) as found:
+        assert abs(found.cluster.now() - (time.time() - 2 * (SPEED - 1))) < 1
+        seen: list[float] = []
+
+        def over() -> None:
+            found.slow_down()
+            seen.append(found.cluster.now() - time.time())
+            time.sleep(1)
+            found.end()
+
+        run(found, 2, over)
+        assert abs(seen[0]) < 5
+        assert abs(found.cluster.now() - time.time() - seen[0]) < 0.5
+        status = read_status(found.settings.state_dir)
+        assert abs(status.at - time.time()) < 10
+        assert status.next_turn_at is not None
+        assert 10 < status.next_turn_at - status.at < 16

@@ -1,0 +1,172 @@
+"""The fake cluster answers as brokers of 4.0.8 do: the same calls to both, compared in codes, redirects and shapes."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from lbd.simulate.build import cluster as built
+from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.fake_pulsar.book import SESSION_SECONDS
+from lbd.simulate.scenario import Scenario
+from tests.e2e import agreement, placing, probe
+from tests.e2e.agreement import (
+    CALLS,
+    LEADER,
+    LEADER_DEAD,
+    LEADER_REPLACED,
+    LOAD_REPORT,
+    NAMESPACE,
+    TENANT,
+    WITH_POLICIES,
+    Side,
+    row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tests.e2e.agreement import Call, Told
+    from tests.e2e.cluster import Cluster
+
+VERSION = "4.0.8"
+TABLE = Path(__file__).parents[2] / "docs" / "agreement.md"
+POLICY = {
+    "namespaces": ["nobody/.*"],
+    "primary": ["127.0.0.9"],
+    "secondary": [],
+    "auto_failover_policy": {"policy_type": "min_available", "parameters": {"min_limit": "1", "usage_threshold": "99"}},
+}
+
+
+@contextmanager
+def fake() -> Iterator[tuple[FakePulsar, Side]]:
+    """Three brokers, whose bundles have no clients."""
+    scenario = Scenario.model_validate(
+        {
+            "about": "what the real cluster has",
+            "brokers": [{"id": "broker", "number": 3}],
+            "load": [{"name": NAMESPACE, "bundles": agreement.BUNDLES, "mib_per_second": 0}],
+        }
+    )
+    world, state = built(scenario, 1)
+    with FakePulsar(world, state, cluster="c", version=VERSION, clients=0) as found, requests.Session() as session:
+        assert found.leader is not None
+        yield found, Side(agreement.roles(found.leader, found.brokers), agreement.names(), session)
+
+
+@contextmanager
+def real(cluster: Cluster) -> Iterator[Side]:
+    """The same on real brokers."""
+    assert placing.namespace(cluster, NAMESPACE, agreement.BUNDLES, TENANT) == list(_bundles())
+    try:
+        ids = agreement.roles(probe.leader(cluster), cluster.brokers)
+        yield Side(ids, agreement.names(), cluster.session)
+    finally:
+        placing.remove_namespace(cluster, f"{TENANT}/{NAMESPACE}")
+
+
+def _bundles() -> Iterator[str]:
+    return (value for key, value in agreement.names().items() if key.startswith("b"))
+
+
+@contextmanager
+def with_policies(cluster: Cluster, simulated: FakePulsar) -> Iterator[None]:
+    """One policy of each sort on both."""
+    base, name = cluster.admin_urls[0], f"{TENANT}/{NAMESPACE}"
+    group, domain = f"{base}/admin/v2/namespaces/{name}/antiAffinity", f"{base}/admin/v2/clusters/c/failureDomains/d"
+    plain = {"Content-Type": "application/json"}  # with quotes they would be part of the name
+    assert probe.ask(cluster, "POST", group, data="apart", headers=plain).ok
+    assert probe.ask(cluster, "POST", domain, json={"brokers": cluster.brokers[:1]}).ok
+    placing.isolate(cluster, "p", POLICY)
+    simulated.policies.groups[name] = "apart"
+    simulated.policies.domains["d"] = [simulated.brokers[0]]
+    simulated.policies.isolation["p"] = POLICY
+    try:
+        yield
+    finally:
+        placing.lift_isolation(cluster, "p")
+        probe.ask(cluster, "DELETE", domain)
+
+
+def counted(side: Side) -> Told:
+    """A load report at rest: its statistics were counted, every 5 s there, and its news given to the other brokers."""
+    for _ in range(60):
+        told = side.ask(LOAD_REPORT)
+        if told.body["lastStats"] and not told.body["lastBundleGains"] and not told.body["lastBundleLosses"]:
+            break
+        time.sleep(0.5)
+    return told
+
+
+def agree(call: Call, ours: Told, theirs: Told) -> bool:
+    """The same, but that a fake broker tells only the part of its configuration that is about balancing."""
+    if call.path.endswith("/runtime") and isinstance(ours.body, dict):
+        return ours.hops == theirs.hops and ours.body.items() <= theirs.body.items()
+    return ours == theirs
+
+
+def compared(ours: Side, theirs: Side, calls: Iterable[Call]) -> list[tuple[Call, Told, Told]]:
+    """The same calls to both."""
+    return [(call, ours.ask(call), theirs.ask(call)) for call in calls]
+
+
+def differences(found: Iterable[tuple[Call, Told, Told]]) -> list[str]:
+    """Where they do not agree, with what both said."""
+    return [
+        f"{row(call, ours)}\n  fake: {ours.body}\n  real: {theirs} {theirs.body}"
+        for call, ours, theirs in found
+        if not agree(call, ours, theirs)
+    ]
+
+
+@pytest.mark.cluster(versions=[VERSION])
+def test_fake_and_real_brokers_answer_alike(cluster: Cluster, tell: Callable[[str], None]):
+    """Every call that lbd makes, right and wrong, asked at leader, owner and others; the table is in the documents."""
+    with fake() as (simulated, ours), real(cluster) as theirs:
+        agreement.arranged(ours)
+        agreement.arranged(theirs)
+        found = compared(ours, theirs, CALLS)
+        with with_policies(cluster, simulated):
+            found += compared(ours, theirs, WITH_POLICIES)
+        found.append((LOAD_REPORT, ours.ask(LOAD_REPORT), counted(theirs)))
+    rows = [row(call, told) for call, _, told in found]
+    tell("\n".join(rows))
+    assert differences(found) == []
+    assert [line for line in rows if line not in TABLE.read_text()] == []
+
+
+@pytest.mark.cluster(versions=[VERSION])
+def test_they_tell_of_a_dead_leader_alike(cluster: Cluster, tell: Callable[[str], None]):
+    """While its session lives, and after that."""
+    with fake() as (simulated, ours), real(cluster) as theirs:
+        agreement.arranged(ours)
+        agreement.arranged(theirs)
+        dead = theirs.ids[LEADER]
+        cluster.kill_broker(cluster.brokers.index(dead))
+        simulated.kill(ours.ids[LEADER])
+        found = compared(ours, theirs, LEADER_DEAD)
+        simulated.forward(SESSION_SECONDS)
+        follower = cluster.brokers.index(theirs.ids["other"])
+        deadline = time.monotonic() + 2 * SESSION_SECONDS
+        while probe.leader(cluster, follower) == dead and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert simulated.leader is not None
+        after = replaced(ours, simulated.leader), replaced(theirs, probe.leader(cluster, follower))
+        found += compared(*after, LEADER_REPLACED)
+        cluster.restore()
+    rows = [row(call, told) for call, _, told in found]
+    tell("\n".join(rows))
+    assert differences(found) == []
+    assert [line for line in rows if line not in TABLE.read_text()] == []
+
+
+def replaced(side: Side, leader: str) -> Side:
+    """The same with another leader; the old one is ``dead``."""
+    other = next(broker for role, broker in side.ids.items() if broker != leader and role != LEADER)
+    return Side({LEADER: leader, "other": other, "dead": side.ids[LEADER]}, agreement.names(), side.session)

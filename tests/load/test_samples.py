@@ -1,0 +1,86 @@
+"""Which samples reports make, and which of them can be trusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lbd.load.samples import gather
+from lbd.observe.parse import Usage
+from tests.builders import LONG_AGO_MS, TAKEN_AT, bundle, report, snapshot, stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lbd.load.samples import BrokerSamples
+
+A = "a:80"
+TWO = {bundle(1): stats(100), bundle(2): stats(300)}
+
+
+def seen(*reports: dict[str, Any], every: float = 60) -> BrokerSamples:
+    """Samples of one broker with these reports, so many seconds apart."""
+    rounds = [
+        snapshot({A: report(**{"statistics": TWO, **one})}, TAKEN_AT + every * at) for at, one in enumerate(reports)
+    ]
+    return gather(rounds)[A]
+
+
+def cpus(found: BrokerSamples) -> Sequence[float]:
+    return found.used[:, 0].round(3).tolist()
+
+
+def test_one_sample_however_often_it_is_seen():
+    """Twelve polls of three CPU samples are three; memory that changes with each poll is none."""
+    polls = [{"cpu": 10 + at // 4, "memory": Usage(100.0 + at, 400.0)} for at in range(12)]
+    found = seen(*polls, *[{"cpu": 13}] * 8, every=15)
+
+    assert [10, 11, 12, 13] == cpus(found)
+    assert found.carried[:, 0] == pytest.approx(np.full(4, 400))
+
+
+def test_no_limit_is_no_number():
+    """A network card whose speed nobody knows."""
+    assert np.isnan(seen({"cpu": 10}, {"cpu": 11}).used[:, 3:]).all()
+
+
+@pytest.mark.parametrize(
+    ("odd", "left"),
+    [
+        ({"cpu": 1e-7}, [10, 12]),
+        ({"cpu": -1.0}, [10, 12]),
+        ({"start_timestamp": (TAKEN_AT + 60) * 1000}, []),
+        ({"statistics": {**TWO, bundle(1): stats(float("nan"))}}, [10, 12]),
+        ({"statistics": {**TWO, bundle(1): stats(-300)}}, [10, 12]),
+    ],
+    ids=["not sampled yet", "negative", "just started", "NaN", "negative rates"],
+)
+def test_odd_reports_make_no_sample(odd: dict[str, Any], left: list[float]):
+    """The first minutes after a start, and numbers that are none."""
+    started = odd.get("start_timestamp", LONG_AGO_MS)
+
+    assert left == cpus(seen({"cpu": 10}, {"cpu": 55, **odd}, {"cpu": 12, "start_timestamp": started}))
+
+
+def test_a_restart_or_another_machine_forgets_what_was_before():
+    """What the old hardware told says nothing of the new one."""
+    later = [{"cpu": Usage(10.0 + at, 200.0)} for at in range(3)]
+
+    assert [5, 5.5, 6] == cpus(seen(*[{"cpu": 50.0 + at} for at in range(4)], *later))
+
+
+def test_what_saw_bundles_come_is_not_trusted():
+    """Neither the sample that comes with the new report nor the next one, which was begun before."""
+    less, more = TWO, {**TWO, bundle(3): stats(500)}
+    found = seen(*[{"cpu": 10 + at, "statistics": less if at < 3 else more} for at in range(7)])
+
+    assert [True, True, True, False, False, True, True] == found.trusted.tolist()
+
+
+def test_a_bundle_without_traffic_changes_nothing():
+    """Idle bundles come and go with lookups and heartbeats."""
+    more = {**TWO, bundle(3): stats(0)}
+
+    assert seen(*[{"cpu": 10 + at, "statistics": TWO if at < 3 else more} for at in range(7)]).trusted.all()

@@ -1,0 +1,135 @@
+"""A small fake cluster under a real engine, over HTTP, and whether its journal tells what happened."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lbd.act.ownership import Clock
+from lbd.config import Settings
+from lbd.daemon import engine as live
+from lbd.daemon.timebase import Timebase
+from lbd.model import Result
+from lbd.record.journal.moves import History
+from lbd.record.journal.segments import LIVE_NAME
+from lbd.simulate.fake_pulsar import FakePulsar
+from tests.simulate.worlds import begun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pytest
+
+    from lbd.cycle import CycleRecord
+    from lbd.daemon.engine import Engine
+    from lbd.record.journal.moves import Move
+
+TURN_SECONDS = 15.0
+
+
+@contextmanager
+def hot(*, namespaces: int = 1, seed: int = 1, **options: Any) -> Iterator[FakePulsar]:
+    """Three brokers: the first one carries 70 MiB/s in bundles of 5, a point each for 1 MiB/s, the others little."""
+    shares = [("a", 70 / namespaces, 14 // namespaces)] * namespaces + [("b", 20, 4), ("c", 5, 2)]
+    load = [
+        {"name": f"n{at}", "brokers": [broker], "mib_per_second": rate, "bundles": bundles}
+        for at, (broker, rate, bundles) in enumerate(shares)
+    ]
+    world, state = begun(seed, brokers=[{"id": one} for one in "abc"], load=load)
+    with FakePulsar(world, state, **options) as cluster:
+        yield cluster
+
+
+def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
+    """The default ones, but for limits that would spread the moves over an hour, and the pause between two of them."""
+    rails = {"max_traffic_per_turn": 1, "max_unloads_per_turn": 20, "unload_spacing_seconds": 0}
+    pulsar = {"admin_urls": list(cluster.admin_urls), "read_timeout_seconds": 1}
+    return Settings.model_validate({"state_dir": folder, "pulsar": pulsar, "guardrails": rails, **changes})
+
+
+def impatient(found: Settings) -> Settings:
+    """Waits for the answer to an unload far shorter than settings allow."""
+    return found.model_copy(update={"pulsar": found.pulsar.model_copy(update={"unload_timeout_seconds": 0.5})})
+
+
+@dataclass
+class Run:
+    """An engine's turns on a fake cluster, one every 15 s of the cluster's time, each with the end of its moves."""
+
+    cluster: FakePulsar
+    engine: Engine
+    folder: Path
+
+    def turn(self) -> CycleRecord:
+        """The next one."""
+        self.cluster.forward(TURN_SECONDS)
+        record = self.engine.turn()
+        self.engine.wait(60)
+        return record
+
+    def turns(self, number: int) -> list[CycleRecord]:
+        """So many."""
+        return [self.turn() for _ in range(number)]
+
+    def until(self, ended: Callable[[], bool], most: int = 40) -> None:
+        """Until then."""
+        for _ in range(most):
+            if ended():
+                return
+            self.turn()
+        raise AssertionError(f"not within {most} turns")
+
+    def until_tried(self) -> list[Move]:
+        """Until moves were tried; these, told by the journal, once they are seen to be true."""
+        self.until(lambda: bool(self.engine._journal.attempted_at))
+        return self.true_moves()
+
+    def moves(self) -> list[Move]:
+        """What the journal says."""
+        return list(History(self.folder / LIVE_NAME))
+
+    def true_moves(self) -> list[Move]:
+        """The same, after each was compared with the cluster's own book of owners."""
+        moves = self.moves()
+        for move in moves:
+            assert_true(self.cluster, move)
+        return moves
+
+
+@contextmanager
+def run(
+    cluster: FakePulsar, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings | None = None
+) -> Iterator[Run]:
+    """A real engine on the cluster's clock; what it waits for passes at once, but for sockets."""
+    monkeypatch.setattr(live, "CLOCK", Clock(cluster.now, cluster.forward))
+    timebase = Timebase(cluster.now, lambda: cluster.speed)
+    with live.engine(chosen or settings(cluster, folder), timebase=timebase) as engine:
+        yield Run(cluster, engine, folder)
+
+
+def owner_at(cluster: FakePulsar, bundle: str, at: float) -> str | None:
+    """Who owned it then (epoch seconds), by the cluster's own book."""
+    changes = [one for one in cluster.history() if one.bundle == bundle]
+    number = bisect_right([cluster.begun_at + one.seconds for one in changes], at)
+    assert number > 0, f"{bundle} never changed its owner"
+    return changes[number - 1].owner
+
+
+def assert_true(cluster: FakePulsar, move: Move) -> None:
+    """What the journal says of the move's end is what was so at that moment."""
+    assert move.result is not None, move
+    assert move.ended_at is not None, move
+    if move.result is Result.UNKNOWN:
+        return
+    before = owner_at(cluster, move.bundle, move.at)
+    after = owner_at(cluster, move.bundle, move.ended_at)
+    assert before == move.source, (move, before)
+    assert after == move.owner, (move, after)
+    by_result = {Result.LANDED: move.destination, Result.FAILED: move.source, Result.UNOWNED: None}
+    if move.result is Result.ELSEWHERE:
+        assert after not in {None, move.destination}, (move, after)
+    else:
+        assert after == by_result[move.result], (move, after)

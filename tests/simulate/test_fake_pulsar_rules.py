@@ -1,0 +1,113 @@
+"""Random clusters with random faults, over HTTP, for hundreds of turns: what is journaled is so, and the rules hold."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.model import bundle_range
+from lbd.simulate.fake_pulsar import FakePulsar, Fault, Switch
+from tests.simulate.fakes import run, settings
+from tests.simulate.worlds import begun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from lbd.record.journal.moves import Move
+    from tests.simulate.fakes import Run
+
+TURNS = 120
+COOL_DOWN_MINUTES = 4
+EAGER: dict[str, Any] = {
+    "avg_shedder": {"low_threshold": 5, "high_threshold": 10, "hit_count_low": 2, "hit_count_high": 1},
+    "guardrails": {
+        "cool_down_minutes": COOL_DOWN_MINUTES,
+        "max_traffic_per_turn": 0.5,
+        "max_unloads_per_hour": 1000,
+        "max_unloads_per_destination_per_hour": 0,
+        "max_unloads_per_source_per_hour": 0,
+        "max_moves_per_bundle": 0,
+        "stand_still_after_rounds": 0,
+        "membership_settle_seconds": 30,
+        "unload_spacing_seconds": 0,
+    },
+}
+QUICK = [fault for fault in Fault if fault not in {Fault.SILENT, Fault.SLOW, Fault.AFFINITY_LEFT}]
+"""What costs no time of this machine, and can be known: nobody can see that a note that was used has stayed."""
+
+PARTS = ["", "/unload", "/unload", "/lookup/", "/topicHashPositions", "/load-report", "/ownedNamespaces", "/ready"]
+
+
+def unsteady(chance: random.Random) -> FakePulsar:
+    """Three to five brokers under traffic that comes and goes, so that there is always something to move."""
+    shapes = [
+        {"kind": "wave", "amplitude": 0.9, "period_hours": 0.4, "peak_at_hours": chance.random()},
+        {"kind": "on-off", "on_minutes": 4, "off_minutes": 4},
+        {"kind": "ramp", "to": 3, "at_minutes": 10, "minutes": 5},
+    ]
+    brokers = [f"b{at}" for at in range(chance.randint(3, 5))]
+    load = [
+        {"name": f"n{at}", "brokers": [broker], "mib_per_second": 20, "bundles": 8, "spread": 0.7, "shape": shape}
+        for at, (broker, shape) in enumerate(zip(brokers, shapes, strict=False))
+    ]
+    parts = [{"id": broker, "background": chance.uniform(0, 20)} for broker in brokers]
+    world, state = begun(chance.randrange(1 << 30), brokers=parts, load=load, noise_points=1)
+    return FakePulsar(world, state, clients=chance.choice([0, 1, 6]), version=chance.choice(["4.0.8", "4.2.4"]))
+
+
+def disturb(cluster: FakePulsar, chance: random.Random) -> None:
+    """Now and then something goes wrong, or is mended."""
+    broker, what = chance.choice(cluster.brokers), chance.random()
+    if what < 0.25:
+        fault, part = chance.choice(QUICK), chance.choice(PARTS)
+        where = chance.choice([None, broker])
+        seconds, acts = chance.uniform(-900, 900), chance.random() < 0.5
+        cluster.faults.on(Switch(fault, where, part, chance.randint(1, 6), seconds, acts))
+    elif what < 0.3:
+        cluster.faults.off()
+        for one in cluster.brokers:
+            cluster.start(one)
+    elif what < 0.31 and len(cluster.admin_urls) > 2:
+        cluster.kill(broker)
+    elif what < 0.33:
+        cluster.start(broker)
+
+
+def check_pace(moves: Iterable[Move]) -> None:
+    """One under way for each source and each range, and a rest for each bundle, but for the second attempt."""
+    ended_at: dict[str, float] = defaultdict(float)
+    begun_at: dict[str, float] = defaultdict(lambda: float("-inf"))
+    for move in sorted(moves, key=lambda move: move.at):
+        assert move.ended_at is not None
+        for key in (move.source, bundle_range(move.bundle)):
+            assert move.at >= ended_at[key], f"{move} began before another one of {key} ended"
+            ended_at[key] = move.ended_at
+        rested = move.at - begun_at[move.bundle] >= COOL_DOWN_MINUTES * 60
+        assert move.destination not in {None, move.source}
+        assert move.attempt == 2 or rested, f"{move} came {move.at - begun_at[move.bundle]:.0f} s after the last one"
+        begun_at[move.bundle] = move.at
+
+
+def check_notes(running: Run) -> None:
+    """What a leader may still have as a destination, lbd knows of."""
+    known = [(bundle, note.broker) for bundle, note in running.engine._journal.notes.items()]
+    for key, broker in running.cluster.affinity.items():
+        assert any(key in {bundle, bundle_range(bundle)} and broker == noted for bundle, noted in known), (key, broker)
+
+
+@pytest.mark.parametrize("seed", [0, 5, 23, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(24, 60))])
+def test_no_rule_is_broken(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done is done one at a time and rarely, and told as it was."""
+    chance = random.Random(seed)
+    with unsteady(chance) as cluster, run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path, **EAGER)) as one:
+        for _ in range(TURNS):
+            disturb(cluster, chance)
+            one.turn()
+            check_notes(one)
+        moves = one.true_moves()
+    check_pace(moves)
+    assert len(moves) > 5

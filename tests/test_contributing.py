@@ -1,0 +1,62 @@
+"""The example strategy of CONTRIBUTING is a strategy."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.decide import RULES, STRATEGIES
+from lbd.replay import replay, rounds
+
+if TYPE_CHECKING:
+    from lbd.replay import Replayed
+
+ROOT = Path(__file__).parents[1]
+CODE = re.search(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example as a file, with its one line in the registry."""
+    assert CODE is not None
+    path = tmp_path / "even_count.py"
+    path.write_text(CODE[1])
+    found = runpy.run_path(str(path))
+    monkeypatch.setitem(RULES, found["EvenCountSettings"], found["decide"])
+    monkeypatch.setitem(STRATEGIES, "even-count", found["EvenCountSettings"])
+
+
+def replayed(**settings: Any) -> list[Replayed]:
+    """The example on the recorded hot broker, which has 24 of 32 bundles."""
+    path = ROOT / "examples" / "hot-broker.jsonl"
+    return list(replay(rounds(path), "even-count", settings, stock=False, placement="least-long-term-message-rate"))
+
+
+@pytest.mark.usefixtures("registered")
+def test_it_moves_one_bundle_a_round_to_another_broker():
+    """The largest one that does not rest, from the broker with the most."""
+    first = replayed()[0].decision
+
+    (unload,) = first.unloads
+    assert unload.source == "broker-1.example:8080" != unload.destination
+    assert unload.reason.startswith("24 bundles, another 4, ")
+
+
+@pytest.mark.usefixtures("registered")
+def test_its_settings_are_its_own():
+    """And what it says where nothing is to be done."""
+    decision = replayed(apart=20)[0].decision
+
+    assert decision.unloads == ()
+    assert [skip.detail for skip in decision.skips] == ["4 to 24 bundles"]
+
+
+def test_it_is_as_short_as_it_says():
+    """Ten lines or so of rule."""
+    assert CODE is not None
+    rule = CODE[1].partition('most."""\n')[2]
+    assert len(rule.strip().splitlines()) <= 11
