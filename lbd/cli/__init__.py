@@ -29,6 +29,7 @@ COMMANDS = {
     "simulate": "lbd.cli.simulate",
     "demo": "lbd.cli.demo",
     "compare": "lbd.cli.compare",
+    "calibrate": "lbd.cli.calibrate",
     "config": "lbd.cli.configuration",
 }
 """Module of each command; importing all of them would make ``lbd --help`` wait for NumPy."""
@@ -51,6 +52,7 @@ SHORT_HELP = {
     "simulate": "Run lbd on a simulated cluster, and score what it did.",
     "demo": "Watch lbd balance a simulated cluster, for a minute.",
     "compare": "Run strategies over scenarios or recordings, and put their scorecards side by side.",
+    "calibrate": "Learn better thresholds from history, with Spark.",
     "config": "Check, show or take over settings.",
 }
 

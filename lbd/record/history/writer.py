@@ -27,7 +27,7 @@ FLUSH_ROWS = 500_000
 """Or when so many rows wait, which are some 50 MB."""
 
 WHOLE_SECONDS = 3600.0
-"""Every bundle is stored again after this, whether it changed or not: reading can begin there."""
+"""In its first round of each hour every bundle is stored, whether it changed or not: reading can begin there."""
 
 KEPT_ROWS = 3 * FLUSH_ROWS
 """While nothing can be written, so many rows wait; what comes then is lost, and counted."""
@@ -44,7 +44,7 @@ class Writer:
     trouble: str = ""
     _waiting: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {table: [] for table in TABLES})
     _stored: Stored = field(default_factory=Stored.nothing)
-    _whole_at: float = -np.inf
+    _hour: float = np.nan
     _begun: float = np.nan
     _last: float = np.nan
 
@@ -102,8 +102,8 @@ class Writer:
 
     def _bundles(self, found: Round) -> Rows:
         at = found.snapshot.taken_at
-        if not 0 <= at - self._whole_at < WHOLE_SECONDS:
-            self._stored, self._whole_at = Stored.nothing(), at
+        if at // WHOLE_SECONDS != self._hour:
+            self._stored, self._hour = Stored.nothing(), at // WHOLE_SECONDS
         self._stored, changed = changes(self._stored, found.snapshot, found.fresh, self.settings.step)
         return _changed(found.snapshot, changed)
 

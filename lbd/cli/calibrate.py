@@ -1,0 +1,83 @@
+"""``lbd calibrate``."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lbd.cli.options import loaded, settings_options
+from lbd.errors import UsageError
+from lbd.record.history import FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
+
+
+@click.command("calibrate")
+@click.option("--history", "root", metavar="DIR", help="Any path that Spark can read; default: that of state_dir.")
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: local[*], spark://host:7077.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("calibration"), show_default=True, help="A new directory."
+)
+@click.option("--candidates", type=click.IntRange(2, 1000), default=60, show_default=True, help="Settings to try.")
+@click.option("--seeds", type=click.IntRange(1, 20), default=1, show_default=True, help="Beginnings of each replay.")
+@click.option("--explain", "explained", is_flag=True, help="Print in plain words why these numbers.")
+@settings_options
+@click.pass_context
+def calibrate(
+    ctx: click.Context,
+    config_file: str | None,
+    admin_urls: tuple[str, ...],
+    root: str | None,
+    master: str,
+    out: Path,
+    candidates: int,
+    seeds: int,
+    *,
+    explained: bool,
+) -> None:
+    """Learn from history which thresholds would have served best, and write a proposal with its evidence.
+
+    It replays AvgShedder under many settings over what was recorded, closed loop, chooses on the first part of the time
+    and judges on the last. Nothing is applied.
+
+    \b
+    Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml
+    """
+    settings = loaded(ctx, config_file, admin_urls).settings
+    from lbd.learn import written  # noqa: PLC0415 - Spark is loaded only here
+    from lbd.learn.session import session  # noqa: PLC0415
+
+    history = root or str(settings.state_dir / FOLDER)
+    with _new(out), session(master) as spark:
+        from lbd.learn.calibrate import Asked  # noqa: PLC0415 - needs PySpark, whose absence the session tells
+        from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
+
+        found = run(
+            spark, Asked(history, settings, candidates, seeds, lambda text: click.echo(f"{text} ...", err=True))
+        )
+        lines = written.write(found, out)
+    for line in lines if explained else lines[-1:]:
+        click.echo(line)
+    click.echo(f"{', '.join(FILES)} in {out}", err=True)
+
+
+@contextmanager
+def _new(out: Path) -> Iterator[None]:
+    """A new directory, which is gone again when nothing came to be in it."""
+    try:
+        out.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"--out {out}: exists already; name a new directory") from error
+    except OSError as error:
+        raise UsageError(f"--out {out}: cannot be made: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            out.rmdir()

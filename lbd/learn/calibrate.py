@@ -1,0 +1,211 @@
+"""From history to a choice of settings, stage by stage, over a Spark session that is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.storagelevel import StorageLevel
+
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.errors import UsageError
+from lbd.learn import curated, pipeline
+from lbd.learn.candidates import PRESENT, candidates
+from lbd.learn.choosing import FEWEST_WINDOWS, choose
+from lbd.learn.closed_loop import as_recorded, replay
+from lbd.learn.scoring import pooled
+from lbd.learn.window import from_bytes
+from lbd.load.error import measure
+from lbd.load.fit import fit
+from lbd.load.linear import CPU, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from lbd.config import Settings
+    from lbd.learn.candidates import Candidate
+    from lbd.learn.choosing import Choice
+    from lbd.load.error import ModelError
+    from lbd.load.linear import LoadModel
+    from lbd.model import FloatArray
+
+HOUR_SECONDS = 3600
+DAY_SECONDS = 24 * HOUR_SECONDS
+
+NOT_KNOWN = "nothing tells how {1} follows traffic on {0}, so what moves would have done is not known"
+
+UNLIKE = 0.25
+"""A broker whose slope differs by more than this fraction from the median is another kind of machine."""
+
+NEIGHBOUR_POINTS = 10.0
+"""Background above the median by more than this is a neighbour's."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be calibrated. ``history`` is any path that Spark can read; candidates differ from ``settings``."""
+
+    history: str
+    settings: Settings
+    candidates: int
+    seeds: int
+    tell: Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One window as it was and as it would have been: scores, float64 (T, B), and when, epoch seconds."""
+
+    at: FloatArray
+    recorded: FloatArray
+    present: FloatArray
+    chosen: FloatArray | None
+    moves: tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What came of it. ``read`` counts what was read and dropped; ``remarks`` are sentences about brokers; ``days``
+    is the time that history saw.
+    """
+
+    choice: Choice
+    tried: Mapping[str, Candidate]
+    model: LoadModel
+    error: ModelError
+    read: Row
+    remarks: tuple[str, ...]
+    days: float
+    window_hours: float
+    shown: Shown
+
+    @property
+    def recommended(self) -> Candidate | None:
+        """The settings to take; None where the present ones are to be kept."""
+        return self.tried[self.choice.recommended] if self.choice.recommended else None
+
+
+def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
+    """Everything, to its end. Raises :class:`UsageError` for a history that cannot be read or tells nothing."""
+    asked.tell("reading history")
+    decisions, brokers, bundles = (pipeline.table(spark, asked.history, name) for name in _TABLES)
+    read = curated.dropped(brokers, decisions).collect()[0]
+    if not read["rounds_kept"]:
+        raise UsageError(f"{asked.history}: history holds no round; {HOW}")
+    window_seconds = _window_seconds(read["seconds_seen"])
+    asked.tell("packing windows")
+    packed = pipeline.windows(
+        curated.brokers(decisions, brokers, window_seconds), curated.bundles(bundles, window_seconds)
+    ).persist(StorageLevel.MEMORY_AND_DISK)
+    windows = [row["window"] for row in packed.select("window").orderBy("window").collect()]
+    if not windows:
+        raise UsageError(f"{asked.history}: no two rounds in a row with a sample in them; {HOW}")
+    asked.tell("fitting load")
+    samples = pipeline.samples(packed)
+    model = fit(samples)
+    present = _present(decisions, asked.settings)
+    tried = candidates(present, _noise(model), asked.candidates, 1)
+    asked.tell(f"replaying {len(tried)} settings over {len(windows)} windows")
+    found = pipeline.results(
+        spark, packed, tried, asked.settings, model, seeds=asked.seeds, over_points=present.low_threshold
+    )
+    asked.tell("choosing")
+    figures = {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
+    choice = choose(figures, windows)
+    unknown = model.unknown(asked.settings.weights)
+    if unknown:
+        choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
+    by_name = {one.name: one for one in tried}
+    return Calibration(
+        choice=choice,
+        tried=by_name,
+        model=model,
+        error=measure(samples, asked.settings.weights),
+        read=read,
+        remarks=tuple(_remarks(model)),
+        days=read["seconds_seen"] / DAY_SECONDS,
+        window_hours=window_seconds / HOUR_SECONDS,
+        shown=_shown(packed, windows[-1], asked.settings, model, by_name, choice.recommended),
+    )
+
+
+def _noise(model: LoadModel) -> float:
+    """Standard deviation of a sample of CPU, of the median broker, in points; 0 where nothing tells."""
+    known = model.noise[:, CPU][np.isfinite(model.noise[:, CPU])]
+    return float(np.median(known)) if known.size else 0.0
+
+
+HOW = "lbd run and lbd history import make some"
+
+_TABLES = ("decisions", "broker_rounds", "bundle_rounds")
+
+
+def _window_seconds(seen_seconds: float) -> int:
+    """A day, or less where there are too few days: whole hours, for bundles are whole on the hour."""
+    hours = max(int(seen_seconds / HOUR_SECONDS / FEWEST_WINDOWS), 1)
+    return min(hours * HOUR_SECONDS, DAY_SECONDS)
+
+
+def _present(decisions: DataFrame, settings: Settings) -> AvgShedderSettings:
+    """The settings that were in force last; those given where history names another strategy, or none."""
+    last = decisions.where(F.col("strategy") == "avg-shedder").orderBy(F.desc("t")).select("settings").head()
+    if last is None or last["settings"] in {None, "{}"}:
+        return settings.avg_shedder
+    try:
+        return AvgShedderSettings.model_validate_json(last["settings"])
+    except ValueError:
+        return settings.avg_shedder
+
+
+def _remarks(model: LoadModel) -> list[str]:
+    """Brokers that are unlike the others, and what nothing is known of."""
+    known = [at for at, sources in enumerate(model.sources) if sources[CPU] is Source.FITTED]
+    found = [
+        f"{model.brokers[at]}: nothing tells how its CPU follows traffic, which hardly changed, or was seldom seen"
+        for at, sources in enumerate(model.sources)
+        if sources[CPU] is Source.UNKNOWN
+    ]
+    if len(known) > 2:
+        slope, idle = np.median(model.slope[known, CPU]), np.median(model.background[known, CPU])
+        for at in known:
+            factor, above = model.slope[at, CPU] / slope, model.background[at, CPU] - idle
+            if abs(factor - 1) > UNLIKE:
+                found.append(f"{model.brokers[at]}: the same traffic takes {factor:.1f} times the CPU of the others")
+            if above > NEIGHBOUR_POINTS:
+                found.append(
+                    f"{model.brokers[at]}: {above:.0f} points of CPU above the others that no traffic explains"
+                )
+    return found
+
+
+def _shown(
+    packed: DataFrame,
+    window: int,
+    settings: Settings,
+    model: LoadModel,
+    tried: Mapping[str, Candidate],
+    chosen: str | None,
+) -> Shown:
+    """The last window, replayed once more for the picture."""
+    row = packed.where(F.col("window") == window).select("packed").head()
+    assert row is not None
+    found = from_bytes(row["packed"])
+    runs = [
+        replay(
+            found, settings.model_copy(update={"strategy": "avg-shedder", "avg_shedder": tried[name].settings}), model
+        )
+        for name in (PRESENT, chosen)
+        if name is not None
+    ]
+    moves = tuple(tuple(one.at for one in run.moves) for run in runs)
+    return Shown(
+        at=found.at,
+        recorded=as_recorded(found, settings.weights),
+        present=runs[0].points,
+        chosen=runs[1].points if chosen else None,
+        moves=(moves[0], moves[1] if chosen else ()),
+    )

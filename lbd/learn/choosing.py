@@ -1,0 +1,104 @@
+"""Which settings did best: chosen on the first part of the time, judged on the rest. Pure.
+
+A candidate is eligible when it left brokers no further apart than the present settings did, as far as noise allows to
+tell; of those the one with the least moves x gap is chosen. It is recommended when it beats the present settings on the
+part of the time that it was not chosen on, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbd.learn.candidates import PRESENT
+from lbd.learn.scoring import pooled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lbd.learn.scoring import Figures
+
+TRAINED_SHARE = 0.7
+"""Of the windows, the first."""
+
+FEWEST_WINDOWS = 4
+"""Three to choose on and one to judge on are the least that deserves the name of evidence."""
+
+SLACK_POINTS = 0.5
+"""Gaps that differ by less are the same."""
+
+GAIN = 0.05
+"""A recommendation must better moves x gap by this fraction: less is chance."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate on both parts of the time. ``front``: on the first, none had both fewer moves and less gap."""
+
+    name: str
+    trained: Figures
+    held_out: Figures
+    front: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``recommended`` is None where nothing is; ``why`` says so in words. ``best`` did best on the first part."""
+
+    judged: tuple[Judged, ...]
+    best: str | None
+    recommended: str | None
+    why: str
+
+
+def moves_per_day(found: Figures) -> float:
+    """Moves a day."""
+    return found.moves / found.days if found.days else 0.0
+
+
+def cost(found: Figures) -> float:
+    """Moves a day and one, times the gap: one, lest doing nothing at all be worth any gap."""
+    return (moves_per_day(found) + 1.0) * max(found.p95_gap, 1.0)
+
+
+def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The windows to choose on and those to judge on, in the order of time."""
+    ordered = tuple(sorted(windows))
+    first = min(round(len(ordered) * TRAINED_SHARE), len(ordered) - 1)
+    return ordered[:first], ordered[first:]
+
+
+def choose(results: Mapping[str, Mapping[int, Figures]], windows: Sequence[int]) -> Choice:
+    """The choice out of the figures of each candidate in each window; the present settings must be among them."""
+    if len(windows) < FEWEST_WINDOWS:
+        told = f"{len(windows)} windows of history, at least {FEWEST_WINDOWS} are wanted"
+        return Choice((), None, None, f"the history is too short: {told}")
+    first, last = split(windows)
+    trained = {name: pooled([found[window] for window in first]) for name, found in results.items()}
+    held_out = {name: pooled([found[window] for window in last]) for name, found in results.items()}
+    judged = tuple(Judged(name, trained[name], held_out[name], _on_front(name, trained)) for name in results)
+    present = trained[PRESENT]
+    eligible = [name for name in results if _no_worse(trained[name], present)]
+    best = min(eligible, key=lambda name: (cost(trained[name]), name != PRESENT, name))
+    return Choice(judged, best, *_recommended(best, trained, held_out))
+
+
+def _recommended(best: str, trained: Mapping[str, Figures], held_out: Mapping[str, Figures]) -> tuple[str | None, str]:
+    if best == PRESENT or cost(trained[best]) > (1 - GAIN) * cost(trained[PRESENT]):
+        return None, "no other settings did clearly better than the present ones"
+    if not _no_worse(held_out[best], held_out[PRESENT]):
+        gap, now = held_out[best].p95_gap, held_out[PRESENT].p95_gap
+        return None, f"on the last part of the time the best left brokers {gap:.1f} points apart, the present {now:.1f}"
+    if cost(held_out[best]) > (1 - GAIN) * cost(held_out[PRESENT]):
+        return None, "what did best on the first part of the time did not do clearly better on the last"
+    return best, "it did better than the present settings also on the part of the time that it was not chosen on"
+
+
+def _no_worse(found: Figures, present: Figures) -> bool:
+    return found.p95_gap <= present.p95_gap + SLACK_POINTS and found.minutes_over <= present.minutes_over * 1.05 + 1.0
+
+
+def _on_front(name: str, trained: Mapping[str, Figures]) -> bool:
+    moves, gap = trained[name].moves, trained[name].p95_gap
+    others = ((other.moves, other.p95_gap) for other in trained.values())
+    return not any(fewer <= moves and less <= gap and (fewer, less) != (moves, gap) for fewer, less in others)

@@ -1,0 +1,149 @@
+"""The real deciding over a window of history, closed loop: what it moves changes what it sees afterwards. Pure.
+
+It decides with the strategy, the limits and the evidence rules of a live turn. What a live lbd does between two rounds
+is left out: every unload lands where it should, before the next round. So under the settings that history was made
+with, and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates
+stored in steps let it differ by bundles that only just fit. Isolation policies, anti-affinity groups and move costs are
+not in history, and count for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.cycle.chosen import effective, gap_seconds, strategy_of
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.learn.cluster import Cluster
+from lbd.load.linear import scores
+from lbd.model import Averages, Memory, Permission
+from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
+from lbd.permit.budget import Sent
+from lbd.permit.eligibility import barred
+from lbd.permit.limits import Ledger, permit
+from lbd.permit.policies import Groups, Isolation, Policies
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from lbd.config import Settings
+    from lbd.learn.window import Window
+    from lbd.load.linear import LoadModel
+    from lbd.load.scoring import Weights
+    from lbd.model import CodeArray, FloatArray, IntArray, Snapshot, Unload
+
+DAY_SECONDS = 86_400.0
+SETTLED_AFTER = 2
+"""A broker that a move touched counts again with its second new sample after the round that saw the move end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What a replay came to: ``at`` float64 (T,), ``points`` float64 (T, B), NaN of brokers away, and its moves."""
+
+    at: FloatArray
+    points: FloatArray
+    moves: tuple[Sent, ...]
+
+
+class _Replay:
+    def __init__(self, window: Window, settings: Settings, model: LoadModel) -> None:
+        self._window, self._settings = window, settings
+        self._cluster = Cluster(window, model)
+        self._strategy, self._memory = strategy_of(settings), Memory()
+        self._names = list(window.bundles)
+        size = len(self._names)
+        self._index = {name: at for at, name in enumerate(self._names)}
+        self._short, self._long = np.zeros((size, 4)), np.zeros((size, 4))
+        self._samples: IntArray = np.zeros(size, dtype=np.int32)
+        self._since_touched: IntArray = np.full(len(window.brokers), SETTLED_AFTER, dtype=np.int32)
+        self._ending: list[int] = []
+        self._sent: list[Sent] = []
+        self._barred: CodeArray | None = None
+        self._calm_below = _calm_below(settings)
+        self._groups = Groups(frozenset(name.rpartition("/")[0] for name in self._names))
+
+    def run(self) -> Course:
+        points = np.full(self._window.present.shape, np.nan)
+        silent = np.diff(self._window.at, prepend=self._window.at[:1]) > gap_seconds(self._settings)
+        for number in range(self._window.at.size):
+            self._cluster.advance(number)
+            if silent[number]:
+                self._memory = Memory()
+            self._learn(number)
+            here = self._window.present[number]
+            points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
+            if self._window.fresh[number].any():
+                self._decide(number, float(np.ptp(points[number, here])) if here.sum() > 1 else 0.0)
+        return Course(self._window.at, np.clip(points, 0.0, 100.0), tuple(self._sent))
+
+    def _learn(self, number: int) -> None:
+        """Averages as the live ones: one sample for each new one of a bundle's broker."""
+        owner, fresh = self._cluster.owner, self._window.fresh[number]
+        taken = np.flatnonzero((owner >= 0) & fresh[owner])
+        count = self._samples[taken] = np.minimum(self._samples[taken] + 1, LONG_SAMPLES)
+        rates = self._cluster.rates[taken]
+        for mean, most in ((self._short, SHORT_SAMPLES), (self._long, LONG_SAMPLES)):
+            n = np.minimum(count, most).astype(np.float64)[:, None]
+            mean[taken] += (rates - mean[taken]) / n
+        self._since_touched += fresh
+        self._since_touched[self._ending] = 0
+        self._ending = []
+
+    def _decide(self, number: int, gap: float) -> None:
+        """Ask the strategy, unless the gap is below all that it minds: then its counters begin anew, as they would."""
+        if gap < self._calm_below:
+            self._memory = Memory()
+            return
+        snapshot = self._cluster.snapshot(number, self._names)
+        permission = self._permission(number, snapshot)
+        averages = Averages(self._names, self._short, self._long, self._samples)
+        decision = self._strategy(snapshot, averages, permission, self._memory)
+        self._memory = decision.memory
+        if decision.unloads:
+            self._act(snapshot, decision.facts.scores, decision.unloads, permission)
+
+    def _permission(self, number: int, snapshot: Snapshot) -> Permission:
+        here = np.flatnonzero(self._window.present[number])
+        fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= SETTLED_AFTER
+        doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
+        return Permission(self._bars(snapshot), counts=fresh & settled, paired=doubt, settled=settled)
+
+    def _bars(self, snapshot: Snapshot) -> CodeArray:
+        if self._barred is None:
+            self._barred = barred(snapshot, {}, Isolation(), self._settings.guardrails)
+        found = self._barred.copy()
+        since = snapshot.taken_at - self._settings.guardrails.cool_down_minutes * 60
+        found[[self._index[one.bundle] for one in self._sent if one.at >= since]] = Reason.COOL_DOWN.code
+        return found
+
+    def _act(self, snapshot: Snapshot, points: FloatArray, plan: tuple[Unload, ...], permission: Permission) -> None:
+        policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
+        sent = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
+        rails = self._settings.guardrails
+        ledger = Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission)
+        position = {broker: at for at, broker in enumerate(self._window.brokers)}
+        for one in permit(plan, ledger).unloads:
+            assert one.destination is not None
+            self._cluster.move(self._index[one.bundle], position[one.destination])
+            ends = (one.source, one.destination)
+            self._sent.append(Sent(snapshot.taken_at, one.bundle, *ends, 1, one.msg_rate, one.throughput))
+            self._ending += [position[end] for end in ends]
+
+
+def _calm_below(settings: Settings) -> float:
+    """The gap below which no counter goes up; AvgShedder's are then all at nought, and it need not be asked."""
+    chosen = effective(settings)
+    return chosen.low_threshold if isinstance(chosen, AvgShedderSettings) else 0.0
+
+
+def replay(window: Window, settings: Settings, model: LoadModel) -> Course:
+    """What lbd would have done in this window under these settings, and how even the brokers would have been."""
+    return _Replay(window, settings, model).run()
+
+
+def as_recorded(window: Window, weights: Weights) -> FloatArray:
+    """Scores that were really seen, float64 (T, B), NaN of brokers away."""
+    found = np.array([scores(used, weights) for used in window.used]).reshape(window.present.shape)
+    return np.where(window.present, found, np.nan)

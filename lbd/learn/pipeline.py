@@ -1,0 +1,178 @@
+"""The Spark part: history to windows, windows to samples of load, windows and settings to figures.
+
+Rows of bundles are shuffled once, by window, each of which is as long as any other, and none comes to the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+from lbd.config import Settings
+from lbd.errors import UsageError
+from lbd.learn.closed_loop import replay
+from lbd.learn.cluster import Cluster
+from lbd.learn.packing import RATES, pack
+from lbd.learn.scoring import Figures, figures
+from lbd.learn.window import from_bytes, to_bytes
+from lbd.load.linear import given
+from lbd.load.samples import BrokerSamples, gather
+from lbd.model import RESOURCES
+from lbd.record.history.tables import COLUMNS, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lbd.learn.candidates import Candidate
+    from lbd.learn.window import Window
+    from lbd.load.linear import LoadModel
+    from lbd.model import Snapshot
+
+WINDOWS = "window long, rounds int, brokers array<string>, changes int, packed binary"
+SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
+RESULTS = "candidate string, window long, seed int, " + ", ".join(
+    f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Figures)
+)
+CANDIDATES_A_TASK = 5
+"""Each task unpacks its window once."""
+
+
+def table(spark: SparkSession, root: str, name: str) -> DataFrame:
+    """A table of history. Raises :class:`UsageError` where there is none, or its columns are not this version's."""
+    path = f"{root.rstrip('/')}/v{VERSION}/{name}"
+    try:
+        found = spark.read.parquet(path)
+    except Exception as error:
+        told = str(error).splitlines()[0]
+        raise UsageError(f"{path}: no history of version {VERSION} there: {told}") from error
+    missing = [column for column in COLUMNS[name] if column not in found.columns]
+    if missing:
+        raise UsageError(f"{path}: has no column {missing[0]!r}; wanted history of version {VERSION}")
+    return found.select(*COLUMNS[name])
+
+
+def windows(brokers: DataFrame, bundles: DataFrame) -> DataFrame:
+    """Each window packed into one row."""
+    return (
+        brokers.groupBy("window").cogroup(bundles.groupBy("window")).applyInArrow(_packed, WINDOWS).where("rounds > 1")
+    )
+
+
+def _packed(key: tuple[pa.Scalar, ...], brokers: pa.Table, bundles: pa.Table) -> pa.Table:
+    found = pack(brokers, bundles)
+    values = (key[0].as_py(), found.at.size, list(found.brokers), found.change_round.size, to_bytes(found))
+    names = ("window", "rounds", "brokers", "changes", "packed")
+    kinds = (pa.int64(), pa.int32(), pa.list_(pa.string()), pa.int32(), pa.binary())
+    return pa.table({name: pa.array([value], kind) for name, kind, value in zip(names, kinds, values, strict=True)})
+
+
+def samples(packed: DataFrame) -> dict[str, BrokerSamples]:
+    """What each broker carried and used, over all windows: some thousand small rows a broker; none of who gave none."""
+    brokers = packed.select(F.explode("brokers").alias("broker")).distinct().orderBy("broker").collect()
+    rows = packed.select("window", "packed").mapInArrow(_sampled, SAMPLES).orderBy("broker", "at").toArrow()
+    names = np.array(rows["broker"].to_pylist(), dtype=np.str_)
+    at, carried, used = (np.array(rows[name].to_pylist(), dtype=np.float64) for name in ("at", "carried", "used"))
+    carried, used = carried.reshape(-1, len(RATES)), used.reshape(-1, len(RESOURCES))
+    since = np.array(rows["since_change"].to_pylist(), dtype=np.int32)
+    found = {}
+    for broker in (row["broker"] for row in brokers):
+        own = names == broker
+        hardware = tuple(np.isfinite(used[own]).any(axis=0).astype(float).tolist())
+        found[broker] = BrokerSamples(at[own], carried[own], used[own], since[own], hardware)
+    return found
+
+
+def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            for broker, own in gather(_snapshots(from_bytes(row["packed"]))).items():
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "broker": [broker] * own.at.size,
+                        "at": own.at.tolist(),
+                        "carried": own.carried.tolist(),
+                        "used": own.used.tolist(),
+                        "since_change": pa.array(own.since_change.tolist(), pa.int32()),
+                        "window": pa.array([row["window"]] * own.at.size, pa.int64()),
+                    }
+                )
+
+
+def _snapshots(window: Window) -> Iterator[Snapshot]:
+    """The rounds as they were recorded."""
+    size = len(window.brokers)
+    cluster, names = Cluster(window, given(window.brokers, np.zeros(size), np.zeros(size))), list(window.bundles)
+    for number in range(window.at.size):
+        cluster.advance(number)
+        yield cluster.snapshot(number, names)
+
+
+def results(
+    spark: SparkSession,
+    packed: DataFrame,
+    tried: Sequence[Candidate],
+    settings: Settings,
+    model: LoadModel,
+    *,
+    seeds: int,
+    over_points: float,
+) -> dict[str, dict[int, list[Figures]]]:
+    """The figures of each candidate in each window, one for each seed."""
+    begins = range(0, len(tried), CANDIDATES_A_TASK)
+    tasks = [(begin, _as_json(tried[begin : begin + CANDIDATES_A_TASK])) for begin in begins]
+    chunks = spark.createDataFrame(tasks, "chunk int, candidates string")
+    number = max(packed.count() * len(tasks), 1)
+    spread = packed.crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
+    plain = settings.model_dump(mode="json", exclude_unset=True)
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from _judged(row, plain, model, seeds, over_points)
+
+    found: dict[str, dict[int, list[Figures]]] = {}
+    names = [field.name for field in fields(Figures)]
+    for row in spread.mapInArrow(judge, RESULTS).toArrow().to_pylist():
+        one = Figures(**{name: row[name] for name in names})
+        found.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
+    return found
+
+
+def _as_json(tried: Sequence[Candidate]) -> str:
+    return json.dumps({one.name: one.settings.model_dump(mode="json") for one in tried})
+
+
+def _judged(
+    row: Mapping[str, object], plain: Mapping[str, object], model: LoadModel, seeds: int, over_points: float
+) -> Iterator[pa.RecordBatch]:
+    packed, candidates = row["packed"], row["candidates"]
+    assert isinstance(packed, bytes)
+    assert isinstance(candidates, str)
+    window = from_bytes(packed)
+    for name, values in json.loads(candidates).items():
+        settings = Settings.model_validate({**plain, "strategy": "avg-shedder", "avg_shedder": values})
+        for seed in range(seeds):
+            found = figures(replay(_begun(window, seed), settings, model), over_points)
+            values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(found)}
+            yield pa.RecordBatch.from_pylist([values_of], schema=_RESULT)
+
+
+_RESULT = pa.schema(
+    [("candidate", pa.string()), ("window", pa.int64()), ("seed", pa.int32())]
+    + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Figures)]
+)
+
+
+def _begun(window: Window, seed: int) -> Window:
+    """Seeds begin at other rounds of the first hour, so that nothing hangs on one beginning; the first at the first."""
+    if seed == 0:
+        return window
+    within = int(np.searchsorted(window.at, window.at[0] + 3600))
+    return window.from_round(int(np.random.default_rng(seed).integers(1, max(min(within, window.at.size - 1), 2))))

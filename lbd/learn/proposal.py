@@ -1,0 +1,93 @@
+"""What a person is given: settings with their evidence, the same as broker.conf, and why in plain words. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import yaml
+
+from lbd.learn.candidates import PRESENT
+from lbd.learn.choosing import cost, moves_per_day
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.learn.calibrate import Calibration
+    from lbd.learn.choosing import Judged
+    from lbd.learn.scoring import Figures
+
+
+def settings_file(found: Calibration) -> str:
+    """``proposal.yaml``: what differs from the present settings, with the evidence as comments. ``lbd config check``
+    accepts it; where nothing is recommended it holds comments alone.
+    """
+    lines = [f"# {line}" for line in evidence(found)]
+    best = found.recommended
+    if best is not None:
+        present = found.tried[PRESENT].settings.model_dump(mode="json")
+        values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != present[key]}
+        lines += ["", yaml.safe_dump({"avg_shedder": values}, sort_keys=False).rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def broker_conf(found: Calibration) -> str:
+    """The same for clusters that balance with the brokers' own AvgShedder."""
+    best = found.recommended
+    lines = [f"# {line}" for line in evidence(found)]
+    if best is not None:
+        fields = type(best.settings).model_fields
+        present = found.tried[PRESENT].settings.model_dump(mode="json")
+        for key, value in best.settings.model_dump(mode="json").items():
+            extra = fields[key].json_schema_extra
+            if value != present[key] and isinstance(extra, dict) and "broker_conf" in extra:
+                lines.append(
+                    f"{extra['broker_conf']}={value:g}"
+                    if isinstance(value, float)
+                    else f"{extra['broker_conf']}={value}"
+                )
+    return "\n".join(lines) + "\n"
+
+
+def evidence(found: Calibration) -> Iterator[str]:
+    """Why these numbers, in plain words."""
+    yield f"{found.days:.1f} days of history in windows of {found.window_hours:g} h, {len(found.tried)} settings tried."
+    read = found.read
+    yield (
+        f"{read['samples_read']:,} samples read, {read['samples_kept']:,} used, {read['samples_doubted']:,} of them "
+        f"not trusted; {read['rounds_read'] - read['rounds_kept']:,} rounds were there twice, {read['gaps']:,} gaps."
+    )
+    yield _model_error(found)
+    yield from found.remarks
+    choice = found.choice
+    if choice.recommended is None:
+        yield f"Nothing is recommended: {choice.why}."
+    else:
+        yield f"Recommended: {choice.recommended}; {choice.why}."
+    for one in choice.judged:
+        if one.name in {PRESENT, choice.best}:
+            yield from _judged(one)
+
+
+def _judged(one: Judged) -> Iterator[str]:
+    for when, figures in (("chosen on", one.trained), ("judged on", one.held_out)):
+        yield f"{one.name}, {when} {figures.days:.1f} days: {told(figures)}"
+
+
+def told(found: Figures) -> str:
+    """Figures in a line."""
+    return (
+        f"{moves_per_day(found):.1f} moves a day, 95 % of the time at most {found.p95_gap:.1f} points apart, worst "
+        f"hour {found.worst_hour_gap:.1f}, {found.minutes_over:.0f} min over the threshold, {found.moved_twice} "
+        f"bundles moved twice, moves x gap {cost(found):.0f}"
+    )
+
+
+def _model_error(found: Calibration) -> str:
+    error = found.error
+    if not error.number:
+        return "No move in this history tells how good the load model is."
+    return (
+        f"The load model was off by {error.mean_absolute:.1f} points on average ({error.p95:.1f} at most in 95 of 100) "
+        f"on {error.number} brokers whose bundles really changed; taking nothing to change errs by "
+        f"{error.unchanged_mean_absolute:.1f}."
+    )

@@ -1,0 +1,76 @@
+"""A Spark session, or one line on what is missing for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbd.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+DRIVER_MEMORY = "2g"
+
+SHUFFLE_PARTITIONS = 8
+"""Raw rows are shuffled once, by window, and each task starts a Python: Spark's 200 would be mostly empty."""
+
+QUIET = Path(__file__).with_name("log4j2.properties")
+"""Spark's own words go nowhere: what fails is told in one line."""
+
+
+@contextmanager
+def session(master: str) -> Iterator[SparkSession]:
+    """A session on this master, stopped in the end.
+
+    Raises :class:`UsageError` where PySpark or Java is missing or too old, or the master cannot be reached.
+    """
+    _check_java()
+    try:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - only here can its absence be told
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError("PySpark is missing: pip install 'lbd[learn]'") from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("lbd calibrate")
+        .config("spark.driver.memory", DRIVER_MEMORY)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
+        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+    )
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise UsageError(f"--master {master}: no Spark session: {str(error).splitlines()[0]}") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    wanted = f"Spark needs Java {OLDEST_JAVA} or newer, for instance: apt-get install default-jre-headless"
+    if java is None:
+        where = f"in JAVA_HOME={home}" if home else "on the PATH"
+        raise UsageError(f"no java {where}; {wanted}")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - found above
+    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        raise UsageError(f"{java} is Java {version[1] if version else 'of an unknown version'}; {wanted}")

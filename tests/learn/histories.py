@@ -1,0 +1,54 @@
+"""Histories of simulated clusters whose truth is known, written as the daemon writes them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from lbd.config import Settings
+from lbd.cycle.chosen import effective
+from lbd.cycle.rounds import round_of
+from lbd.record.history.settings import HistorySettings
+from lbd.record.history.writer import Writer
+from lbd.simulate.run import Simulation
+from tests.load.histories import TRUE_SLOPE
+from tests.simulate.worlds import scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["CALM", "NEIGHBOUR", "TRUE_SLOPE", "settled", "simulated"]
+
+CALM = {"low_threshold": 99.0, "high_threshold": 100.0}
+"""Settings of AvgShedder under which nothing moves."""
+
+WAVE = {"kind": "wave", "amplitude": 0.5, "period_hours": 3}
+NEIGHBOUR: dict[str, Any] = {
+    "points_per_mib": 0.33,
+    "noise_points": 1,
+    "brokers": [
+        {"id": "a", "background": 10},
+        {"id": "b", "background": 12},
+        {"id": "c", "background": 11, "capacity": 2},
+        {"id": "noisy", "background": 40},
+    ],
+    "load": [{"name": "n", "mib_per_second": 240, "bundles": 48, "spread": 1, "shape": WAVE}],
+}
+"""Like brokers under a wave of traffic, but for one that is twice as large and one with a neighbour."""
+
+
+def settled(**avg_shedder: Any) -> Settings:
+    """A poll a minute: each brings a new sample of every broker."""
+    return Settings.model_validate({"interval_seconds": 60, "avg_shedder": avg_shedder})
+
+
+def simulated(root: Path, settings: Settings, seed: int = 1, step: float = 0.05, **changes: Any) -> Simulation:
+    """Run the real lbd under these settings on a simulated cluster, and keep its history; returns what was run."""
+    found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed, time.perf_counter)
+    writer = Writer(root, HistorySettings(step=step))
+    for turned in found.turns():
+        kept = round_of(turned.record, settings.strategy, effective(settings).model_dump_json())
+        assert kept is not None
+        writer.add(kept)
+    writer.flush()
+    return found

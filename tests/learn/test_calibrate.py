@@ -1,0 +1,235 @@
+"""``lbd calibrate`` over histories whose truth is known, and over such as nobody wants."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from lbd.config import Settings
+from lbd.load.linear import CPU, Source
+from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lbd.learn.calibrate import Calibration
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+]
+SKEWED = {"load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b", "noisy"]}, {**NEIGHBOUR["load"][0], "name": "m",
+          "mib_per_second": 40, "brokers": ["c"]}]}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six hours in which nothing was moved."""
+    root = tmp_path_factory.mktemp("skewed") / "history"
+    simulated(root, settled(**CALM), hours=6, **SKEWED)
+    return root
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, history: Path) -> Calibration:
+    """What calibration makes of it."""
+    return calibrated(spark, history)
+
+
+def calibrated(spark: SparkSession, root: Path, candidates: int = 4) -> Calibration:
+    from lbd.learn.calibrate import Asked, calibrate
+
+    return calibrate(spark, Asked(str(root), Settings(), candidates, 1, lambda _: None))
+
+
+class TestKnownTruth:
+    """Of a cluster that was simulated one knows what is to be found."""
+
+    def test_slopes_are_recovered(self, found: Calibration):
+        """Within a tenth, on the larger broker and beside the neighbour, too."""
+        capacity = np.array([1, 1, 2, 1])
+
+        assert [Source.FITTED] * 4 == [own[CPU] for own in found.model.sources]
+        assert found.model.slope[:, CPU] * capacity == pytest.approx(np.full(4, TRUE_SLOPE), rel=0.1)
+
+    def test_neighbours_and_other_machines_are_named(self, found: Calibration):
+        """And nobody else."""
+        assert len(found.remarks) == 2
+        assert found.remarks[0].startswith("c:8080: the same traffic takes 0.5 times the CPU")
+        assert found.remarks[1].startswith("noisy:8080: 2")
+        assert found.remarks[1].endswith("points of CPU above the others that no traffic explains")
+
+    def test_what_would_have_levelled_is_seen(self, found: Calibration):
+        """Those in force moved nothing; the defaults bring brokers closer by more than five points on average."""
+        by_name = {one.name: one for one in found.choice.judged}
+        present, default = by_name["present"], by_name["default"]
+
+        assert (present.trained.moves, present.held_out.moves) == (0, 0)
+        assert default.held_out.mean_gap < present.held_out.mean_gap - 5
+        assert default.trained.mean_gap < present.trained.mean_gap - 5
+        assert found.days == pytest.approx(6 / 24, rel=0.01)
+
+    def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
+        """As settings, with the evidence beside them; as lines of broker.conf; and as a page without a network."""
+        from lbd.learn import written
+
+        found = replace(found, choice=replace(found.choice, recommended="default", why="of a test"))
+        said = written.write(found, tmp_path)
+        proposal = (tmp_path / "proposal.yaml").read_text()
+        broker_conf = [line for line in (tmp_path / "broker.conf").read_text().splitlines() if line[0] != "#"]
+        page = (tmp_path / "report.html").read_text()
+
+        assert said[-1].startswith(f"Recommended: {found.choice.recommended}")
+        assert all(f"# {line}\n" in proposal for line in said)
+        checked = Settings.model_validate(yaml.safe_load(proposal)).avg_shedder
+        assert found.recommended is not None
+        assert checked.low_threshold == found.recommended.settings.low_threshold
+        assert f"loadBalancerAvgShedderLowThreshold={checked.low_threshold:g}" in broker_conf
+        assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
+        assert len(pq.read_table(tmp_path / "candidates.parquet")) == len(found.tried)
+
+
+class TestPoorHistories:
+    """Each ends in a sentence, and none in settings that nothing speaks for."""
+
+    @pytest.mark.parametrize(
+        ("changes", "why"),
+        [
+            ({"hours": 1.5}, "the history is too short"),
+            ({"hours": 6, "load": [{"name": "n", "mib_per_second": 0, "bundles": 8}]}, "nothing tells how cpu follows"),
+            (
+                {"hours": 6, "load": [{"name": "n", "mib_per_second": 90, "bundles": 8}]},
+                "nothing tells how cpu follows",
+            ),
+        ],
+        ids=["short", "no traffic", "traffic that never changes"],
+    )
+    def test_nothing_is_recommended(self, spark: SparkSession, tmp_path: Path, changes: dict[str, Any], why: str):
+        """And it is said why."""
+        simulated(tmp_path, settled(**CALM), **changes)
+        choice = calibrated(spark, tmp_path, 2).choice
+
+        assert choice.recommended is None
+        assert choice.why.startswith(why)
+
+    def test_brokers_that_came_for_a_moment(self, spark: SparkSession, tmp_path: Path):
+        """One renamed in the middle of it all, and one seen for two minutes only: the others' slopes are theirs."""
+        brokers = [
+            {"id": "a", "leaves_at_minutes": 120}, {"id": "renamed", "joins_at_minutes": 120},
+            {"id": "short", "joins_at_minutes": 60, "leaves_at_minutes": 61}, {"id": "b"},
+        ]  # fmt: skip
+        simulated(tmp_path, settled(**CALM), hours=5, brokers=brokers)
+        model = calibrated(spark, tmp_path, 2).model
+
+        assert model.brokers == ("a:8080", "b:8080", "renamed:8080", "short:8080")
+        assert model.slope[:, CPU] == pytest.approx(np.full(4, TRUE_SLOPE), rel=0.15)
+
+
+def lbd(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person would."""
+    command = [sys.executable, "-m", "lbd", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environ}, check=False, timeout=300
+    )
+
+
+def test_the_command(history: Path, tmp_path: Path):
+    """From history to files that lbd accepts, with what is recommended, or that nothing is, in the last line."""
+    out = tmp_path / "calibration"
+    done = lbd(
+        *("calibrate", "--history", str(history), "--out", str(out)),
+        *("--master", "local[1]", "--candidates", "3", "--explain"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("0.2 days of history in windows of ")
+    assert done.stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
+    assert {path.name for path in out.iterdir()} == {
+        "proposal.yaml", "broker.conf", "report.html", "candidates.parquet",
+    }  # fmt: skip
+    assert "replaying 3 settings over " in done.stderr
+    checked = lbd("config", "check", "--config", str(out / "proposal.yaml"), "--admin-url", "http://127.0.0.1:8080")
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A directory for programs, alone on the PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return folder
+
+
+def old_java(tools: Path) -> None:
+    java = tools / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+
+
+def no_pyspark(tools: Path) -> None:
+    (tools / "pyspark").mkdir()
+    (tools / "pyspark" / "__init__.py").write_text("raise ImportError('no pyspark')\n")
+    java = shutil.which("java")
+    assert java is not None
+    (tools / "java").symlink_to(java)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda _: None, "no java on the PATH; Spark needs Java 17 or newer"),
+        (old_java, "is Java 8; Spark needs Java 17 or newer, for instance: apt-get install default-jre-headless"),
+        (no_pyspark, "PySpark is missing: pip install 'lbd[learn]'"),
+    ],
+    ids=["no Java", "Java too old", "no PySpark"],
+)
+def test_what_is_missing_is_told(tools: Path, tmp_path: Path, make: Any, told: str):
+    """In one line, with exit 2, and nothing is left behind."""
+    make(tools)
+    out = tmp_path / "calibration"
+    found = os.pathsep.join((str(tools), os.environ.get("PYTHONPATH", "")))
+    done = lbd("calibrate", "--out", str(out), PATH=str(tools), PYTHONPATH=found, JAVA_HOME="")
+
+    one_line(done, told)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--out", "{}"], "exists already; name a new directory"),
+        (["--out", "{}/file/calibration"], "cannot be made: Not a directory"),
+        (["--out", "{}/new", "--history", "{}/none"], "none/v1/decisions: no history of version 1 there"),
+        (["--out", "{}/new", "--history", "{}", "--master", "nonsense"], "--master nonsense: no Spark session"),
+    ],
+    ids=["out is there", "out is no place", "no history", "no master"],
+)
+def test_what_is_wrong_is_told(tmp_path: Path, words: Sequence[str], told: str):
+    """In one line, with exit 2; a directory is left only where there was one."""
+    (tmp_path / "file").touch()
+    done = lbd("calibrate", "--master", "local[1]", *(word.format(tmp_path) for word in words))
+
+    one_line(done, told)
+    assert not (tmp_path / "new").exists()
+
+
+def one_line(done: subprocess.CompletedProcess[str], told: str) -> None:
+    """One error, the last line, and no trace."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert told in done.stderr.splitlines()[-1]
+    assert sum(line.startswith("Error: ") for line in done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,166 @@
+"""What is tried, what a replay is worth, which settings are taken, and what a person is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.learn.candidates import DEFAULT, LOW_THRESHOLDS, NOISE_DEVIATIONS, PRESENT, candidates
+from lbd.learn.choosing import choose, cost, split
+from lbd.learn.closed_loop import Course
+from lbd.learn.scoring import Figures, figures, pooled
+from lbd.permit.budget import Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DAY = Figures(1.0, 10, 5.0, 20.0, 25.0, 60.0, 0, 0.0)
+"""Ten moves in a day, and 20 points apart for a twentieth of it."""
+
+
+def course(at: Sequence[float], gaps: Sequence[float], moves: Sequence[str] = ()) -> Course:
+    """Two brokers, one at nought, the other so many points above."""
+    points = np.array([[0.0, gap] for gap in gaps]).reshape(-1, 2)
+    sent = tuple(Sent(0.0, bundle, "a", "b", 1, 1.0, 1.0) for bundle in moves)
+    return Course(np.array(at, dtype=np.float64), points, sent)
+
+
+class TestCandidates:
+    """Settings worth trying."""
+
+    def test_the_present_ones_and_the_defaults_come_first(self):
+        """And nothing is there twice, whatever is drawn."""
+        present = AvgShedderSettings(low_threshold=20.0)
+        found = candidates(present, 1.0, 60, 1)
+
+        assert [one.name for one in found[:2]] == [PRESENT, DEFAULT]
+        assert found[0].settings == present
+        assert len({one.settings.model_dump_json() for one in found}) == len({one.name for one in found}) == 60
+
+    def test_the_defaults_in_force_are_tried_once(self):
+        """They are the present ones."""
+        assert DEFAULT not in {one.name for one in candidates(AvgShedderSettings(), 1.0, 60, 1)}
+
+    @pytest.mark.parametrize("noise", [0.0, 1.0, 2.0, 3.0, 50.0])
+    def test_noise_alone_must_move_no_bundle(self, noise: float):
+        """No lower threshold than four deviations of a difference is drawn, or else the highest there is."""
+        drawn = candidates(AvgShedderSettings(), noise, 60, 1)[1:]
+        least = min(NOISE_DEVIATIONS * noise * 2**0.5, LOW_THRESHOLDS[-1])
+
+        assert drawn
+        assert all(one.settings.low_threshold >= least for one in drawn)
+
+    def test_the_same_seed_draws_the_same(self):
+        """And another seed others."""
+        first, again, other = (candidates(AvgShedderSettings(), 1.0, 20, seed) for seed in (1, 1, 2))
+
+        assert first == again != other
+
+
+class TestScoring:
+    """What a replay is worth."""
+
+    def test_figures_of_three_hours(self):
+        """Gaps of 10 for two hours and 40 for one, a round a minute."""
+        found = figures(course(np.arange(180) * 60.0, [10] * 120 + [40] * 60, ["x", "y", "x"]), 15.0)
+
+        assert found.days == pytest.approx(179 / 1440)
+        assert (found.moves, found.moved_twice) == (3, 1)
+        assert (found.mean_gap, found.worst_hour_gap, found.p95_gap) == (20, 40, 40)
+        assert found.minutes_over == 59
+
+    def test_a_silence_is_not_time_that_was_seen(self):
+        """Of a hole of ten hours three minutes count."""
+        found = figures(course([0, 60, 36_060], [40, 40, 40]), 15.0)
+
+        assert found.days * 1440 == pytest.approx(4)
+        assert found.minutes_over == pytest.approx(4)
+
+    @pytest.mark.parametrize("gaps", [[], [float("nan")] * 3])
+    def test_nothing_seen_is_nothing(self, gaps: list[float]):
+        """No rounds, or never two brokers at once."""
+        found = figures(course(np.arange(len(gaps)), gaps), 15.0)
+
+        assert (found.days, found.mean_gap, found.minutes_over) == (0, 0, 0)
+
+    def test_windows_are_pooled_by_their_time(self):
+        """A window of three days weighs three times as much; the worst hour is the worst of both."""
+        found = pooled([DAY, replace(DAY, days=3.0, mean_gap=9.0, worst_hour_gap=50.0)])
+
+        assert (found.days, found.moves, found.mean_gap, found.worst_hour_gap) == (4, 20, 8, 50)
+
+
+class TestChoosing:
+    """Chosen on the first part of the time, judged on the last."""
+
+    WINDOWS = tuple(range(10))
+
+    def chosen(self, *others: dict[str, Any], last: dict[str, Any] | None = None) -> tuple[str | None, str]:
+        """What is recommended, and why, over settings in force that do as :data:`DAY`; ``last``: on the hold-out."""
+        _, held_out = split(self.WINDOWS)
+        results = {PRESENT: dict.fromkeys(self.WINDOWS, DAY)}
+        for at, changes in enumerate(others):
+            own = replace(DAY, **changes)
+            late = replace(own, **(last or {}))
+            results[f"other {at}"] = {window: late if window in held_out else own for window in self.WINDOWS}
+        found = choose(results, self.WINDOWS)
+        return found.recommended, found.why
+
+    @pytest.mark.parametrize(
+        ("other", "last", "recommended", "why"),
+        [
+            ({"moves": 5}, {}, "other 0", "also on the part"),
+            ({"p95_gap": 15.0}, {}, "other 0", "also on the part"),
+            ({}, {}, None, "no other settings"),
+            ({"moves": 9, "p95_gap": 21.0}, {}, None, "no other settings"),
+            ({"moves": 5, "minutes_over": 90.0}, {}, None, "no other settings"),
+            ({"moves": 0, "p95_gap": 60.0}, {}, None, "no other settings"),
+            ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart, the present 20.0"),
+            ({"moves": 5}, {"moves": 10}, None, "not do clearly better on the last"),
+            ({"p95_gap": 19.5}, {}, None, "no other settings"),
+        ],
+        ids=["fewer moves", "less gap", "the same", "one move for a point", "longer over the threshold",
+             "does nothing", "hold-out: worse", "hold-out: the same", "hardly better"],
+    )  # fmt: skip
+    def test_what_is_recommended(self, other: dict[str, Any], last: dict[str, Any], recommended: str | None, why: str):
+        """Only what is clearly better on both parts of the time, and leaves brokers no further apart."""
+        found, told = self.chosen(other, last=last)
+
+        assert found == recommended
+        assert why in told
+
+    def test_the_cheapest_of_several(self):
+        """By moves x gap."""
+        assert self.chosen({"moves": 7}, {"moves": 3}, {"moves": 5})[0] == "other 1"
+
+    def test_too_little_history_recommends_nothing(self):
+        """Three windows are not four."""
+        found = choose({PRESENT: dict.fromkeys(range(3), DAY)}, range(3))
+
+        assert (found.recommended, found.judged) == (None, ())
+        assert found.why == "the history is too short: 3 windows of history, at least 4 are wanted"
+
+    def test_the_hold_out_is_the_last_part(self):
+        """Whatever order windows come in; there is always one."""
+        assert split([3, 1, 2, 0]) == ((0, 1, 2), (3,))
+        assert split(range(10)) == (tuple(range(7)), (7, 8, 9))
+
+    def test_the_front_is_what_nothing_beats_on_both(self):
+        """Fewer moves or less gap than any other."""
+        results = {
+            PRESENT: DAY,
+            "fewer": replace(DAY, moves=5, p95_gap=25.0),
+            "worse than fewer": replace(DAY, moves=6, p95_gap=26.0),
+            "closer": replace(DAY, moves=20, p95_gap=10.0),
+        }
+        found = choose({name: dict.fromkeys(range(4), one) for name, one in results.items()}, range(4))
+
+        assert {one.name for one in found.judged if one.front} == {PRESENT, "fewer", "closer"}
+
+    def test_doing_nothing_is_not_free(self):
+        """No moves at 30 points cost more than one a day at 10."""
+        assert cost(replace(DAY, moves=0, p95_gap=30.0)) > cost(replace(DAY, moves=1, p95_gap=10.0))

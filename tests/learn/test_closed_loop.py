@@ -1,0 +1,148 @@
+"""The real deciding over a window, closed loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from lbd.learn.closed_loop import as_recorded, replay
+from lbd.learn.cluster import Cluster
+from lbd.learn.scoring import figures
+from lbd.load.linear import CPU, given
+from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
+from tests.learn.windows import broker, bundle, packed, window
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbd.learn.window import Window
+    from lbd.load.linear import LoadModel
+
+SKEWED = {"hours": 3, "load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b"]}]}
+
+
+def true_model(found: Window) -> LoadModel:
+    """What the simulated cluster really does; the third broker is twice as large."""
+    return given(found.brokers, np.zeros(4), np.array([1, 1, 0.5, 1]) * TRUE_SLOPE)
+
+
+def a_slope_of_one(found: Window) -> LoadModel:
+    """A point of CPU for each byte/s."""
+    size = len(found.brokers)
+    return given(found.brokers, np.zeros(size), np.ones(size))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_settings_that_were_in_force_make_the_moves_that_were_made(tmp_path: Path, seed: int):
+    """The same bundles from and to the same brokers, each in its round; and brokers as busy as they were."""
+    settings = settled()
+    done = simulated(tmp_path, settings, seed, step=0.0, **SKEWED).trace().moves
+    found = packed(tmp_path)
+    course = replay(found, settings, true_model(found))
+
+    assert len(done) > 5
+    live = {(one.seconds // 60, one.bundle, one.source, one.destination) for one in done}
+    assert {((one.at - found.at[0]) // 60, one.bundle, one.source, one.destination) for one in course.moves} == live
+    last = course.moves[-1].at + 120
+    seen = as_recorded(found, settings.weights)
+    np.testing.assert_allclose(course.points[found.at > last], seen[found.at > last], atol=0.01)
+
+
+def test_moves_that_were_not_made_change_what_comes_after(tmp_path: Path):
+    """Of a history without moves the default settings level the brokers, within what the noise allows."""
+    simulated(tmp_path, settled(**CALM), **SKEWED)
+    found, default = packed(tmp_path), settled()
+    course, still = (replay(found, settings, true_model(found)) for settings in (default, settled(**CALM)))
+
+    assert not still.moves
+    np.testing.assert_array_equal(still.points, as_recorded(found, default.weights))
+    assert 3 <= len(course.moves) <= 30
+    assert figures(course, 15).p95_gap < figures(still, 15).p95_gap - 15
+
+
+def test_no_bundle_moves_again_before_its_rest(tmp_path: Path):
+    """Half an hour, as in a live turn, under the most restless settings."""
+    simulated(tmp_path, settled(**CALM), **SKEWED)
+    found = packed(tmp_path)
+    restless = settled(low_threshold=1.0, high_threshold=2.0, hit_count_low=1, hit_count_high=1)
+    moves = replay(found, restless, true_model(found)).moves
+    again = [
+        later.at - one.at for at, one in enumerate(moves) for later in moves[at + 1 :] if one.bundle == later.bundle
+    ]
+
+    assert len(moves) > 10
+    assert min(again, default=1800) >= 1800
+
+
+def test_counters_begin_anew_after_a_silence(tmp_path: Path):
+    """A gap that must last three samples does not fire on two before a hole of an hour and one after."""
+    simulated(tmp_path, settled(**CALM), hours=0.1, load=SKEWED["load"])
+    found = packed(tmp_path)
+    settings = settled(low_threshold=5.0, high_threshold=100.0, hit_count_low=3)
+    hole = replace(found, at=found.at + np.where(np.arange(found.at.size) > 1, 3600, 0))
+    begun = [replay(one, settings, true_model(found)).moves[0].at - one.at[0] for one in (found, hole)]
+
+    assert begun == [120, 3600 + 240]
+
+
+def test_a_history_of_one_round_is_played():
+    """Nothing moves in it."""
+    course = replay(window([broker(0), broker(0, "b")]), settled(), given(("a", "b"), np.zeros(2), np.zeros(2)))
+
+    assert (course.points.tolist(), course.moves) == ([[50, 50]], ())
+
+
+class TestCluster:
+    """Who owns what, and how busy that makes them."""
+
+    TWO = tuple(broker(number, name, cpu=10) for number in range(4) for name in "ab")
+
+    def cluster(self, rows: list[dict[str, object]]) -> Cluster:
+        found = window(self.TWO, rows)
+        return Cluster(found, a_slope_of_one(found))
+
+    def test_a_move_takes_its_load_along(self):
+        """Bytes in and out times the slope, off the one and onto the other, as long as it is away."""
+        cluster = self.cluster([bundle(0, rate=2), bundle(2, rate=3)])
+        cluster.advance(0)
+        cluster.move(0, 1)
+        used = []
+        for number in (1, 2):
+            cluster.advance(number)
+            used.append(cluster.used[:, CPU].tolist())
+
+        assert used == [[10 - 4, 10 + 4], [10 - 6, 10 + 6]]
+
+    def test_a_bundle_stays_where_the_replay_put_it(self):
+        """Though the record moves it later; the record's own move brings recorded and replayed together again."""
+        cluster = self.cluster([bundle(0), bundle(1, owner="b")])
+        cluster.advance(0)
+        cluster.move(0, 1)
+        cluster.advance(1)
+
+        assert cluster.owner.tolist() == cluster.recorded.tolist() == [1]
+        assert cluster.used[:, CPU].tolist() == [10, 10]
+
+    def test_a_bundle_that_is_gone_is_nobodys(self):
+        """Deleted, or without a report: whoever has it in the replay loses it too."""
+        cluster = self.cluster([bundle(0), bundle(1, owner=None)])
+        cluster.advance(0)
+        cluster.move(0, 1)
+        cluster.advance(1)
+
+        assert cluster.owner.tolist() == [-1]
+
+    def test_a_broker_that_leaves_leaves_its_bundles_to_the_record(self):
+        """A broker renamed is one that leaves and one that joins."""
+        rows = [broker(0, "a"), broker(0, "b"), broker(1, "a"), broker(1, "renamed")]
+        found = window(rows, [bundle(0)])
+        cluster = Cluster(found, a_slope_of_one(found))
+        cluster.advance(0)
+        cluster.move(0, found.brokers.index("b"))
+        cluster.advance(1)
+
+        assert cluster.owner.tolist() == [found.brokers.index("a")]
+        assert cluster.snapshot(1, ["t/n/1"]).brokers.ids == ("a", "renamed")

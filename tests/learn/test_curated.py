@@ -1,0 +1,192 @@
+"""The data frames: short lists of tuples in, short lists of tuples out."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lbd.record.history.tables import COLUMNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+]
+BEGUN = datetime(2026, 1, 5, tzinfo=UTC)
+HOUR = 3600
+MISSING = float("nan")
+
+
+def at(minutes: float) -> datetime:
+    return BEGUN + timedelta(minutes=minutes)
+
+
+def frame(spark: SparkSession, table: str, *rows: dict[str, Any]) -> DataFrame:
+    """Rows of a table of history; columns that are not given are null."""
+    schema = pa.schema([(name, kind) for name, (kind, _) in COLUMNS[table].items()])
+    return spark.createDataFrame(pa.Table.from_pylist([{**dict.fromkeys(schema.names), **row} for row in rows], schema))
+
+
+def decisions(spark: SparkSession, *rounds: tuple[float, list[str]], turn: int = 1) -> DataFrame:
+    return frame(spark, "decisions", *({"t": at(minute), "brokers": names, "turn": turn} for minute, names in rounds))
+
+
+def samples(spark: SparkSession, *rows: tuple[float, str, float | None]) -> DataFrame:
+    columns = ({"t": at(minute), "broker": name, "cpu": cpu, "topics": 1} for minute, name, cpu in rows)
+    return frame(spark, "broker_rounds", *columns)
+
+
+def listed(found: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[name] for name in columns) for row in found.collect())
+
+
+def minutes(found: DataFrame) -> list[float]:
+    """When, in minutes since the beginning."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = found.select(F.col("t").cast("double").alias("t")).collect()
+    return sorted((row["t"] - BEGUN.timestamp()) / 60 for row in rows)
+
+
+def test_a_round_that_is_there_twice_is_taken_once(spark: SparkSession):
+    """Of a recording imported twice, or of one that the daemon had kept, too: the one with the later turn."""
+    from lbd.learn import curated
+
+    both = decisions(spark, (0, ["a"]), (1, ["a"])).unionByName(decisions(spark, (1, ["a", "b"]), turn=2))
+    found = curated.rounds(both)
+
+    assert minutes(found) == [0, 1]
+    assert listed(found, "brokers") == [(["a"],), (["a", "b"],)]
+
+
+def test_silence_is_measured_within_a_day(spark: SparkSession):
+    """Whatever order rounds come in; the first of a day follows none."""
+    from lbd.learn import curated
+
+    found = curated.rounds(decisions(spark, (7, ["a"]), (0, ["a"]), (1, ["a"]), (1440, ["a"])))
+
+    assert sorted(row["since"] or 0 for row in found.collect()) == [0, 0, 60, 360]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kept"),
+    [
+        ([(0, "a", 20.0), (0, "a", 20.0)], [("a", 20.0)]),
+        ([(0, "a", 20.0), (0, "b", None)], [("a", 20.0)]),
+        ([(0, "a", 20.0), (0, "b", -1.0)], [("a", 20.0)]),
+        ([(0, "a", 0.0)], [("a", 0.0)]),
+        ([], []),
+    ],
+    ids=["twice", "without a number", "below nought", "idle", "none"],
+)
+def test_samples_that_are_kept(
+    spark: SparkSession, rows: list[tuple[float, str, float | None]], kept: list[tuple[str, float]]
+):
+    """One for each broker and round, with a number."""
+    from lbd.learn import curated
+
+    assert listed(curated.samples(samples(spark, *rows)), "broker", "cpu") == kept
+
+
+def test_every_report_has_a_row(spark: SparkSession):
+    """Its numbers are null without a new sample, and a sample without a round is left out."""
+    from lbd.learn import curated
+
+    found = curated.brokers(
+        decisions(spark, (0, ["a", "b"]), (61, ["a"])), samples(spark, (0, "a", 20.0), (30, "a", 99.0)), HOUR
+    )
+    first = int(BEGUN.timestamp()) // HOUR
+
+    assert sorted(listed(found, "window", "broker", "cpu"), key=str) == [
+        (first, "a", 20.0), (first, "b", None), (first + 1, "a", None),
+    ]  # fmt: skip
+
+
+def test_rates_below_nought_are_none(spark: SparkSession):
+    """And a bundle that nobody owns stays in."""
+    from lbd.learn import curated
+
+    rows = (
+        {"t": at(0), "bundle": "x", "msg_rate_in": -5.0},
+        {"t": at(0), "bundle": "y", "msg_rate_in": 7.0, "broker": "a"},
+    )
+    found = curated.bundles(frame(spark, "bundle_rounds", *rows), HOUR)
+
+    assert listed(found, "bundle", "broker", "msg_rate_in") == [("x", None, 0.0), ("y", "a", 7.0)]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "counted"),
+    [
+        ([], (0, 0, 0, 0)),
+        ([0], (1, 1, 0, 0)),
+        ([0, 1, 1, 2], (4, 3, 0, 120)),
+        ([0, 1, 61, 62], (4, 4, 1, 60 + 180 + 60)),
+        ([0, 1, -60 * 24 * 400, 60 * 24 * 4000], (4, 4, 0, 60)),
+    ],
+    ids=["none", "one", "twice", "a hole", "a clock that jumped by years"],
+)
+def test_what_was_read_and_dropped_is_counted(
+    spark: SparkSession, rounds: list[float], counted: tuple[int, int, int, float]
+):
+    """Rounds read, rounds kept, gaps, and the seconds that were seen: a hole or a jump is no time."""
+    from lbd.learn import curated
+
+    told = curated.dropped(
+        samples(spark, (0, "a", 20.0), (1, "a", None)), decisions(spark, *((one, ["a"]) for one in rounds))
+    ).collect()[0]
+
+    assert (told["rounds_read"], told["rounds_kept"], told["gaps"], told["seconds_seen"]) == counted
+    assert (told["samples_read"], told["samples_kept"]) == (2, 1)
+
+
+def test_rows_of_bundles_are_shuffled_by_window_alone(spark: SparkSession):
+    """A day is as long as any other; by broker or by bundle, one task would get most of the rows."""
+    from lbd.learn import curated, pipeline
+
+    bundles = curated.bundles(frame(spark, "bundle_rounds", {"t": at(0), "bundle": "x", "broker": "a"}), HOUR)
+    brokers = curated.brokers(decisions(spark, (0, ["a"])), samples(spark, (0, "a", 20.0)), HOUR)
+    packed = pipeline.windows(brokers, bundles)
+    plan = packed._jdf.queryExecution().executedPlan().toString()
+    keys = re.findall(r"hashpartitioning\(([^)]*), \d+\)", plan)
+
+    assert {re.sub(r"#\d+L?", "", key) for key in keys} <= {"window", "t", "t, broker"}
+    assert sum(key.startswith("window") for key in keys) == 2
+    assert "CartesianProduct" not in plan
+    assert "SinglePartition" not in plan
+
+
+def other_columns(root: Path) -> None:
+    import pyarrow.parquet as pq
+
+    folder = root / "v1" / "decisions"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"t": [1], "turn": [2]}), folder / "part-0.parquet")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda _: None, r"v1/decisions: no history of version 1 there"),
+        (lambda root: (root / "v1" / "decisions").mkdir(parents=True), r"no history of version 1 there"),
+        (other_columns, r"has no column 'brokers'; wanted history of version 1"),
+    ],
+    ids=["nothing", "an empty folder", "other columns"],
+)
+def test_what_is_no_history_is_told(spark: SparkSession, tmp_path: Path, make: Any, told: str):
+    """In one line that names the folder."""
+    from lbd.errors import UsageError
+    from lbd.learn import pipeline
+
+    make(tmp_path)
+    with pytest.raises(UsageError, match=told) as found:
+        pipeline.table(spark, str(tmp_path), "decisions")
+    assert "\n" not in str(found.value)

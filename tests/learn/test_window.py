@@ -1,0 +1,116 @@
+"""Rows of history into windows: whatever order they come in, and whatever is missing of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.learn.window import Window, from_bytes, to_bytes
+from lbd.model import RESOURCES
+from tests.learn.windows import broker, bundle, minute, window
+
+CPU = RESOURCES.index("cpu")
+
+
+def test_a_sample_stands_until_the_next():
+    """A broker without a new sample has the one before; before its first it is not there."""
+    found = window([broker(0, cpu=None), broker(1, cpu=20), broker(2, cpu=None), broker(3, cpu=40)])
+
+    np.testing.assert_array_equal([np.nan, 20, 20, 40], found.used[:, 0, CPU])
+    assert found.present[:, 0].tolist() == [False, True, True, True]
+    assert found.fresh[:, 0].tolist() == [False, True, False, True]
+
+
+def test_a_broker_without_a_report_is_away():
+    """Though it has been there."""
+    found = window([broker(0), broker(0, "b"), broker(1), broker(2), broker(2, "b", cpu=None)])
+
+    assert found.brokers == ("a", "b")
+    assert found.present[:, 1].tolist() == [True, False, True]
+
+
+def test_doubt_lasts_as_long_as_its_sample():
+    """And no longer."""
+    found = window([broker(0, doubt="first sample"), broker(1, cpu=None), broker(2)])
+
+    assert found.doubted[:, 0].tolist() == [True, True, False]
+
+
+def test_a_resource_that_nobody_told_is_not_a_number():
+    """Null in the table."""
+    assert np.isnan(window([broker(0)]).used[0, 0, RESOURCES.index("bandwidth_in")])
+
+
+@pytest.mark.parametrize(
+    ("rows", "owners"),
+    [
+        ([bundle(0), bundle(1, owner="b")], [0, 1]),
+        ([bundle(1, owner="b"), bundle(0)], [0, 1]),
+        ([bundle(0), bundle(1, owner=None)], [0, -1]),
+        ([bundle(0), bundle(1, owner="gone")], [0, -1]),
+        ([bundle(0), bundle(0.5, owner="b")], [0, 1]),
+        ([bundle(0), bundle(9, owner="b")], [0]),
+    ],
+    ids=["in order", "any order", "nobody", "a broker without reports", "between rounds", "after the last round"],
+)
+def test_owners_change_in_the_round_that_says_so(rows: list[dict[str, object]], owners: list[int]):
+    """A change between two rounds is seen in the second; one after all of them never."""
+    found = window([broker(0), broker(0, "b"), broker(1), broker(1, "b")], rows)
+
+    assert found.change_owner.tolist() == owners
+    assert found.change_round.tolist() == list(range(len(owners)))
+    assert [part.stop - part.start for part in found.changes()] == [1, len(owners) - 1]
+
+
+@pytest.mark.parametrize("rate", [None, float("nan"), float("inf")])
+def test_a_rate_that_is_no_number_is_none(rate: float):
+    """Such a bundle carries nothing."""
+    found = window([broker(0)], [bundle(0, msg_rate_in=rate)])
+
+    assert found.change_rates.tolist() == [[0, 100, 100, 100]]
+
+
+def test_nothing_at_all_is_a_window_without_rounds():
+    """Bundles of a stretch in which no broker reported."""
+    found = window([], [bundle(0)])
+
+    assert (found.at.size, found.brokers, found.change_round.size) == (0, (), 0)
+
+
+def test_a_window_may_begin_later():
+    """What had changed before is there in its first round."""
+    rows = [bundle(0), bundle(1, rate=200), bundle(2, rate=300)]
+    found = window([broker(number) for number in range(3)], rows).from_round(1)
+
+    assert found.at.tolist() == [minute(1).timestamp(), minute(2).timestamp()]
+    assert found.change_round.tolist() == [0, 0, 1]
+
+
+ROWS = st.tuples(st.integers(0, 5), st.sampled_from("abc"), st.none() | st.floats(0, 100))
+CHANGES = st.tuples(st.integers(0, 5), st.sampled_from(["t/n/1", "t/n/2"]), st.sampled_from([None, "a", "b"]))
+
+
+@given(
+    st.lists(ROWS, unique_by=lambda row: row[:2]),
+    st.lists(CHANGES, unique_by=lambda row: row[:2]),
+    st.randoms(use_true_random=False),
+)
+def test_packing_knows_no_order_and_loses_nothing(
+    rows: list[tuple[int, str, float | None]], changes: list[tuple[int, str, str | None]], shuffled: object
+):
+    """Rows in any order make the same window, and bytes bring it back."""
+    reports, owners = [broker(*row) for row in rows], [bundle(*row) for row in changes]
+    found = window(reports, owners)
+    shuffled.shuffle(reports)  # type: ignore[attr-defined]
+    shuffled.shuffle(owners)  # type: ignore[attr-defined]
+
+    same(found, window(reports, owners))
+    same(found, from_bytes(to_bytes(found)))
+
+
+def same(first: Window, second: Window) -> None:
+    """Equal in every field."""
+    for name in Window.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
