@@ -1,8 +1,8 @@
 """Which settings did best: chosen on the first part of the time, judged on the rest. Pure.
 
 A candidate is eligible when it left brokers no further apart than the present settings did, as far as noise allows to
-tell; of those the one with the least moves x gap is chosen. It is recommended when it beats the present settings on the
-part of the time that it was not chosen on, too.
+tell; of those the one that costs least is chosen (:func:`cost`). It is recommended when it costs clearly less than the
+present settings on the part of the time that it was not chosen on, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ SLACK_POINTS = 0.5
 """Gaps that differ by less are the same."""
 
 GAIN = 0.05
-"""A recommendation must better moves x gap by this fraction: less is chance."""
+"""A recommendation must cost less by this fraction: a smaller gain is chance."""
+
+MOVE_POINTS = 1.0
+"""To have one percent of the bundles disconnected within a day is as bad as brokers a point further apart all day."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,11 @@ def moves_per_day(found: Figures) -> float:
 
 
 def cost(found: Figures) -> float:
-    """Moves a day and one, times the gap: one, lest doing nothing at all be worth any gap."""
-    return (moves_per_day(found) + 1.0) * max(found.p95_gap, 1.0)
+    """Points: the mean gap, and :data:`MOVE_POINTS` for each percent of the bundles that is moved a day.
+
+    A product of moves and gap would have it that doing nothing is worth any gap.
+    """
+    return found.mean_gap + MOVE_POINTS * 100.0 * moves_per_day(found) / max(found.bundles, 1)
 
 
 def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -40,11 +40,15 @@ SETTLED_AFTER = 2
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What a replay came to: ``at`` float64 (T,), ``points`` float64 (T, B), NaN of brokers away, and its moves."""
+    """What a replay came to: ``at`` float64 (T,), ``points`` float64 (T, B), NaN of brokers away, and its moves.
+
+    ``bundles`` is how many there were.
+    """
 
     at: FloatArray
     points: FloatArray
     moves: tuple[Sent, ...]
+    bundles: int
 
 
 class _Replay:
@@ -76,7 +80,7 @@ class _Replay:
             points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
             if self._window.fresh[number].any():
                 self._decide(number, float(np.ptp(points[number, here])) if here.sum() > 1 else 0.0)
-        return Course(self._window.at, np.clip(points, 0.0, 100.0), tuple(self._sent))
+        return Course(self._window.at, np.clip(points, 0.0, 100.0), tuple(self._sent), len(self._names))
 
     def _learn(self, number: int) -> None:
         """Averages as the live ones: one sample for each new one of a bundle's broker."""

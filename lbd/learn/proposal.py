@@ -78,7 +78,7 @@ def told(found: Figures) -> str:
     return (
         f"{moves_per_day(found):.1f} moves a day, 95 % of the time at most {found.p95_gap:.1f} points apart, worst "
         f"hour {found.worst_hour_gap:.1f}, {found.minutes_over:.0f} min over the threshold, {found.moved_twice} "
-        f"bundles moved twice, moves x gap {cost(found):.0f}"
+        f"bundles moved twice, cost {cost(found):.1f} points"
     )
 
 

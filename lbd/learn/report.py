@@ -86,13 +86,13 @@ def _front(found: Calibration) -> Iterator[str]:
         (one.name, *_cells(one.trained), *_cells(one.held_out))
         for one in sorted(found.choice.judged, key=lambda one: cost(one.trained))[:12]
     ]
-    columns = ("moves a day", "p95 gap", "moves x gap")
+    columns = ("moves a day", "p95 gap", "cost, points")
     head = ("settings", *(f"{name}, {part}" for part in ("chosen on", "judged on") for name in columns))
     yield table(head, rows)
 
 
 def _cells(figures: Any) -> tuple[str, str, str]:  # noqa: ANN401 - Figures
-    return f"{moves_per_day(figures):.1f}", f"{figures.p95_gap:.1f}", f"{cost(figures):.0f}"
+    return f"{moves_per_day(figures):.1f}", f"{figures.p95_gap:.1f}", f"{cost(figures):.1f}"
 
 
 def _fits(found: Calibration) -> Iterator[str]:

@@ -27,12 +27,13 @@ class Figures:
 
     ``days`` is the time that was seen: of a silence only its beginning counts. ``worst_hour_gap`` is the
     largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present low threshold.
-    ``moved_twice`` are bundles moved more than once. ``thrashing`` is a fraction
+    ``moved_twice`` are bundles moved more than once, of ``bundles`` in all. ``thrashing`` is a fraction
     (:func:`lbd.score.evenness.thrashing`).
     """
 
     days: float
     moves: int
+    bundles: int
     mean_gap: float
     p95_gap: float
     worst_hour_gap: float
@@ -45,7 +46,8 @@ def figures(course: Course, over_points: float) -> Figures:
     """The figures of a replay."""
     found = gap_figures(course.at, course.points, over_points)
     moved = Counter(one.bundle for one in course.moves)
-    return Figures(moves=len(course.moves), moved_twice=sum(number > 1 for number in moved.values()), **found)
+    twice = sum(number > 1 for number in moved.values())
+    return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, **found)
 
 
 def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[str, float]:
@@ -76,6 +78,7 @@ def pooled(found: Sequence[Figures]) -> Figures:
     return Figures(
         days=sum(one.days for one in found),
         moves=sum(one.moves for one in found),
+        bundles=max(one.bundles for one in found),
         mean_gap=mean,
         p95_gap=p95,
         worst_hour_gap=max(one.worst_hour_gap for one in found),

@@ -18,7 +18,7 @@ from lbd.permit.budget import Sent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DAY = Figures(1.0, 10, 5.0, 20.0, 25.0, 60.0, 0, 0.0)
+DAY = Figures(1.0, 10, 100, 5.0, 20.0, 25.0, 60.0, 0, 0.0)
 """Ten moves in a day, and 20 points apart for a twentieth of it."""
 
 
@@ -26,7 +26,7 @@ def course(at: Sequence[float], gaps: Sequence[float], moves: Sequence[str] = ()
     """Two brokers, one at nought, the other so many points above."""
     points = np.array([[0.0, gap] for gap in gaps]).reshape(-1, 2)
     sent = tuple(Sent(0.0, bundle, "a", "b", 1, 1.0, 1.0) for bundle in moves)
-    return Course(np.array(at, dtype=np.float64), points, sent)
+    return Course(np.array(at, dtype=np.float64), points, sent, 100)
 
 
 class TestCandidates:
@@ -114,14 +114,14 @@ class TestChoosing:
         ("other", "last", "recommended", "why"),
         [
             ({"moves": 5}, {}, "other 0", "also on the part"),
-            ({"p95_gap": 15.0}, {}, "other 0", "also on the part"),
+            ({"p95_gap": 15.0, "mean_gap": 3.0}, {}, "other 0", "also on the part"),
             ({}, {}, None, "no other settings"),
             ({"moves": 9, "p95_gap": 21.0}, {}, None, "no other settings"),
             ({"moves": 5, "minutes_over": 90.0}, {}, None, "no other settings"),
             ({"moves": 0, "p95_gap": 60.0}, {}, None, "no other settings"),
             ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart, the present 20.0"),
             ({"moves": 5}, {"moves": 10}, None, "not do clearly better on the last"),
-            ({"p95_gap": 19.5}, {}, None, "no other settings"),
+            ({"mean_gap": 4.5}, {}, None, "no other settings"),
         ],
         ids=["fewer moves", "less gap", "the same", "one move for a point", "longer over the threshold",
              "does nothing", "hold-out: worse", "hold-out: the same", "hardly better"],
@@ -134,7 +134,7 @@ class TestChoosing:
         assert why in told
 
     def test_the_cheapest_of_several(self):
-        """By moves x gap."""
+        """Gaps being equal, that with the fewest moves."""
         assert self.chosen({"moves": 7}, {"moves": 3}, {"moves": 5})[0] == "other 1"
 
     def test_too_little_history_recommends_nothing(self):
@@ -162,5 +162,6 @@ class TestChoosing:
         assert {one.name for one in found.judged if one.front} == {PRESENT, "fewer", "closer"}
 
     def test_doing_nothing_is_not_free(self):
-        """No moves at 30 points cost more than one a day at 10."""
-        assert cost(replace(DAY, moves=0, p95_gap=30.0)) > cost(replace(DAY, moves=1, p95_gap=10.0))
+        """Sixty points apart cost more than two, and a tenth of the bundles moved a day; half a point more does not."""
+        assert cost(replace(DAY, moves=0, mean_gap=60.0)) > cost(replace(DAY, moves=10, mean_gap=2.0))
+        assert cost(replace(DAY, moves=0, mean_gap=2.5)) < cost(replace(DAY, moves=1, mean_gap=2.0))
