@@ -208,6 +208,12 @@ class TestPlacing:
         assert told["p0"].exit_code == 0
         assert [one.unload.bundle for one in heard] == names
 
+    def test_it_is_no_move_of_the_last_hour(self, balancer: Engine, pulsar: FakePulsar) -> None:
+        """The bundles rest, and ``lbd status`` counts no unload."""
+        self.unowned(pulsar)
+        balancer.by_hand(self.asked("t/new"))
+        assert balancer.attempts_last_hour == 0
+
     def test_a_stop_ends_it_with_an_answer(self, balancer: Engine, pulsar: FakePulsar) -> None:
         """What was not asked for by then is told as such."""
         told, names = answers_of(balancer), self.unowned(pulsar)
