@@ -35,9 +35,8 @@ def split_or_attempted(attempted_at: Mapping[str, float], splits: Iterable[Split
     Parts may be moved at once, and are not split again so soon.
     """
     found = dict(attempted_at)
-    for split in splits:
-        for part in split.ended.parts if split.ended is not None else ():
-            found[part] = max(found.get(part, 0.0), split.ended.at)
+    for ended in (split.ended for split in splits if split.ended is not None):
+        found |= {part: max(found.get(part, 0.0), ended.at) for part in ended.parts}
     return found
 
 
