@@ -170,9 +170,7 @@ class TestRule:
         assert not pulsar.asked("/split", "PUT")
 
     @pytest.mark.parametrize("how", ["pause", "stop", "reload"])
-    def test_what_was_chosen_is_not_gone_on_with(
-        self, how: str, pulsar: SplittingPulsar, tmp_path: Path
-    ):
+    def test_what_was_chosen_is_not_gone_on_with(self, how: str, pulsar: SplittingPulsar, tmp_path: Path):
         """A pause, a stop or other settings that come after the first split hold for the second."""
         chosen = settings(pulsar, tmp_path, split={"max_splits_per_turn": 2})
         with engine(chosen) as found:
