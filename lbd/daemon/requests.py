@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -84,25 +83,18 @@ class Requests:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._lock = threading.Lock()
-        self._waiting: deque[Request] = deque()
         self._under_way: dict[str, Request] = {}
         self.deliver: Callable[[str, Answer], None] = control.answer
         self._trouble: dict[str, str] = {}
 
     def next(self, now: float) -> Request | None:
-        """The oldest request that was not begun yet; whoever asked for an older one has stopped waiting."""
+        """The oldest request that whoever asked still waits for."""
         try:
-            self._waiting.extend(self._control.take(now))
+            found = self._control.take(now)
             self._trouble["taking"] = ""
         except UsageError as error:
-            self._trouble["taking"] = str(error)
-        while self._waiting:
-            request = self._waiting.popleft()
-            if now < request.expires_at:
-                return request
-            self.begun(request)
-            self.refuse(request, "expired while other moves were under way")
-        return None
+            found, self._trouble["taking"] = None, str(error)
+        return found
 
     @property
     def warning(self) -> str:

@@ -115,7 +115,7 @@ class TestBesideTheTurns:
     def test_one_that_has_expired_meanwhile_is_not_begun(
         self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
-        """It was taken with an older one, and whoever asked has stopped waiting."""
+        """It waited behind an older one, and whoever asked has stopped waiting."""
         told = answers_of(balancer)
         control = Control(tmp_path / "state")
         control.ask(request(pulsar, 0))
@@ -124,7 +124,9 @@ class TestBesideTheTurns:
         time.sleep(0.5)
         self.served(balancer)
         assert told["r0"].exit_code == 0
-        assert (told["r1"].exit_code, "expired" in told["r1"].sentence) == (4, True)
+        answer = control.wait("r1", 0, time.sleep, time.monotonic)
+        assert answer is not None
+        assert (answer.exit_code, "expired" in answer.sentence) == (4, True)
         assert pulsar.owners[HOT[1]] == pulsar.ids[0]
 
     def test_a_memory_that_cannot_be_read_is_told(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
