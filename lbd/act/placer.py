@@ -6,7 +6,7 @@ leader; one that is owned already is answered with its owner, and nothing moves 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbd.act.ownership import Clock, Ownership
@@ -18,6 +18,13 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from lbd.act.unloader import Forbids
     from lbd.pulsar.admin import Admin
+
+
+@dataclass(frozen=True)
+class Owned(Skip):
+    """Left alone: ``owner`` has it by now."""
+
+    owner: str = ""
 
 
 class Placer:
@@ -43,7 +50,7 @@ class Placer:
         bundle, broker = wanted.bundle, wanted.destination or ""
         owner = self._ownership.owner_within(bundle, 0.0, NUDGE_WAIT_SECONDS)
         if owner is not None:
-            return Skip(bundle, Reason.OWNER_CHANGED, f"{owner} owns it by now; left alone")
+            return Owned(bundle, Reason.OWNER_CHANGED, f"{owner} owns it by now; left alone", owner)
         if broker not in self.admin.active_brokers():
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is no longer active; not asked for")
         if not self.admin.ready(broker):

@@ -17,7 +17,7 @@ from lbd.record.status import running
 from lbd.split.algorithms import ALGORITHMS, SPECIFIED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lbd.config import Settings
     from lbd.daemon.splitting.rule import Chosen
@@ -80,8 +80,7 @@ def split(
     reason = reason_of(override)
     settings = loaded(ctx, config_file, admin_urls).settings
     plans, document = _chosen(settings, form) if bundle is None else _one(settings, form, bundle, algorithm, positions)
-    requests = [_request(plan, reason, timeout_seconds) for plan in plans] if applies else []
-    answers = _answers(settings, requests)
+    answers = _answers(settings, plans if applies else [], lambda plan: _request(plan, reason, timeout_seconds))
     if form == "json":
         json_out({**document, "applied": answers if applies else None})
     elif not applies and plans:
@@ -144,11 +143,11 @@ def _request(plan: Plan, override: str | None, timeout_seconds: float) -> SplitR
     return SplitRequest(name, *ends, override, by(), now, now + timeout_seconds)
 
 
-def _answers(settings: Settings, requests: Sequence[SplitRequest]) -> list[Answer]:
-    """What became of each; after one that was not done the others are not asked for."""
+def _answers(settings: Settings, plans: Sequence[Plan], ask: Callable[[Plan], SplitRequest]) -> list[Answer]:
+    """What became of each, whose time begins when it is asked for; after one that was not done no other one is."""
     found: list[Answer] = []
-    for request in requests:
-        pid = running(settings.state_dir)
+    for plan in plans:
+        request, pid = ask(plan), running(settings.state_dir)
         found.append(_by_hand(settings, request) if pid is None else asked(settings.state_dir, request, pid))
         if found[-1].exit_code:
             break

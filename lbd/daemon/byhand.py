@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from lbd.daemon.engine import engine
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def working(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
-    """What works one request off after the other, each to its end, and remembers those before.
+    """What works one request off after the other, each to its end, however long, and remembers those before.
 
     Raises :class:`~lbd.errors.RefusedError` when another lbd holds the state directory after all.
     """
@@ -25,7 +28,7 @@ def working(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
         balancer.requests.deliver = answers.__setitem__
 
         def work(request: Request) -> Answer:
-            balancer.by_hand(request)
+            balancer.by_hand(msgspec.structs.replace(request, expires_at=math.inf))
             return answers.pop(request.id)
 
         yield work

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbd.act.executor import Executor
 from lbd.act.orders import Orders, Pace
-from lbd.act.ownership import Clock
 from lbd.act.placer import Placer
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
@@ -22,6 +20,7 @@ from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, wanting, why
 from lbd.daemon.splitting import Splitting
+from lbd.daemon.splitting.looking import CLOCK
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError, UsageError
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from lbd.daemon.taking_over import Asking
     from lbd.model import Outcome, Skip, Unload
     from lbd.record.control import Request, UnloadRequest
-
-CLOCK = Clock(time.monotonic, time.sleep)
 
 RECOVERED_WITHIN_SECONDS = 2.0
 """How long a command waits for moves that a killed process left open; a daemon goes on turning meanwhile."""
@@ -71,7 +68,7 @@ class Engine:
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
-        self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now)
+        self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now, self._paused)
         self._watch = Watch()
         self._placing = Placing(journal, self._ended)
 
@@ -120,16 +117,15 @@ class Engine:
 
     def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         """What was asked for is begun, unless something holds it, and ends in an answer."""
-        match request:
-            case SplitRequest():
-                hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
-                self.splitting.serve(request, self.settings, self.requests, hold)
-            case _ if self.observe_only:
-                self.requests.begun(request)
-                self.requests.refuse(request, "this lbd only observes (--observe)")
-            case _:
-                self.requests.begun(request)
-                self._judge(request, parts)
+        if isinstance(request, SplitRequest):
+            hold = split_hold(request, self._held, self._executor.unfinished, observe_only=self.observe_only)
+            self.splitting.serve(request, self.settings, self.requests, hold)
+            return
+        self.requests.begun(request)
+        if self.observe_only:
+            self.requests.refuse(request, "this lbd only observes (--observe)")
+        else:
+            self._judge(request, parts)
 
     def _judge(self, request: UnloadRequest | PlaceRequest, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         try:
@@ -181,7 +177,7 @@ class Engine:
     @property
     def attempts_last_hour(self) -> int:
         """Bundles that an unload was attempted on within the last hour."""
-        return sum(at >= self.timebase.now() - 3600 for at in self._journal.attempted_at.values())
+        return len({one.bundle for one in self._journal.sent if one.at >= self.timebase.now() - 3600})
 
     def since(self, unload: Unload) -> float:
         """When a move was begun, epoch seconds; 0 while it waits for its turn."""
@@ -206,6 +202,7 @@ class Engine:
         if settings.state_dir != self.settings.state_dir:
             raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
+        self.splitting.halt()
         self._observer.close()
         self._keeper.take(settings)
         self.settings, self._observer = settings, self._observe(settings)
@@ -214,6 +211,7 @@ class Engine:
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""
         self._placing.stop()
+        self.splitting.halt()
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: lbd was stopped")
 
     def restore(self) -> str:
@@ -246,7 +244,10 @@ class Engine:
 
     def _hold(self) -> Hold | None:
         said = self._observing.hold() if self._observing else None
-        return ordered(self._control, self.timebase.now()) or self.splitting.hold() or said
+        return self.splitting.hold() or self._paused() or said
+
+    def _paused(self) -> Hold | None:
+        return ordered(self._control, self.timebase.now())
 
     def _held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
@@ -291,8 +292,7 @@ def engine(settings: Settings, *, observe_only: bool = False, timebase: Timebase
     """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory."""
     state = StateDir(settings.state_dir)
     with state.locked():
-        journal = Journal(state.journal, timebase.now)
-        found = Engine(settings, state, journal, timebase, observe_only=observe_only)
+        found = Engine(settings, state, Journal(state.journal, timebase.now), timebase, observe_only=observe_only)
         try:
             yield found
         finally:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from lbd.act.placer import Owned
 from lbd.daemon.answering import ask
 from lbd.daemon.situation import Situation, situation
 from lbd.decide.by_hand import wanted_unload
@@ -56,6 +57,7 @@ class Placing:
         self._journal, self._on_end = journal, on_end
         self._memory = PlaceMemory()
         self._stopped = threading.Event()
+        self._trouble = ""
 
     def stop(self) -> None:
         """Begin no further bundle of a request; the one that is being placed is brought to its end."""
@@ -63,17 +65,19 @@ class Placing:
 
     def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> Answer:
         """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
-        held = _held(parts)
+        held = _held(parts) or self._under_way()
         if held:
             raise RefusedError(held)
         report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
         self._memory = report.memory
-        return _told(list(self._placed(request, report, placer, partial(_held, parts))))
+        self._trouble = ""
+        placed = list(self._placed(request, report, placer, partial(_held, parts)))
+        return _told(placed, self._trouble)
 
     def _placed(
         self, request: PlaceRequest, report: Report, placer: Placer, held: Callable[[], str]
     ) -> Iterator[PlacedBundle]:
-        misses, trouble = 0, ""
+        misses = 0
         for one in report.answers:
             broker = one.placed.broker
             if one.owner is not None:
@@ -81,12 +85,12 @@ class Placing:
             elif broker is None:
                 why = f"no broker may have it: {_first(one.candidates.left_out)}"
                 yield PlacedBundle(one.bundle, None, None, None, why)
-            elif stop := trouble or self._stop(request, misses) or held():
+            elif stop := self._trouble or self._stop(request, misses) or held():
                 yield PlacedBundle(one.bundle, broker, None, None, f"not asked for: {stop}")
             else:
                 reason = f"by hand, {request.by}; {report.strategy}: {one.placed.reason}"
                 ended = placer.place(one.bundle, broker, reason)
-                trouble = self._ended(ended)
+                self._ended(ended)
                 misses = 0 if _taken(ended) else misses + 1
                 yield _placed_bundle(ended, broker)
 
@@ -97,15 +101,21 @@ class Placing:
             return "whoever asked has stopped waiting"
         return "two in a row could not be placed" if misses >= MISSES_THAT_STOP else ""
 
-    def _ended(self, ended: Outcome | Skip) -> str:
-        """Told and written down; why no more may be placed, where it could not be written."""
+    def _under_way(self) -> str:
+        """A move that a killed process left open: what nobody owns may be on its way."""
+        return next(
+            (f"{Reason.MOVES_UNFINISHED.label}: {one.bundle} is under way" for _, one in self._journal.open), ""
+        )
+
+    def _ended(self, ended: Outcome | Skip) -> None:
+        """Told and written down; where it cannot be written, no more may be placed."""
         self._on_end(ended)
+        if isinstance(ended, Skip):
+            return
         try:
-            if isinstance(ended, Outcome):
-                self._journal.placed(ended)
+            self._journal.placed(ended)
         except LbdError as error:
-            return f"the one before is in no journal: {error}"
-        return ""
+            self._trouble = f"{ended.unload.bundle} is in no journal: {error}"
 
     def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
         """The request with a destination, the parts that judge it by what it was chosen from, and why that one.
@@ -143,7 +153,8 @@ def _taken(ended: Outcome | Skip) -> bool:
 
 def _placed_bundle(ended: Outcome | Skip, broker: str) -> PlacedBundle:
     if isinstance(ended, Skip):
-        return PlacedBundle(ended.what, broker, None, None, f"{ended.reason.label}: {ended.detail}")
+        owner = ended.owner if isinstance(ended, Owned) else None
+        return PlacedBundle(ended.what, broker, None, owner, f"{ended.reason.label}: {ended.detail}")
     unload = ended.unload
     return PlacedBundle(unload.bundle, broker, ended.result, ended.owner, ended.detail, unload.reason)
 
@@ -177,8 +188,8 @@ def _first(refusals: Iterable[Skip]) -> str:
     return "; ".join(told[:3]) + (f"; and {len(told) - 3} more reasons" if len(told) > 3 else "") or "there is none"
 
 
-def _told(placed: list[PlacedBundle]) -> Answer:
-    """One sentence for the whole request: what was not placed weighs more than what was."""
+def _told(placed: list[PlacedBundle], trouble: str) -> Answer:
+    """One sentence for the whole request: what was not placed weighs more than what was; ``trouble`` is told always."""
     landed = sum(one.result is Result.LANDED for one in placed)
     alone = sum(one.result is None and one.owner is not None for one in placed)
     missed = [one for one in placed if one.result not in {None, Result.LANDED}]
@@ -186,6 +197,7 @@ def _told(placed: list[PlacedBundle]) -> Answer:
     words = [f"{landed} placed", f"{alone} owned already and left alone" if alone else ""]
     words += [f"{len(missed)} not where they should be: {missed[0].bundle}: {missed[0].detail}" if missed else ""]
     words += [f"{len(refused)} not placed: {refused[0].bundle}: {refused[0].detail}" if refused else ""]
+    words += [trouble if not any(trouble in one for one in words) else ""]
     code = FAILED if missed else REFUSED if refused else 0
     return Answer(
         code,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from lbd.decide.by_hand import ByHand
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip
 from lbd.reason import Group, Reason
-from lbd.record.control import FAILED, REFUSED, Answer, PlaceRequest
+from lbd.record.control import FAILED, REFUSED, Answer, PlaceRequest, SplitRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from lbd.cycle import CycleRecord, Hold, Parts
     from lbd.errors import LbdError
     from lbd.model import Unload
-    from lbd.record.control import Control, Request, SplitRequest, UnloadRequest
+    from lbd.record.control import Control, Request, UnloadRequest
 
 OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT)
 OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT})
@@ -56,12 +55,13 @@ def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
 def split_hold(
     request: SplitRequest, held: Callable[[], Hold | None], unfinished: Sequence[Unload], *, observe_only: bool
 ) -> Hold | None:
-    """What keeps a split from being begun: moves under way in any case, orders to wait unless they are overridden."""
+    """What keeps a split from being begun: what is under way in any case, orders to wait unless they are overridden."""
     if observe_only:
         return Reason.OBSERVE_ONLY, "this lbd only observes (--observe)"
     if unfinished:
         return Reason.MOVES_UNFINISHED, f"{unfinished[0].bundle} is under way"
-    return held() if request.override is None else None
+    hold = held()
+    return None if hold is None or (request.override is not None and hold[0] in OVERRIDDEN_HOLDS) else hold
 
 
 def why(record: CycleRecord, bundle: str) -> str:
@@ -83,25 +83,18 @@ class Requests:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._lock = threading.Lock()
-        self._waiting: deque[Request] = deque()
         self._under_way: dict[str, Request] = {}
         self.deliver: Callable[[str, Answer], None] = control.answer
         self._trouble: dict[str, str] = {}
 
     def next(self, now: float) -> Request | None:
-        """The oldest request that was not begun yet; whoever asked for an older one has stopped waiting."""
+        """The oldest request that whoever asked still waits for."""
         try:
-            self._waiting.extend(self._control.take(now))
+            found = self._control.take(now)
             self._trouble["taking"] = ""
         except UsageError as error:
-            self._trouble["taking"] = str(error)
-        while self._waiting:
-            request = self._waiting.popleft()
-            if now < request.expires_at:
-                return request
-            self.begun(request)
-            self.refuse(request, "expired while other moves were under way")
-        return None
+            found, self._trouble["taking"] = None, str(error)
+        return found
 
     @property
     def warning(self) -> str:
@@ -119,7 +112,7 @@ class Requests:
 
     def fail(self, request: Request, error: LbdError) -> None:
         """Nothing was sent, because it could not be judged; the exit code is the error's."""
-        done = "Not placed" if isinstance(request, PlaceRequest) else "Not moved"
+        done = {PlaceRequest: "Not placed", SplitRequest: "Not split"}.get(type(request), "Not moved")
         self.answer(
             request, Answer(error.exit_code, f"{'Refused' if isinstance(error, RefusedError) else done}: {error}")
         )

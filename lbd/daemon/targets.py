@@ -12,7 +12,7 @@ from lbd.model import bundle_namespace
 from lbd.permit.eligibility import BROKER_BUNDLE
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.paths import bounds
-from lbd.split.topic_hash import namespace_of, parse_boundaries, range_name, topic_hash
+from lbd.split.topic_hash import holds, namespace_of, parse_boundaries, range_name, topic_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,17 +35,21 @@ class Target:
 def target(text: str) -> Target:
     """What a word names. Raises :class:`UsageError` that says what would be right."""
     if "://" in text:
-        return Target(text, "topic", namespace_of(text))
+        return _movable(Target(text, "topic", namespace_of(text)))
     parts = text.split("/")
     if len(parts) == 2 and all(parts) and not parts[1].startswith("0x"):
-        return Target(text, "namespace", text)
+        return _movable(Target(text, "namespace", text))
     if len(parts) == 3 and parts[2].startswith("0x"):
         bounds(text)
-        if BROKER_BUNDLE.match(text):
-            raise UsageError(f"{text!r} belongs to its broker and is never placed or moved")
-        return Target(text, "bundle", bundle_namespace(text))
+        return _movable(Target(text, "bundle", bundle_namespace(text)))
     wanted = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, persistent://tenant/namespace/topic or tenant/namespace"
     raise UsageError(f"{text!r} is no bundle, topic or namespace; wanted {wanted}")
+
+
+def _movable(one: Target) -> Target:
+    if BROKER_BUNDLE.match(f"{one.namespace}/0x"):
+        raise UsageError(f"{one.text!r} belongs to its broker and is never placed or moved")
+    return one
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def _bundles(one: Target, bundles: list[str]) -> list[str]:
         return bundles
     if one.kind == "topic":
         at = topic_hash(one.text)
-        within = [bundle for bundle in bundles if bounds(bundle)[0] <= at < bounds(bundle)[1]]
+        within = [bundle for bundle in bundles if holds(bundle, at)]
         if not within:
             raise UsageError(f"{one.text}: no bundle seen of {one.namespace} holds its hash, 0x{at:08x}")
         return within

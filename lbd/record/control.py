@@ -144,21 +144,19 @@ class Control:
                 return False
         return True
 
-    def take(self, now: float) -> list[Request]:
-        """The requests to work off, the oldest first; each is owed an :meth:`answer`.
+    def take(self, now: float) -> Request | None:
+        """The oldest request, to be worked off now; it is owed an :meth:`answer`. The others may still be withdrawn.
 
         What an earlier process took and did not answer, and what has expired, is answered here.
         """
         self._make_directories()
         self._remove_old(now)
         self._answer_for_the_killed()
-        asked = [self._take(path, now) for path in self._requests.glob("*.json")]
-        found = sorted((one for one in asked if one is not None), key=lambda one: (one.at, one.id))
-        if found:
-            with telling(self._root):
-                sync(self._taken)
-                sync(self._requests)
-        return found
+        asked = [self._asked(path, now) for path in self._requests.glob("*.json")]
+        for request in sorted((one for one in asked if one is not None), key=lambda one: (one.at, one.id)):
+            if self._taken_over(request):
+                return request
+        return None
 
     def answer(self, request_id: str, answer: Answer) -> None:
         """Tell what became of a request that was taken; only then is it gone."""
@@ -180,7 +178,7 @@ class Control:
             else:
                 self.answer(path.stem, Answer(FAILED, RESTARTED))
 
-    def _take(self, path: Path, now: float) -> Request | None:
+    def _asked(self, path: Path, now: float) -> Request | None:
         """None for one that was withdrawn meanwhile, cannot be read, or has expired."""
         try:
             request = decoded_request(path)
@@ -195,15 +193,18 @@ class Control:
         if now >= request.expires_at:
             self._refuse(path, now - request.expires_at)
             return None
-        return request if self._rename(path, self._file(self._taken, request.id)) else None
+        return request
 
-    def _rename(self, path: Path, to: Path) -> bool:
+    def _taken_over(self, request: Request) -> bool:
         """False when whoever asked was faster and has withdrawn the request."""
+        to = self._file(self._taken, request.id)
         with telling(to):
             try:
-                path.rename(to)
+                self._file(self._requests, request.id).rename(to)
             except FileNotFoundError:
                 return False
+            sync(self._taken)
+            sync(self._requests)
         self._mine.add(to.stem)
         return True
 

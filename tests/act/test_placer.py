@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbd.act.ownership import Clock
-from lbd.act.placer import Placer
+from lbd.act.placer import Owned, Placer
 from lbd.model import Outcome, Result, Skip
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
@@ -62,7 +62,7 @@ def test_what_somebody_owns_by_now_is_left_alone(pulsar: FakePulsar):
     pulsar.owners[BUNDLE] = pulsar.ids[1]
     found = place(pulsar)
     assert (found, pulsar.asked("/lookup/")) == (
-        Skip(BUNDLE, Reason.OWNER_CHANGED, f"{pulsar.ids[1]} owns it by now; left alone"),
+        Owned(BUNDLE, Reason.OWNER_CHANGED, f"{pulsar.ids[1]} owns it by now; left alone", pulsar.ids[1]),
         [],
     )
 

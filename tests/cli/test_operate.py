@@ -350,7 +350,7 @@ with StateDir(folder).locked():
     control = Control(folder)
     print("held", flush=True)
     while True:
-        for request in control.take(time.time()):
+        while (request := control.take(time.time())) is not None:
             if code >= 0:
                 sentence = f"{request.bundle} to {request.destination} for {request.by}, {request.override}."
                 control.answer(request.id, Answer(code, sentence, Result(result) if result else None, "b2"))
@@ -401,7 +401,7 @@ class TestUnload:
         found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
         assert found.exit_code == 5
         assert found.stdout.endswith(" in 1 s: withdrew the request, nothing was done.\n")
-        assert Control(daemon).take(time.time()) == []
+        assert Control(daemon).take(time.time()) is None
 
     def test_interrupted(self, daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ctrl-C withdraws it, too."""
@@ -412,7 +412,7 @@ class TestUnload:
 
         monkeypatch.setattr(time, "sleep", interrupt)
         assert lbd("unload", BUNDLES[0], "--to", "b3:8080").exit_code == 1
-        assert Control(daemon).take(time.time()) == []
+        assert Control(daemon).take(time.time()) is None
 
     def test_without_a_daemon(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """This process does it, with the same answer."""

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 RECORDING = Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
 NEW = [f"t/new/0x{number << 28:08x}_0x{min((number + 1) << 28, 0xFFFFFFFF):08x}" for number in range(16)]
+LAST_TOPIC = "persistent://t/new/geceaccceeeecegcaaaaaaaaaaaaaaaaaaaaaaaa"
 
 
 @pytest.fixture
@@ -84,6 +86,11 @@ class TestAsking:
         found = answered(config, "persistent://t/new/orders")
         assert [one["topics"] for one in found.values()] == [["persistent://t/new/orders"]]
         assert list(found) == [NEW[0x2]]
+
+    def test_a_topic_at_the_end_of_the_last_bundle(self, config: Path):
+        """The last range includes its upper end; this name's CRC32 is 0xffffffff."""
+        assert zlib.crc32(LAST_TOPIC.encode()) == 0xFFFFFFFF
+        assert list(answered(config, LAST_TOPIC)) == [NEW[-1]]
 
     def test_an_owned_bundle_is_answered_as_if_it_were_not(self, pulsar: FakePulsar, config: Path):
         """Its owner, and where it would go."""
@@ -153,6 +160,8 @@ class TestAsking:
             ),
             (["t/new/0x10000000_0x00000000"], "the lower end of the range must be below the upper one"),
             (["pulsar/b:8080/0x00000000_0xffffffff"], "belongs to its broker and is never placed or moved"),
+            (["pulsar/b:8080"], "'pulsar/b:8080' belongs to its broker and is never placed or moved"),
+            (["persistent://sla-monitor/b:8080/x"], "belongs to its broker and is never placed or moved"),
             (["t/new", "--strategy", "best"], "placement 'best' is not known; wanted rendezvous, avg-shedder, "),
             (["t/new", "--recording", str(RECORDING), "--apply"], "--apply: a recording is the past"),
             (["t/new", "--recording", str(RECORDING)], "t/new: no broker reports a bundle of it"),
@@ -232,8 +241,9 @@ class TestApplying:
         """It is told, and its bundles are not taken for unowned where it counts: each is asked for once more."""
         pulsar.fault(f"{pulsar.ids[0]}/ownedNamespaces", Reply(500, b"{}"), times=1)
         found = lbd("place", HOT[0], "--apply", "--config", config)
-        assert (found.exit_code, pulsar.owners[HOT[0]]) == (4, pulsar.ids[0])
+        assert (found.exit_code, pulsar.owners[HOT[0]]) == (0, pulsar.ids[0])
         assert "owner-changed" in found.stdout
+        assert found.stdout.splitlines()[-1] == "1 bundle: 0 placed, 1 owned already and left alone."
 
 
 @contextmanager

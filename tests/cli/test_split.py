@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
+from lbd.record.control import Answer
 from tests import fake_splits
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
+    from lbd.config import Settings
+    from lbd.record.control import SplitRequest
     from tests.fake_splits import SplittingPulsar
 
 LOWER, UPPER = "0x00000000_0x40000000", "0x40000000_0x80000000"
@@ -102,6 +106,23 @@ class TestAuto:
             (LOW, "6,000 exceeds split.max_msg_rate 5,000")
         ]
         assert found["left"] == [{"bundle": HIGH, "reason": "split.max_splits_per_turn 1 is used"}]
+
+    def test_the_time_of_each_begins_when_it_is_asked_for(
+        self, pulsar: SplittingPulsar, monkeypatch: pytest.MonkeyPatch
+    ):
+        """However long the one before took, whoever asked is still waiting."""
+        monkeypatch.setenv("LBD_SPLIT__MAX_SPLITS_PER_TURN", "2")
+        asked: list[tuple[float, float]] = []
+
+        def slow(_: Settings, request: SplitRequest) -> Answer:
+            time.sleep(0.05)
+            asked.append((request.at, time.time()))
+            return Answer(0, "split")
+
+        monkeypatch.setattr("lbd.cli.split._by_hand", slow)
+        assert split("--auto", "--apply").exit_code == 0
+        (_, ended), (at, _) = asked
+        assert at >= ended
 
     def test_nothing_is_above_a_limit(self, pulsar: SplittingPulsar, monkeypatch: pytest.MonkeyPatch):
         """Exit 0, one sentence."""

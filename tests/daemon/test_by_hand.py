@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.config import Settings
-from lbd.daemon.byhand import unload
+from lbd.daemon.byhand import unload, working
 from lbd.daemon.engine import Engine, engine
 from lbd.errors import UsageError
 from lbd.model import Result, Unload
@@ -115,7 +115,7 @@ class TestBesideTheTurns:
     def test_one_that_has_expired_meanwhile_is_not_begun(
         self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
-        """It was taken with an older one, and whoever asked has stopped waiting."""
+        """It waited behind an older one, and whoever asked has stopped waiting."""
         told = answers_of(balancer)
         control = Control(tmp_path / "state")
         control.ask(request(pulsar, 0))
@@ -124,7 +124,9 @@ class TestBesideTheTurns:
         time.sleep(0.5)
         self.served(balancer)
         assert told["r0"].exit_code == 0
-        assert (told["r1"].exit_code, "expired" in told["r1"].sentence) == (4, True)
+        answer = control.wait("r1", 0, time.sleep, time.monotonic)
+        assert answer is not None
+        assert (answer.exit_code, "expired" in answer.sentence) == (4, True)
         assert pulsar.owners[HOT[1]] == pulsar.ids[0]
 
     def test_a_memory_that_cannot_be_read_is_told(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -208,6 +210,12 @@ class TestPlacing:
         assert told["p0"].exit_code == 0
         assert [one.unload.bundle for one in heard] == names
 
+    def test_it_is_no_move_of_the_last_hour(self, balancer: Engine, pulsar: FakePulsar) -> None:
+        """The bundles rest, and ``lbd status`` counts no unload."""
+        self.unowned(pulsar)
+        balancer.by_hand(self.asked("t/new"))
+        assert balancer.attempts_last_hour == 0
+
     def test_a_stop_ends_it_with_an_answer(self, balancer: Engine, pulsar: FakePulsar) -> None:
         """What was not asked for by then is told as such."""
         told, names = answers_of(balancer), self.unowned(pulsar)
@@ -231,7 +239,49 @@ class TestPlacing:
         balancer.by_hand(self.asked("t/new"))
         assert [pulsar.owners[name] is None for name in names] == [False, True]
         assert [one.result for one in told["p0"].placed or ()] == [Result.LANDED, None]
-        assert "not asked for: the one before is in no journal: journal.jsonl: " in told["p0"].sentence
+        assert f"not asked for: {names[0]} is in no journal: journal.jsonl: " in told["p0"].sentence
+
+    def test_the_last_one_that_cannot_be_written_down_is_told(
+        self, balancer: Engine, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is placed, and its cool-down is lost: nobody would know."""
+        told, names = answers_of(balancer), self.unowned(pulsar)
+
+        def full(_: Any, __: Any) -> None:
+            raise UsageError("journal.jsonl: cannot be written: No space left on device")
+
+        monkeypatch.setattr(Journal, "placed", full)
+        balancer.by_hand(self.asked(names[0]))
+        assert told["p0"].sentence.startswith(f"1 bundle: 1 placed, {names[0]} is in no journal: journal.jsonl: ")
+
+    def test_one_that_a_client_took_meanwhile_is_left_alone(self, balancer: Engine, pulsar: FakePulsar) -> None:
+        """Its owner is told; nothing is wrong with it."""
+        told, names = answers_of(balancer), self.unowned(pulsar)
+        balancer.on_end = lambda _: pulsar.owners.update({names[1]: pulsar.ids[1]})
+        balancer.by_hand(self.asked("t/new"))
+        assert (told["p0"].exit_code, told["p0"].sentence) == (
+            0,
+            "2 bundles: 1 placed, 1 owned already and left alone.",
+        )
+        assert [one.owner for one in told["p0"].placed or ()][1] == pulsar.ids[1]
+
+    def test_a_move_that_was_left_open_comes_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """What nobody owns may be on its way to where a killed lbd moved it."""
+        chosen, names = settings(pulsar, tmp_path), self.unowned(pulsar)
+        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
+        lines.close()
+        with working(chosen) as work:
+            answer = work(self.asked("t/new"))
+        assert (answer.exit_code, f"moves-unfinished: {HOT[0]} is under way" in answer.sentence) == (4, True), answer
+        assert [pulsar.owners[name] for name in names] == [None, None]
+
+    def test_with_none_running_nobody_stops_waiting(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Whoever asked is this very process: ``--timeout`` is for the answer of a running lbd."""
+        self.unowned(pulsar)
+        with working(settings(pulsar, tmp_path)) as work:
+            answer = work(self.asked("t/new", seconds=0.0))
+        assert (answer.exit_code, answer.sentence) == (0, "2 bundles: 2 placed.")
 
     def test_a_pause_that_comes_meanwhile_ends_it(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The rest waits for lbd resume, and for whoever asks again."""

@@ -10,10 +10,10 @@ import pytest
 from lbd.daemon import byhand
 from lbd.daemon.engine import Engine, engine
 from lbd.daemon.splitting.planning import plan_due, plan_one
-from lbd.errors import LbdError, RefusedError
+from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.model import Unload
 from lbd.permit.evidence import Sample
-from lbd.record.control import Answer, Control, Pause, SplitRequest
+from lbd.record.control import Answer, Control, Pause, SplitRequest, UnloadRequest
 from lbd.record.journal import Journal, read
 from lbd.record.state import Kept, StateDir
 from lbd.split.cut import Cut, CutOutcome, SplitResult
@@ -169,6 +169,24 @@ class TestRule:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
 
+    @pytest.mark.parametrize("how", ["pause", "stop", "reload"])
+    def test_what_was_chosen_is_not_gone_on_with(self, how: str, pulsar: SplittingPulsar, tmp_path: Path):
+        """A pause, a stop or other settings that come after the first split hold for the second."""
+        chosen = settings(pulsar, tmp_path, split={"max_splits_per_turn": 2})
+        with engine(chosen) as found:
+
+            def ordered(_: CutOutcome | LbdError) -> None:
+                if how == "pause":
+                    Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
+                elif how == "stop":
+                    found.halt()
+                else:
+                    found.take(chosen)
+
+            found.splitting.on_end = ordered
+            fresh(pulsar, found)
+        assert len(pulsar.asked("/split", "PUT")) == 1
+
     def test_what_cannot_be_tried_is_told(self, pulsar: SplittingPulsar, tmp_path: Path):
         """The journal cannot be written: nothing is asked for."""
         with engine(settings(pulsar, tmp_path)) as found:
@@ -248,6 +266,49 @@ class TestByHand:
         lines.close()
         answer = byhand.split(chosen, request(pulsar, override="now"))
         assert (answer.exit_code, "moves-unfinished" in answer.sentence) == (4, True), answer.sentence
+
+    @pytest.mark.parametrize("paused", [False, True])
+    def test_a_split_under_way_comes_first(self, paused: bool, pulsar: SplittingPulsar, tmp_path: Path):
+        """One that a killed lbd left open, whatever is overridden: of another split, and of an unload."""
+        chosen = settings(pulsar, tmp_path)
+        if paused:
+            Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
+        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines.intend_split(Cut(HIGH, pulsar.ids[1], "range_equally_divide", (0xC0000000,)))
+        lines.close()
+        now = time.time()
+        unload = UnloadRequest("u0", LOW, pulsar.ids[1], "now", "ann", now, now + 60)
+        for asked in (request(pulsar, override="now"), unload):
+            with byhand.working(chosen) as work:
+                answer = work(asked)
+            assert (answer.exit_code, f"a split is under way: {HIGH}" in answer.sentence) == (4, True), answer.sentence
+
+    def test_what_was_cut_is_told_though_it_cannot_be_written(
+        self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The disk is full after the request: the bundle is split, and the next start closes the journal."""
+
+        def full(_: Any, __: str, ___: CutOutcome) -> None:
+            raise UsageError("journal.jsonl: journal cannot be written: No space left on device")
+
+        monkeypatch.setattr(Journal, "conclude_split", full)
+        told: list[CutOutcome | LbdError] = []
+        with engine(settings(pulsar, tmp_path)) as found:
+            found.splitting.on_end = told.append
+            answers: dict[str, Answer] = {}
+            found.requests.deliver = answers.__setitem__
+            found.by_hand(request(pulsar))
+        assert (answers["s0"].exit_code, answers["s0"].parts) == (0, (LOWER, UPPER))
+        assert "the journal has no end of it: journal.jsonl: " in answers["s0"].sentence
+        assert [one.result for one in told if isinstance(one, CutOutcome)] == [SplitResult.SPLIT]
+
+    def test_a_bug_is_told_as_one_of_a_split(
+        self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Not of a move."""
+        monkeypatch.setattr("lbd.act.splitter.Splitter.check", lambda *_: 1 // 0)
+        answer = byhand.split(settings(pulsar, tmp_path), request(pulsar))
+        assert (answer.exit_code, answer.sentence.partition(": ")[0]) == (1, "Not split")
 
     def test_an_lbd_that_only_observes_refuses(self, pulsar: SplittingPulsar, tmp_path: Path):
         """--observe, whatever is overridden."""

@@ -178,7 +178,7 @@ class TestRequests:
         """Asked, taken, answered, read, and nothing left."""
         asking, daemon = Control(tmp_path), Control(tmp_path)
         asking.ask(a_request())
-        assert daemon.take(NOW) == [a_request()]
+        assert daemon.take(NOW) == a_request()
         assert answer_now(asking, "r1") is None
         daemon.answer("r1", Answer(0, "It landed.", Result.LANDED, "b3:8080"))
         assert answer_now(asking, "r1") == Answer(0, "It landed.", Result.LANDED, "b3:8080", "r1")
@@ -198,8 +198,7 @@ class TestRequests:
         asked = [a_request("c", NOW - 3), a_request("a", NOW - 2), a_request("b", NOW - 2)]
         for request in reversed(asked):
             Control(tmp_path).ask(request)
-        assert control.take(NOW) == asked
-        assert control.take(NOW) == []
+        assert [control.take(NOW) for _ in range(4)] == [*asked, None]
 
     @pytest.mark.parametrize(
         ("at", "taken"),
@@ -228,10 +227,10 @@ class TestRequests:
         control = Control(tmp_path)
         control.ask(a_request("good"))
         (tmp_path / "control" / "requests" / "r1.json").write_bytes(content)
-        assert control.take(NOW) == [a_request("good")]
+        assert control.take(NOW) == a_request("good")
         assert control.broken == 1
         assert names(tmp_path / "control" / "requests") == ["r1.broken"]
-        assert control.take(NOW) == []
+        assert control.take(NOW) is None
         assert control.broken == 1
 
     def test_withdrawn_before_it_was_taken(self, tmp_path: Path) -> None:
@@ -239,10 +238,18 @@ class TestRequests:
         asking, daemon = Control(tmp_path), Control(tmp_path)
         asking.ask(a_request())
         assert asking.withdraw("r1")
-        assert daemon.take(NOW) == []
+        assert daemon.take(NOW) is None
         asking.ask(a_request("r2"))
         daemon.take(NOW)
         assert not asking.withdraw("r2")
+
+    def test_one_that_waits_behind_another_may_be_withdrawn(self, tmp_path: Path) -> None:
+        """It is not under way: whoever asked can still be told that nothing was done."""
+        asking, daemon = Control(tmp_path), Control(tmp_path)
+        asking.ask(a_request("r1"))
+        asking.ask(a_request("r2", NOW + 1))
+        daemon.take(NOW + 1)
+        assert asking.withdraw("r2")
 
     def test_waiting_ends(self, tmp_path: Path) -> None:
         """After its time, with looks in between."""
@@ -273,8 +280,8 @@ class TestRequests:
         Control(tmp_path).take(NOW)
         restarted = Control(tmp_path)
         restarted.ask(a_request("r2"))
-        assert restarted.take(NOW) == [a_request("r2")]
-        assert restarted.take(NOW) == []
+        assert restarted.take(NOW) == a_request("r2")
+        assert restarted.take(NOW) is None
         found = answer_now(restarted, "r1")
         assert found is not None
         assert (found.exit_code, found.sentence) == (5, "lbd was restarted while it was under way; see lbd history")
@@ -316,7 +323,7 @@ NOW = time.time()
 
 def serve(folder):
     control = Control(folder)
-    for request in control.take(NOW):
+    while (request := control.take(NOW)) is not None:
         with open(folder / "done", "a") as done:
             done.write(request.id + "\\n")
         control.answer(request.id, Answer(0, "It landed."))
@@ -530,7 +537,7 @@ class TestOtherUsers:
         os.chown(folder, NOBODY, NOBODY)
         Control(folder).pause(a_pause())
         assert {path.stat().st_uid for path in folder.rglob("*") if path.is_dir()} == {NOBODY}
-        assert self._as_nobody(folder, "Control(folder).take(0), Control(folder).resume().by") == "([], 'alice')"
+        assert self._as_nobody(folder, "Control(folder).take(0), Control(folder).resume().by") == "(None, 'alice')"
 
 
 def _junk() -> st.SearchStrategy[bytes]:
@@ -567,7 +574,8 @@ def test_junk_raises_nothing_but_usage_errors(content: bytes) -> None:
             (folder / path).write_bytes(content)
         pause = control.paused(NOW)
         assert pause is None or isinstance(pause, Pause)
-        assert [one for one in control.take(NOW) if one.id != "r1"] == []
+        found = control.take(NOW)
+        assert found is None or found.id == "r1"
         assert running(folder) is None
         for read in (lambda: read_status(folder), lambda: answer_now(control, "r2")):
             try:

@@ -27,6 +27,11 @@ def ended(result: SplitResult = SplitResult.SPLIT) -> CutOutcome:
     return CutOutcome(CUT, result, CUT.positions if result is SplitResult.SPLIT else (), "b1:8080", "", 0.0712)
 
 
+def whole(bundle: str) -> CutOutcome:
+    """A split that cut nothing."""
+    return CutOutcome(Cut(bundle, "b1:8080", "range_equally_divide", (5,)), SplitResult.NOT_SPLIT)
+
+
 def opened(folder: Path, at: float, **limits: int) -> Journal:
     """A journal whose clock stands."""
     return Journal(folder / "journal.jsonl", lambda: at, **limits)
@@ -69,6 +74,20 @@ def test_what_rests(tmp_path: Path):
     journal.conclude_split(name, ended())
     assert journal.attempted_at == {WHOLE: 100.0}
     assert journal.split_or_attempted_at == {WHOLE: 100.0, LOW: 100.0, HIGH: 100.0}
+
+
+def test_a_part_that_was_moved_since_rests_from_then_on(tmp_path: Path):
+    """And one that stayed whole from its last move on: the later of both counts."""
+    now = [100.0]
+    journal = Journal(tmp_path / "journal.jsonl", lambda: now[0])
+    journal.conclude_split(journal.intend_split(CUT), ended())
+    journal.conclude_split(journal.intend_split(Cut(HIGH, "b1:8080", "range_equally_divide", (5,))), whole(HIGH))
+    now[0] = 1300.0
+    for bundle in (LOW, HIGH):
+        journal.intend(Unload(bundle, "b1:8080", "b2:8080", 1.0, 1.0), 1)
+    rests = {WHOLE: 100.0, LOW: 1300.0, HIGH: 1300.0}
+    assert journal.split_or_attempted_at == rests
+    assert read(tmp_path / "journal.jsonl").split_or_attempted_at == rests
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Nothing is split while moves are under way, and nothing is moved while a split i
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lbd.act.splitter import Splitter
@@ -13,6 +14,7 @@ from lbd.daemon.splitting.looking import CLOCK
 from lbd.daemon.splitting.rule import Round, choose
 from lbd.errors import LbdError, RefusedError, told
 from lbd.model import bundle_namespace
+from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer
 from lbd.split.cut import Cut, CutOutcome, SplitResult, cut_of
@@ -35,11 +37,15 @@ Told: TypeAlias = "Callable[[CutOutcome | LbdError], None]"
 class Splitting:
     """Splits bundles, with the journal. ``admin`` is asked for each time: settings may be read again meanwhile.
 
+    ``paused`` is asked before each split of the rule, for the pause that was ordered since the turn that chose it.
     ``on_end`` hears of each split as it ends, and of what kept one from being tried, from the thread that made it.
     """
 
-    def __init__(self, journal: Journal, admin: Callable[[], Admin], now: Callable[[], float]) -> None:
-        self._journal, self._admin, self._now = journal, admin, now
+    def __init__(
+        self, journal: Journal, admin: Callable[[], Admin], now: Callable[[], float], paused: Callable[[], Hold | None]
+    ) -> None:
+        self._journal, self._admin, self._now, self._paused = journal, admin, now, paused
+        self._halted = threading.Event()
         self._changed = threading.Condition()
         self._under_way = ""
         self._inherited = dict(journal.open_splits)
@@ -56,6 +62,10 @@ class Splitting:
         """Whether no split is under way, within that time."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._under_way, seconds)
+
+    def halt(self) -> None:
+        """Begin no more of what the rule chose; the split that was asked for is brought to its end."""
+        self._halted.set()
 
     def recover(self) -> None:
         """Give the splits of a killed process their outcome, those that can be told by now."""
@@ -107,15 +117,25 @@ class Splitting:
 
     def _by_rule(self, seen: Round, settings: Settings) -> None:
         for due, plan in choose(self._admin(), settings, seen).plans:
+            quiet = quiet_until(settings.guardrails.quiet_hours, self._now())
+            if self._halted.is_set() or quiet is not None or self._paused() is not None:
+                return
             self._cut(cut_of(plan, due.words))
 
     def _cut(self, cut: Cut) -> CutOutcome:
-        """Check, intend, ask, prove, conclude. Raises :class:`LbdError` when nothing was sent."""
+        """Check, intend, ask, prove, conclude. Raises :class:`LbdError` when nothing was sent.
+
+        What was cut is told, even when it cannot be written; the next start closes what is open then.
+        """
         splitter = Splitter(self._admin(), CLOCK)
         splitter.check(cut)
         name = self._journal.intend_split(cut)
         outcome = splitter.send(cut)
-        self._journal.conclude_split(name, outcome)
+        try:
+            self._journal.conclude_split(name, outcome)
+        except LbdError as error:
+            words = f"the journal has no end of it: {error}"
+            outcome = replace(outcome, detail=f"{outcome.detail}; {words}" if outcome.detail else words)
         self.on_end(outcome)
         return outcome
 
@@ -144,6 +164,7 @@ class Splitting:
     def _begin(self, what: str, work: Callable[[], None]) -> None:
         with self._changed:
             self._under_way = what
+        self._halted.clear()
         threading.Thread(target=self._work, args=(work,), name="lbd-split", daemon=True).start()
 
     def _work(self, work: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ from lbd.record.journal.lines import (
 from lbd.record.journal.moves import History, Move, history
 from lbd.record.journal.past import Note, Past, read, state_of
 from lbd.record.journal.segments import LIVE_NAME, Appender, prune, rotate, tidy
-from lbd.record.journal.splits import Split, parts_since, splits_of
+from lbd.record.journal.splits import Split, split_or_attempted, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -172,7 +172,7 @@ class Journal:
     @property
     def split_or_attempted_at(self) -> Mapping[str, float]:
         """When each bundle was last attempted, or came out of a split: it is not split again so soon."""
-        return {**self.attempted_at, **parts_since(self.splits)}
+        return split_or_attempted(self.attempted_at, self.splits)
 
     def intend_split(self, cut: Cut) -> str:
         """Write that ``cut`` is about to be asked for; returns the id that its outcome refers to.

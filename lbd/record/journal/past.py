@@ -20,7 +20,7 @@ from lbd.record.journal.lines import (
     encoded,
     entries,
 )
-from lbd.record.journal.splits import Split, Splits, parts_since
+from lbd.record.journal.splits import Split, Splits, split_or_attempted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ class Past:
     @property
     def split_or_attempted_at(self) -> dict[str, float]:
         """See :attr:`Journal.split_or_attempted_at`."""
-        return {**self.attempted_at, **parts_since(self.splits)}
+        return split_or_attempted(self.attempted_at, self.splits)
 
 
 class State:

@@ -11,7 +11,7 @@ from lbd.record.journal.segments import LIVE_NAME
 from lbd.split.cut import Cut, SplitResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 
@@ -29,9 +29,15 @@ class Split:
         return self.ended is None or self.ended.result is not SplitResult.NOT_SPLIT
 
 
-def parts_since(splits: Iterable[Split]) -> dict[str, float]:
-    """What came out of splits, with when that was; parts may be moved at once, and are not split again so soon."""
-    return {part: split.ended.at for split in splits if split.ended is not None for part in split.ended.parts}
+def split_or_attempted(attempted_at: Mapping[str, float], splits: Iterable[Split]) -> dict[str, float]:
+    """The last attempt on each bundle, or when it came out of a split, whichever was later.
+
+    Parts may be moved at once, and are not split again so soon.
+    """
+    found = dict(attempted_at)
+    for ended in (split.ended for split in splits if split.ended is not None):
+        found |= {part: max(found.get(part, 0.0), ended.at) for part in ended.parts}
+    return found
 
 
 def splits_of(where: Path) -> list[Split]:
