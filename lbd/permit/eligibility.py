@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.model import bundle_namespace
 from lbd.permit.move_costs import cost_of
+from lbd.permit.policies import Isolation
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lbd.model import CodeArray, Namespaces, Snapshot
-    from lbd.permit.policies import Isolation
     from lbd.permit.settings import Guardrails
 
 SYSTEM = "pulsar/system"
@@ -58,6 +59,14 @@ def barred(
         for at in [at for at, name in enumerate(snapshot.bundles) if name in resting]:
             codes[at] = codes[at] or resting[snapshot.bundles[at]]
     return codes
+
+
+def left_alone(bundle: str, guardrails: Guardrails) -> Reason | None:
+    """Why nothing is done to a bundle, whoever asks: it is a broker's own, Pulsar's, or of an excluded namespace."""
+    if bundle.startswith(_OWN) and BROKER_BUNDLE.match(bundle):
+        return Reason.BROKER_BUNDLE
+    code = _namespace_rule(Isolation(), guardrails)(bundle_namespace(bundle))
+    return Reason.of(code) if code else None
 
 
 def _brokers_own(snapshot: Snapshot) -> CodeArray:

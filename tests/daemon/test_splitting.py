@@ -240,6 +240,23 @@ class TestByHand:
         assert not pulsar.asked("/split", "PUT")
         assert read(tmp_path / "state" / "journal.jsonl").splits == ()
 
+    @pytest.mark.parametrize(
+        ("bundle", "excluded", "reason"),
+        [
+            (LOW, (NAMESPACE,), "excluded-namespace"),
+            ("pulsar/system/0x00000000_0xffffffff", (), "system-namespace"),
+            ("pulsar/127.0.0.1:8080/0x00000000_0xffffffff", (), "broker-bundle"),
+        ],
+    )
+    def test_what_is_left_alone(
+        self, bundle: str, excluded: tuple[str, ...], reason: str, pulsar: SplittingPulsar, tmp_path: Path
+    ):
+        """Not even with an override: exit 4, nothing sent."""
+        chosen = settings(pulsar, tmp_path, guardrails={"excluded_namespaces": excluded})
+        answer = byhand.split(chosen, request(pulsar, bundle=bundle, positions=(5,), override="I must"))
+        assert (answer.exit_code, answer.sentence) == (4, f"Refused: {reason}: nothing is split there, whoever asks.")
+        assert not pulsar.asked("/split", "PUT")
+
     @pytest.mark.parametrize(("override", "code"), [(None, 4), ("the disk is full", 0)])
     def test_limits_may_be_overridden(self, override: str | None, code: int, pulsar: SplittingPulsar, tmp_path: Path):
         """A pause, a cool-down, the hour and the namespace's number of bundles."""

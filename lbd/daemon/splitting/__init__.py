@@ -14,6 +14,7 @@ from lbd.daemon.splitting.looking import CLOCK
 from lbd.daemon.splitting.rule import Round, choose
 from lbd.errors import LbdError, RefusedError, told
 from lbd.model import bundle_namespace
+from lbd.permit.eligibility import left_alone
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer
@@ -106,6 +107,7 @@ class Splitting:
         """One split that a person asked for, to its end."""
         cut = Cut(request.bundle, request.owner, request.algorithm, request.positions, _reason(request))
         try:
+            _allow(cut, settings)
             if request.override is None:
                 self._limit(cut, settings)
             outcome = self._cut(cut)
@@ -176,6 +178,13 @@ class Splitting:
             with self._changed:
                 self._under_way = ""
                 self._changed.notify_all()
+
+
+def _allow(cut: Cut, settings: Settings) -> None:
+    """What nobody may override."""
+    reason = left_alone(cut.bundle, settings.guardrails)
+    if reason is not None:
+        raise RefusedError(f"{reason.label}: nothing is split there, whoever asks")
 
 
 def _round(record: CycleRecord, journal: Journal, hour: int) -> Round | None:
