@@ -86,6 +86,13 @@ def recording_of(folder: Path, pulsar: FakePulsar, rounds: int = 3) -> Path:
     return path
 
 
+WRONG_USAGE = [
+    *([], ["nonsense"], ["run", "--nonsense"], ["dry-run", "--format", "xml"]),
+    *(["history", "--last", "9" * 30], ["explain", "--last", "9" * 30]),
+    *(["unload", "a/b", "--timeout", wrong] for wrong in ("nan", "inf", "1e300")),
+]
+
+
 class TestHelp:
     @pytest.mark.parametrize(
         "command",
@@ -117,7 +124,7 @@ class TestHelp:
         """The version of the package."""
         assert lbd("--version").stdout.startswith("lbd, version ")
 
-    @pytest.mark.parametrize("arguments", [["nonsense"], ["run", "--nonsense"], ["dry-run", "--format", "xml"], []])
+    @pytest.mark.parametrize("arguments", WRONG_USAGE)
     def test_wrong_usage(self, arguments: list[str]) -> None:
         """Exit 2 and one message on stderr."""
         found = lbd(*arguments)
@@ -546,7 +553,9 @@ class TestRecord:
         assert found.exit_code == 3
         assert not (tmp_path / "r.jsonl").exists()
 
-    @pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--interval", "-1"], ["--interval", "soon"]])
+    @pytest.mark.parametrize(
+        "arguments", [["--rounds", "0"], *(["--interval", wrong] for wrong in ("-1", "soon", "nan", "inf"))]
+    )
     def test_wrong_options(self, arguments: list[str], pulsar: FakePulsar, tmp_path: Path) -> None:
         """Exit 2."""
         config = config_of(tmp_path, pulsar)
