@@ -220,6 +220,14 @@ class TestConfig:
             "avg_shedder": {"high_threshold": 50.0},
         }
 
+    @pytest.mark.parametrize("content", ["", "root:x:0:0\n", "<a href='x'>\n", "export PATH=/bin\n"])
+    def test_a_file_that_is_no_broker_conf(self, content: str, tmp_path: Path) -> None:
+        """Exit 2: nothing is taken for the way in which a cluster balances that says nothing of it."""
+        (tmp_path / "broker.conf").write_text(content)
+        found = lbd("config", "from-broker", tmp_path / "broker.conf")
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert "broker.conf: no setting in it; wanted a broker.conf, lines of KEY=VALUE" in found.stderr
+
     @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
     def test_a_broker_conf_that_cannot_be_read(self, content: bytes | None, tmp_path: Path) -> None:
         """Exit 2, and its name."""
