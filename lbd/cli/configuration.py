@@ -117,4 +117,7 @@ def _read(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: broker.conf cannot be read: {getattr(error, 'strerror', None) or error}") from error
     pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    found = {key.strip(): value.strip() for key, _, value in pairs}
+    if not any(map(str.isidentifier, found)):
+        raise UsageError(f"{path}: no setting in it; wanted a broker.conf, lines of KEY=VALUE")
+    return found

@@ -98,7 +98,7 @@ def card(found: Scorecard) -> RenderableType:
 
 
 def _lines(found: Scorecard) -> Iterator[str]:
-    minutes, rounds = found.hours * 60, "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
+    lasted, rounds = f"{found.hours * 60:.0f} min", "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
     yield (
         f"bundles moved: {found.moves} in {rounds}, {found.traffic_moved:.1%} of the traffic; "
         f"moved twice: {found.bundles_moved_twice}"
@@ -106,9 +106,9 @@ def _lines(found: Scorecard) -> Iterator[str]:
     if found.fewest_moves is not None:
         yield f"needed at least, for as low a peak: {found.fewest_moves}"
     if found.minutes_to_balance is None:
-        yield f"balanced: not in the {minutes:.0f} minutes of the cluster's time"
+        yield f"balanced: not in the {lasted} of the cluster's time"
     elif found.minutes_to_balance:
-        yield f"balanced: after {found.minutes_to_balance:.0f} of the {minutes:.0f} minutes of the cluster's time"
+        yield f"balanced: after {found.minutes_to_balance:.0f} of the {lasted} of the cluster's time"
 
 
 NEXT = """

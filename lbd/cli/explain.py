@@ -18,7 +18,7 @@ DAY_SECONDS = 86_400.0
 
 @click.command("explain")
 @click.argument("what", required=False, metavar="[BROKER|BUNDLE|TOPIC|TURN]")
-@click.option("--last", type=click.IntRange(min=1), default=5, show_default=True, help="Tell of so many moves.")
+@click.option("--last", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="Tell of so many moves.")
 @click.option(
     "--since", "since_seconds", callback=duration, metavar="DURATION", help="Look back so far: 15m, 2h, 7d; default 1d."
 )

@@ -52,7 +52,7 @@ def export(
 def import_(
     ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], files: tuple[Path, ...], root: Path | None
 ) -> None:
-    """Add recordings to history, for lbd calibrate. While lbd run writes there it is refused; name another DIR.
+    """Add recordings to history. While lbd run writes there it is refused; name another DIR.
 
     \b
     Example: lbd history import --history ./history monday.jsonl.gz

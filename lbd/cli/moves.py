@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.group("history", invoke_without_command=True)
-@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="Show so many moves.")
+@click.option("--last", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Show so many moves.")
 @click.option(
     "--since", "since_seconds", callback=duration, metavar="DURATION", help="Moves of the last 90s, 15m, 2h, 1d, ..."
 )

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
 
+A_DAY = 86_400
 Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+class Seconds(click.FloatRange):
+    """A range that NaN, which no bound keeps out, is not in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """The number, or a complaint that shows it."""
+        number = super().convert(value, param, ctx)
+        if number != number:  # noqa: PLR0124
+            self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 def settings_options(command: Command) -> Command:
@@ -43,7 +55,7 @@ def timeout_option(command: Command) -> Command:
     return click.option(
         "--timeout",
         "timeout_seconds",
-        type=click.FloatRange(min=1),
+        type=Seconds(1, A_DAY),
         default=120,
         show_default=True,
         metavar="SECONDS",

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from lbd.cli.options import assignment, format_option, loaded, recording_header, settings_options
+from lbd.cli.options import A_DAY, Seconds, assignment, format_option, loaded, recording_header, settings_options
 from lbd.daemon.parts import observing
 from lbd.errors import ObserveError
 from lbd.place import PLACEMENTS
@@ -26,7 +26,7 @@ from lbd.replay import rounds as rounds_of
 @click.option(
     "--interval",
     "interval_seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(0, A_DAY, min_open=True),
     help="Seconds between rounds; default: interval_seconds.",
 )
 @settings_options

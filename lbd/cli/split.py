@@ -8,7 +8,7 @@ import click
 
 from lbd.cli import split_text as text
 from lbd.cli.asking import asked, by, new_id, reason_of, say
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.errors import UsageError
 from lbd.pulsar.paths import bounds
@@ -42,15 +42,7 @@ def _positions(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--positions", callback=_positions, metavar="HASH,...", help="Where specified_positions_divide cuts.")
 @click.option("--apply", "applies", is_flag=True, help="Split, and read the new boundaries back. There is no way back.")
 @click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause.")
-@click.option(
-    "--timeout",
-    "timeout_seconds",
-    type=click.FloatRange(min=1),
-    default=120,
-    show_default=True,
-    metavar="SECONDS",
-    help="Wait so long for a running lbd to answer.",
-)
+@timeout_option
 @format_option
 @settings_options
 @click.pass_context

@@ -241,6 +241,9 @@ def load(name: str) -> Scenario:
         raise UsageError(f"{path}: nested too deeply, or contains itself") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML: {yaml_problem(error)}") from error
+    if not isinstance(found, dict):
+        seen = "empty" if found is None else f"a {type(found).__name__}"
+        raise UsageError(f"{path}: the file is {seen}, wanted keys and values")
     try:
         return Scenario.model_validate(found)
     except ValidationError as error:

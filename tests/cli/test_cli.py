@@ -86,6 +86,13 @@ def recording_of(folder: Path, pulsar: FakePulsar, rounds: int = 3) -> Path:
     return path
 
 
+WRONG_USAGE = [
+    *([], ["nonsense"], ["run", "--nonsense"], ["dry-run", "--format", "xml"]),
+    *(["history", "--last", "9" * 30], ["explain", "--last", "9" * 30]),
+    *(["unload", "a/b", "--timeout", wrong] for wrong in ("nan", "inf", "1e300")),
+]
+
+
 class TestHelp:
     @pytest.mark.parametrize(
         "command",
@@ -117,7 +124,7 @@ class TestHelp:
         """The version of the package."""
         assert lbd("--version").stdout.startswith("lbd, version ")
 
-    @pytest.mark.parametrize("arguments", [["nonsense"], ["run", "--nonsense"], ["dry-run", "--format", "xml"], []])
+    @pytest.mark.parametrize("arguments", WRONG_USAGE)
     def test_wrong_usage(self, arguments: list[str]) -> None:
         """Exit 2 and one message on stderr."""
         found = lbd(*arguments)
@@ -212,6 +219,14 @@ class TestConfig:
             "pulsar": {"admin_urls": pulsar.urls},
             "avg_shedder": {"high_threshold": 50.0},
         }
+
+    @pytest.mark.parametrize("content", ["", "root:x:0:0\n", "<a href='x'>\n", "export PATH=/bin\n"])
+    def test_a_file_that_is_no_broker_conf(self, content: str, tmp_path: Path) -> None:
+        """Exit 2: nothing is taken for the way in which a cluster balances that says nothing of it."""
+        (tmp_path / "broker.conf").write_text(content)
+        found = lbd("config", "from-broker", tmp_path / "broker.conf")
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert "broker.conf: no setting in it; wanted a broker.conf, lines of KEY=VALUE" in found.stderr
 
     @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
     def test_a_broker_conf_that_cannot_be_read(self, content: bytes | None, tmp_path: Path) -> None:
@@ -546,7 +561,9 @@ class TestRecord:
         assert found.exit_code == 3
         assert not (tmp_path / "r.jsonl").exists()
 
-    @pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--interval", "-1"], ["--interval", "soon"]])
+    @pytest.mark.parametrize(
+        "arguments", [["--rounds", "0"], *(["--interval", wrong] for wrong in ("-1", "soon", "nan", "inf"))]
+    )
     def test_wrong_options(self, arguments: list[str], pulsar: FakePulsar, tmp_path: Path) -> None:
         """Exit 2."""
         config = config_of(tmp_path, pulsar)

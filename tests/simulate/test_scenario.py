@@ -92,12 +92,13 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], told: s
     ("text", "told"),
     [
         ("a: [", "not YAML"),
-        ("- 1", "Input should be a valid dictionary"),
-        ("", "Input should be"),
+        ("- 1", "the file is a list, wanted keys and values$"),
+        ("long " * 999, "the file is a str, wanted keys and values$"),
+        ("", "the file is empty, wanted keys and values$"),
         ("[" * 5000, "nested too deeply"),
         ("settings: &a {b: *a}", "contains itself"),
     ],
-    ids=["cut off", "a list", "empty", "too deep", "endless"],
+    ids=["cut off", "a list", "no scenario", "empty", "too deep", "endless"],
 )
 def test_a_file_that_is_none(tmp_path: Path, text: str, told: str):
     """It is named, with what it is."""

@@ -1,0 +1,22 @@
+"""What the demo says in the end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lbd.cli.demo_text import card
+
+END = SimpleNamespace(gap_points=1.0, std_points=1.0, max_over_mean=1.0)
+
+
+@pytest.mark.parametrize(("balanced", "told"), [(None, "not in the 1 min of"), (0.5, "after 0 of the 1 min of")])
+def test_a_single_minute(balanced: float | None, told: str):
+    """Is not told in the plural."""
+    found: Any = SimpleNamespace(hours=1 / 60, rounds=1, moves=1, traffic_moved=0.1, bundles_moved_twice=0)
+    found.first = found.last = END
+    found.fewest_moves, found.minutes_to_balance = None, balanced
+    lines: Any = card(found)
+    assert str(lines.renderables[-1]) == f"balanced: {told} the cluster's time"
