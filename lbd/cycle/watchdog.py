@@ -27,14 +27,11 @@ PATIENCE = 2.0
 """A gap is told of when it has lasted for twice the samples after which the strategy would have acted."""
 
 LEAST_PATIENCE_SECONDS = 600.0
-FROZEN_SAMPLES = 5
-"""Sampling intervals without a change of CPU and bandwidth, while traffic flows, after which a report is frozen."""
-
 ODD_SAMPLES = 2
-"""The same for zeros and NaN, which a broker's first reports may hold."""
+"""Sampling intervals for which zeros and NaN must have lasted: a broker's first reports may hold them."""
 
 QUIET_MSG_RATE = 1.0
-"""Messages/s below which a broker's CPU may really stand still."""
+"""Messages/s below which a broker may really use nothing."""
 
 SILENCE_SECONDS = 1800.0
 """After so long without a turn that saw anything, what went on meanwhile is not known, and the clocks start anew."""
@@ -106,7 +103,7 @@ def _patience(record: CycleRecord, interval_seconds: float, shedder: OwnShedder 
     """How long each kind must have lasted."""
     acting = PATIENCE * record.wanted_hits.low * interval_seconds
     odd = ODD_SAMPLES * interval_seconds
-    frozen = FROZEN_SAMPLES * interval_seconds
+    frozen = evidence.FROZEN_SAMPLES * interval_seconds
     leader = shedder.patience_seconds if shedder is not None and shedder.patience_seconds is not None else float("inf")
     return {"gap": max(acting, LEAST_PATIENCE_SECONDS), "leader": leader, "frozen": frozen, "zero": odd, "nan": odd}
 
@@ -141,10 +138,10 @@ def _odd_reports(snapshot: Snapshot) -> Iterator[tuple[Key, str]]:
         carried = f"while it carries {rate:,.0f} msg/s"
         if np.isnan(brokers.usage[at]).any() or np.isnan(brokers.rates[at]).any():
             yield ("nan", broker), f"the load report of {broker} holds NaN"
-        elif rate >= QUIET_MSG_RATE and not brokers.usage[at, _USED].any():
-            yield ("zero", broker), f"the load report of {broker} says 0 of every resource, {carried}"
-        elif rate >= QUIET_MSG_RATE:
+        elif brokers.usage[at, _USED].any():
             yield ("frozen", broker), f"CPU and bandwidth in the load report of {broker} have not changed, {carried}"
+        elif rate >= QUIET_MSG_RATE:
+            yield ("zero", broker), f"the load report of {broker} says 0 of every resource, {carried}"
 
 
 def _begin(

@@ -125,7 +125,7 @@ class TestReports:
         ("scene", "wanted"),
         [
             (still(), {("frozen", HOT): 5}),
-            (still(statistics={}), {}),
+            (still(statistics={}), {("frozen", HOT): 5}),
             (still(cpu=0.0), {("zero", HOT): 2}),
             (still(cpu=0.0, statistics={}), {}),
             (still(cpu=float("nan")), {("nan", HOT): 2}),

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
     from lbd.record.state import Kept
 
-STANDING = Check("standing-reports", "a report that never changes gives no evidence: its broker is never relieved")
+STANDING = Check(
+    "standing-reports", "a report that never changes may hide any load: its broker gives and takes nothing"
+)
 COLUMNS = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
 SAMPLES_APART = 2
 """Sampling intervals between two looks, so that a broker that samples must have a new sample at the second one."""
