@@ -506,7 +506,17 @@ class TestStandingReports:
         self, ago: float, usage: float, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
         """CPU and bandwidth that are the same to the last digit stand still."""
-        sample = Sample((usage, 1000.0, 1000.0), 1.7e9)
+        self.compare(Sample((usage, 1000.0, 1000.0), 1.7e9), ago, level, seen, pulsar, tmp_path)
+
+    def test_a_number_that_is_none_does_not_change(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A card that gives NaN gives it again: that is no new sample."""
+        pulsar.brokers[0].report["bandwidthIn"] = {"usage": "NaN", "limit": 1e6}
+        sample = Sample((50.0, float("nan"), 1000.0), 1.7e9)
+        self.compare(sample, 300, "warning", "are what they were 300 s ago", pulsar, tmp_path)
+
+    @staticmethod
+    def compare(sample: Sample, ago: float, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The first broker's report with what was kept of it so long ago."""
         StateDir(tmp_path / "state").save(Kept(written_at=time.time() - ago, samples={pulsar.ids[0]: sample}))
         (found,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "standing-reports")
         assert (found["level"], seen in found["seen"]) == (level, True), found
