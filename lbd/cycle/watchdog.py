@@ -59,11 +59,10 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Watch:
-    """What the watchdog remembers: since when each condition holds, each broker's last sample and number of bundles."""
+    """What the watchdog remembers: since when each condition holds, and each broker's number of bundles."""
 
     at: float = 0.0
     since: Mapping[Key, float] = field(default_factory=dict)
-    sampled_at: Mapping[str, float] = field(default_factory=dict)
     bundles: Mapping[str, int] = field(default_factory=dict)
     alarms: tuple[Alarm, ...] = ()
 
@@ -89,14 +88,13 @@ def watch(state: Watch, record: CycleRecord, shedder: OwnShedder | None = None) 
     now = snapshot.taken_at
     if not 0 <= now - state.at <= SILENCE_SECONDS:
         state = Watch()
-    sampled_at = _sampled_at(state, record, now)
     bundles = _bundles(snapshot)
     held = {**dict(_wrong(record, record.observation)), **dict(_overdue(record.observation, shedder))}
-    since = {key: _begin(state, record, key, bundles, sampled_at, now) for key in held}
+    since = {key: _begin(state, record, key, bundles, now) for key in held}
     patience = _patience(record, record.observation.sample_interval_seconds, shedder)
     lasting = [Alarm(*key, begun, held[key]) for key, begun in since.items() if now - begun >= patience[key[0]]]
     alarms = tuple(_told(alarm, now, record, shedder) for alarm in lasting)
-    return Watch(now, since, sampled_at, bundles, alarms), alarms
+    return Watch(now, since, bundles, alarms), alarms
 
 
 def _patience(record: CycleRecord, interval_seconds: float, shedder: OwnShedder | None) -> dict[str, float]:
@@ -144,18 +142,12 @@ def _odd_reports(snapshot: Snapshot) -> Iterator[tuple[Key, str]]:
             yield ("zero", broker), f"the load report of {broker} says 0 of every resource, {carried}"
 
 
-def _begin(
-    state: Watch,
-    record: CycleRecord,
-    key: Key,
-    bundles: Mapping[str, int],
-    sampled_at: Mapping[str, float],
-    now: float,
-) -> float:
+def _begin(state: Watch, record: CycleRecord, key: Key, bundles: Mapping[str, int], now: float) -> float:
     """Since when a condition holds. A gap about which somebody has done something begins anew."""
     kind, broker = key
     if kind == "frozen":
-        return sampled_at[broker]
+        assert record.evidence is not None
+        return record.evidence.samples[broker].fresh_at
     acted = kind in {"gap", "leader"} and (_moved(record, broker) or bundles[broker] < state.bundles.get(broker, 0))
     return now if acted else state.since.get(key, now)
 
@@ -165,19 +157,6 @@ def _moved(record: CycleRecord, broker: str) -> bool:
     begun = record.unloads if record.acts else ()
     unloads = (*begun, *record.unfinished, *(outcome.unload for outcome in record.outcomes))
     return any(unload.source == broker for unload in unloads)
-
-
-def _sampled_at(state: Watch, record: CycleRecord, now: float) -> dict[str, float]:
-    """When each broker's sample last changed. Which samples are too young to be trusted is of no matter here."""
-    assert record.observation is not None
-    assert record.evidence is not None
-    before = record.kept.samples if record.kept is not None else {}
-    found: dict[str, float] = {}
-    for broker in record.observation.snapshot.brokers.ids:
-        old, new = before.get(broker), record.evidence.samples[broker]
-        same = old is not None and old.seen == new.seen and evidence.same(old.started_at, new.started_at)
-        found[broker] = state.sampled_at.get(broker, now) if same else now
-    return found
 
 
 def _bundles(snapshot: Snapshot) -> dict[str, int]:

@@ -152,6 +152,13 @@ class TestReports:
         minutes = 5 if "not changed" in text else 2
         assert [alarm.text for alarm in alarms(scene, minutes)[minutes]] == [f"{text}, for {minutes} min"]
 
+    def test_a_frozen_report_after_a_restart(self) -> None:
+        """How long it stands still is kept: nobody waits anew."""
+        before = record(still()(0)).evidence
+        assert before is not None
+        _, found = watch(Watch(), record(still()(7), after_seconds=7 * MINUTE, samples=before.samples))
+        assert [alarm.text.rpartition(", ")[2] for alarm in found] == ["for 7 min"]
+
     def test_a_frozen_report_that_moves_again(self) -> None:
         """One new sample ends it."""
         found = alarms(lambda minute: still(cpu=30.0 if minute < 8 else 31.0)(minute), 8)
