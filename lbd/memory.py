@@ -26,6 +26,11 @@ def counter_of(broker: str, pool: str) -> str:
     return f"{broker} in {pool}" if pool else broker
 
 
+def broker_of(counter: str) -> str:
+    """Whose key it is."""
+    return counter.partition(" in ")[0]
+
+
 @dataclass(frozen=True)
 class Load:
     """What a broker's load usually is: ``usage`` is a fraction of its most used resource, ``throughput`` bytes/s."""

@@ -19,6 +19,7 @@ from lbd.memory import Hits as Hits
 from lbd.memory import Load as Load
 from lbd.memory import Memory as Memory
 from lbd.memory import Placing as Placing
+from lbd.memory import broker_of as broker_of
 from lbd.memory import counter_of as counter_of
 
 if TYPE_CHECKING:

@@ -37,6 +37,8 @@ MEMORY = [RESOURCES.index(name) for name in ("memory", "direct_memory")]
 LEAST_SHARE = 1e-4
 """Of a limit; a broker that reports less has not sampled yet."""
 
+LAST_DIGITS = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class Round:
@@ -204,9 +206,11 @@ def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -
 def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatArray:
     """Usage after so many percent of the limit more, within the limit.
 
-    As it was where nothing is added, and where it is no number that could be added to: lbd shall see that, too.
+    As it was where nothing is added, and where it is no number that could be added to: lbd shall see that, too. A new
+    sample is a new one at either end, too, by its last digits.
     """
     known = (limit > 0) & (points != 0) & (usage >= 0) & np.isfinite(usage)
     known[:, CPU] &= usage[:, CPU] > FIRST_CPU
-    found = np.clip(usage + points / 100 * limit, LEAST_SHARE * limit, np.maximum(limit, usage))
-    return np.where(known, found, usage)
+    wanted = usage + points / 100 * limit
+    found = np.clip(wanted, LEAST_SHARE * limit, np.maximum(limit, usage))
+    return np.where(known, np.where(found == wanted, found, found + LAST_DIGITS * usage), usage)

@@ -109,7 +109,7 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     expected = ledger.expected(permitted.unloads)
     kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores, expected)
     touching = permitted.unloads if parts.actuator.acts else ()
-    memory = memory_after(before.hits, decision, permitted)
+    memory = memory_after(before.memory, decision, permitted)
     parts.store.save(_remembered(kept, memory, evidence, touching, snapshot.taken_at))
     parts.on_plan(permitted.unloads)
     parts.actuator.hand_over(permitted.unloads, ledger.accepts)

@@ -63,6 +63,7 @@ def found_holds(
 
 
 _DATA_DETAIL = {
+    Reason.NO_NEW_SAMPLE: "CPU and bandwidth in its report have stood still for {minutes:.0f} min",
     Reason.REPORT_EMPTY: "had bundles in the last turn and reports none now: read in the middle of a stats run",
     Reason.FIRST_SAMPLE: "samples of a broker's first minutes hold its start-up work",
     Reason.IMPOSSIBLE_NUMBER: "a usage, limit or rate is NaN, negative or absurd",
@@ -76,7 +77,8 @@ def data_skips(observation: Observation, evidence: Evidence) -> Iterator[Skip]:
         yield Skip(broker, Reason.REPORT_MISSING, why)
     for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
         if code:
-            yield Skip(broker, Reason.of(code), _DATA_DETAIL[Reason.of(code)])
+            minutes = (observation.snapshot.taken_at - evidence.samples[broker].fresh_at) / 60
+            yield Skip(broker, Reason.of(code), _DATA_DETAIL[Reason.of(code)].format(minutes=minutes))
 
 
 UNREPORTED_SECONDS = 300.0

@@ -31,7 +31,7 @@ def verdict(record: CycleRecord) -> Verdict:
     """Balanced, waiting, moving, held, not fixable by moving, or unknown: see the functions below, in their order."""
     if record.observation is None or record.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
-    calm = _calm(record.decision, record.observation)
+    calm = _calm(record, record.decision, record.observation)
     return _held(record) or _moving(record) or calm or _of_pairs(record, record.decision)
 
 
@@ -73,7 +73,7 @@ def _numbers(record: CycleRecord) -> Iterator[str]:
         yield f"{len(record.unfinished)} under way"
 
 
-def _calm(decision: Decision, observation: Observation) -> Verdict | None:
+def _calm(record: CycleRecord, decision: Decision, observation: Observation) -> Verdict | None:
     """No two brokers are too far apart, or none could be compared: policies may leave each its own pool."""
     if decision.facts.pairs:
         return None
@@ -84,11 +84,23 @@ def _calm(decision: Decision, observation: Observation) -> Verdict | None:
     if calm is None and few is not None:
         return Verdict("unknown", few.reason.label, few.detail)
     detail = calm.detail if calm is not None else ""
-    if not observation.missing:
+    unseen = [*_doubted(record, observation), *_silent(observation)]
+    if not unseen:
         return Verdict("balanced", detail=detail)
-    gone = ", ".join(f"{broker} gives no report ({why})" for broker, why in observation.missing.items())
-    seen = f"among {len(observation.snapshot.brokers)} of {len(observation.active)} brokers"
-    return Verdict("balanced", detail="; ".join(filter(None, (seen, detail, gone))))
+    seen = f"among {len(observation.active) - len(unseen)} of {len(observation.active)} brokers"
+    return Verdict("balanced", detail="; ".join(filter(None, (seen, detail, ", ".join(unseen)))))
+
+
+def _silent(observation: Observation) -> Iterator[str]:
+    return (f"{broker} gives no report ({why})" for broker, why in observation.missing.items())
+
+
+def _doubted(record: CycleRecord, observation: Observation) -> Iterator[str]:
+    if record.evidence is None:
+        return
+    for broker, code in zip(observation.snapshot.brokers.ids, record.evidence.paired.tolist(), strict=True):
+        if code:
+            yield f"the report of {broker} is not used ({Reason.of(code).label})"
 
 
 def _of_pairs(record: CycleRecord, decision: Decision) -> Verdict:

@@ -27,14 +27,11 @@ PATIENCE = 2.0
 """A gap is told of when it has lasted for twice the samples after which the strategy would have acted."""
 
 LEAST_PATIENCE_SECONDS = 600.0
-FROZEN_SAMPLES = 5
-"""Sampling intervals without a change of CPU and bandwidth, while traffic flows, after which a report is frozen."""
-
 ODD_SAMPLES = 2
-"""The same for zeros and NaN, which a broker's first reports may hold."""
+"""Sampling intervals for which zeros and NaN must have lasted: a broker's first reports may hold them."""
 
 QUIET_MSG_RATE = 1.0
-"""Messages/s below which a broker's CPU may really stand still."""
+"""Messages/s below which a broker may really use nothing."""
 
 SILENCE_SECONDS = 1800.0
 """After so long without a turn that saw anything, what went on meanwhile is not known, and the clocks start anew."""
@@ -62,11 +59,10 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Watch:
-    """What the watchdog remembers: since when each condition holds, each broker's last sample and number of bundles."""
+    """What the watchdog remembers: since when each condition holds, and each broker's number of bundles."""
 
     at: float = 0.0
     since: Mapping[Key, float] = field(default_factory=dict)
-    sampled_at: Mapping[str, float] = field(default_factory=dict)
     bundles: Mapping[str, int] = field(default_factory=dict)
     alarms: tuple[Alarm, ...] = ()
 
@@ -92,21 +88,20 @@ def watch(state: Watch, record: CycleRecord, shedder: OwnShedder | None = None) 
     now = snapshot.taken_at
     if not 0 <= now - state.at <= SILENCE_SECONDS:
         state = Watch()
-    sampled_at = _sampled_at(state, record, now)
     bundles = _bundles(snapshot)
     held = {**dict(_wrong(record, record.observation)), **dict(_overdue(record.observation, shedder))}
-    since = {key: _begin(state, record, key, bundles, sampled_at, now) for key in held}
+    since = {key: _begin(state, record, key, bundles, now) for key in held}
     patience = _patience(record, record.observation.sample_interval_seconds, shedder)
     lasting = [Alarm(*key, begun, held[key]) for key, begun in since.items() if now - begun >= patience[key[0]]]
     alarms = tuple(_told(alarm, now, record, shedder) for alarm in lasting)
-    return Watch(now, since, sampled_at, bundles, alarms), alarms
+    return Watch(now, since, bundles, alarms), alarms
 
 
 def _patience(record: CycleRecord, interval_seconds: float, shedder: OwnShedder | None) -> dict[str, float]:
     """How long each kind must have lasted."""
     acting = PATIENCE * record.wanted_hits.low * interval_seconds
     odd = ODD_SAMPLES * interval_seconds
-    frozen = FROZEN_SAMPLES * interval_seconds
+    frozen = evidence.FROZEN_SAMPLES * interval_seconds
     leader = shedder.patience_seconds if shedder is not None and shedder.patience_seconds is not None else float("inf")
     return {"gap": max(acting, LEAST_PATIENCE_SECONDS), "leader": leader, "frozen": frozen, "zero": odd, "nan": odd}
 
@@ -141,24 +136,18 @@ def _odd_reports(snapshot: Snapshot) -> Iterator[tuple[Key, str]]:
         carried = f"while it carries {rate:,.0f} msg/s"
         if np.isnan(brokers.usage[at]).any() or np.isnan(brokers.rates[at]).any():
             yield ("nan", broker), f"the load report of {broker} holds NaN"
-        elif rate >= QUIET_MSG_RATE and not brokers.usage[at, _USED].any():
-            yield ("zero", broker), f"the load report of {broker} says 0 of every resource, {carried}"
-        elif rate >= QUIET_MSG_RATE:
+        elif brokers.usage[at, _USED].any():
             yield ("frozen", broker), f"CPU and bandwidth in the load report of {broker} have not changed, {carried}"
+        elif rate >= QUIET_MSG_RATE:
+            yield ("zero", broker), f"the load report of {broker} says 0 of every resource, {carried}"
 
 
-def _begin(
-    state: Watch,
-    record: CycleRecord,
-    key: Key,
-    bundles: Mapping[str, int],
-    sampled_at: Mapping[str, float],
-    now: float,
-) -> float:
+def _begin(state: Watch, record: CycleRecord, key: Key, bundles: Mapping[str, int], now: float) -> float:
     """Since when a condition holds. A gap about which somebody has done something begins anew."""
     kind, broker = key
     if kind == "frozen":
-        return sampled_at[broker]
+        assert record.evidence is not None
+        return record.evidence.samples[broker].fresh_at
     acted = kind in {"gap", "leader"} and (_moved(record, broker) or bundles[broker] < state.bundles.get(broker, 0))
     return now if acted else state.since.get(key, now)
 
@@ -168,19 +157,6 @@ def _moved(record: CycleRecord, broker: str) -> bool:
     begun = record.unloads if record.acts else ()
     unloads = (*begun, *record.unfinished, *(outcome.unload for outcome in record.outcomes))
     return any(unload.source == broker for unload in unloads)
-
-
-def _sampled_at(state: Watch, record: CycleRecord, now: float) -> dict[str, float]:
-    """When each broker's sample last changed. Which samples are too young to be trusted is of no matter here."""
-    assert record.observation is not None
-    assert record.evidence is not None
-    before = record.kept.samples if record.kept is not None else {}
-    found: dict[str, float] = {}
-    for broker in record.observation.snapshot.brokers.ids:
-        old, new = before.get(broker), record.evidence.samples[broker]
-        same = old is not None and old.seen == new.seen and evidence.same(old.started_at, new.started_at)
-        found[broker] = state.sampled_at.get(broker, now) if same else now
-    return found
 
 
 def _bundles(snapshot: Snapshot) -> dict[str, int]:

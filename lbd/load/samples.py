@@ -107,7 +107,8 @@ class _Kept:
         begin = max(self.sampled_at, end - LONGEST_SECONDS)
         self.sampled_at = end
         young = at - self.started_at < YOUNG_SECONDS or used[0] <= FIRST_CPU
-        if not young and not (used < 0).any():
+        known = used[np.array(self.hardware) > 0]
+        if not young and ((known >= 0) & np.isfinite(known)).all():
             self.waiting.append(_Sample(at, begin, end, used, self.since_change))
 
     def settle(self) -> None:
@@ -139,7 +140,7 @@ class Gathering:
             kept = self._of[broker] = self._known(snapshot, at)
             usage = tuple(snapshot.brokers.usage[at, SAMPLED].tolist())
             kept.meter.take(snapshot.taken_at, carried[at])
-            if usage != kept.usage:
+            if not np.array_equal(usage, kept.usage, equal_nan=True):
                 kept.usage = usage
                 kept.take(snapshot.taken_at, since, used[at], changed=bool(changed[at]))
             if changed[at]:

@@ -2,7 +2,8 @@
 
 Brokers sample CPU once a minute however often they are asked, so a counter that advances with every poll would count
 one sample many times. A broker gives new evidence when cpu or bandwidth changed; the samples of its first two sampling
-intervals hold start-up work; after a move or a restart its second fresh sample is the first that shows the truth.
+intervals hold start-up work; after a move or a restart its second fresh sample is the first that shows the truth. A
+report that has stood still for long may hide any load, so its broker gives nothing, and takes nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ SAMPLE_INTERVAL_SECONDS = 60.0
 """loadBalancerHostUsageCheckIntervalMinutes has a floor of one minute, which is also its default."""
 
 SAMPLES_TO_SETTLE = 2
+FROZEN_SAMPLES = 5
+"""Sample intervals without a new sample (five minutes by default) after which a report is frozen.
+
+CPU of a JVM that samples never is the same to the last digit twice. A broker that stops for a moment may skip a sample,
+and lbd may see one an interval late; five in a row are skipped by one that does not sample any more.
+"""
+
 IMPOSSIBLE_SHARE = 10.0
 """A usage above ten times its limit is a broken counter; bursts over a cgroup quota stay far below."""
 
@@ -40,7 +48,8 @@ class Sample:
     """What was last seen of one broker.
 
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
-    fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics.
+    fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics;
+    ``fresh_at`` is when ``usage`` was first seen (epoch seconds), 0 in what an older lbd kept.
     """
 
     usage: tuple[float, float, float]
@@ -48,6 +57,7 @@ class Sample:
     seen: int = 1
     to_settle: int = 0
     bundles: int = 0
+    fresh_at: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +85,8 @@ def judge(
     reported = snapshot.rows.count(snapshot.rows.reported)
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
-        new = _next(old, _usage(brokers, at), float(brokers.started_at[at]), int(reported[at]))
+        first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)
+        new = first if old is None else _next(old, first)
         fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
@@ -103,14 +114,14 @@ def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
     return cpu, bandwidth_in, bandwidth_out
 
 
-def _next(old: Sample | None, usage: tuple[float, float, float], started_at: float, bundles: int) -> Sample:
-    if old is None:
-        return Sample(usage, started_at, bundles=bundles)
-    if not same(old.started_at, started_at):
-        return Sample(usage, started_at, to_settle=SAMPLES_TO_SETTLE, bundles=bundles)
-    if all(map(same, old.usage, usage)):
-        return replace(old, bundles=bundles)
-    return Sample(usage, started_at, old.seen + 1, max(old.to_settle - 1, 0), bundles)
+def _next(old: Sample, found: Sample) -> Sample:
+    """What is seen now of a broker that was seen before. When a clock goes back, its last sample is as old as it is."""
+    if not same(old.started_at, found.started_at):
+        return replace(found, to_settle=SAMPLES_TO_SETTLE)
+    if all(map(same, old.usage, found.usage)):
+        known = 0 < old.fresh_at <= found.fresh_at
+        return replace(old, bundles=found.bundles, fresh_at=old.fresh_at if known else found.fresh_at)
+    return replace(found, seen=old.seen + 1, to_settle=max(old.to_settle - 1, 0))
 
 
 def same(first: float, second: float) -> bool:
@@ -125,7 +136,7 @@ def _doubt(old: Sample | None, new: Sample, now: float, rates: FloatArray, inter
     age = now - new.started_at
     if new.usage[0] <= 1e-5 or (age < 2 * interval + 10 and new.seen < 3):
         return Reason.FIRST_SAMPLE.code
-    return 0
+    return Reason.NO_NEW_SAMPLE.code if now - new.fresh_at > FROZEN_SAMPLES * interval else 0
 
 
 def _impossible(brokers: Brokers, weights: Weights) -> CodeArray:

@@ -49,6 +49,9 @@ FIRST_CPU = 1e-7
 HANDED_OVER_SECONDS = 0.15
 """From the end of one owner until clients are served by the next: 0.13 to 0.2 s on 4.0.8."""
 
+LEAST_POINTS = 0.01
+"""A broker that does nothing still uses something, and never twice the same."""
+
 START_UP_POINTS = 10.0
 """Of a broker's first minute: 67, 38 and 39 points were sampled on 4.2.4 for a true 57, 27 and 27."""
 
@@ -224,7 +227,8 @@ def _own(owner: IntArray, brokers: int) -> list[np.ndarray[tuple[int], np.dtype[
 def noisy(world: World, points: FloatArray, when: int) -> FloatArray:
     """CPU samples of these points, float64 (B,), at that second. No two are equal: an equal one would be no new one."""
     noise = _random(world, when, 0).standard_normal(points.size) * world.noise_points
-    return np.maximum(points + noise, 0.01)
+    least = LEAST_POINTS + np.abs(noise) / 1000
+    return np.maximum(points + noise, least)
 
 
 def _random(world: World, when: int, purpose: int) -> np.random.Generator:

@@ -156,6 +156,11 @@ def reporting(at: int, **fields: Any) -> Change:
     return lambda pulsar: pulsar.brokers[at].report.update(fields)
 
 
+def started_now(pulsar: FakePulsar) -> None:
+    """The first broker; now is when the test runs, which may be minutes after the table below was made."""
+    reporting(0, startTimestamp=int(time.time() * 1000))(pulsar)
+
+
 def dynamic(**values: str) -> Change:
     """Overrides as they are stored."""
     return lambda pulsar: pulsar.dynamic.update(values)
@@ -233,7 +238,7 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
         (silent(1), "reports", "warning", "2 of 3 usable; 127.0.0.2:"),
         (silent(0, 1), "reports", "problem", "lbd wants 2"),
         (reporting(0, cpu={"usage": "NaN", "limit": 100.0}), "reports", "warning", "NaN, negative or absurd"),
-        (reporting(0, startTimestamp=int(time.time() * 1000)), "reports", "warning", "started lately"),
+        (started_now, "reports", "warning", "started lately"),
         (version("4.2.4", "4.2.4", "5.0.0"), "versions", "warning", "5.0.0 on 127.0.0.3:"),
         (version("2.11.4"), "named-destinations", "warning", "all 3 brokers (2.11.4)"),
         (version("4.0.8"), "destination-key", "warning", "by range at all 3 brokers (4.0.8)"),
@@ -501,7 +506,17 @@ class TestStandingReports:
         self, ago: float, usage: float, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
         """CPU and bandwidth that are the same to the last digit stand still."""
-        sample = Sample((usage, 1000.0, 1000.0), 1.7e9)
+        self.compare(Sample((usage, 1000.0, 1000.0), 1.7e9), ago, level, seen, pulsar, tmp_path)
+
+    def test_a_number_that_is_none_does_not_change(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A card that gives NaN gives it again: that is no new sample."""
+        pulsar.brokers[0].report["bandwidthIn"] = {"usage": "NaN", "limit": 1e6}
+        sample = Sample((50.0, float("nan"), 1000.0), 1.7e9)
+        self.compare(sample, 300, "warning", "are what they were 300 s ago", pulsar, tmp_path)
+
+    @staticmethod
+    def compare(sample: Sample, ago: float, level: str, seen: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The first broker's report with what was kept of it so long ago."""
         StateDir(tmp_path / "state").save(Kept(written_at=time.time() - ago, samples={pulsar.ids[0]: sample}))
         (found,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "standing-reports")
         assert (found["level"], seen in found["seen"]) == (level, True), found

@@ -136,6 +136,15 @@ def test_usage_stays_within_what_a_machine_has():
     assert [0.01, 100] == cpus(recorded.round(seen(1, 61, 21)))
 
 
+def test_a_new_sample_at_either_end_is_a_new_one():
+    """Else lbd would take the broker's report for one that stands still."""
+    recorded = Recorded(linear.given([A, B], np.zeros(2), np.array([1.0, 1.0])))
+    recorded.move(bundle(1), B)
+    shown = [recorded.round(seen(at, cpu, cpu)).snapshot.brokers.usage[:, 0] for at, cpu in ((1, 60), (2, 61), (3, 61))]
+    assert [0.01, 100] == shown[1].round(6).tolist()
+    assert [[True, True], [False, False]] == [(shown[0] != shown[1]).tolist(), (shown[1] != shown[2]).tolist()]
+
+
 @pytest.mark.parametrize("cpu", [float("nan"), float("inf"), -5.0, 1e-7])
 def test_impossible_numbers_score_nothing(cpu: float):
     """They are left as they are, so that lbd sees them; told as a score they are none, and spoil no others."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lbd.cycle.capped import CAPS, memory_after
-from lbd.model import Decision, Hits, Memory, Skip, Unload
+from lbd.decide import build
+from lbd.decide.transfer_shedder.settings import TransferShedderSettings
+from lbd.load.scoring import Weights
+from lbd.model import CLUSTER, Decision, Hits, Memory, Skip, Unload
 from lbd.permit.limits import Permitted
 from lbd.reason import Group, Reason
+from tests.builders import TAKEN_AT, first_averages, permission, snapshot
 from tests.cycle.records import COLD, HOT, record, two
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BEFORE_THAT = {"other:8080": TAKEN_AT - 170.0}
+COUNTED = Memory({CLUSTER: Hits(3)}, unloaded_at=BEFORE_THAT)
 BEFORE = {HOT: Hits(7, 0), COLD: Hits(3, 0), "other:8080": Hits(5, 1)}
 
 
@@ -37,7 +49,7 @@ def answer(decision: Decision, *reasons: Reason | None) -> Permitted:
 def test_a_pair_that_a_cap_refuses_everything_keeps_its_counters(reason: Reason):
     """They are those from before the turn: one more sample, and it fires again."""
     decision = fired()
-    assert memory_after(BEFORE, decision, answer(decision, reason)).hits == BEFORE
+    assert memory_after(Memory(BEFORE), decision, answer(decision, reason)).hits == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -55,7 +67,7 @@ def test_a_pair_that_a_cap_refuses_everything_keeps_its_counters(reason: Reason)
 def test_a_pair_that_got_something_or_must_not_begins_anew(reasons: tuple[Reason | None, ...]):
     """As in Pulsar, firing clears both counters."""
     decision = fired()
-    found = memory_after(BEFORE, decision, answer(decision, *reasons)).hits
+    found = memory_after(Memory(BEFORE), decision, answer(decision, *reasons)).hits
     assert found == {"other:8080": Hits(5, 1)} == decision.memory.hits
 
 
@@ -63,7 +75,9 @@ def test_one_cap_among_other_refusals_is_enough():
     """What the cap kept back may go later."""
     decision = fired()
     assert (
-        memory_after(BEFORE, decision, answer(decision, Reason.DESTINATION_OVERLOADED, Reason.TURN_UNLOADS)).hits
+        memory_after(
+            Memory(BEFORE), decision, answer(decision, Reason.DESTINATION_OVERLOADED, Reason.TURN_UNLOADS)
+        ).hits
         == BEFORE
     )
 
@@ -76,7 +90,46 @@ def test_counters_of_pools_are_kept_in_their_pool():
     pooled = type(pair)(**{**vars(pair), "pool": "gold"})
     facts = type(decision.facts)(decision.facts.scores, decision.facts.binding, (pooled,))
     decision = Decision(decision.unloads, (), Memory({}), facts, decision.verdicts)
-    assert memory_after(before, decision, answer(decision, Reason.TURN_UNLOADS)).hits == {f"{HOT} in gold": Hits(7, 0)}
+    assert memory_after(Memory(before), decision, answer(decision, Reason.TURN_UNLOADS)).hits == {
+        f"{HOT} in gold": Hits(7, 0)
+    }
+
+
+def transfers() -> Decision:
+    """TransferShedder fires after its fourth sample; what it counts is the cluster's, and it notes who gave."""
+    settings = TransferShedderSettings(broker_load_target_std=0.1, history_resource_percentage=0)
+    seen = snapshot(two())
+    found = build(settings, Weights())(seen, first_averages(seen), permission(seen), COUNTED)
+    assert len(found.unloads) > 1
+    assert (found.memory.hits, set(found.memory.unloaded_at)) == ({}, {HOT, "other:8080"})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("reasons", "hits", "gave"),
+    [
+        ((Reason.HOUR_UNLOADS,), COUNTED.hits, {}),
+        ((Reason.DESTINATION_OVERLOADED,), {}, {}),
+        ((None,), {}, {HOT: TAKEN_AT}),
+        ((None, Reason.HOUR_UNLOADS), {}, {HOT: TAKEN_AT}),
+    ],
+    ids=["capped", "must not", "all of it", "its first"],
+)
+def test_a_strategy_that_counts_for_all_brokers(
+    reasons: tuple[Reason | None, ...], hits: Mapping[str, Hits], gave: Mapping[str, float]
+):
+    """The cluster's counter is kept like a pair's, and who gave nothing is not said to have given."""
+    decision = transfers()
+    found = memory_after(COUNTED, decision, answer(decision, *reasons))
+    assert (found.hits, found.unloaded_at) == (hits, {**BEFORE_THAT, **gave})
+
+
+def test_who_never_gave_has_not_given_now():
+    """Nothing is noted of it, in its pool either."""
+    decision = transfers()
+    decision = replace(decision, memory=Memory(unloaded_at={f"{HOT} in gold": TAKEN_AT}))
+    found = memory_after(COUNTED, decision, answer(decision, Reason.HOUR_UNLOADS))
+    assert found.unloaded_at == {}
 
 
 def test_caps_are_limits():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from lbd.cycle.parts import CycleRecord
@@ -153,6 +154,19 @@ def test_balance_among_those_that_are_seen():
     assert verdict(replace(found, observation=seen)).words == (
         "balanced: among 2 of 3 brokers; largest difference 10.0 points, low threshold 15; "
         "silent:8080 gives no report (HTTP 500)"
+    )
+
+
+def test_balance_among_those_that_are_trusted():
+    """So may one whose report is not to be trusted."""
+    seen = {**two(30, 20), "frozen:8080": report(95)}
+    before = record(seen).evidence
+    assert before is not None
+    samples = {"frozen:8080": before.samples["frozen:8080"]}
+    out = np.array([0, Reason.NO_NEW_SAMPLE.code, 0], dtype=np.int8)
+    assert verdict(record(seen, after_seconds=301, samples=samples, permitted={"paired": out})).words == (
+        "balanced: among 2 of 3 brokers; largest difference 10.0 points, low threshold 15; "
+        "the report of frozen:8080 is not used (no-new-sample)"
     )
 
 

@@ -125,7 +125,7 @@ class TestReports:
         ("scene", "wanted"),
         [
             (still(), {("frozen", HOT): 5}),
-            (still(statistics={}), {}),
+            (still(statistics={}), {("frozen", HOT): 5}),
             (still(cpu=0.0), {("zero", HOT): 2}),
             (still(cpu=0.0, statistics={}), {}),
             (still(cpu=float("nan")), {("nan", HOT): 2}),
@@ -151,6 +151,13 @@ class TestReports:
         """Which broker, what is wrong, and for how long."""
         minutes = 5 if "not changed" in text else 2
         assert [alarm.text for alarm in alarms(scene, minutes)[minutes]] == [f"{text}, for {minutes} min"]
+
+    def test_a_frozen_report_after_a_restart(self) -> None:
+        """How long it stands still is kept: nobody waits anew."""
+        before = record(still()(0)).evidence
+        assert before is not None
+        _, found = watch(Watch(), record(still()(7), after_seconds=7 * MINUTE, samples=before.samples))
+        assert [alarm.text.rpartition(", ")[2] for alarm in found] == ["for 7 min"]
 
     def test_a_frozen_report_that_moves_again(self) -> None:
         """One new sample ends it."""

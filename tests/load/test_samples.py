@@ -41,6 +41,12 @@ def test_one_sample_however_often_it_is_seen():
     assert found.carried[:, 0] == pytest.approx(np.full(4, 400))
 
 
+def test_a_card_that_gives_no_number_is_no_new_sample():
+    """Two looks at one report are one sample."""
+    card = {"bandwidth_in": Usage(float("nan"), -1000.0)}
+    assert [10, 11] == cpus(seen(*[{"cpu": 10, **card}] * 4, *[{"cpu": 11, **card}] * 8, every=15))
+
+
 def test_no_limit_is_no_number():
     """A network card whose speed nobody knows."""
     assert np.isnan(seen({"cpu": 10}, {"cpu": 11}).used[:, 3:]).all()
@@ -51,11 +57,14 @@ def test_no_limit_is_no_number():
     [
         ({"cpu": 1e-7}, [10, 12]),
         ({"cpu": -1.0}, [10, 12]),
+        ({"cpu": float("nan")}, [10, 12]),
+        ({"cpu": float("inf")}, [10, 12]),
+        ({"memory": Usage(float("nan"), 400.0)}, [10, 12]),
         ({"start_timestamp": (TAKEN_AT + 60) * 1000}, []),
         ({"statistics": {**TWO, bundle(1): stats(float("nan"))}}, [10, 12]),
         ({"statistics": {**TWO, bundle(1): stats(-300)}}, [10, 12]),
     ],
-    ids=["not sampled yet", "negative", "just started", "NaN", "negative rates"],
+    ids=["not sampled yet", "negative", "NaN", "infinite", "NaN memory", "just started", "NaN rates", "negative rates"],
 )
 def test_odd_reports_make_no_sample(odd: dict[str, Any], left: list[float]):
     """The first minutes after a start, and numbers that are none."""

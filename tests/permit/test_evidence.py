@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from lbd.permit.evidence import Evidence, Sample, judge, unsettle, without
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
+NO_NEW = Reason.NO_NEW_SAMPLE.code
 BUSY = {bundle(1): stats(100), bundle(2): stats(50)}
 
 
@@ -125,6 +127,29 @@ def test_a_report_read_in_the_middle_of_a_stats_run_is_set_aside_once():
     codes = [int(e.paired[0]) for e in watch(report(50, BUSY), report(51), report(52))]
 
     assert [0, Reason.REPORT_EMPTY.code, 0] == codes
+
+
+@pytest.mark.parametrize(
+    ("interval", "wanted"), [(60.0, [0, 0, NO_NEW, NO_NEW, 0]), (120.0, [0, 0, 0, 0, 0])], ids=["a minute", "two"]
+)
+def test_a_report_that_has_stood_still_for_long(interval: float, wanted: list[int]):
+    """For more than five of its sample intervals: its broker stays out until it has a new sample."""
+    samples: dict[str, Sample] = {}
+    found: list[int] = []
+    for seconds, cpu in ((0, 50.0), (300, 50.0), (301, 50.0), (590, 50.0), (600, 50.1)):
+        seen = judge(samples, snapshot({"a:80": report(cpu, BUSY)}, TAKEN_AT + seconds), Weights(), interval)
+        samples = dict(seen.samples)
+        found.append(int(seen.paired[0]))
+    assert wanted == found
+
+
+@pytest.mark.parametrize("fresh_at", [0.0, TAKEN_AT + 3600], ids=["of an older lbd", "of a clock that went back"])
+def test_a_sample_of_unknown_age_is_as_old_as_this_round(fresh_at: float):
+    """Five intervals from now on."""
+    kept = {"a:80": replace(watch(report(50, BUSY))[0].samples["a:80"], fresh_at=fresh_at)}
+    seen = look(kept, report(50, BUSY))
+    assert (int(seen.paired[0]), seen.samples["a:80"].fresh_at) == (0, TAKEN_AT)
+    assert look(dict(seen.samples), report(50, BUSY), TAKEN_AT + 301).paired[0] == NO_NEW
 
 
 def test_a_broker_that_is_away_keeps_its_sample():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -57,6 +58,12 @@ class TestMemory:
     def test_nothing_yet(self, tmp_path: Path) -> None:
         """A new state directory, created with its parents, holds an empty memory."""
         assert StateDir(tmp_path / "a" / "b").load() == Kept()
+
+    def test_what_an_older_lbd_kept(self, tmp_path: Path) -> None:
+        """It did not note when a sample was new."""
+        old = {"usage": [10.0, 0.0, 0.0], "started_at": NOW - 5, "seen": 4, "to_settle": 1, "bundles": 7}
+        (tmp_path / "memory.json").write_text(json.dumps({"format": 1, "samples": {"a:80": old}}))
+        assert StateDir(tmp_path).load().samples == kept().samples
 
     def test_nan_survives(self, tmp_path: Path) -> None:
         """A 2.11 report has no start time: the sample keeps NaN, or the next turn would see a restart."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, moved, points_at, rates_at, step
+from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, moved, noisy, points_at, rates_at, step
 from lbd.simulate.reports import snapshot
 from tests.simulate.worlds import begun, later
 
@@ -73,6 +73,13 @@ def test_cpu_is_sampled_once_a_minute():
         state = step(world, state)
         shown.append(state.cpu[0])
     assert len(set(shown)) == 7
+
+
+@pytest.mark.parametrize("noise_points", [0.01, 5])
+def test_the_samples_of_an_idle_broker_differ(noise_points: float):
+    """Else lbd would take its report for one that stands still, and give it nothing."""
+    world, _ = begun(noise_points=noise_points)
+    assert len({float(noisy(world, np.zeros(2), 60 * minute)[1]) for minute in range(100)}) == 100
 
 
 def test_a_steady_broker_reports_its_full_rates_from_the_beginning():

@@ -139,6 +139,26 @@ def test_reports_that_cannot_be_believed(
     assert {move.result for move in moves} <= {LANDED}
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_broker_whose_report_has_stood_still_takes_nothing(
+    restarted: bool, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight hits take eight minutes; from the sixth on the cold one is out, and said to be, whoever looks then."""
+    hot_one, leader, cold = pulsar.brokers
+    pulsar.faults.on(Switch(Fault.FROZEN_REPORT, cold, part=LOAD_REPORT))
+    chosen = settings(pulsar, tmp_path, avg_shedder={"high_threshold": 100})
+    with run(pulsar, tmp_path, monkeypatch, chosen) as running:
+        running.turns(20)
+        seen = running.turns(0 if restarted else 25)
+    if restarted:
+        with run(pulsar, tmp_path, monkeypatch, chosen) as running:
+            seen = running.turns(25)
+    assert {(move.source, move.destination) for move in running.true_moves()} == {(hot_one, leader)}
+    told = {skip for record in seen[5:] for skip in record.skips if skip.what == cold}
+    assert {skip.reason for skip in told} == {Reason.NO_NEW_SAMPLE}
+    assert "CPU and bandwidth in its report have stood still for 10 min" in {skip.detail for skip in told}
+
+
 @pytest.mark.parametrize("fault", [Fault.HALF_JSON, Fault.HTML, Fault.UNAVAILABLE])
 def test_owners_that_cannot_be_asked_for(
     fault: Fault, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

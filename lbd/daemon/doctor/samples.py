@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lbd.daemon.doctor.finding import Check, counted, named
 from lbd.errors import UsageError
 from lbd.model import RESOURCES
+from lbd.permit.evidence import same
 from lbd.record.state import StateDir
 from lbd.record.status import running
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
     from lbd.record.state import Kept
 
-STANDING = Check("standing-reports", "a report that never changes gives no evidence: its broker is never relieved")
+STANDING = Check(
+    "standing-reports", "a report that never changes may hide any load: its broker gives and takes nothing"
+)
 COLUMNS = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
 SAMPLES_APART = 2
 """Sampling intervals between two looks, so that a broker that samples must have a new sample at the second one."""
@@ -48,14 +51,14 @@ def check(seen: Survey, observation: Observation) -> Iterator[Finding]:
 
 def _compared(observation: Observation, kept: Kept, *, running_now: bool) -> Finding:
     brokers, apart = observation.snapshot.brokers, observation.snapshot.taken_at - kept.written_at
-    same = [broker for at, broker in enumerate(brokers.ids) if _same(brokers, at, kept)]
+    still = [broker for at, broker in enumerate(brokers.ids) if _same(brokers, at, kept)]
     known = counted(sum(broker in kept.samples for broker in brokers.ids), "report")
     if not kept.samples:
         return STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
-    if not same:
+    if not still:
         return STANDING.ok(f"{known} changed since lbd's last round")
     if apart >= SAMPLES_APART * observation.sample_interval_seconds + 10:
-        told = f"CPU and bandwidth of {named(same)} are what they were {apart:.0f} s ago, to the last digit"
+        told = f"CPU and bandwidth of {named(still)} are what they were {apart:.0f} s ago, to the last digit"
         return STANDING.warning(told, "restart that broker: its usage is not sampled any more")
     if running_now:
         return STANDING.ok("the running lbd counts how long each stands still, and warns of it in lbd status")
@@ -64,4 +67,4 @@ def _compared(observation: Observation, kept: Kept, *, running_now: bool) -> Fin
 
 def _same(brokers: Brokers, at: int, kept: Kept) -> bool:
     sample = kept.samples.get(brokers.ids[at])
-    return sample is not None and sample.usage == tuple(float(brokers.usage[at, column]) for column in COLUMNS)
+    return sample is not None and all(map(same, sample.usage, (float(brokers.usage[at, column]) for column in COLUMNS)))
