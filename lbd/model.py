@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,19 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
+class Slopes:
+    """What traffic costs each broker, as the load model has it (``load/linear.py``), aligned with one snapshot.
+
+    ``slope`` is float64 (B, 5), percent of the limit for each byte/s; NaN where nothing tells. CPU: for each message/s
+    where ``measure`` is ``msg_rate``. ``noise`` is float64 (B, 5), the standard deviation of a sample in percent.
+    """
+
+    slope: FloatArray
+    noise: FloatArray
+    measure: Literal["throughput", "msg_rate"] = "throughput"
+
+
+@dataclass(frozen=True, eq=False)
 class Permission:
     """Who may take part in this turn, known before a strategy is asked.
 
@@ -156,7 +169,8 @@ class Permission:
     new evidence, so its counter advances. ``paired`` is int8 (B,): 0, or the code of why the broker stays out of
     pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing. ``pools`` is
     empty where every bundle may go anywhere. ``costs`` is float64 (N,): cheaper bundles are to be taken first; None
-    where all cost the same.
+    where all cost the same. ``slopes`` are what lbd has learned of the brokers; None where it has not, or where the
+    strategy does not ask.
     """
 
     barred: CodeArray
@@ -166,6 +180,7 @@ class Permission:
     hold: Reason | None = None
     pools: tuple[Pool, ...] = ()
     costs: FloatArray | None = None
+    slopes: Slopes | None = None
 
 
 @dataclass(frozen=True)
@@ -227,11 +242,15 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a strategy saw: ``scores`` is float64 (B,) in points, ``binding`` the resource behind each of them."""
+    """What a strategy saw: ``scores`` is float64 (B,) in points, ``binding`` the resource behind each of them.
+
+    ``told`` is what there is to say of the plan as a whole; empty where that is nothing.
+    """
 
     scores: FloatArray
     binding: tuple[str | None, ...]
     pairs: tuple[Pair, ...] = ()
+    told: str = ""
 
 
 @dataclass(frozen=True, eq=False)
