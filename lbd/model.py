@@ -150,10 +150,9 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """What traffic costs each broker, as the load model has it (``load/linear.py``), aligned with one snapshot.
+    """What traffic costs each broker (``load/linear.py``), float64 (B, 5): percent for each byte/s, NaN where unknown.
 
-    ``slope`` is float64 (B, 5), percent of the limit for each byte/s; NaN where nothing tells. CPU: for each message/s
-    where ``measure`` is ``msg_rate``. ``noise`` is float64 (B, 5), the standard deviation of a sample in percent.
+    CPU: for each message/s where ``measure`` is ``msg_rate``. ``noise``: deviation of a sample in percent, (B, 5).
     """
 
     slope: FloatArray
@@ -242,10 +241,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a strategy saw: ``scores`` is float64 (B,) in points, ``binding`` the resource behind each of them.
-
-    ``told`` is what there is to say of the plan as a whole; empty where that is nothing.
-    """
+    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``told`` of the whole plan."""
 
     scores: FloatArray
     binding: tuple[str | None, ...]

@@ -208,9 +208,8 @@ class Engine:
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
         self._observer.close()
         self._keeper.take(settings)
-        self._learn = learner_of(settings)
         self.settings, self._observer = settings, self._observe(settings)
-        self._policies = PolicyReader(self._observer.admin)
+        self._policies, self._learn = PolicyReader(self._observer.admin), learner_of(settings)
 
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""

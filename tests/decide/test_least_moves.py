@@ -51,10 +51,12 @@ def after(seen: Snapshot, decision: Decision, known: Slopes) -> np.ndarray[Any, 
 
 TABLE = [
     pytest.param(
-        [(80, [10, 10, 5, 5, 10]), (20, [5, 5]), (50, [5] * 5)], (1, 1, 1), [("a", 0, "b")], id="one-large-bundle-is-enough"
+        [(80, [10, 10, 5, 5, 10]), (20, [5, 5]), (50, [5] * 5)], (1, 1, 1), [("a", 0, "b")],
+        id="one-large-bundle-is-enough"
     ),
     pytest.param(
-        [(80, [20, 13, 2, 5]), (20, [5, 5]), (50, [5] * 5)], (1, 1, 1), [("a", 1, "b")], id="the-smallest-that-is-enough"
+        [(80, [20, 13, 2, 5]), (20, [5, 5]), (50, [5] * 5)], (1, 1, 1), [("a", 1, "b")],
+        id="the-smallest-that-is-enough"
     ),
     pytest.param(
         [(80, [20, 20]), (40, [10, 10]), (40, [10, 10]), (40, [10, 10])], (1, 1, 1, 1), [], id="too-large-for-all"
@@ -78,7 +80,7 @@ TABLE = [
 def test_who_gives_what_to_whom(
     brokers: list[tuple[float, list[float]]], cost: tuple[float, ...], wanted: list[tuple[str, int, str]]
 ) -> None:
-    """Brokers by CPU and the MiB/s of their bundles each way, and what a MiB/s costs each: the moves begin with these."""
+    """Brokers by CPU and the MiB/s of their bundles each way, and what a MiB/s costs; the moves begin with these."""
     found, first = [], 0
     for cpu, sizes in brokers:
         found.append(broker(cpu, sizes, first))
@@ -89,7 +91,7 @@ def test_who_gives_what_to_whom(
 
 
 WORDS = [
-    pytest.param([(80, [20, 20]), (40, [10, 10]), (40, [10, 10])], {}, Reason.TOO_LARGE, "split it", id="bundle-too-big"),
+    pytest.param([(80, [20, 20]), (40, [10, 10]), (40, [10, 10])], {}, Reason.TOO_LARGE, "split it", id="too-big"),
     pytest.param([(80, []), (40, [10, 10])], {}, Reason.BACKGROUND_LOAD, "its load is not theirs", id="background"),
     pytest.param(
         [(96, [10] * 4), (94, [10] * 4)], {}, Reason.BALANCED, "the cluster is full: 1 more", id="cluster-full"

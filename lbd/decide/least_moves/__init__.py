@@ -97,7 +97,10 @@ class _Round:
         for one in far:
             if one.fired and one.points < 0:
                 plan += [(one.broker, move) for move in self._plan.fill(one.broker)]
-        served = {one.broker for one in far if self._serves(one, [move for at, move in plan if at == one.broker])}
+        moves: dict[int, list[Move]] = {}
+        for at, move in plan:
+            moves.setdefault(at, []).append(move)
+        served = {one.broker for one in far if self._serves(one, moves.get(one.broker, []))}
         self._unloads = [self._unload(move) for at, move in plan if at in served]
         if self._unloads:
             self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
@@ -124,7 +127,12 @@ class _Round:
         return f"; the cluster is full: {missing} more of the mean capacity would bring {self._settings.full_points:g}"
 
     def _serves(self, far: Far, moves: list[Move]) -> bool:
-        """Whether these moves are to be made for a broker; its pair, and why not, are noted."""
+        """Whether these moves are to be made for a broker; its pair, and why not, are noted.
+
+        Nothing is to be said of a low one that got enough from those that were too high.
+        """
+        if far.fired and not moves and self._plan.is_within(far.broker):
+            return False
         pair = self._pair(far)
         self._pairs.append(pair)
         skip = self._waits(far) if not far.fired else self._too_little(far, moves)
@@ -133,14 +141,21 @@ class _Round:
         return skip is None
 
     def _pair(self, far: Far) -> Pair:
-        """A high broker by itself; a low one with the highest, from which it would get something first."""
+        """A high broker with the lowest, a low one with the highest; how far it is from the level is said beside."""
         side = "above" if far.points > 0 else "below"
-        why = f"{abs(far.points):.1f} points {side} the level of {self._level:.1f}{self._full()}"
-        broker = self._ids[far.broker]
-        if far.points > 0:
-            return Pair(broker, None, far.points, far.hits, self._settings.wanted_hits, far.fired, why=why)
-        top = self._ids[int(np.where(self.among, self._scores, -np.inf).argmax())]
-        return Pair(top, broker, -far.points, far.hits, self._settings.wanted_hits, far.fired, why=f"{broker} is {why}")
+        lowest = int(np.where(self.among, self._scores, np.inf).argmin())
+        highest = int(np.where(self.among, self._scores, -np.inf).argmax())
+        source, destination = (far.broker, lowest) if far.points > 0 else (highest, far.broker)
+        told = f"{self._ids[far.broker]} is {abs(far.points):.1f} points {side} the level of {self._level:.1f}"
+        return Pair(
+            self._ids[source],
+            self._ids[destination],
+            float(self._scores[source] - self._scores[destination]),
+            far.hits,
+            self._settings.wanted_hits,
+            far.fired,
+            why=f"{told}{self._full()}",
+        )
 
     def _waits(self, far: Far) -> tuple[Reason, str]:
         wanted = self._settings.wanted_hits

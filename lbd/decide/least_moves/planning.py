@@ -59,22 +59,25 @@ class Plan:
         """The highest score of these brokers after all moves so far, in points."""
         return float(self._scores[among].max())
 
+    def is_within(self, broker: int) -> bool:
+        """Whether a broker is within the band after all moves so far."""
+        return bool(self._floor <= self._scores[broker] <= self._band.top + ROUNDING)
+
     def relieve(self, sources: Iterable[int]) -> Iterator[Move]:
         """Moves from the highest of these brokers, until each is within the band or has nothing that fits."""
-        left = set(sources)
-        while left:
-            source = max(sorted(left), key=lambda at: self._scores[at])
+        left = np.array(sorted(sources), dtype=np.int32)
+        while left.size:
+            source = int(left[self._scores[left].argmax()])
             done = self._scores[source] <= self._band.top + ROUNDING
             move = None if done else self._relief(source)
             if move is None:
-                left.discard(source)
+                left = left[left != source]
             else:
                 yield move
 
     def fill(self, destination: int) -> Iterator[Move]:
         """Moves to a broker far below the level, each from the highest one that has something that fits."""
-        floor = 2 * self._band.level - self._band.top
-        while self._scores[destination] < floor and (move := self._gift(destination, floor)) is not None:
+        while self._scores[destination] < self._floor and (move := self._gift(destination)) is not None:
             yield move
 
     def _relief(self, source: int) -> Move | None:
@@ -84,7 +87,8 @@ class Plan:
         own, after = own[gains], after[gains]
         ends = after <= self._band.top
         neat = ends & (after >= self._band.floor)
-        groups = (np.flatnonzero(neat)[::-1], np.flatnonzero(~ends), np.flatnonzero(ends & ~neat)[::-1])
+        least_first = np.argsort(-after, kind="stable")
+        groups = (least_first[neat[least_first]], np.flatnonzero(~ends), least_first[(ends & ~neat)[least_first]])
         order = np.concatenate(groups)
         order = order[np.argsort(self._ground.price[own[order]], kind="stable")]
         found = self._first(own[order], source)
@@ -100,16 +104,21 @@ class Plan:
         moves = (self._lowest(at, source) for at in candidates[fits].tolist())
         return next((move for move in moves if move is not None), None)
 
-    def _gift(self, destination: int, floor: float) -> Move | None:
+    @property
+    def _floor(self) -> float:
+        """As far below the level as the top is above it."""
+        return 2 * self._band.level - self._band.top
+
+    def _gift(self, destination: int) -> Move | None:
         """The largest bundle of the highest broker that leaves it above the floor and the destination in the band."""
         for source in np.argsort(-self._scores, kind="stable").tolist():
-            if self._scores[source] <= max(floor, self._scores[destination]):
+            if self._scores[source] <= max(self._floor, self._scores[destination]):
                 return None
             if self._may[source] and not self._took[source] and source != destination:
                 own = self.candidates(source)
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
                 top = min(self._band.top, self._scores[source] - ROUNDING)
-                fits = (given >= floor) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
+                fits = (given >= self._floor) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
                 if fits.any():
                     chosen = own[fits]
                     best = int(np.argmin(self._ground.price[chosen]))
