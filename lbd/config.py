@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from lbd.decide import STRATEGIES
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
 from lbd.decide.transfer_shedder.settings import TransferShedderSettings
@@ -79,6 +80,7 @@ class Settings(BaseModel):
     overload_shedder: OverloadShedderSettings = OverloadShedderSettings()
     uniform_load_shedder: UniformLoadShedderSettings = UniformLoadShedderSettings()
     transfer_shedder: TransferShedderSettings = TransferShedderSettings()
+    least_moves: LeastMovesSettings = LeastMovesSettings()
     weights: Weights = Weights()
     in_broker_shedding: Literal["refuse", "take-over"] = Field(
         "refuse",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,6 +150,18 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
+class Slopes:
+    """What traffic costs each broker (``load/linear.py``), float64 (B, 5): percent for each byte/s, NaN where unknown.
+
+    CPU: for each message/s where ``measure`` is ``msg_rate``. ``noise``: deviation of a sample in percent, (B, 5).
+    """
+
+    slope: FloatArray
+    noise: FloatArray
+    measure: Literal["throughput", "msg_rate"] = "throughput"
+
+
+@dataclass(frozen=True, eq=False)
 class Permission:
     """Who may take part in this turn, known before a strategy is asked.
 
@@ -157,7 +169,7 @@ class Permission:
     new evidence, so its counter advances. ``paired`` is int8 (B,): 0, or the code of why the broker stays out of
     pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing. ``pools`` is
     empty where every bundle may go anywhere. ``costs`` is float64 (N,): cheaper bundles are to be taken first; None
-    where all cost the same.
+    where all cost the same. ``slopes`` are what lbd has learned of the brokers, None where the strategy does not ask.
     """
 
     barred: CodeArray
@@ -167,6 +179,7 @@ class Permission:
     hold: Reason | None = None
     pools: tuple[Pool, ...] = ()
     costs: FloatArray | None = None
+    slopes: Slopes | None = None
 
 
 @dataclass(frozen=True)
@@ -228,11 +241,12 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a strategy saw: ``scores`` is float64 (B,) in points, ``binding`` the resource behind each of them."""
+    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``told`` of the whole plan."""
 
     scores: FloatArray
     binding: tuple[str | None, ...]
     pairs: tuple[Pair, ...] = ()
+    told: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
+from lbd.cycle.learning import Learning
 from lbd.decide import STRATEGIES, build, settings_of
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
@@ -23,12 +24,12 @@ from lbd.reason import Reason
 from lbd.record import recording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lbd.decide import Strategy
     from lbd.decide.settings import StrategySettings
-    from lbd.model import CodeArray, Decision, Snapshot
+    from lbd.model import CodeArray, Decision, Slopes, Snapshot
     from lbd.record.recording import Header
 
 
@@ -52,6 +53,7 @@ class _Run:
 
     strategy: Strategy
     grace_s: float
+    learn: Callable[[Snapshot], Slopes | None]
     averages: Averages = field(default_factory=Averages.empty)
     memory: Memory = field(default_factory=Memory)
     unloaded_at: dict[str, float] = field(default_factory=dict)
@@ -66,7 +68,8 @@ class _Run:
     def _permission(self, snapshot: Snapshot) -> Permission:
         everyone = np.ones(len(snapshot.brokers), dtype=np.bool_)
         nobody = np.zeros(len(snapshot.brokers), dtype=np.int8)
-        return Permission(self._barred(snapshot), counts=everyone, paired=nobody, settled=everyone)
+        slopes = self.learn(snapshot)
+        return Permission(self._barred(snapshot), everyone, nobody, everyone, slopes=slopes)
 
     def _barred(self, snapshot: Snapshot) -> CodeArray:
         barred = broker_bundles(snapshot.bundles)
@@ -102,7 +105,8 @@ def replay(
         if run is None or header is not current:
             name = strategy or header.strategy or UNNAMED
             chosen, weights = settings_from(header, name, settings)
-            run = _Run(build(chosen.stock() if stock else chosen, weights, placement), header.grace_s)
+            learn: Callable[[Snapshot], Slopes | None] = Learning() if chosen.wants_slopes else lambda _: None
+            run = _Run(build(chosen.stock() if stock else chosen, weights, placement), header.grace_s, learn)
             current = header
         yield Replayed(header.id, number, snapshot, run.step(snapshot))
 

@@ -10,7 +10,7 @@ import numpy as np
 from lbd.act.orders import Pace
 from lbd.compare.recorded import Recorded, scores_shown, unmoved
 from lbd.cycle import Parts, turn
-from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
+from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
 from lbd.load import scoring
 from lbd.load.linear import CPU, background_as_recorded, carried, driving
 from lbd.model import BYTES_IN, BYTES_OUT, Skip
@@ -98,6 +98,7 @@ class Rerun:
         return Parts(
             observer=self,
             strategy=strategy_of(settings),
+            learn=learner_of(settings),
             strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,

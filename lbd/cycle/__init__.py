@@ -162,6 +162,7 @@ def _permission(
         hold=hold[0] if hold is not None else None,
         pools=policies.isolation.pools(snapshot, policies.active),
         costs=move_costs.column(snapshot, parts.guardrails.move_costs),
+        slopes=parts.learn(snapshot),
     )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbd.config import section_of
+from lbd.cycle.learning import Learning
 from lbd.decide import build
 from lbd.decide.settings import StrategySettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.config import Settings
     from lbd.decide import Strategy
-    from lbd.model import Hits
+    from lbd.model import Hits, Slopes, Snapshot
 
 SAMPLE_GAP_SECONDS = 3 * 60.0
 
@@ -37,6 +40,11 @@ def effective(settings: Settings) -> StrategySettings:
 def wanted_hits(settings: Settings) -> Hits:
     """Hit counts at which the strategy fires."""
     return configured(settings).wanted_hits
+
+
+def learner_of(settings: Settings) -> Callable[[Snapshot], Slopes | None]:
+    """What learns slopes turn by turn, where the strategy in force wants them."""
+    return Learning() if configured(settings).wants_slopes else lambda _: None
 
 
 def strategy_of(settings: Settings, *, eager: bool = False) -> Strategy:

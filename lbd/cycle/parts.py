@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lbd.decide import Strategy
     from lbd.errors import LbdError
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, Decision, Outcome, Skip, Unload
+    from lbd.model import Averages, Decision, Outcome, Skip, Slopes, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.budget import Sent, Used
     from lbd.permit.evidence import Evidence
@@ -63,7 +63,8 @@ class Parts:
     hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
     is what settings call the strategy. Turns that cannot act list in ``ignored_holds`` what would only hide their
     answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
-    that is; ``wanted_hits`` are the real ones.
+    that is; ``wanted_hits`` are the real ones. ``learn`` is shown every round, and tells what traffic costs
+    each broker.
     """
 
     observer: Observer
@@ -85,6 +86,7 @@ class Parts:
     eager: bool = False
     assumed: str = ""
     wanted_hits: Hits = field(default_factory=Hits)
+    learn: Callable[[Snapshot], Slopes | None] = lambda _: None
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
 
 

@@ -19,7 +19,7 @@ def sentence(record: CycleRecord) -> str:
     if told:
         return f"{told.removesuffix('.')}; begins to move {_bundles(begun)}." if begun else told
     if record.unloads:
-        return f"{_verb(record)} {_bundles(len(record.unloads))}{_lasting(record)}."
+        return f"{_verb(record)} {_bundles(len(record.unloads))}{_lasting(record)}{_plan(record)}."
     if record.hold is not None:
         reason, detail = record.hold
         return _no(f"{reason.label}{detail and f': {detail}'}.")
@@ -67,6 +67,12 @@ def _lasting(record: CycleRecord) -> str:
     held = next((skip for skip in record.skips if skip.detail.startswith(PASSED_OVER)), None)
     now = f", but not now: {held.reason.label}" if held is not None else ""
     return f" if the imbalance lasts{record.assumed and f' ({record.assumed})'}{now}"
+
+
+def _plan(record: CycleRecord) -> str:
+    """What the strategy says of its plan as a whole, beside what the limits let through."""
+    told = record.decision.facts.told if record.decision is not None else ""
+    return told and f" ({told})"
 
 
 def _moved(record: CycleRecord) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from lbd.act.dry_run import DryRun
 from lbd.config import section_of
 from lbd.cycle import CycleRecord, Hold, Parts, turn
-from lbd.cycle.chosen import configured, gap_seconds, strategy_of, wanted_hits
+from lbd.cycle.chosen import configured, gap_seconds, learner_of, strategy_of, wanted_hits
+from lbd.cycle.learning import Learning
 from lbd.daemon.parts import observing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import ordered
@@ -28,10 +29,11 @@ from lbd.record.state import Kept, Scratch, StateDir
 from lbd.replay import rounds, settings_from
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lbd.config import Settings
-    from lbd.model import Snapshot
+    from lbd.model import Slopes, Snapshot
     from lbd.record.recording import Header
 
 
@@ -128,7 +130,19 @@ def dry_run_recording(settings: Settings, path: Path) -> CycleRecord:
     What the recording's header says of the strategy holds where the settings leave the default.
     """
     header, settings, averages, last = last_round(path, settings)
-    return turn(recorded_parts(settings, header.id or path.name, averages, last))
+    parts = recorded_parts(settings, header.id or path.name, averages, last)
+    return turn(replace(parts, learn=_learned(path, header, settings)))
+
+
+def _learned(path: Path, header: Header, settings: Settings) -> Callable[[Snapshot], Slopes | None]:
+    """What the rounds of the last recording in a file tell, where the strategy wants to know."""
+    if not configured(settings).wants_slopes:
+        return learner_of(settings)
+    learning = Learning()
+    for own, _, snapshot in rounds(path):
+        if own.where == header.where:
+            learning.take(snapshot)
+    return learning.known
 
 
 def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snapshot) -> Parts:

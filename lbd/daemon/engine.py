@@ -12,7 +12,7 @@ from lbd.act.placer import Placer
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
-from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
+from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
@@ -69,7 +69,7 @@ class Engine:
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
         self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now, self._paused)
-        self._watch = Watch()
+        self._watch, self._learn = Watch(), learner_of(settings)
         self._placing = Placing(journal, self._ended)
 
     def _observe(self, settings: Settings) -> Asking:
@@ -206,7 +206,7 @@ class Engine:
         self._observer.close()
         self._keeper.take(settings)
         self.settings, self._observer = settings, self._observe(settings)
-        self._policies = PolicyReader(self._observer.admin)
+        self._policies, self._learn = PolicyReader(self._observer.admin), learner_of(settings)
 
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""
@@ -270,6 +270,7 @@ class Engine:
         return Parts(
             observer=self._observer,
             strategy=strategy_of(settings),
+            learn=self._learn,
             strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,

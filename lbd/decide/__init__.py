@@ -6,8 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lbd import place
-from lbd.decide import avg_shedder, overload_shedder, threshold_shedder, transfer_shedder, uniform_load_shedder
+from lbd.decide import (
+    avg_shedder,
+    least_moves,
+    overload_shedder,
+    threshold_shedder,
+    transfer_shedder,
+    uniform_load_shedder,
+)
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.placed import Placed
 from lbd.decide.pooled import Pooled
@@ -35,6 +43,7 @@ RULES: dict[type[StrategySettings], Callable[..., Decision]] = {
     OverloadShedderSettings: overload_shedder.decide,
     UniformLoadShedderSettings: uniform_load_shedder.decide,
     TransferShedderSettings: transfer_shedder.decide,
+    LeastMovesSettings: least_moves.decide,
 }
 """The registry: the rule that belongs to each settings class."""
 

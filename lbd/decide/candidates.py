@@ -74,6 +74,10 @@ class Offers:
         rates = self.snapshot.brokers.rates[broker]
         return float(rates[first]) + float(rates[second])
 
+    def carried(self, bundles: IntArray, measure: Measure) -> float:
+        """What some bundles carry together, in + out, by their short-term averages."""
+        return float(self.averages.short[bundles][:, COLUMNS[measure]].sum())
+
     def candidates(self, broker: int, measure: Measure, verdicts: CodeArray) -> Candidates:
         """Listed bundles with an average, minus the barred ones; ``verdicts`` is told of those without an average."""
         listed = self.listed(broker)

@@ -112,7 +112,8 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
     told = sorted(answers, key=lambda each: not each[1].facts.pairs)
     skips = tuple(_named(skip, pool) for pool, answer in told for skip in answer.skips)
     memory = Memory(hits, loads, unloaded_at)
-    return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs), verdicts)
+    plans = "; ".join(f"{pool.name or 'others'}: {answer.facts.told}" for pool, answer in answers if answer.facts.told)
+    return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans), verdicts)
 
 
 def _named(skip: Skip, pool: Pool) -> Skip:

@@ -13,7 +13,8 @@ class StrategySettings(BaseModel):
     """Settings of one strategy; ``name`` is what ``strategy:`` takes.
 
     ``assumed`` are the words for what :meth:`eager` takes as given. ``placed_by`` is the placement that goes with a
-    strategy that names no destination; None: it names them.
+    strategy that names no destination; None: it names them. With ``wants_slopes`` it is told what traffic costs each
+    broker (:class:`~lbd.model.Slopes`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -21,6 +22,7 @@ class StrategySettings(BaseModel):
     name: ClassVar[str]
     assumed: ClassVar[str] = ""
     placed_by: ClassVar[str | None] = None
+    wants_slopes: ClassVar[bool] = False
 
     def stock(self) -> Self:
         """The same numbers with Pulsar's own behaviour everywhere."""

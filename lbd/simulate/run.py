@@ -9,7 +9,7 @@ import numpy as np
 
 from lbd.act.orders import Pace
 from lbd.cycle import CycleRecord, Parts, turn
-from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
+from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
 from lbd.model import Skip, bundle_namespace
 from lbd.observe.observer import Observation
 from lbd.permit.policies import Groups
@@ -108,6 +108,7 @@ class Simulation:
         return Parts(
             observer=self,
             strategy=strategy_of(settings),
+            learn=learner_of(settings),
             strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,

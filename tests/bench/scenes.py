@@ -69,6 +69,9 @@ FIRING: dict[str, dict[str, Any]] = {
         "broker_load_target_std": 0, "shedding_condition_hit_count_threshold": 0,
         "max_number_of_broker_shedding_per_cycle": 10_000, "max_number_of_bundles_in_bundle_load_report": 100,
     },
+    "least-moves": {
+        "low_threshold": 0.5, "high_threshold": 0.5, "hit_count_low": 1, "aim_points": 0.5, "min_unload_message": 0,
+    },
 }  # fmt: skip
 """Settings with which each strategy fires at once, and for as many brokers as it can."""
 

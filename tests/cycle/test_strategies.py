@@ -34,6 +34,7 @@ FIRE: dict[str, dict[str, Any]] = {
     "overload-shedder": {"broker_overloaded_threshold_percentage": 70},
     "uniform-load-shedder": {},
     "transfer-shedder": {"shedding_condition_hit_count_threshold": 0, "broker_load_target_std": 0.1},
+    "least-moves": {"hit_count_high": 1, "hit_count_low": 1},
 }
 """Settings with which one sample of the hot broker is enough."""
 ONE_SIDED = ("threshold-shedder", "overload-shedder", "uniform-load-shedder")

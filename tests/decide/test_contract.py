@@ -35,6 +35,13 @@ EAGER: dict[str, dict[str, Any]] = {
     "overload-shedder": {"broker_overloaded_threshold_percentage": 50},
     "uniform-load-shedder": {"min_unload_message": 0, "min_unload_message_throughput": 0},
     "transfer-shedder": {"broker_load_target_std": 0.01, "shedding_condition_hit_count_threshold": 0},
+    "least-moves": {
+        "low_threshold": 1,
+        "hit_count_low": 1,
+        "aim_points": 1,
+        "min_unload_message": 0,
+        "min_unload_message_throughput": 0,
+    },
 }
 """Settings with which each moves what it can."""
 

@@ -1,0 +1,74 @@
+"""Learns from its own turns what traffic costs each broker, for strategies that want to know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.fit import fit
+from lbd.load.linear import Source
+from lbd.load.samples import Gathering
+from lbd.model import Slopes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.load.linear import LoadModel
+    from lbd.load.samples import BrokerSamples
+    from lbd.model import Snapshot
+
+KEPT = 240
+"""Samples of a broker: four hours of them."""
+
+MORE = 1.1
+"""A fit is made anew when there are so many times the samples of the last one, and each hour when all are kept."""
+
+HOUR_SAMPLES = 60
+
+
+class Learning:
+    """Slopes fitted to the rounds seen so far; a broker that was restarted with other limits begins anew."""
+
+    def __init__(self) -> None:
+        self._gathering = Gathering(KEPT)
+        self._model: LoadModel | None = None
+        self._fitted: tuple[tuple[str, ...], int] = ((), 0)
+        self._rounds = 0
+
+    def __call__(self, snapshot: Snapshot) -> Slopes | None:
+        """What is known with one more round, later than those before; None before anything is."""
+        self.take(snapshot)
+        return self.known(snapshot)
+
+    def known(self, snapshot: Snapshot) -> Slopes | None:
+        """What the rounds so far tell of the brokers of this one."""
+        samples = self._gathering.samples()
+        if self._due(samples):
+            self._model = fit(samples)
+        return slopes(self._model, snapshot)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """One more round, of which nothing is asked."""
+        self._gathering.take(snapshot)
+
+    def _due(self, samples: Mapping[str, BrokerSamples]) -> bool:
+        """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
+        seen = (tuple(samples), sum(own.at.size for own in samples.values()))
+        self._rounds += 1
+        brokers, last = self._fitted
+        full = last >= KEPT * len(samples) and self._rounds >= HOUR_SAMPLES
+        due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or full
+        if due:
+            self._fitted, self._rounds = seen, 0
+        return due
+
+
+def slopes(model: LoadModel | None, snapshot: Snapshot) -> Slopes | None:
+    """The model's slopes for the brokers of a round, NaN where nothing tells them; None without a model of them all."""
+    if model is None or not set(snapshot.brokers.ids) <= set(model.brokers):
+        return None
+    own = model.of(snapshot.brokers.ids)
+    unknown = np.array([[source is Source.UNKNOWN for source in row] for row in own.sources])
+    slope = np.where(unknown, np.nan, own.slope)
+    return Slopes(slope, own.noise, own.measure)

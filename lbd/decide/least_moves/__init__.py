@@ -1,0 +1,191 @@
+"""The strategy ``least-moves``: brokers to the level at which their pool would be even, with as few moves as it takes.
+
+lbd's own. A broker that is too far from the level for some samples in a row is relieved, or filled, in one turn and by
+as many others as it takes. A bundle is sized in points: those that it takes off its source, and those that it puts on
+its destination, which on unequal brokers are not the same. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.decide.candidates import Offers
+from lbd.decide.least_moves.counting import count
+from lbd.decide.least_moves.ground import survey
+from lbd.decide.least_moves.level import brokers_missing, water_level
+from lbd.decide.least_moves.planning import Band, Plan
+from lbd.decide.least_moves.telling import fewest, nothing_fits
+from lbd.load import scoring
+from lbd.model import Decision, Facts, Memory, Pair, Skip
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from lbd.decide.least_moves.counting import Far
+    from lbd.decide.least_moves.planning import Move
+    from lbd.decide.least_moves.settings import LeastMovesSettings
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Permission, Snapshot, Unload
+
+
+def decide(
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    memory: Memory,
+    settings: LeastMovesSettings,
+    weights: Weights,
+) -> Decision:
+    """One round of least-moves.
+
+    Brokers that have not settled are left out of it: neither is their level to be trusted, nor do they take.
+    """
+    turn = _Round(snapshot, averages, permission, settings, weights)
+    if turn.too_few():
+        return turn.decision(memory)
+    far, counters = count(snapshot.brokers.ids, turn.above, turn.among, permission, memory, settings)
+    turn.answer(far)
+    return turn.decision(Memory(counters))
+
+
+class _Round:
+    """One round, and what it finds."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        averages: Averages,
+        permission: Permission,
+        settings: LeastMovesSettings,
+        weights: Weights,
+    ) -> None:
+        self._snapshot, self._permission, self._settings = snapshot, permission, settings
+        self._offers, self._ids = Offers(snapshot, averages, permission), snapshot.brokers.ids
+        self._scores = scoring.scores(snapshot.brokers, weights)
+        self._binding = scoring.binding(snapshot.brokers, weights)
+        self.verdicts = permission.barred.copy()
+        self.among = (permission.paired == 0) & permission.settled
+        self._ground = survey(snapshot, averages, permission, weights, self.verdicts)
+        self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
+        self.above = np.where(self.among, self._scores - self._level, 0.0)
+        self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among)
+        self._unloads: list[Unload] = []
+        self._skips: list[Skip] = []
+        self._pairs: list[Pair] = []
+        self._told = ""
+
+    def too_few(self) -> bool:
+        """Whether there are fewer than two brokers to compare; it is said then."""
+        seen, settled = int((self._permission.paired == 0).sum()), int(self.among.sum())
+        if settled >= 2:
+            return False
+        if seen < 2:
+            told = f"{seen} of {len(self._ids)} reports can be compared"
+            self._skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, told))
+        else:
+            told = f"{seen - settled} of {seen} brokers were moved to, moved from or restarted lately"
+            self._skips.append(Skip("cluster", Reason.SETTLING, told))
+        return True
+
+    def answer(self, far: list[Far]) -> None:
+        """Plan for all that fired, the high ones first; say of the others what they wait for."""
+        if not far:
+            self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
+        high = [one.broker for one in far if one.fired and one.points > 0]
+        plan = [(move.source, move) for move in self._plan.relieve(high)]
+        for one in far:
+            if one.fired and one.points < 0:
+                plan += [(one.broker, move) for move in self._plan.fill(one.broker)]
+        moves: dict[int, list[Move]] = {}
+        for at, move in plan:
+            moves.setdefault(at, []).append(move)
+        served = {one.broker for one in far if self._serves(one, moves.get(one.broker, []))}
+        self._unloads = [self._unload(move) for at, move in plan if at in served]
+        if self._unloads:
+            self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
+
+    def decision(self, memory: Memory) -> Decision:
+        """The answer."""
+        facts = Facts(self._scores, self._binding, tuple(self._pairs), self._told)
+        return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
+
+    def _band(self) -> Band:
+        aim = min(self._settings.aim_points, self._settings.low_threshold)
+        return Band(self._level - self._settings.low_threshold, self._level, self._level + aim)
+
+    def _balanced(self) -> str:
+        furthest = float(np.abs(self.above).max())
+        told = f"furthest from the level of {self._level:.1f} points: {furthest:.1f}"
+        return f"{told}, low threshold {self._settings.low_threshold:g}{self._full()}"
+
+    def _full(self) -> str:
+        """That moving can only share out what is too much; empty where it is not."""
+        if self._level <= self._settings.full_points:
+            return ""
+        missing = brokers_missing(self._ground, self.among, self._settings.full_points)
+        return f"; the cluster is full: {missing} more of the mean capacity would bring {self._settings.full_points:g}"
+
+    def _serves(self, far: Far, moves: list[Move]) -> bool:
+        """Whether these moves are to be made for a broker; its pair, and why not, are noted.
+
+        Nothing is to be said of a low one that got enough from those that were too high.
+        """
+        if far.fired and not moves and self._plan.is_within(far.broker):
+            return False
+        pair = self._pair(far)
+        self._pairs.append(pair)
+        skip = self._waits(far) if not far.fired else self._too_little(far, moves)
+        if skip is not None:
+            self._skips.append(Skip(pair.ends, *skip))
+        return skip is None
+
+    def _pair(self, far: Far) -> Pair:
+        """A high broker with the lowest, a low one with the highest; how far it is from the level is said beside."""
+        side = "above" if far.points > 0 else "below"
+        lowest = int(np.where(self.among, self._scores, np.inf).argmin())
+        highest = int(np.where(self.among, self._scores, -np.inf).argmax())
+        source, destination = (far.broker, lowest) if far.points > 0 else (highest, far.broker)
+        told = f"{self._ids[far.broker]} is {abs(far.points):.1f} points {side} the level of {self._level:.1f}"
+        return Pair(
+            self._ids[source],
+            self._ids[destination],
+            float(self._scores[source] - self._scores[destination]),
+            far.hits,
+            self._settings.wanted_hits,
+            far.fired,
+            why=f"{told}{self._full()}",
+        )
+
+    def _waits(self, far: Far) -> tuple[Reason, str]:
+        wanted = self._settings.wanted_hits
+        told = f"low hits {far.hits.low}/{wanted.low}, high hits {far.hits.high}/{wanted.high}"
+        if self._permission.hold is not None:
+            return self._permission.hold, told
+        if not self._permission.counts[far.broker]:
+            return Reason.NO_NEW_SAMPLE, f"no new sample since the last turn; {told}"
+        return Reason.WAITING, told
+
+    def _too_little(self, far: Far, moves: list[Move]) -> tuple[Reason, str] | None:
+        """Why what was found is not worth it; None where it is."""
+        if not moves:
+            return nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, self._band())
+        bundles = self._ground.bundles[[move.candidate for move in moves]]
+        messages, volume = (self._offers.carried(bundles, measure) for measure in ("msg_rate", "throughput"))
+        least = self._settings
+        if messages <= least.min_unload_message and volume <= least.min_unload_message_throughput:
+            told = f"{messages:.0f} msg/s to move, minimum {least.min_unload_message:.0f}"
+            least_bytes = f"{volume:.0f} bytes/s to move, minimum {least.min_unload_message_throughput:.0f}"
+            return Reason.BELOW_MINIMUM, f"{told}; {least_bytes}"
+        points, noise = sum(move.taken for move in moves), float(self._ground.noise[far.broker])
+        if points < noise:
+            return Reason.BELOW_MINIMUM, f"{points:.1f} points to move, and samples differ by {noise:.1f} by themselves"
+        return None
+
+    def _unload(self, move: Move) -> Unload:
+        ends = (self._ids[move.source], self._ids[move.destination])
+        bundle = int(self._ground.bundles[move.candidate])
+        self.verdicts[bundle] = Reason.MOVES.code
+        how = "about " if self._ground.estimated else ""
+        told = f"level {self._level:.1f}; {how}{move.taken:.1f} points off, {ends[0]} then {move.source_after:.1f}"
+        return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}")

@@ -1,0 +1,41 @@
+"""Settings of ``strategy: least-moves``, which is lbd's own; what it shares with AvgShedder has the same names."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from lbd.decide.settings import StrategySettings
+from lbd.load.scoring import broker_conf
+from lbd.model import Hits
+
+
+class LeastMovesSettings(StrategySettings):
+    """Settings of ``strategy: least-moves``."""
+
+    name = "least-moves"
+    assumed = "hit counts taken as reached"
+    wants_slopes = True
+
+    low_threshold: float = Field(
+        7.5, gt=0, description="points between a broker and the level at which its pool would be even"
+    )
+    high_threshold: float = Field(20, gt=0, description="points at which a broker waits for few samples only")
+    hit_count_low: int = Field(8, ge=0, description="samples in a row at the low threshold")
+    hit_count_high: int = Field(2, ge=0, description="samples in a row at the high threshold")
+    aim_points: float = Field(5, ge=0, description="points around the level within which a plan leaves its brokers")
+    full_points: float = Field(85, gt=0, description="a level above it is called a full cluster")
+    min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out, of what moves"))
+    min_unload_message_throughput: float = Field(
+        1024 * 1024, ge=0, **broker_conf("minUnloadMessageThroughput", "bytes/s in + out; one of both is enough")
+    )
+
+    def eager(self) -> LeastMovesSettings:
+        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
+        return self.model_copy(
+            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
+        )
+
+    @property
+    def wanted_hits(self) -> Hits:
+        """Hit counts at which a broker fires."""
+        return Hits(self.hit_count_low, self.hit_count_high)

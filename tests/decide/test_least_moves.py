@@ -1,0 +1,207 @@
+"""least-moves: who gives, who takes, how many bundles, and what is said where none moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.model import BYTES_IN, BYTES_OUT, Decision, Hits, Memory, Slopes
+from lbd.reason import Reason
+from tests.decide.asking import MIB, ask, broker, cluster, taken
+
+if TYPE_CHECKING:
+    from lbd.model import Snapshot
+
+NOW: dict[str, Any] = {"hit_count_low": 1, "hit_count_high": 1}
+FREE = {**NOW, "min_unload_message": 0, "min_unload_message_throughput": 0}
+
+
+def slopes(*points_per_mib: float, noise: float = 0.0) -> Slopes:
+    """CPU that each broker uses for each MiB/s, in + out."""
+    slope, spread = (np.zeros((len(points_per_mib), 5)) for _ in range(2))
+    slope[:, 0], spread[:, 0] = np.array(points_per_mib) / MIB, noise
+    return Slopes(slope, spread)
+
+
+def plan(seen: Snapshot, known: Slopes | None = None, **changes: Any) -> Decision:
+    """A round that fires at once; ``permit`` changes the permission."""
+    permit = {"slopes": known, **changes.pop("permit", {})}
+    return ask("least-moves", seen, changes.pop("memory", None), permit=permit, **{**NOW, **changes})
+
+
+def ends(decision: Decision) -> list[tuple[str, int, str]]:
+    """Each unload by its source's letter, its bundle's number and its destination's letter."""
+    return [
+        (*one, (unload.destination or "?")[0]) for one, unload in zip(taken(decision), decision.unloads, strict=True)
+    ]
+
+
+def after(seen: Snapshot, decision: Decision, known: Slopes) -> np.ndarray[Any, Any]:
+    """CPU of each broker when all has moved, as the slopes have it."""
+    points, position = seen.brokers.usage[:, 0].copy(), seen.brokers.index()
+    for unload in decision.unloads:
+        for end, sign in ((unload.source, -1), (unload.destination or "", 1)):
+            points[position[end]] += sign * known.slope[position[end], 0] * unload.throughput
+    return points
+
+
+TABLE = [
+    pytest.param(
+        [(80, [10, 10, 5, 5, 10]), (20, [5, 5]), (50, [5] * 5)], (1, 1, 1), [("a", 0, "b")],
+        id="one-large-bundle-is-enough"
+    ),
+    pytest.param(
+        [(80, [20, 13, 2, 5]), (20, [5, 5]), (50, [5] * 5)], (1, 1, 1), [("a", 1, "b")],
+        id="the-smallest-that-is-enough"
+    ),
+    pytest.param(
+        [(80, [20, 20]), (40, [10, 10]), (40, [10, 10]), (40, [10, 10])], (1, 1, 1, 1), [], id="too-large-for-all"
+    ),
+    pytest.param(
+        [(80, [10] * 4), (75, [10] * 4), (20, [5, 5]), (20, [5, 5])], (1,) * 4,
+        [("a", 0, "c"), ("b", 4, "d")], id="two-give-and-two-take",
+    ),
+    pytest.param(
+        [(60, [10, 10, 10]), (60, [10, 10, 10]), (30, [20, 20, 20])], (1, 1, 0.25),
+        [("a", 0, "c"), ("b", 3, "c")], id="a-bundle-puts-less-on-a-stronger-broker",
+    ),
+    pytest.param(
+        [(52, [2] * 13), (53, [2] * 13), (51, [2] * 13), (2, [])], (1,) * 4,
+        [("b", 13, "d"), ("a", 0, "d"), ("c", 26, "d"), ("b", 14, "d")], id="an-empty-broker-is-filled-by-all",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("brokers", "cost", "wanted"), TABLE)
+def test_who_gives_what_to_whom(
+    brokers: list[tuple[float, list[float]]], cost: tuple[float, ...], wanted: list[tuple[str, int, str]]
+) -> None:
+    """Brokers by CPU and the MiB/s of their bundles each way, and what a MiB/s costs; the moves begin with these."""
+    found, first = [], 0
+    for cpu, sizes in brokers:
+        found.append(broker(cpu, sizes, first))
+        first += len(sizes)
+    decision = plan(cluster(*found), slopes(*cost))
+
+    assert ends(decision)[: len(wanted) or None] == wanted
+
+
+WORDS = [
+    pytest.param([(80, [20, 20]), (40, [10, 10]), (40, [10, 10])], {}, Reason.TOO_LARGE, "split it", id="too-big"),
+    pytest.param([(80, []), (40, [10, 10])], {}, Reason.BACKGROUND_LOAD, "its load is not theirs", id="background"),
+    pytest.param(
+        [(96, [10] * 4), (94, [10] * 4)], {}, Reason.BALANCED, "the cluster is full: 1 more", id="cluster-full"
+    ),
+    pytest.param(
+        [(70, [10] * 3), (40, [10, 10])], {"min_unload_message_throughput": 1e9, "min_unload_message": 1e9},
+        Reason.BELOW_MINIMUM, "minimum 1000000000", id="below-minimum",
+    ),
+    pytest.param([(52, [5] * 4), (50, [5] * 4)], {}, Reason.BALANCED, "level of 51.0 points: 1.0", id="balanced"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("brokers", "changes", "reason", "words"), WORDS)
+def test_why_nothing_moves(
+    brokers: list[tuple[float, list[float]]], changes: dict[str, Any], reason: Reason, words: str
+) -> None:
+    """A MiB/s costs every broker a point; the reason, and words that its detail holds."""
+    found, first = [], 0
+    for cpu, sizes in brokers:
+        found.append(broker(cpu, sizes, first))
+        first += len(sizes)
+    decision = plan(cluster(*found), slopes(*[1.0] * len(brokers)), **changes)
+
+    assert decision.unloads == ()
+    assert decision.skips[0].reason is reason
+    assert words in decision.skips[0].detail
+
+
+def test_a_gain_below_noise_is_none() -> None:
+    """What all moves of a broker take off it must be more than its samples differ by themselves."""
+    seen = cluster(broker(70, [10] * 3), broker(40, [10, 10], 3))
+
+    assert plan(seen, slopes(1, 1)).unloads
+    noisy = plan(seen, slopes(1, 1, noise=30))
+    assert noisy.unloads == ()
+    assert noisy.skips[0].reason is Reason.BELOW_MINIMUM
+
+
+def test_hits_are_counted_with_new_samples_and_cleared_by_firing() -> None:
+    """Eight samples at the low threshold, two at the high; without a sample nothing counts, within it all ends."""
+    seen = cluster(broker(70, [10] * 3), broker(40, [10, 10], 3))
+    wanted = {"hit_count_low": 3, "hit_count_high": 2}
+    first = plan(seen, slopes(1, 1), **wanted)
+    stale = {"counts": np.zeros(2, dtype=np.bool_)}
+    second = plan(seen, slopes(1, 1), memory=first.memory, permit=stale, **wanted)
+    third = plan(seen, slopes(1, 1), memory=Memory({"a:80": Hits(2, 0)}), **wanted)
+
+    assert first.memory.hits == second.memory.hits == {"a:80": Hits(1, 0), "b:80": Hits(1, 0)}
+    assert [skip.reason for skip in second.skips] == [Reason.NO_NEW_SAMPLE] * 2
+    assert third.unloads
+    assert third.memory.hits == {"b:80": Hits(1, 0)}
+
+
+def test_the_plan_tells_the_fewest_moves_and_what_is_estimated() -> None:
+    """Ten moves that no plan of fewer replaces; without slopes the points are called estimates."""
+    seen = cluster(broker(80, [5] * 8), broker(20, [5, 5], 8))
+
+    assert plan(seen, slopes(1, 1)).facts.told == "3 planned, at least 3 needed for a highest score of 50.0 points"
+    assert plan(seen).facts.told.endswith("points estimated as usage/traffic, slopes are not known yet")
+
+
+def test_unsettled_brokers_neither_give_nor_take() -> None:
+    """What an unsettled broker shows is not to be trusted."""
+    seen = cluster(broker(80, [5] * 8), broker(20, [5, 5], 8), broker(30, [5, 5], 10))
+    settled = np.array([True, False, True])
+
+    decision = plan(seen, slopes(1, 1, 1), permit={"settled": settled})
+    assert {unload.destination for unload in decision.unloads} == {"c:80"}
+    assert plan(seen, permit={"settled": ~settled}).skips[0].reason is Reason.SETTLING
+
+
+BROKERS = st.lists(
+    st.tuples(st.floats(0, 60), st.floats(0.1, 2), st.lists(st.integers(1, 20), max_size=10)), min_size=2, max_size=6
+)
+
+
+@given(BROKERS)
+def test_no_plan_makes_the_highest_broker_higher_or_needs_fewer_than_the_bound(
+    brokers: list[tuple[float, float, list[int]]],
+) -> None:
+    """Brokers by background, points for a MiB/s, and bundles; what the plan tells holds."""
+    found, first = [], 0
+    for background, cost, sizes in brokers:
+        found.append(broker(background + 2 * cost * sum(sizes), sizes, first))
+        first += len(sizes)
+    seen, known = cluster(*found), slopes(*(cost for _, cost, _ in brokers))
+    decision = plan(seen, known, **FREE)
+    points = after(seen, decision, known)
+
+    assert points.max() <= seen.brokers.usage[:, 0].max() + 1e-4
+    if decision.unloads:
+        planned, least = (int(word) for word in decision.facts.told.replace(",", "").split() if word.isdigit())
+        assert least <= planned == len(decision.unloads)
+
+
+@given(BROKERS)
+def test_a_plan_settles_what_it_was_asked_to_settle(brokers: list[tuple[float, float, list[int]]]) -> None:
+    """Moved, the same cluster asks for nothing more of those that gave: no bundle moves on."""
+    found, first = [], 0
+    for background, cost, sizes in brokers:
+        found.append(broker(background + 2 * cost * sum(sizes), sizes, first))
+        first += len(sizes)
+    seen, known = cluster(*found), slopes(*(cost for _, cost, _ in brokers))
+    decision = plan(seen, known, **FREE)
+    points, before = after(seen, decision, known), seen.brokers.usage[:, 0]
+    position = seen.brokers.index()
+
+    for unload in decision.unloads:
+        destination = position[unload.destination or ""]
+        assert points[destination] < before[position[unload.source]]
+        assert unload.throughput == pytest.approx(
+            sum(seen.rows.rates[seen.bundles.index(unload.bundle), [BYTES_IN, BYTES_OUT]])
+        )
