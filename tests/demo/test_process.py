@@ -27,6 +27,14 @@ PATIENCE_SECONDS = 30.0
 FIRST_PICTURE_SECONDS = 10.0
 
 
+@pytest.fixture(autouse=True)
+def hangs_up() -> Iterator[None]:
+    """A demo that is begun under nohup outlives its terminal; these are not, whatever the tests are begun under."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Where the demo keeps what it keeps; nothing may be left there."""
