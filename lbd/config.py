@@ -15,15 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
-from lbd.decide import STRATEGIES
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
-from lbd.decide.least_moves.settings import LeastMovesSettings
-from lbd.decide.overload_shedder import OverloadShedderSettings
-from lbd.decide.threshold_shedder import ThresholdShedderSettings
-from lbd.decide.transfer_shedder.settings import TransferShedderSettings
-from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
+from lbd.decide import RULES, STRATEGIES
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
@@ -37,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pydantic_core import ErrorDetails
+
+    from lbd.decide.avg_shedder.settings import AvgShedderSettings
 
 DEFAULT_PATH = Path("/etc/lbd/lbd.yaml")
 PREFIX = "LBD_"
@@ -53,9 +49,12 @@ class LogSettings(BaseModel):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class Settings(BaseModel):
-    """All settings of lbd."""
+def section_of(strategy: str) -> str:
+    """The name of the section with a strategy's settings."""
+    return strategy.replace("-", "_")
 
+
+class _Common(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     pulsar: PulsarSettings = PulsarSettings()
@@ -75,12 +74,31 @@ class Settings(BaseModel):
         f"transfer_enabled is false): {', '.join(PLACEMENTS)}; by default the one that goes with the strategy; in "
         "broker.conf loadBalancerLoadPlacementStrategy",
     )
-    avg_shedder: AvgShedderSettings = AvgShedderSettings()
-    threshold_shedder: ThresholdShedderSettings = ThresholdShedderSettings()
-    overload_shedder: OverloadShedderSettings = OverloadShedderSettings()
-    uniform_load_shedder: UniformLoadShedderSettings = UniformLoadShedderSettings()
-    transfer_shedder: TransferShedderSettings = TransferShedderSettings()
-    least_moves: LeastMovesSettings = LeastMovesSettings()
+
+    @field_validator("strategy")
+    @classmethod
+    def _known_strategy(cls, name: str) -> str:
+        return _one_of(name, STRATEGIES)
+
+    @field_validator("placement")
+    @classmethod
+    def _known_placement(cls, name: str | None) -> str | None:
+        return None if name is None else _one_of(name, PLACEMENTS)
+
+
+if TYPE_CHECKING:
+
+    class _Strategies(_Common):
+        """A section for each strategy of the registry; code asks for those of the default by name."""
+
+        avg_shedder: AvgShedderSettings = AvgShedderSettings()
+else:
+    _Strategies = create_model("_Strategies", __base__=_Common, **{section_of(one.name): (one, one()) for one in RULES})
+
+
+class Settings(_Strategies):
+    """All settings of lbd: those of all strategies, and what is the same for each."""
+
     weights: Weights = Weights()
     in_broker_shedding: Literal["refuse", "take-over"] = Field(
         "refuse",
@@ -97,27 +115,12 @@ class Settings(BaseModel):
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
     log: LogSettings = LogSettings()
 
-    @field_validator("strategy")
-    @classmethod
-    def _known_strategy(cls, name: str) -> str:
-        return _one_of(name, STRATEGIES)
-
-    @field_validator("placement")
-    @classmethod
-    def _known_placement(cls, name: str | None) -> str | None:
-        return None if name is None else _one_of(name, PLACEMENTS)
-
     @field_validator("state_dir")
     @classmethod
     def _usable(cls, path: Path) -> Path:
         if "\0" in str(path):
             raise ValueError("wanted the path of a directory")
         return path
-
-
-def section_of(strategy: str) -> str:
-    """The name of the section with a strategy's settings."""
-    return strategy.replace("-", "_")
 
 
 def _one_of(name: str, known: Iterable[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +55,23 @@ def test_its_settings_are_its_own():
 
     assert decision.unloads == ()
     assert [skip.detail for skip in decision.skips] == ["4 to 24 bundles"]
+
+
+def test_it_has_a_section(tmp_path: Path):
+    """By that one line, which stands before settings are read."""
+    assert CODE is not None
+    (tmp_path / "even_count.py").write_text(CODE[1])
+    (tmp_path / "registered.py").write_text(
+        "import even_count\n"
+        "from lbd.decide import RULES, STRATEGIES\n"
+        "RULES[even_count.EvenCountSettings] = even_count.decide\n"
+        "STRATEGIES['even-count'] = even_count.EvenCountSettings\n"
+        "from lbd.config import Settings\n"
+        "print(Settings(strategy='even-count', even_count={'apart': 7}).even_count.apart)\n"
+    )
+    path = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, str(tmp_path / "registered.py")]
+    assert subprocess.run(command, capture_output=True, text=True, env=path, check=True).stdout == "7\n"
 
 
 def test_it_is_as_short_as_it_says():

@@ -125,7 +125,7 @@ def differences(found: Iterable[tuple[Call, Told, Told]]) -> list[str]:
     ]
 
 
-@pytest.mark.cluster(versions=[VERSION])
+@pytest.mark.cluster(versions=[VERSION], own=True)
 def test_fake_and_real_brokers_answer_alike(cluster: Cluster, tell: Callable[[str], None]):
     """Every call that lbd makes, right and wrong, asked at leader, owner and others; the table is in the documents."""
     with fake() as (simulated, ours), real(cluster) as theirs:
