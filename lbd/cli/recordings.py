@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from lbd.cli.options import A_DAY, Seconds, assignment, format_option, loaded, recording_header, settings_options
+from lbd.daemon.doctor.finding import counted
 from lbd.daemon.parts import observing
 from lbd.errors import ObserveError
 from lbd.place import PLACEMENTS
@@ -52,7 +53,7 @@ def record(
         with recording.create(file, header) as writer:
             writer.round(first.snapshot.taken_at, first.raw)
             kept = 1 + _further(observer, writer, interval, rounds)
-    click.echo(f"{kept} rounds of {len(first.raw)} brokers in {file}", err=True)
+    click.echo(f"{counted(kept, 'round')} of {counted(len(first.raw), 'broker')} in {file}", err=True)
 
 
 def _further(observer: Any, writer: recording.Writer, interval: float, rounds: int | None) -> int:  # noqa: ANN401
@@ -105,10 +106,13 @@ def replay(
     Example: lbd replay --strategy threshold-shedder --placement least-resource-usage-with-weight monday.jsonl.gz
     """
     settings = dict(map(assignment, overrides))
+    rounds = unloads = 0
     for file in files:
         stock = profile == "stock"
         for replayed in run_replay(rounds_of(file), strategy, settings, stock=stock, placement=placement):
             _tell(replayed, form)
+            rounds, unloads = rounds + 1, unloads + len(replayed.decision.unloads)
+    click.echo(f"{counted(rounds, 'round')}, {counted(unloads, 'unload')}", err=True)
 
 
 def _tell(replayed: Replayed, form: str) -> None:

@@ -251,7 +251,14 @@ class TestReplay:
         first, _, third = pulsar.ids
         moved = [{"bundle": bundle, "source": first, "destination": third} for bundle in HOT[:3]]
         assert lines[:2] == [{"id": "hot", "round": 1, "unloads": []}, {"id": "hot", "round": 2, "unloads": moved}]
-        assert found.exit_code == 0
+        unloads = sum(len(line["unloads"]) for line in lines)
+        assert (found.exit_code, found.stderr) == (0, f"{len(lines)} rounds, {unloads} unloads\n")
+
+    def test_nothing_to_do_is_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """So that it is not taken for nothing read."""
+        found = lbd("replay", recording_of(tmp_path, pulsar), "--set", "hit_count_low=99", "--set", "hit_count_high=99")
+        assert (found.exit_code, found.stdout) == (0, "")
+        assert found.stderr.endswith(" rounds, 0 unloads\n")
 
     def test_text(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A line for each unload."""
