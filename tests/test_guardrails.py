@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.cli.operate_text import budget_words
-from lbd.daemon.byhand import unload
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
 from lbd.daemon.telling import status_of
@@ -21,6 +20,7 @@ from lbd.record.control import UnloadRequest
 from lbd.record.journal import read
 from lbd.record.state import Kept, StateDir
 from tests import fake_pulsar, test_turn
+from tests.daemon.alone import done
 from tests.fake_pulsar import COLD, HOT
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ class TestBudgets:
     def test_by_hand_counts_and_a_person_may_pass(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Refused with the budget in words, done with a reason of one's own, and counted either way."""
         chosen = settings(pulsar, tmp_path, max_unloads_per_day=1)
-        answers = [
-            unload(chosen, by_hand(pulsar, override, number)) for number, override in enumerate((None, None, "x"))
-        ]
+        answers = [done(chosen, by_hand(pulsar, override, number)) for number, override in enumerate((None, None, "x"))]
         assert [answer.exit_code for answer in answers] == [0, 4, 0]
         assert "unloads-per-day: 1 of 1 used" in answers[1].sentence
         assert len(read(chosen.state_dir / "journal.jsonl").sent) == 2
@@ -133,8 +131,8 @@ class TestQuietHours:
     def test_a_person_may_move(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With a reason; without one the hold is the answer."""
         chosen = settings(pulsar, tmp_path, quiet_hours=ALWAYS)
-        assert "quiet-hours" in unload(chosen, by_hand(pulsar, None)).sentence
-        assert unload(chosen, by_hand(pulsar, "an outage")).exit_code == 0
+        assert "quiet-hours" in done(chosen, by_hand(pulsar, None)).sentence
+        assert done(chosen, by_hand(pulsar, "an outage")).exit_code == 0
 
     def test_what_is_planned_stops_when_they_begin(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Asked before each request: the plan was made a moment before."""
@@ -175,9 +173,9 @@ class TestChangedHands:
         """The answer says why not, and how."""
         chosen = settings(pulsar, tmp_path, cool_down_minutes=30)
         StateDir(chosen.state_dir).save(Kept(changed_at={HOT[0]: time.time()}))
-        refused = unload(chosen, by_hand(pulsar, None))
+        refused = done(chosen, by_hand(pulsar, None))
         assert (refused.exit_code, "its owner changed a while ago" in refused.sentence) == (4, True)
-        assert unload(chosen, by_hand(pulsar, "x")).exit_code == 0
+        assert done(chosen, by_hand(pulsar, "x")).exit_code == 0
 
 
 class TestPingPong:
@@ -196,12 +194,12 @@ class TestPingPong:
     def test_a_person_may_send_it_back(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Refused with the reason, done when it is overridden."""
         chosen = settings(pulsar, tmp_path)
-        assert unload(chosen, by_hand(pulsar, None)).exit_code == 0
+        assert done(chosen, by_hand(pulsar, None)).exit_code == 0
         pulsar.rates[COLD] = 8000.0
         pulsar.sample(20.0, 45.0, 80.0)
-        refused = unload(chosen, by_hand(pulsar, None, to=0))
+        refused = done(chosen, by_hand(pulsar, None, to=0))
         assert (refused.exit_code, "ping-pong" in refused.sentence) == (4, True)
-        assert unload(chosen, by_hand(pulsar, "x", to=0)).exit_code == 0
+        assert done(chosen, by_hand(pulsar, "x", to=0)).exit_code == 0
 
 
 class TestNoImprovement:
@@ -231,8 +229,8 @@ class TestNoImprovement:
         assert len(read(chosen.state_dir / "journal.jsonl").sent) == 3
         assert told(dry_run(chosen), Reason.NO_IMPROVEMENT)
         left = next(number for number, bundle in enumerate(HOT) if pulsar.owners[bundle] == first)
-        assert unload(chosen, by_hand(pulsar, None, left)).exit_code == 4
-        assert unload(chosen, by_hand(pulsar, "x", left)).exit_code == 0
+        assert done(chosen, by_hand(pulsar, None, left)).exit_code == 4
+        assert done(chosen, by_hand(pulsar, "x", left)).exit_code == 0
 
     def test_improvement_begins_anew(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Two rounds in vain, then one that helps."""

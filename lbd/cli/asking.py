@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lbd.record.control import Request
 
 
-def asked(state_dir: Path, request: Request, pid: int) -> Answer:
+def _asked(state_dir: Path, request: Request, pid: int) -> Answer:
     """The running lbd's answer, or that none came in time. What it has not taken by then is withdrawn."""
     control, seconds = Control(state_dir), request.expires_at - request.at
     control.ask(request)
@@ -50,7 +50,7 @@ def handing(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
     """
     pid = running(settings.state_dir)
     if pid is not None:
-        yield lambda request: asked(settings.state_dir, request, pid)
+        yield lambda request: _asked(settings.state_dir, request, pid)
         return
     from lbd.daemon import byhand  # noqa: PLC0415 - a running lbd is asked without the parts that act
 

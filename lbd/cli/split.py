@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lbd.cli import split_text as text
-from lbd.cli.asking import asked, by, new_id, reason_of, say
+from lbd.cli.asking import by, handing, new_id, reason_of, say
 from lbd.cli.options import format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.errors import UsageError
 from lbd.pulsar.paths import bounds
 from lbd.record.control import SplitRequest
-from lbd.record.status import running
 from lbd.split.algorithms import ALGORITHMS, SPECIFIED
 
 if TYPE_CHECKING:
@@ -138,15 +137,10 @@ def _request(plan: Plan, override: str | None, timeout_seconds: float) -> SplitR
 def _answers(settings: Settings, plans: Sequence[Plan], ask: Callable[[Plan], SplitRequest]) -> list[Answer]:
     """What became of each, whose time begins when it is asked for; after one that was not done no other one is."""
     found: list[Answer] = []
-    for plan in plans:
-        request, pid = ask(plan), running(settings.state_dir)
-        found.append(_by_hand(settings, request) if pid is None else asked(settings.state_dir, request, pid))
-        if found[-1].exit_code:
-            break
+    if plans:
+        with handing(settings) as hand:
+            for plan in plans:
+                found.append(hand(ask(plan)))
+                if found[-1].exit_code:
+                    break
     return found
-
-
-def _by_hand(settings: Settings, request: SplitRequest) -> Answer:
-    from lbd.daemon import byhand  # noqa: PLC0415 - a running lbd is asked without the parts that act
-
-    return byhand.split(settings, request)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbd.config import Settings
-    from lbd.record.control import Answer, Request, SplitRequest, UnloadRequest
+    from lbd.record.control import Answer, Request
 
 
 @contextmanager
@@ -32,15 +32,3 @@ def working(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
             return answers.pop(request.id)
 
         yield work
-
-
-def unload(settings: Settings, request: UnloadRequest) -> Answer:
-    """Work an unload off and wait for its end."""
-    with working(settings) as work:
-        return work(request)
-
-
-def split(settings: Settings, request: SplitRequest) -> Answer:
-    """The same for a split."""
-    with working(settings) as work:
-        return work(request)

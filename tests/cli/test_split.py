@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
+from lbd.daemon import byhand
 from lbd.record.control import Answer
 from tests import fake_splits
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from lbd.config import Settings
     from lbd.record.control import SplitRequest
     from tests.fake_splits import SplittingPulsar
 
@@ -114,12 +115,12 @@ class TestAuto:
         monkeypatch.setenv("LBD_SPLIT__MAX_SPLITS_PER_TURN", "2")
         asked: list[tuple[float, float]] = []
 
-        def slow(_: Settings, request: SplitRequest) -> Answer:
+        def slow(request: SplitRequest) -> Answer:
             time.sleep(0.05)
             asked.append((request.at, time.time()))
             return Answer(0, "split")
 
-        monkeypatch.setattr("lbd.cli.split._by_hand", slow)
+        monkeypatch.setattr(byhand, "working", lambda _: nullcontext(slow))
         assert split("--auto", "--apply").exit_code == 0
         (_, ended), (at, _) = asked
         assert at >= ended

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.config import Settings
-from lbd.daemon.byhand import unload, working
+from lbd.daemon.byhand import working
 from lbd.daemon.engine import Engine, engine
 from lbd.errors import UsageError
 from lbd.model import Result, Unload
@@ -16,6 +16,7 @@ from lbd.record.control import Answer, Control, Pause, PlaceRequest, UnloadReque
 from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
 from tests import fake_pulsar, test_turn
+from tests.daemon.alone import done
 from tests.fake_pulsar import HOT, Reply, refused
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class TestWithoutADaemon:
     def test_touched_brokers_settle(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """As after any other move, also where it landed instead."""
         pulsar.steals[HOT[0]] = [pulsar.ids[1]]
-        answer = unload(settings(pulsar, tmp_path), request(pulsar))
+        answer = done(settings(pulsar, tmp_path), request(pulsar))
         assert (answer.exit_code, answer.owner) == (5, pulsar.ids[1])
         assert to_settle(tmp_path) == dict.fromkeys(pulsar.ids, 2)
 
@@ -62,9 +63,9 @@ class TestWithoutADaemon:
         """The time runs from the first look, not from the last."""
         chosen = settings(pulsar, tmp_path, membership_settle_seconds=2)
         StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=pulsar.ids[:2], members_since=1.0))
-        first = unload(chosen, request(pulsar))
+        first = done(chosen, request(pulsar))
         time.sleep(2.1)
-        second = unload(chosen, request(pulsar))
+        second = done(chosen, request(pulsar))
         assert (first.exit_code, "membership-changed" in first.sentence) == (4, True)
         assert second.exit_code == 0, second
 
@@ -75,7 +76,7 @@ class TestWithoutADaemon:
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         pulsar.owners[HOT[0]] = pulsar.ids[1]
-        answer = unload(chosen, request(pulsar))
+        answer = done(chosen, request(pulsar))
         assert answer.exit_code == 4
         assert "cool-down" in answer.sentence
 

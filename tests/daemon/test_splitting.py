@@ -18,6 +18,7 @@ from lbd.record.journal import Journal, read
 from lbd.record.state import Kept, StateDir
 from lbd.split.cut import Cut, CutOutcome, SplitResult
 from tests import fake_splits, test_turn
+from tests.daemon.alone import done
 from tests.fake_pulsar import refused
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
 
@@ -200,7 +201,7 @@ class TestRule:
 class TestByHand:
     def test_with_none_running(self, pulsar: SplittingPulsar, tmp_path: Path):
         """Under the state lock, to its end."""
-        answer = byhand.split(settings(pulsar, tmp_path), request(pulsar))
+        answer = done(settings(pulsar, tmp_path), request(pulsar))
         assert (answer.exit_code, answer.owner, answer.parts) == (0, pulsar.ids[0], (LOWER, UPPER))
         assert answer.sentence.startswith(f"{LOW}: split into 2 at {pulsar.ids[0]} in 0.")
 
@@ -208,7 +209,7 @@ class TestByHand:
         """Another lbd works on it."""
         chosen = settings(pulsar, tmp_path)
         with engine(chosen), pytest.raises(RefusedError):
-            byhand.split(chosen, request(pulsar))
+            done(chosen, request(pulsar))
 
     def test_beside_the_turns(self, pulsar: SplittingPulsar, tmp_path: Path):
         """Taken from the control files, answered there."""
@@ -235,7 +236,7 @@ class TestByHand:
         self, changes: dict[str, Any], asked: dict[str, Any], words: str, pulsar: SplittingPulsar, tmp_path: Path
     ):
         """Exit 4, nothing sent, no line in the journal."""
-        answer = byhand.split(settings(pulsar, tmp_path, **changes), request(pulsar, **asked))
+        answer = done(settings(pulsar, tmp_path, **changes), request(pulsar, **asked))
         assert (answer.exit_code, words in answer.sentence) == (4, True), answer.sentence
         assert not pulsar.asked("/split", "PUT")
         assert read(tmp_path / "state" / "journal.jsonl").splits == ()
@@ -253,7 +254,7 @@ class TestByHand:
     ):
         """Not even with an override: exit 4, nothing sent."""
         chosen = settings(pulsar, tmp_path, guardrails={"excluded_namespaces": excluded})
-        answer = byhand.split(chosen, request(pulsar, bundle=bundle, positions=(5,), override="I must"))
+        answer = done(chosen, request(pulsar, bundle=bundle, positions=(5,), override="I must"))
         assert (answer.exit_code, answer.sentence) == (4, f"Refused: {reason}: nothing is split there, whoever asks.")
         assert not pulsar.asked("/split", "PUT")
 
@@ -265,12 +266,12 @@ class TestByHand:
         lines = Journal(StateDir(chosen.state_dir).journal, time.time)
         lines.conclude_split(lines.intend_split(Cut(LOW, "b", "range_equally_divide", (1,))), outcome(LOW))
         lines.close()
-        assert byhand.split(chosen, request(pulsar, override=override)).exit_code == code
+        assert done(chosen, request(pulsar, override=override)).exit_code == code
 
     def test_what_came_of_it_is_told_as_it_is(self, pulsar: SplittingPulsar, tmp_path: Path):
         """412 and a whole range: exit 5."""
         pulsar.fault("/split", refused(412, "Unsupported namespace bundle split algorithm"))
-        answer = byhand.split(settings(pulsar, tmp_path), request(pulsar))
+        answer = done(settings(pulsar, tmp_path), request(pulsar))
         assert answer.exit_code == 5
         assert f"{LOW}: not-split in " in answer.sentence
         assert "HTTP 412 (Unsupported namespace bundle split algorithm)" in answer.sentence
@@ -281,7 +282,7 @@ class TestByHand:
         lines = Journal(StateDir(chosen.state_dir).journal, time.time)
         lines.intend(Unload(LOW, pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
-        answer = byhand.split(chosen, request(pulsar, override="now"))
+        answer = done(chosen, request(pulsar, override="now"))
         assert (answer.exit_code, "moves-unfinished" in answer.sentence) == (4, True), answer.sentence
 
     @pytest.mark.parametrize("paused", [False, True])
@@ -324,7 +325,7 @@ class TestByHand:
     ):
         """Not of a move."""
         monkeypatch.setattr("lbd.act.splitter.Splitter.check", lambda *_: 1 // 0)
-        answer = byhand.split(settings(pulsar, tmp_path), request(pulsar))
+        answer = done(settings(pulsar, tmp_path), request(pulsar))
         assert (answer.exit_code, answer.sentence.partition(": ")[0]) == (1, "Not split")
 
     def test_an_lbd_that_only_observes_refuses(self, pulsar: SplittingPulsar, tmp_path: Path):
