@@ -20,7 +20,7 @@ from lbd.learn.cluster import Cluster
 from lbd.load.linear import scores
 from lbd.model import Averages, Memory, Permission
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
-from lbd.permit.budget import Sent
+from lbd.permit.budget import DAY_SECONDS, Sent
 from lbd.permit.eligibility import barred
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import Groups, Isolation, Policies
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lbd.load.scoring import Weights
     from lbd.model import CodeArray, FloatArray, IntArray, Snapshot, Unload
 
-DAY_SECONDS = 86_400.0
 SETTLED_AFTER = 2
 """A broker that a move touched counts again with its second new sample after the round that saw the move end."""
 

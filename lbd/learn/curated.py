@@ -13,14 +13,13 @@ from pyspark.sql.window import Window as W  # noqa: N817
 
 from lbd.learn.window import LONGEST_SILENCE_SECONDS
 from lbd.model import RESOURCES
+from lbd.record.history.tables import RATES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SAMPLE = (*RESOURCES, "topics", "started_at", "doubt")
 """What is kept of a broker's sample."""
-
-RATES = ("msg_rate_in", "msg_rate_out", "throughput_in", "throughput_out")
 
 
 def rounds(decisions: DataFrame) -> DataFrame:

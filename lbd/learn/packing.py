@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from lbd.learn.window import Window
 from lbd.model import RESOURCES
+from lbd.record.history.tables import RATES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, IntArray
 
     Positions = NDArray[np.signedinteger[Any]]
-
-RATES = ("msg_rate_in", "msg_rate_out", "throughput_in", "throughput_out")
 
 
 def pack(brokers: pa.Table, bundles: pa.Table) -> Window:

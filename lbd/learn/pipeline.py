@@ -17,13 +17,13 @@ from lbd.config import Settings
 from lbd.errors import UsageError
 from lbd.learn.closed_loop import replay
 from lbd.learn.cluster import Cluster
-from lbd.learn.packing import RATES, pack
+from lbd.learn.packing import pack
 from lbd.learn.scoring import Figures, figures
 from lbd.learn.window import from_bytes, to_bytes
 from lbd.load.linear import given
 from lbd.load.samples import BrokerSamples, gather
 from lbd.model import RESOURCES
-from lbd.record.history.tables import COLUMNS, VERSION
+from lbd.record.history.tables import COLUMNS, RATES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.learn.window import LONGEST_SILENCE_SECONDS
+from lbd.permit.budget import DAY_SECONDS, HOUR_SECONDS
 from lbd.score.evenness import gaps, thrashing
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from lbd.learn.closed_loop import Course
     from lbd.model import FloatArray
-
-HOUR_SECONDS = 3600.0
-DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)

@@ -57,16 +57,16 @@ def changes(before: Stored, snapshot: Snapshot, fresh: BoolArray, step: float) -
     more than the fraction ``step``.
     """
     known, gone = _aligned(before, snapshot)
-    table = snapshot.rows
-    own = np.flatnonzero(fresh[table.owner()])
+    table, owner = snapshot.rows, snapshot.rows.owner()
+    own = np.flatnonzero(fresh[owner])
     at, rates = table.bundle[own], table.rates[own]
     limit = np.maximum(np.abs(known.rates[at]) * step, FLOORS if step else 0.0)
     with np.errstate(invalid="ignore"):
         moved = ~(np.abs(rates - known.rates[at]) <= limit)  # written so that NaN is a change
     counted = (table.counts[own] != known.counts[at]).any(axis=1)
-    elsewhere = table.owner()[own] != known.owner[at]
+    elsewhere = owner[own] != known.owner[at]
     rows = own[(moved & ~_both_unknown(rates, known.rates[at])).any(axis=1) | counted | elsewhere]
-    return _stored(known, table, rows), Changes(rows, gone)
+    return _stored(known, table, owner, rows), Changes(rows, gone)
 
 
 def _both_unknown(new: FloatArray, old: FloatArray) -> BoolArray:
@@ -75,11 +75,11 @@ def _both_unknown(new: FloatArray, old: FloatArray) -> BoolArray:
     return found
 
 
-def _stored(known: Stored, table: Rows, rows: NDArray[np.int64]) -> Stored:
-    rates, counts, owner = known.rates.copy(), known.counts.copy(), known.owner.copy()
+def _stored(known: Stored, table: Rows, owner: IntArray, rows: NDArray[np.int64]) -> Stored:
+    rates, counts, owned = known.rates.copy(), known.counts.copy(), known.owner.copy()
     at = table.bundle[rows]
-    rates[at], counts[at], owner[at] = table.rates[rows], table.counts[rows], table.owner()[rows]
-    return replace(known, rates=rates, counts=counts, owner=owner)
+    rates[at], counts[at], owned[at] = table.rates[rows], table.counts[rows], owner[rows]
+    return replace(known, rates=rates, counts=counts, owner=owned)
 
 
 def _aligned(before: Stored, snapshot: Snapshot) -> tuple[Stored, tuple[str, ...]]:

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the columns; a reader refuses a newer one. It stands in each file's metadata and in the folder's name."""
 
+RATES = ("msg_rate_in", "msg_rate_out", "throughput_in", "throughput_out")
+"""Columns of what a broker or bundle carries, in the order of every rates array."""
+
+COUNTS = ("topics", "producers", "consumers")
+"""Columns of what a bundle holds, in the order of :attr:`~lbd.model.Rows.counts`."""
+
 _FLOAT, _RATE, _TEXT = pa.float64(), pa.float32(), pa.string()
 _WHEN = pa.timestamp("ms", tz="UTC")
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.model import RESOURCES
 from lbd.record.history.changes import Changes, Stored, changes
 from lbd.record.history.files import Folder, day_of
-from lbd.record.history.tables import TABLES, Rows
+from lbd.record.history.tables import COLUMNS, COUNTS, RATES, TABLES, Rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,8 +119,8 @@ def _changed(snapshot: Snapshot, changed: Changes) -> Rows:
     owner = table.owner()[changed.rows].tolist()
     rates, counts = table.rates[changed.rows].astype(np.float32), table.counts[changed.rows]
     values = {
-        **{name: rates[:, column] for column, name in enumerate(_RATES)},
-        **{name: counts[:, column].clip(max=2**31 - 1) for column, name in enumerate(_COUNTS)},
+        **{name: rates[:, column] for column, name in enumerate(RATES)},
+        **{name: counts[:, column].clip(max=2**31 - 1) for column, name in enumerate(COUNTS)},
     }
     return Rows(
         "bundle_rounds",
@@ -132,16 +133,12 @@ def _changed(snapshot: Snapshot, changed: Changes) -> Rows:
     )
 
 
-_RATES = ("msg_rate_in", "msg_rate_out", "throughput_in", "throughput_out")
-_COUNTS = ("topics", "producers", "consumers")
-
-
 def _brokers(found: Round) -> Rows:
     """One row for each broker with a new sample; nothing else is news of a broker."""
     brokers, fresh = found.snapshot.brokers, found.fresh
     own = np.flatnonzero(fresh)
     listed = found.snapshot.rows.count(found.snapshot.rows.listed)
-    used = {name: found.used[own, column] for column, name in enumerate(_RESOURCES)}
+    used = {name: found.used[own, column] for column, name in enumerate(RESOURCES)}
     return Rows(
         "broker_rounds",
         {
@@ -150,7 +147,7 @@ def _brokers(found: Round) -> Rows:
             **used,
             "score": found.scores[own],
             "binding": [found.binding[at] for at in own],
-            **{name: brokers.rates[own, column] for column, name in enumerate(_RATES)},
+            **{name: brokers.rates[own, column] for column, name in enumerate(RATES)},
             "topics": brokers.topics[own],
             "bundles": listed[own],
             "started_at": [_started(brokers.started_at[at]) for at in own],
@@ -158,9 +155,6 @@ def _brokers(found: Round) -> Rows:
             "doubt": [found.doubts[at] for at in own],
         },
     )
-
-
-_RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 
 
 def _started(seconds: float) -> int | None:
@@ -174,7 +168,6 @@ def _decision(found: Round) -> Rows:
 
 
 def _moves(found: Round) -> Rows:
-    names = ("turn", "bundle", "source", "destination", "owner", "result", "attempts", "seconds", "msg_rate",
-             "throughput", "reason", "detail")  # fmt: skip
+    names = [name for name in COLUMNS["moves"] if name != "t"]
     at = _milliseconds(found.snapshot.taken_at, len(found.moves))
     return Rows("moves", {"t": at, **{name: [move[name] for move in found.moves] for name in names}})
