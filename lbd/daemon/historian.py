@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from functools import partial
+from contextlib import suppress
 from queue import Full, Queue
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -15,13 +15,9 @@ from lbd.errors import told
 from lbd.record.history import FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.record.history.writer import Writer
-
-    Job = Callable[[Writer], None]
 
 WAITING_ROUNDS = 8
 """Rounds that may wait for the disk; a round of 65,000 bundles is some 10 MB."""
@@ -42,7 +38,7 @@ class Historian:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._root = settings.state_dir / FOLDER
-        self._jobs: Queue[Job | None] = Queue(WAITING_ROUNDS)
+        self._turns: Queue[tuple[CycleRecord, Settings] | None] = Queue(WAITING_ROUNDS)
         self._thread: Thread | None = None
         self._written = _Written()
         self._behind = 0
@@ -54,14 +50,14 @@ class Historian:
         if self._thread is None:
             self._thread = Thread(target=self._work, name="history", daemon=True)
             self._thread.start()
-        chosen = effective(self._settings)
-        self._put(partial(_keep, record, self._settings.strategy, chosen.model_dump_json()))
+        try:
+            self._turns.put_nowait((record, self._settings))
+        except Full:
+            self._behind += 1
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings."""
         self._settings = settings
-        if self._thread is not None:
-            self._put(partial(_take, settings))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -83,30 +79,25 @@ class Historian:
         )
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write what waits; a disk that answers nothing is not waited for any longer than ``STOP_SECONDS``."""
         if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join(STOP_SECONDS)
+            with suppress(Full):
+                self._turns.put(None, timeout=STOP_SECONDS)
+                self._thread.join(STOP_SECONDS)
             self._thread = None
 
-    def _put(self, job: Job) -> None:
-        try:
-            self._jobs.put_nowait(job)
-        except Full:
-            self._behind += 1
-
     def _work(self) -> None:
-        """Until it is closed: one job after the other, within its share of time."""
+        """Until it is closed: one turn after the other, within its share of time."""
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pools keep tens of MB for the next file
         from lbd.record.history.writer import Writer  # noqa: PLC0415 - pyarrow is loaded where it is needed, beside turns
 
         writer, begun = Writer(self._root, self._settings.history), time.monotonic()
-        while (job := self._jobs.get()) is not None:
+        while (found := self._turns.get()) is not None:
             if time.thread_time() > SHARE * (time.monotonic() - begun) + ALLOWANCE_SECONDS:
                 self._written.left_out += 1
                 continue
             try:
-                job(writer)
+                _keep(writer, *found)
             except Exception as error:  # noqa: BLE001 - a bug here must not end the daemon; it is told
                 self._written.trouble = f"{self._root}: a round is not kept: {told(error)}"
             else:
@@ -124,11 +115,9 @@ class _Written:
         self.trouble, self.lost, self.torn = writer.trouble, writer.lost, writer.torn
 
 
-def _keep(record: CycleRecord, strategy: str, settings: str, writer: Writer) -> None:
-    found = round_of(record, strategy, settings)
+def _keep(writer: Writer, record: CycleRecord, settings: Settings) -> None:
+    """Under the settings that the turn was made with."""
+    writer.settings = settings.history
+    found = round_of(record, settings.strategy, effective(settings).model_dump_json())
     if found is not None:
         writer.add(found)
-
-
-def _take(settings: Settings, writer: Writer) -> None:
-    writer.settings = settings.history

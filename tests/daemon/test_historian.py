@@ -97,6 +97,32 @@ def test_it_takes_no_more_than_its_share(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.warnings == (f"{tmp_path}/history: 1 rounds were left out: history took over 1%",)
 
 
+def test_a_disk_that_answers_nothing_ends_with_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A stop does not hang behind what waits for it."""
+    goes_on = Event()
+    monkeypatch.setattr(historian, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(Writer, "add", lambda *_: goes_on.wait(20))
+    found = Historian(settings(tmp_path))
+    for _ in range(20):
+        found.keep(planned())
+    begun = time.monotonic()
+    found.close()
+    assert time.monotonic() - begun < 5
+    goes_on.set()
+
+
+def test_a_reload_holds_for_the_turns_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each is kept under the settings that it was made with, whatever waits before it."""
+    seen: list[float] = []
+    monkeypatch.setattr(Writer, "add", lambda writer, _: seen.append(writer.settings.step))
+    found = Historian(settings(tmp_path, step=0.1))
+    found.keep(planned())
+    found.take(settings(tmp_path, step=0.2))
+    found.keep(planned())
+    found.close()
+    assert seen == [0.1, 0.2]
+
+
 def test_a_bug_in_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """And the next round is kept."""
     add = Writer.add
