@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lbd.act.unloader import Unloader
     from lbd.errors import LbdError
     from lbd.model import Outcome, Skip, Unload
+    from lbd.permit.settings import Guardrails
     from lbd.reason import Reason
 
 
@@ -37,6 +38,11 @@ class Pace:
 
     spacing_seconds: float = 0.0
     at_once: int = 4
+
+    @classmethod
+    def of(cls, guardrails: Guardrails) -> Pace:
+        """As the guardrails have it."""
+        return cls(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
 
 
 @dataclass(frozen=True)

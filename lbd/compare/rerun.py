@@ -9,19 +9,18 @@ import numpy as np
 
 from lbd.act.orders import Pace
 from lbd.compare.recorded import Recorded, scores_shown, unmoved
-from lbd.cycle import Parts, turn
-from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
+from lbd.cycle import turn
 from lbd.load import scoring
 from lbd.load.linear import CPU, background_as_recorded, carried, driving
 from lbd.model import BYTES_IN, BYTES_OUT, Skip
 from lbd.observe.observer import Observation
-from lbd.permit.policies import Groups, Isolation
+from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
-from lbd.record.state import Scratch
 from lbd.score.placement import Placement, everywhere
 from lbd.score.trace import Moved, Seen, Trace
 from lbd.simulate.moving import UNLOAD_SECONDS, Moving
+from lbd.simulate.parts import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,9 +48,7 @@ class Rerun:
         self._recorded = Recorded(self.model)
         self._round: Round | None = None
         self._now = self.rounds[0].taken_at
-        rails = self.settings.guardrails
-        pace = Pace(rails.unload_spacing_seconds, rails.max_unloads_at_once)
-        self._moving = Moving(pace, lambda: self._now, self._refused)
+        self._moving = Moving(Pace.of(self.settings.guardrails), lambda: self._now, self._refused)
         self._seen: list[Seen] = []
         self._moves: list[Moved] = []
         self._first: dict[str, str] = {}
@@ -63,7 +60,7 @@ class Rerun:
 
     def turns(self) -> Iterator[CycleRecord]:
         """A turn for each round. Raises what a turn could not be finished for."""
-        parts = self._parts()
+        parts = parts_of(self, self._moving, self.settings, Isolation())
         for recorded in self.rounds:
             self._now = recorded.taken_at
             self._land()
@@ -92,25 +89,6 @@ class Rerun:
         assert self._round is not None
         seen = self._round.snapshot
         return Observation(seen, "recorded", seen.brokers.ids, Leader(seen.brokers.ids[0], ""))
-
-    def _parts(self) -> Parts:
-        settings, nowhere = self.settings, Isolation()
-        return Parts(
-            observer=self,
-            strategy=strategy_of(settings),
-            learn=learner_of(settings),
-            strategy_name=settings.strategy,
-            weights=settings.weights,
-            guardrails=settings.guardrails,
-            isolation=lambda: nowhere,
-            groups=lambda names, _: Groups(frozenset(names)),
-            attempted_at=lambda: self._moving.attempted_at,
-            sent=lambda: self._moving.sent,
-            store=Scratch(),
-            actuator=self._moving,
-            gap_seconds=gap_seconds(settings),
-            wanted_hits=wanted_hits(settings),
-        )
 
     def _land(self) -> None:
         for unload, _ in self._moving.landed():

@@ -259,8 +259,7 @@ class Engine:
 
     def _orders(self, request: UnloadRequest | None = None) -> Orders:
         """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
-        guardrails = self.settings.guardrails
-        pace = Pace(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
+        pace = Pace.of(self.settings.guardrails)
         if request is None or request.override is None:
             return Orders(self._unloader(), pace, self._held)
         return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.act.orders import Pace
-from lbd.cycle import CycleRecord, Parts, turn
-from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
+from lbd.cycle import CycleRecord, turn
 from lbd.model import Skip, bundle_namespace
 from lbd.observe.observer import Observation
-from lbd.permit.policies import Groups
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
-from lbd.record.state import Scratch
 from lbd.score.placement import Placement, Pools
 from lbd.score.trace import Moved, Seen, Trace
 from lbd.simulate.build import cluster
 from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, served_now, step
 from lbd.simulate.leap import leap, steps_at_once
 from lbd.simulate.moving import Moving, unload_seconds
+from lbd.simulate.parts import parts_of
 from lbd.simulate.reports import snapshot
 
 if TYPE_CHECKING:
@@ -58,9 +56,7 @@ class Simulation:
         self._world, self._state = cluster(self.scenario, self.seed)
         self._first_owner = self._state.owner
         self._now = BEGUN_AT
-        rails = self.settings.guardrails
-        pace = Pace(rails.unload_spacing_seconds, rails.max_unloads_at_once)
-        self._moving = Moving(pace, lambda: self._now, self._refused, self._takes)
+        self._moving = Moving(Pace.of(self.settings.guardrails), lambda: self._now, self._refused, self._takes)
         self._isolation = self._world.isolation
         self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
         self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
@@ -70,7 +66,7 @@ class Simulation:
 
     def turns(self) -> Iterator[Turned]:
         """Every turn of the run, the first of them at its beginning. Raises what a turn could not be finished for."""
-        parts, seconds = self._parts(), 0.0
+        parts, seconds = parts_of(self, self._moving, self.settings, self._isolation), 0.0
         while seconds <= self.scenario.hours * 3600:
             self._forward(seconds)
             begun = self.clock()
@@ -102,25 +98,6 @@ class Simulation:
         leader = Leader(world.brokers[members.leader], "") if members.leads else None
         silent = dict.fromkeys(sorted(set(active) - set(seen.brokers.ids)), "does not answer")
         return Observation(seen, "simulated", active, leader, silent)
-
-    def _parts(self) -> Parts:
-        settings = self.settings
-        return Parts(
-            observer=self,
-            strategy=strategy_of(settings),
-            learn=learner_of(settings),
-            strategy_name=settings.strategy,
-            weights=settings.weights,
-            guardrails=settings.guardrails,
-            isolation=lambda: self._isolation,
-            groups=lambda names, _: Groups(frozenset(names)),
-            attempted_at=lambda: self._moving.attempted_at,
-            sent=lambda: self._moving.sent,
-            store=Scratch(),
-            actuator=self._moving,
-            gap_seconds=gap_seconds(settings),
-            wanted_hits=wanted_hits(settings),
-        )
 
     def _forward(self, seconds: float) -> None:
         """Let the cluster live until then; what lands within a step is there at its end."""
