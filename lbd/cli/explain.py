@@ -12,6 +12,7 @@ from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.record.explain import Explainer
+from lbd.words import counted
 
 DAY_SECONDS = 86_400.0
 
@@ -56,8 +57,9 @@ def explain(
     else:
         show(found, now)
     if explainer.torn_lines:
-        number = "1 line" if explainer.torn_lines == 1 else f"{explainer.torn_lines:,} lines"
-        click.echo(f"Note: {number} of kept turns cannot be read; passed over.", err=True)
+        click.echo(
+            f"Note: {counted(explainer.torn_lines, 'line')} of kept turns cannot be read; passed over.", err=True
+        )
 
 
 def _named(value: object) -> object:

@@ -12,7 +12,7 @@ import msgspec
 from rich.text import Text
 
 from lbd.cli.history import export, import_
-from lbd.cli.operate_text import common_end, console, moves_word, room
+from lbd.cli.operate_text import common_end, console, room
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out, plain
 from lbd.cli.split_text import show_splits
@@ -20,6 +20,7 @@ from lbd.cli.times import duration, local, zone_name
 from lbd.model import Result
 from lbd.record.journal import history as moves_of
 from lbd.record.journal import splits_of
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -194,4 +195,4 @@ def moves_summary(counts: Counter[str], shown: int) -> str:
         return "No moves."
     order = [*(result.value for result in Result), "open"]
     told = ", ".join(f"{counts[label]:,} {label}" for label in order if counts[label])
-    return f"{moves_word(total)}: {told}" + (f"; the last {shown} are shown (--last N)" if shown < total else "")
+    return f"{counted(total, 'move')}: {told}" + (f"; the last {shown} are shown (--last N)" if shown < total else "")

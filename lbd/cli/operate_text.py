@@ -13,6 +13,7 @@ from rich.text import Text
 
 from lbd.cli.render import WIDE, amount, broker_table, hits_words, plain, table
 from lbd.cli.times import local, spoken
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,7 +130,7 @@ def _lines(status: Status, pid: int | None, pause: Pause | None, now: float) -> 
         yield "error", status.error, "bold red"
     for warning in status.warnings:
         yield "warning", warning, "yellow"
-    yield "last hour", moves_word(status.moves_last_hour), ""
+    yield "last hour", counted(status.moves_last_hour, "move"), ""
     if status.budgets:
         yield "budgets", "; ".join(map(budget_words, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
@@ -145,11 +146,6 @@ def _life(status: Status, pid: int | None, now: float) -> tuple[str, str]:
         return f"NOT RUNNING; {told} (version {status.version})", "bold red"
     style = "bold red" if status.late(now) else "green"
     return f"running, process {pid or '?'}, version {status.version}, {told}", style
-
-
-def moves_word(number: int) -> str:
-    """``1 move`` or ``57 moves``."""
-    return "1 move" if number == 1 else f"{number:,} moves"
 
 
 def budget_words(budget: BudgetStatus) -> str:

@@ -10,6 +10,7 @@ from lbd.cli.operate_text import console
 from lbd.cli.render import plain, table
 from lbd.cli.times import local
 from lbd.model import Result
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,11 +62,7 @@ def sentence(found: Report) -> str:
     age = "as recorded" if found.age_seconds is None else f"{found.age_seconds:.1f} s old"
     sampled = f"brokers sample CPU every {found.sample_interval_seconds:.0f} s"
     on = f"{found.strategy} on reports of {local(found.taken_at)}, {age}; {sampled}"
-    return f"{_number(len(found.answers))}, {owned} owned{nowhere}; {on}."
-
-
-def _number(bundles: int) -> str:
-    return f"{bundles:,} bundle{'' if bundles == 1 else 's'}"
+    return f"{counted(len(found.answers), 'bundle')}, {owned} owned{nowhere}; {on}."
 
 
 def document(found: Report) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from lbd.cli.options import A_DAY, Seconds, assignment, format_option, loaded, recording_header, settings_options
-from lbd.daemon.doctor.finding import counted
 from lbd.daemon.parts import observing
 from lbd.errors import ObserveError
 from lbd.place import PLACEMENTS
@@ -19,6 +18,7 @@ from lbd.record import recording
 from lbd.replay import Replayed
 from lbd.replay import replay as run_replay
 from lbd.replay import rounds as rounds_of
+from lbd.words import counted
 
 
 @click.command()

@@ -22,6 +22,7 @@ from lbd.permit.limits import Ledger
 from lbd.place import DEFAULT, PlaceMemory, build
 from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer, PlacedBundle
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -201,6 +202,6 @@ def _told(placed: list[PlacedBundle], trouble: str) -> Answer:
     code = FAILED if missed else REFUSED if refused else 0
     return Answer(
         code,
-        f"{len(placed):,} bundle{'' if len(placed) == 1 else 's'}: {', '.join(filter(None, words))}.",
+        f"{counted(len(placed), 'bundle')}: {', '.join(filter(None, words))}.",
         placed=placed,
     )

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.daemon.doctor.finding import NAMED, Check, counted, named, whose
+from lbd.daemon.doctor.finding import NAMED, Check, named, whose
 from lbd.permit.evidence import judge
 from lbd.reason import Reason
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

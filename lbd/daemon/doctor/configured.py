@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbd.cycle.chosen import configured
-from lbd.daemon.doctor.finding import Check, counted, whose
+from lbd.daemon.doctor.finding import Check, whose
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, loses_avg_shedder, sheds, splits, version_of
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

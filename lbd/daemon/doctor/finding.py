@@ -65,8 +65,3 @@ def whose(brokers: Collection[str], everybody: Collection[str]) -> str:
     if len(brokers) < max(len(everybody), 2):
         return named(brokers)
     return f"all {len(everybody)} brokers" if len(everybody) > 2 else "both brokers"
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 broker``, ``3 brokers``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.daemon.doctor.finding import Check, counted, named, whose
+from lbd.daemon.doctor.finding import Check, named, whose
 from lbd.model import RESOURCES
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER
 from lbd.pulsar.paths import version_of
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbd.daemon.doctor.finding import Check, counted, named, whose
+from lbd.daemon.doctor.finding import Check, named, whose
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

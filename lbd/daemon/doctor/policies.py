@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbd.daemon.doctor.finding import Check, counted
+from lbd.daemon.doctor.finding import Check
 from lbd.model import bundle_namespace
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

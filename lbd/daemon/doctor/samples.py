@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from lbd.daemon.doctor.finding import Check, counted, named
+from lbd.daemon.doctor.finding import Check, named
 from lbd.errors import UsageError
 from lbd.model import RESOURCES
 from lbd.permit.evidence import same
 from lbd.record.state import StateDir
 from lbd.record.status import running
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbd import __version__
 from lbd.act import shedding_note
-from lbd.daemon.doctor.finding import Check, counted, named
+from lbd.daemon.doctor.finding import Check, named
 from lbd.daemon.taking_over import NOTE
 from lbd.daemon.telling import utc
 from lbd.errors import UsageError
@@ -16,6 +16,7 @@ from lbd.files import owner, user_name
 from lbd.record.control import Control
 from lbd.record.journal import KEEP_SECONDS, LIVE_NAME, read
 from lbd.record.status import read_status, running
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

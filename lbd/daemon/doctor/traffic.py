@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.cycle.chosen import effective
-from lbd.daemon.doctor.finding import Check, counted, named
+from lbd.daemon.doctor.finding import Check, named
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.load.scoring import scores
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
 from lbd.permit.eligibility import broker_bundles
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

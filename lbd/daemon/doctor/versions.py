@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbd.daemon.doctor.finding import Check, counted, named, whose
+from lbd.daemon.doctor.finding import Check, named, whose
 from lbd.pulsar.paths import keys_destinations_by_range, knows_destinations
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
