@@ -21,12 +21,7 @@ HEADER = '{"recording": 1, "id": "mine"}\n'
 EAGER = "avg-shedder:hit_count_low=3,min_unload_message=50,min_unload_message_throughput=10000"
 
 
-@pytest.fixture(autouse=True)
-def _nobody_elses_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever is in /etc of the machine that runs the tests."""
-    path = tmp_path / "lbd.yaml"
-    path.write_text("{}")
-    monkeypatch.setenv("LBD_CONFIG", str(path))
+pytestmark = pytest.mark.usefixtures("nobody_elses_settings")
 
 
 def lbd(*words: str) -> Result:

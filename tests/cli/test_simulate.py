@@ -19,12 +19,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 
-@pytest.fixture(autouse=True)
-def _nobody_elses_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever is in /etc of the machine that runs the tests."""
-    path = tmp_path / "lbd.yaml"
-    path.write_text("{}")
-    monkeypatch.setenv("LBD_CONFIG", str(path))
+pytestmark = pytest.mark.usefixtures("nobody_elses_settings")
 
 
 def lbd(*words: str) -> Result:

@@ -192,6 +192,11 @@ def test_a_reload_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):
         assert [skip.detail for skip in found.turn().refused] == ["not asked for: the settings were read again"] * 2
 
 
+def full(*_: object) -> None:
+    """A journal on a full disk."""
+    raise UsageError("journal.jsonl: cannot be written: No space left on device")
+
+
 class TestPlacing:
     def asked(self, *targets: str, seconds: float = 60.0) -> PlaceRequest:
         now = time.time()
@@ -232,10 +237,6 @@ class TestPlacing:
     ) -> None:
         """One bundle is placed and told as placed; no other is asked for."""
         told, names = answers_of(balancer), self.unowned(pulsar)
-
-        def full(_: Any, __: Any) -> None:
-            raise UsageError("journal.jsonl: cannot be written: No space left on device")
-
         monkeypatch.setattr(Journal, "placed", full)
         balancer.by_hand(self.asked("t/new"))
         assert [pulsar.owners[name] is None for name in names] == [False, True]
@@ -247,10 +248,6 @@ class TestPlacing:
     ) -> None:
         """It is placed, and its cool-down is lost: nobody would know."""
         told, names = answers_of(balancer), self.unowned(pulsar)
-
-        def full(_: Any, __: Any) -> None:
-            raise UsageError("journal.jsonl: cannot be written: No space left on device")
-
         monkeypatch.setattr(Journal, "placed", full)
         balancer.by_hand(self.asked(names[0]))
         assert told["p0"].sentence.startswith(f"1 bundle: 1 placed, {names[0]} is in no journal: journal.jsonl: ")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
-import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +25,7 @@ from lbd.record.history.round import Round
 from lbd.record.history.settings import HistorySettings
 from lbd.record.history.tables import COLUMNS, TABLES, VERSION
 from lbd.record.history.writer import FLUSH_SECONDS, KEPT_ROWS, WHOLE_SECONDS, Writer
+from tests import disks
 from tests.builders import bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -359,10 +358,5 @@ def test_all_tables_are_told_of():
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with disks.small_disk(tmp_path, 256) as disk:
+        yield disk

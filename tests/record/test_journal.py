@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import threading
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ import pytest
 from lbd.errors import UsageError
 from lbd.model import Outcome, Result, Unload
 from lbd.record.journal import Journal, Move, Note, Past, history, read, segments
+from tests import disks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -759,13 +759,8 @@ class TestFailedWrites:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with disks.small_disk(tmp_path, 64) as disk:
+        yield disk
 
 
 class TestThreads:
