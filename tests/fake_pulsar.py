@@ -13,9 +13,11 @@ import time
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from lbd.simulate.fake_pulsar import http
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,16 +40,10 @@ HTML = b"<html>\n<head>\n<title>Error 404 Not Found</title>\n</head>\n<body><h2>
 
 
 @dataclass(frozen=True)
-class Reply:
-    """One HTTP answer. ``promised`` is a Content-Length larger than the body: the connection closes in the middle."""
+class Reply(http.Reply):
+    """One HTTP answer, that may come late."""
 
-    status: int = 200
-    body: bytes = b""
-    location: str | None = None
-    content_type: str = "application/json"
     delay_seconds: float = 0.0
-    promised: int | None = None
-    silent: bool = False
 
 
 def ok(found: object) -> Reply:
@@ -428,23 +424,8 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(http.Answering):
     server: _Server
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_PUT(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
 
     def _serve(self) -> None:
         cluster, identity, url = self.server.cluster, self.server.id, urlsplit(self.path)
@@ -455,21 +436,14 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self._send(cluster.answer(Request(identity, self.command, unquote(url.path), query, authorization, body)))
 
+    do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the parent's names
+
     def _send(self, reply: Reply) -> None:
         time.sleep(reply.delay_seconds)
         if reply.silent:
             self.close_connection = True
             return
-        self.send_response(reply.status)
-        if reply.location is not None:
-            self.send_header("Location", reply.location)
-        if reply.status != 204:
-            self.send_header("Content-Type", reply.content_type)
-            self.send_header("Content-Length", str(reply.promised or len(reply.body)))
-        self.end_headers()
-        self.wfile.write(reply.body)
-        self.wfile.flush()
-        self.close_connection = self.close_connection or reply.promised is not None
+        self.send_reply(reply)
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """The ``Date`` header, by this broker's clock."""
@@ -480,9 +454,6 @@ class _Handler(BaseHTTPRequestHandler):
         """A client that gave up is no event."""
         with suppress(ConnectionError):
             super().handle()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
-        """Tests read the request log instead."""
 
 
 @contextmanager

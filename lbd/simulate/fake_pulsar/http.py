@@ -178,11 +178,32 @@ class Doors:
                     door.process_request(*door.get_request())
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Door
+class Answering(BaseHTTPRequestHandler):
+    """How a broker of whatever sort puts an answer on the wire."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
+
+    def send_reply(self, reply: Reply) -> None:
+        """All of it; where more was promised, the connection closes in the middle."""
+        self.send_response(reply.status)
+        if reply.location is not None:
+            self.send_header("Location", reply.location)
+        if reply.status != 204:
+            self.send_header("Content-Type", reply.content_type)
+            self.send_header("Content-Length", str(reply.promised or len(reply.body)))
+        self.end_headers()
+        self.wfile.write(reply.body)
+        self.wfile.flush()
+        self.close_connection = self.close_connection or reply.promised is not None
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
+        """Whoever wants to know what was asked keeps it."""
+
+
+class _Handler(Answering):
+    server: Door
     _date: float | None = None
 
     def _serve(self) -> None:
@@ -198,20 +219,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self._date = reply.date
-        self.send_response(reply.status)
-        if reply.location is not None:
-            self.send_header("Location", reply.location)
-        if reply.status != 204:
-            self.send_header("Content-Type", reply.content_type)
-            self.send_header("Content-Length", str(reply.promised or len(reply.body)))
-        self.end_headers()
-        self.wfile.write(reply.body)
-        self.wfile.flush()
-        self.close_connection = self.close_connection or reply.promised is not None
+        self.send_reply(reply)
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """The ``Date`` header, by the broker's clock."""
         return super().date_time_string(self._date if timestamp is None else timestamp)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
-        """The cluster keeps what it was asked."""
