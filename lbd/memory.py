@@ -16,6 +16,18 @@ class Hits:
     low: int = 0
     high: int = 0
 
+    def one_more(self, *, high: bool) -> Hits:
+        """After one more at the low threshold, that was at the high one, too, or ends what was counted there."""
+        return Hits(self.low + 1, self.high + 1 if high else 0)
+
+    def reach(self, wanted: Hits) -> bool:
+        """Whether one of the counters has come to its limit."""
+        return self.low >= wanted.low or self.high >= wanted.high
+
+    def below(self, wanted: Hits) -> Hits:
+        """The same, but one below the limits at most: under a hold, so that one more round is seen after it."""
+        return Hits(min(self.low, max(wanted.low - 1, 0)), min(self.high, max(wanted.high - 1, 0)))
+
 
 CLUSTER = "cluster"
 """Whose hits those are that a strategy counts for all brokers together."""

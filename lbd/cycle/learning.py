@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbd.load.linear import LoadModel
-    from lbd.load.samples import BrokerSamples
     from lbd.model import Snapshot
 
 KEPT = 240
@@ -43,21 +42,20 @@ class Learning:
 
     def known(self, snapshot: Snapshot) -> Slopes | None:
         """What the rounds so far tell of the brokers of this one."""
-        samples = self._gathering.samples()
-        if self._due(samples):
-            self._model = fit(samples)
+        if self._due(self._gathering.sizes()):
+            self._model = fit(self._gathering.samples())
         return slopes(self._model, snapshot)
 
     def take(self, snapshot: Snapshot) -> None:
         """One more round, of which nothing is asked."""
         self._gathering.take(snapshot)
 
-    def _due(self, samples: Mapping[str, BrokerSamples]) -> bool:
+    def _due(self, sizes: Mapping[str, int]) -> bool:
         """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
-        seen = (tuple(samples), sum(own.at.size for own in samples.values()))
+        seen = (tuple(sizes), sum(sizes.values()))
         self._rounds += 1
         brokers, last = self._fitted
-        full = last >= KEPT * len(samples) and self._rounds >= HOUR_SAMPLES
+        full = last >= KEPT * len(sizes) and self._rounds >= HOUR_SAMPLES
         due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or full
         if due:
             self._fitted, self._rounds = seen, 0

@@ -148,6 +148,10 @@ class Gathering:
             kept.settle()
         self._before = snapshot
 
+    def sizes(self) -> Mapping[str, int]:
+        """How many samples of each broker are kept."""
+        return {broker: len(kept.samples) for broker, kept in sorted(self._of.items())}
+
     def samples(self) -> Mapping[str, BrokerSamples]:
         """What was gathered of each broker."""
         return {broker: _columns(kept) for broker, kept in sorted(self._of.items())}

@@ -75,9 +75,8 @@ def _compare(seen: Round, low: int, high: int, counters: dict[str, Hits]) -> Pai
 
 def _count(counters: dict[str, Hits], broker: str, difference: float, settings: AvgShedderSettings) -> None:
     """A difference equal to a threshold counts; one at the high threshold advances both counters."""
-    hits = counters.get(broker, Hits())
-    high = 0 if difference < settings.high_threshold else hits.high + 1
-    counters[broker] = Hits(hits.low + 1, high)
+    at_high = not difference < settings.high_threshold  # NaN is not
+    counters[broker] = counters.get(broker, Hits()).one_more(high=at_high)
 
 
 def _judge(
@@ -87,18 +86,10 @@ def _judge(
     both = [counters.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     wanted = Hits(seen.settings.hit_count_low, seen.settings.hit_count_high)
-    reached = hits.high >= wanted.high or hits.low >= wanted.low
-    fired = reached and may_fire and seen.permission.hold is None
+    fired = hits.reach(wanted) and may_fire and seen.permission.hold is None
     for broker in (source, destination):
         if fired:
             counters.pop(broker, None)
-        elif seen.permission.hold is not None:
-            _cap(counters, broker, wanted)
+        elif seen.permission.hold is not None and broker in counters:
+            counters[broker] = counters[broker].below(wanted)
     return Pair(source, destination, difference, hits, wanted, fired)
-
-
-def _cap(counters: dict[str, Hits], broker: str, wanted: Hits) -> None:
-    """Under a hold counters stop one below their limit, so that one more round is seen after it."""
-    hits = counters.get(broker)
-    if hits is not None:
-        counters[broker] = Hits(min(hits.low, max(wanted.low - 1, 0)), min(hits.high, max(wanted.high - 1, 0)))

@@ -44,20 +44,13 @@ def count(
             continue
         hits = counters.get(ids[at], Hits())
         if fresh:
-            hits = Hits(hits.low + 1, 0 if abs(points) < settings.high_threshold else hits.high + 1)
-        wanted = settings.wanted_hits
-        reached = fresh and (hits.low >= wanted.low or hits.high >= wanted.high)
-        fired = reached and permission.hold is None
-        _remember(counters, ids[at], None if fired else hits, wanted, held=permission.hold is not None)
+            hits = hits.one_more(high=abs(points) >= settings.high_threshold)
+        wanted, held = settings.wanted_hits, permission.hold is not None
+        fired = fresh and hits.reach(wanted) and not held
+        kept = Hits() if fired else hits.below(wanted) if held else hits
+        if kept == Hits():
+            counters.pop(ids[at], None)
+        else:
+            counters[ids[at]] = kept
         found.append(Far(at, points, hits, fired))
     return sorted(found, key=lambda far: -abs(far.points)), counters
-
-
-def _remember(counters: dict[str, Hits], broker: str, hits: Hits | None, wanted: Hits, *, held: bool) -> None:
-    """Under a hold counters stop one below their limit, so that one more round is seen after it."""
-    if hits is None:
-        counters.pop(broker, None)
-    elif held:
-        counters[broker] = Hits(min(hits.low, max(wanted.low - 1, 0)), min(hits.high, max(wanted.high - 1, 0)))
-    elif hits != Hits():
-        counters[broker] = hits

@@ -41,6 +41,11 @@ class Band:
     level: float
     top: float
 
+    @property
+    def bottom(self) -> float:
+        """As far below the level as the top is above it: who is there is no further off."""
+        return 2 * self.level - self.top
+
 
 class Plan:
     """Moves of one turn; each changes what the next one sees. ``may`` is bool (B,): who may give and take."""
@@ -61,7 +66,7 @@ class Plan:
 
     def is_within(self, broker: int) -> bool:
         """Whether a broker is within the band after all moves so far."""
-        return bool(self._floor <= self._scores[broker] <= self._band.top + ROUNDING)
+        return bool(self._band.bottom <= self._scores[broker] <= self._band.top + ROUNDING)
 
     def relieve(self, sources: Iterable[int]) -> Iterator[Move]:
         """Moves from the highest of these brokers, until each is within the band or has nothing that fits."""
@@ -77,7 +82,7 @@ class Plan:
 
     def fill(self, destination: int) -> Iterator[Move]:
         """Moves to a broker far below the level, each from the highest one that has something that fits."""
-        while self._scores[destination] < self._floor and (move := self._gift(destination)) is not None:
+        while self._scores[destination] < self._band.bottom and (move := self._gift(destination)) is not None:
             yield move
 
     def _relief(self, source: int) -> Move | None:
@@ -104,21 +109,16 @@ class Plan:
         moves = (self._lowest(at, source) for at in candidates[fits].tolist())
         return next((move for move in moves if move is not None), None)
 
-    @property
-    def _floor(self) -> float:
-        """As far below the level as the top is above it."""
-        return 2 * self._band.level - self._band.top
-
     def _gift(self, destination: int) -> Move | None:
         """The largest bundle of the highest broker that leaves it above the floor and the destination in the band."""
         for source in np.argsort(-self._scores, kind="stable").tolist():
-            if self._scores[source] <= max(self._floor, self._scores[destination]):
+            if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
                 return None
             if self._may[source] and not self._took[source] and source != destination:
                 own = self.candidates(source)
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
                 top = min(self._band.top, self._scores[source] - ROUNDING)
-                fits = (given >= self._floor) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
+                fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
                 if fits.any():
                     chosen = own[fits]
                     best = int(np.argmin(self._ground.price[chosen]))

@@ -39,7 +39,7 @@ def nothing_fits(
 ) -> tuple[Reason, str]:
     """Why nothing moves to or from a broker that fired."""
     if far.points < 0:
-        return Reason.NOTHING_FITS, f"no broker above {2 * band.level - band.top:.1f} points has a bundle that fits"
+        return Reason.NOTHING_FITS, f"no broker above {band.bottom:.1f} points has a bundle that fits"
     own = plan.candidates(far.broker)
     if not offers.own(far.broker):
         return Reason.BACKGROUND_LOAD, "it has no bundles: its load is not theirs"
