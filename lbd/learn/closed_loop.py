@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.cycle.capped import memory_after
 from lbd.cycle.chosen import effective, gap_seconds, strategy_of
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.cluster import Cluster
@@ -22,7 +23,7 @@ from lbd.model import Averages, Memory, Permission
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import DAY_SECONDS, Sent
 from lbd.permit.eligibility import barred
-from lbd.permit.limits import Ledger, permit
+from lbd.permit.limits import Ledger, Permitted, permit
 from lbd.permit.policies import Groups, Isolation, Policies
 from lbd.reason import Reason
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from lbd.learn.window import Window
     from lbd.load.linear import LoadModel
     from lbd.load.scoring import Weights
-    from lbd.model import CodeArray, FloatArray, IntArray, Snapshot, Unload
+    from lbd.model import CodeArray, Decision, FloatArray, IntArray, Snapshot, Unload
 
 SETTLED_AFTER = 2
 """A broker that a move touched counts again with its second new sample after the round that saw the move end."""
@@ -103,9 +104,9 @@ class _Replay:
         permission = self._permission(number, snapshot)
         averages = Averages(self._names, self._short, self._long, self._samples)
         decision = self._strategy(snapshot, averages, permission, self._memory)
-        self._memory = decision.memory
-        if decision.unloads:
-            self._act(snapshot, decision.facts.scores, decision.unloads, permission)
+        permitted = self._permitted(snapshot, decision, permission)
+        self._memory = memory_after(self._memory, decision, permitted)
+        self._act(snapshot.taken_at, permitted.unloads)
 
     def _permission(self, number: int, snapshot: Snapshot) -> Permission:
         here = np.flatnonzero(self._window.present[number])
@@ -121,17 +122,22 @@ class _Replay:
         found[[self._index[one.bundle] for one in self._sent if one.at >= since]] = Reason.COOL_DOWN.code
         return found
 
-    def _act(self, snapshot: Snapshot, points: FloatArray, plan: tuple[Unload, ...], permission: Permission) -> None:
+    def _permitted(self, snapshot: Snapshot, decision: Decision, permission: Permission) -> Permitted:
+        plan, points = decision.unloads, decision.facts.scores
+        if not plan:
+            return Permitted((), ())
         policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
         sent = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
         rails = self._settings.guardrails
-        ledger = Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission)
+        return permit(plan, Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission))
+
+    def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
         position = {broker: at for at, broker in enumerate(self._window.brokers)}
-        for one in permit(plan, ledger).unloads:
+        for one in unloads:
             assert one.destination is not None
             self._cluster.move(self._index[one.bundle], position[one.destination])
             ends = (one.source, one.destination)
-            self._sent.append(Sent(snapshot.taken_at, one.bundle, *ends, 1, one.msg_rate, one.throughput))
+            self._sent.append(Sent(now, one.bundle, *ends, 1, one.msg_rate, one.throughput))
             self._ending += [position[end] for end in ends]
 
 

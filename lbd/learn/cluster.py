@@ -28,7 +28,6 @@ class Cluster:
         size = len(window.bundles)
         self._window, self._model = window, model.of(window.brokers)
         self._changes = window.changes()
-        self._position = np.arange(len(window.brokers), dtype=np.int32)
         self.recorded: IntArray = np.full(size, NOBODY, dtype=np.int32)
         self.owner: IntArray = self.recorded.copy()
         self.rates: FloatArray = np.zeros((size, 4))

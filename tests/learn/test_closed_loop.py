@@ -12,6 +12,7 @@ from lbd.learn.closed_loop import as_recorded, replay
 from lbd.learn.cluster import Cluster
 from lbd.learn.scoring import figures
 from lbd.load.linear import CPU, given
+from lbd.permit.settings import Guardrails
 from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
 from tests.learn.windows import broker, bundle, packed, window
 
@@ -35,10 +36,15 @@ def a_slope_of_one(found: Window) -> LoadModel:
     return given(found.brokers, np.zeros(size), np.ones(size))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_settings_that_were_in_force_make_the_moves_that_were_made(tmp_path: Path, seed: int):
+@pytest.mark.parametrize(
+    ("seed", "guardrails"),
+    [(1, {}), (2, {}), (3, {}), (3, {"max_unloads_per_hour": 6}), (4, {"max_unloads_per_source_per_hour": 3})],
+)
+def test_the_settings_that_were_in_force_make_the_moves_that_were_made(
+    tmp_path: Path, seed: int, guardrails: dict[str, int]
+):
     """The same bundles from and to the same brokers, each in its round; and brokers as busy as they were."""
-    settings = settled()
+    settings = settled().model_copy(update={"guardrails": Guardrails(**guardrails)})
     done = simulated(tmp_path, settings, seed, step=0.0, **SKEWED).trace().moves
     found = packed(tmp_path)
     course = replay(found, settings, true_model(found))
