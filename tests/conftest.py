@@ -1,7 +1,30 @@
 """What holds for all tests."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("lbd", deadline=None)
 settings.load_profile("lbd")
 """How long one example takes says nothing on a machine that runs real brokers beside it."""
+
+VALUES_ONLY = ("decide", "load", "permit", "place", "score", "split", "compare", "scenarios")
+"""Folders of tests without a thread, a process or a socket: what fails there once is wrong."""
+
+TESTS = Path(__file__).parent
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test of threads, processes or brokers that fails is tried once more, and told: two cores stop at times."""
+    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+    if folder not in VALUES_ONLY:
+        item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """The first failure is printed at once: it is to be understood also when the second try passes."""
+    if report.outcome == "rerun":  # type: ignore[comparison-overlap]
+        print(f"\n{report.nodeid} failed and is tried once more:\n{report.longreprtext}")

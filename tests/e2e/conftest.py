@@ -33,16 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test on real brokers that fails is tried once more, and told: three of them on two cores stop at times."""
     item.add_marker("e2e")
-    if "_running" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.flaky(reruns=1))
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """The first failure is printed at once: it is to be understood also when the second try passes."""
-    if report.outcome == "rerun":  # type: ignore[comparison-overlap]
-        print(f"\n{report.nodeid} failed and is tried once more:\n{report.longreprtext}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
