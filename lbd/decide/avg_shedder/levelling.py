@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.decide.avg_shedder.relays import portion
 from lbd.decide.avg_shedder.selection import fill
 from lbd.decide.candidates import UNITS, Measure, Offers
 from lbd.load.prediction import gap_left_at_best
@@ -42,6 +43,7 @@ class Levelling:
         self._settings, self._facts = settings, facts
         self._position = snapshot.brokers.index()
         self._scores: list[float] = facts.scores.tolist()
+        self._compared: list[float] = sorted(facts.scores[permission.paired == 0].tolist())
         self._minimum: dict[Measure, float] = {
             "msg_rate": settings.min_unload_message,
             "throughput": settings.min_unload_message_throughput,
@@ -120,9 +122,12 @@ class Levelling:
     def _amounts(self, pair: Pair) -> dict[Measure, float]:
         """How much the pair should exchange in each measure that counts."""
         hot, cold = self._ends(pair)
+        share = self._settings.max_unload_percentage
+        if self._settings.relays == "avoid":
+            rise = pair.difference * share
+            share *= portion(self._scores[cold], rise, self._compared, self._settings.low_threshold)
         return {
-            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure))
-            * self._settings.max_unload_percentage
+            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure)) * share
             for measure in self._measures(hot)
         }
 
