@@ -65,14 +65,21 @@ def fake() -> Iterator[tuple[FakePulsar, Side]]:
 
 
 @contextmanager
-def real(cluster: Cluster) -> Iterator[Side]:
-    """The same on real brokers."""
+def real(cluster: Cluster, later: str = "") -> Iterator[Side]:
+    """The same on real brokers, with the topics that fake bundles have; one of them may be made ``later``."""
     assert placing.namespace(cluster, NAMESPACE, agreement.BUNDLES, TENANT) == list(_bundles())
+    for topic in _topics():
+        if topic != later:
+            placing.create_topic(cluster, topic)
     try:
         ids = agreement.roles(probe.leader(cluster), cluster.brokers)
         yield Side(ids, agreement.names(), cluster.session)
     finally:
         placing.remove_namespace(cluster, f"{TENANT}/{NAMESPACE}")
+
+
+def _topics() -> list[str]:
+    return [topics_of(bundle, 1)[0].name for bundle in _bundles()]
 
 
 def _bundles() -> Iterator[str]:
@@ -111,11 +118,8 @@ def counted(side: Side) -> Told:
 @pytest.mark.cluster(versions=[VERSION])
 def test_they_tell_of_topics_and_split_alike(cluster: Cluster, tell: Callable[[str], None]):
     """Right and wrong splits, and what becomes of the bundles; a topic is loaded where it is made."""
-    with fake() as (simulated, ours), real(cluster) as theirs:
-        topics = [topics_of(bundle, 1)[0].name for bundle in _bundles()]
-        loaded = topics.pop(2)
-        for topic in topics:
-            placing.create_topic(cluster, topic)
+    loaded = _topics()[2]
+    with fake() as (simulated, ours), real(cluster, loaded) as theirs:
         agreement.arranged(ours)
         agreement.arranged(theirs)
         placing.create_topic(cluster, loaded)
