@@ -256,7 +256,7 @@ def test_a_hundred_new_brokers():
 @pytest.mark.soak
 @every_seed
 def test_a_hundred_new_brokers_to_the_end(seed: int):
-    """The new ones are filled to the average, so next to none gives away what it was given; all of it within the day."""
+    """The new ones are filled to the average, so next to none gives away what it was given."""
     card = run("hundred-new", seed).card
     assert card.bundles_moved_twice <= 2
     assert card.moves <= 680
