@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from lbd.observe.topics import topics_of
 from lbd.pulsar import paths
 from lbd.record.journal.splits import splits_of
 from lbd.simulate.cluster import points_at, rates_at
-from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.fake_pulsar import FakePulsar, Fault, Switch
 from lbd.split.algorithms import SPECIFIED
 from lbd.split.cut import SplitResult
 from tests.simulate.fakes import run, settings
@@ -177,6 +178,34 @@ def test_lbd_split_shows_and_splits(pulsar: FakePulsar, tmp_path: Path) -> None:
     assert {bundle for bundle in pulsar.owners() if "/big/" in bundle} == set(found.ended.parts)
     told = lbd(pulsar, tmp_path, "history", "--splits")
     assert BIG in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("switch", "code", "result"),
+    [
+        (Switch(Fault.NO_EFFECT, part="/split"), 5, "not-split"),
+        (Switch(Fault.UNAVAILABLE, part="/split"), 5, "not-split"),
+        (Switch(Fault.NOT_ACTIVE, part="/split", acts=True), 0, "split"),
+        (Switch(Fault.SILENT, part="/split"), 5, "unknown"),
+        (Switch(Fault.SILENT, part="/split", acts=True), 0, "split"),
+        (Switch(Fault.HALF_JSON, part="/topics"), 3, None),
+        (Switch(Fault.HTML, part="/bundles"), 3, None),
+        (Switch(Fault.BROKER_DIES, part="/split"), 5, "unknown"),
+    ],
+    ids=lambda one: f"{one.fault.name}{'-acts' if one.acts else ''}" if isinstance(one, Switch) else None,
+)
+def test_a_split_that_goes_wrong_is_told_as_it_is(
+    switch: Switch, code: int, result: str | None, pulsar: FakePulsar, tmp_path: Path
+) -> None:
+    """By the exit code, in one line, and in the journal; what was not sent is not in it."""
+    pulsar.faults.on(replace(switch))
+    reached = {"admin_urls": list(pulsar.admin_urls[1:]), "read_timeout_seconds": 1}
+    found = lbd(pulsar, tmp_path, "split", BIG, "--apply", pulsar=reached)
+    assert found.exit_code == code, found.output
+    assert [one.ended.result.value for one in splits_of(tmp_path / "state") if one.ended] == [result] * (
+        result is not None
+    )
+    assert (BIG in pulsar.owners()) == (result != "split")
 
 
 def test_lbd_split_auto_finds_the_bundle(pulsar: FakePulsar, tmp_path: Path) -> None:
