@@ -1,25 +1,27 @@
-"""docs/settings.md, from the settings classes. ``python -m tests.settings_page`` writes it."""
+"""docs/settings.md and examples/full.yaml, from the settings classes. ``python -m tests.settings_page`` writes them."""
 
 from __future__ import annotations
 
 import types
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Literal, Union, get_args, get_origin
 
-import annotated_types
+import yaml
 from pydantic import BaseModel
 
 from lbd.config import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+FULL = Path(__file__).parents[1] / "examples" / "full.yaml"
 
 HEAD = """# Settings
 
-Made from the code: `python -m tests.settings_page`. YAML, `/etc/lbd/lbd.yaml` or `--config FILE`; each may also stand in
-the environment, where a dot is two underscores (`LBD_AVG_SHEDDER__LOW_THRESHOLD=20`; lists and objects as JSON).
-`lbd config check` tells every mistake at once, `lbd config show` what holds and where it came from, `lbd config from-broker`
-takes over what the brokers balance by. Nothing here has to be set but the address of a broker; a starting point is
-[examples/lbd.yaml](../examples/lbd.yaml), and all of it stands in [examples/full.yaml](../examples/full.yaml). The reasons
+Made from the code: `python -m tests.settings_page`. YAML in `/etc/lbd/lbd.yaml` or `--config FILE`; each may also stand
+in the environment, where a dot is two underscores (`LBD_AVG_SHEDDER__LOW_THRESHOLD=20`; lists and objects as JSON).
+`lbd config check` tells every mistake at once, `lbd config show` what holds and where it came from, and
+`lbd config from-broker` takes over what the brokers balance by. Nothing has to be set but the address of a broker: begin
+with [examples/lbd.yaml](../examples/lbd.yaml); everything stands in [examples/full.yaml](../examples/full.yaml). Reasons
 for the guardrails' defaults are in [guardrails.md](guardrails.md).
 """
 
@@ -31,6 +33,27 @@ def page() -> str:
     parts = [HEAD, _table("", plain)]
     parts += [f"## {name}\n\n{_about(model)}{_table(f'{name}.', model.model_fields)}" for name, model in sections]
     return "\n".join(parts)
+
+
+def full() -> str:
+    """Every setting at its default, with its meaning above it."""
+    head = "# Every setting at its default; made from the code. Keep what you change; begin with examples/lbd.yaml.\n"
+    return head + "\n".join(_lines(Settings(), ""))
+
+
+def _lines(model: BaseModel, indent: str) -> list[str]:
+    lines: list[str] = []
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        lines += [f"{indent}# {line}" for line in wrap(field.description or "", 118 - len(indent))]
+        if isinstance(value, BaseModel):
+            lines += [f"{indent}{name}:", *_lines(value, f"{indent}  ")]
+        else:
+            plain = model.model_dump(mode="json")[name]
+            lines.append(
+                f"{indent}{name}: {yaml.safe_dump(plain, default_flow_style=True, width=10_000).splitlines()[0]}"
+            )
+    return [*lines, ""] if not indent else lines
 
 
 def rows(model: type[BaseModel], above: str = "") -> dict[str, Any]:
@@ -56,7 +79,8 @@ def _table(above: str, fields: dict[str, Any]) -> str:
 
 def _row(path: str, field: Any) -> str:
     meaning = (field.description or "").replace("|", "\\|")
-    return f"| `{path}` | `{_shown(field.get_default(call_default_factory=True))}` | {_values(field)} | {meaning} |"
+    default = "to be given" if field.is_required() else f"`{_shown(field.get_default(call_default_factory=True))}`"
+    return f"| `{path}` | {default} | {_values(field) or 'text'} | {meaning} |"
 
 
 def _shown(value: Any) -> str:
@@ -66,11 +90,9 @@ def _shown(value: Any) -> str:
         return f"[{', '.join(_shown(each) for each in value)}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_shown(each)}' for key, each in value.items())}}}"
-    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if not _number(value) else f"{value:g}"
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, float) and not isinstance(value, bool)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _values(field: Any) -> str:
@@ -79,14 +101,9 @@ def _values(field: Any) -> str:
 
 
 def _bound(found: Any) -> str:
-    signs = ((annotated_types.Ge, "ge", "≥"), (annotated_types.Gt, "gt", ">"))
-    signs += ((annotated_types.Le, "le", "≤"), (annotated_types.Lt, "lt", "<"))
-    for kind, name, sign in signs:
-        if isinstance(found, kind):
-            return f"{sign} {getattr(found, name):g}" if isinstance(getattr(found, name), float) else (
-                f"{sign} {getattr(found, name)}"
-            )
-    return ""
+    signs = {"Ge": "≥", "Gt": ">", "Le": "≤", "Lt": "<"}
+    kind = type(found).__name__
+    return f"{signs[kind]} {_shown(getattr(found, kind.lower()))}" if kind in signs else ""
 
 
 def _kind(annotation: Any) -> str:
@@ -123,3 +140,4 @@ def _about(model: type[BaseModel]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    FULL.write_text(full())
