@@ -20,9 +20,9 @@ HEAD = """# Settings
 Made from the code: `python -m tests.settings_page`. YAML in `/etc/lbd/lbd.yaml` or `--config FILE`; each may also stand
 in the environment, where a dot is two underscores (`LBD_AVG_SHEDDER__LOW_THRESHOLD=20`; lists and objects as JSON).
 `lbd config check` tells every mistake at once, `lbd config show` what holds and where it came from, and
-`lbd config from-broker` takes over what the brokers balance by. Nothing has to be set but the address of a broker: begin
-with [examples/lbd.yaml](../examples/lbd.yaml); everything stands in [examples/full.yaml](../examples/full.yaml). Reasons
-for the guardrails' defaults are in [guardrails.md](guardrails.md).
+`lbd config from-broker` takes over what brokers balance by. Nothing has to be set but the address of a broker: begin
+with [examples/lbd.yaml](../examples/lbd.yaml); everything stands in [examples/full.yaml](../examples/full.yaml). Why
+guardrails have their defaults is told in [guardrails.md](guardrails.md).
 """
 
 

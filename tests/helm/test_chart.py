@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 OPERATOR = "monitoring.coreos.com/v1"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+LED = {"leader": {"enabled": True}, "pulsar": {"service_url": "pulsar://pulsar-broker:6650"}}
 FULL = CHART / "ci" / "values-full.yaml"
 
 setups = pytest.mark.parametrize("setup", SETUPS, ids=lambda path: path.stem)
@@ -73,13 +74,14 @@ def strict(schema: Any) -> Any:
 def test_lbd_takes_the_settings(chart: Chart, setup: Path, tmp_path: Path):
     """lbd's own parser, on the mounted file and the environment of each pod; the state directory is on the volume."""
     found = chart.of(setup)
-    wanted = yaml.safe_load(setup.read_text())["config"]
 
     for name, pod in pods(found):
+        wanted = yaml.safe_load(setup.read_text())["config"]
         loaded = settings(found, pod, tmp_path)
         state = str(loaded.settings.state_dir)
         assert state in {mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}, name
-        assert yaml.safe_load((tmp_path / "lbd.yaml").read_text()) == {"pulsar": VALUES["config"]["pulsar"]} | wanted
+        pulsar = VALUES["config"]["pulsar"] | wanted.pop("pulsar", {})
+        assert yaml.safe_load((tmp_path / "lbd.yaml").read_text()) == wanted | {"pulsar": pulsar}
 
 
 @setups
@@ -132,6 +134,7 @@ def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
     ("values", "complaint"),
     [
         ({"replicaCount": 2}, "replicaCount: 2 needs config.leader.enabled: true"),
+        ({"config": {"leader": {"enabled": True}}}, "config.leader.enabled needs config.pulsar.service_url"),
         ({"replicaCount": "one"}, "at '/replicaCount': got string, want integer"),
         ({"observed": True}, "additional properties 'observed' not allowed"),
         ({"token": {"secret": "x"}}, "at '/token': additional properties 'secret' not allowed"),
@@ -169,7 +172,7 @@ def test_what_would_lose_something_is_refused(chart: Chart, values: dict[str, An
 
 def test_calibration_reaches_the_history(chart: Chart):
     """The claim of replica 0, read-only but for its proposals, on the node of the pod that has it."""
-    found = chart.with_values({"calibrate.enabled": True, "replicaCount": 2, "config": {"leader": {"enabled": True}}})
+    found = chart.with_values({"calibrate.enabled": True, "replicaCount": 2, "config": LED})
     pod = dict(pods(found))["lbd-calibrate"]["spec"]
 
     assert {"name": "state", "persistentVolumeClaim": {"claimName": "state-lbd-0"}} in pod["volumes"]
