@@ -7,13 +7,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-from lbd.cli import COMMANDS
+from lbd.cli import COMMANDS, main
 from lbd.config import Settings, load
 from lbd.record.history.tables import COLUMNS
 from tests import settings_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -125,6 +130,50 @@ def test_every_column_of_history_is_documented():
     text = (ROOT / "docs" / "history.md").read_text()
     rows = [f"| `{name}` | {kind} | {told} |" for own in COLUMNS.values() for name, (kind, told) in own.items()]
     assert [row for row in rows if row not in text] == []
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command by its words, those of groups included."""
+    context = click.Context(main)
+    waiting: list[tuple[str, click.Command]] = [("lbd", main)]
+    while waiting:
+        name, command = waiting.pop()
+        yield name, command
+        if isinstance(command, click.Group):
+            names = command.list_commands(context)
+            waiting.extend((f"{name} {each}", command.get_command(context, each)) for each in names)  # type: ignore[misc]
+
+
+def test_every_option_is_told_of():
+    """In README or a page of docs/."""
+    text = "\n".join(path.read_text() for path in DOCUMENTS)
+    options = {(name, each) for name, command in commands() for one in command.params for each in one.opts}
+    assert [(name, one) for name, one in options if one[:2] == "--" and not re.search(rf"{one}\b", text)] == []
+
+
+def test_every_command_line_in_the_documents_is_one():
+    """Its command is there, and has the options that are shown."""
+    known = dict(commands())
+    shown = {line for path in DOCUMENTS for line in command_lines(path.read_text())}
+
+    assert len(shown) > 40
+    for line in sorted(shown):
+        words = line.split()
+        while words[1:] and " ".join(words[:2]) in known:
+            words[:2] = [" ".join(words[:2])]
+        options = {each for one in (*known[words[0]].params, *main.params) for each in one.opts} | {"--help"}
+        assert {word for word in words[1:] if word.startswith("--")} <= options, line
+        assert words[0] != "lbd" or words[1:2] in ([], ["--version"], ["--help"]), line
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """What stands after a prompt-less ``lbd`` in blocks of code and in code within a sentence."""
+    blocks = re.findall(r"^    (.*)$", text, re.MULTILINE)
+    for code in (*blocks, *re.findall(r"`([^`\n]+)`", text)):
+        for part in re.split(r"&&|[|;>#,]|\s/\s", code):
+            found = re.match(r"\s*(?:\S*/bin/)?lbd((?: [^\s:]\S*)*)\s*$", part)
+            if found and not re.match(r" \S+:( |$)", found[1]):  # a line of output
+                yield f"lbd{found[1]}".strip()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "lbd").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
