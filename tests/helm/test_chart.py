@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.helm import readme
+from tests.helm import files, readme
 from tests.helm.readme import CHART
 from tests.helm.rendering import KUBERNETES, SETUPS, Rejected, one, pods, settings
 
@@ -248,6 +248,33 @@ def test_the_notes_say_what_comes_next(chart: Chart, tmp_path: Path, *, observe:
 
     assert "kubectl -n pulsar exec mine-lbd-0 -- lbd doctor" in notes
     assert next_step in notes
+
+
+def test_the_chart_has_the_alerts_and_dashboards_of_the_examples():
+    """As ``python -m tests.helm.files`` copies them."""
+    assert sorted(files.there()) == sorted(files.wanted())
+    assert files.there() == files.wanted()
+
+
+def test_every_alert_is_in_the_runbook(chart: Chart):
+    """What it means, and what to type; and the name that alerts look for is the one that is scraped."""
+    found = chart.of(FULL)
+    rules = [rule for group in one(found, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    text = (CHART.parents[1] / "docs" / "runbook.md").read_text()
+
+    assert [rule["alert"] for rule in rules if f"| `{rule['alert']}` |" not in text] == []
+    (endpoint,) = one(found, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "lbd"}]
+
+
+def test_the_dashboard_is_handed_over_whole(chart: Chart):
+    """Each as JSON under its own name, where Grafana's sidecar looks for it."""
+    made = one(chart.of(FULL), "ConfigMap", "-dashboard")
+
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    dashboards = {name: json.loads(text) for name, text in made["data"].items()}
+    assert dashboards == {name: json.loads(text) for name, text in files.wanted().items() if name.endswith(".json")}
+    assert dashboards
 
 
 def test_the_readme_has_the_values():
