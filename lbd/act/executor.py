@@ -72,6 +72,21 @@ class Executor:
         with self._changed:
             return (*self._foreign, *self._unfinished)
 
+    def inherit(self) -> None:
+        """Take over what the journal holds open and nobody here works on: the moves of an lbd that led before."""
+        found = dict(self._journal.open)
+        with self._changed:
+            for unload in self._inherited.values():
+                self._foreign.remove(unload)
+            busy = {unload.bundle for unload in (*self._foreign, *self._unfinished)}
+            self._inherited = {move: unload for move, unload in found.items() if unload.bundle not in busy}
+            self._foreign.extend(self._inherited.values())
+
+    def moved_elsewhere(self, unload: Unload) -> None:
+        """Another lbd moves this: both brokers must settle as if it were moved here."""
+        with self._changed:
+            self._touched |= brokers_of((unload,))
+
     def start(self, plan: Sequence[Unload], accepts: Accepts, orders: Orders) -> None:
         """Take a plan over and return at once."""
         if not plan:
@@ -115,7 +130,8 @@ class Executor:
 
         ``unloader`` is asked for each time: the settings may be read again meanwhile.
         """
-        inherited, self._inherited = self._inherited, {}
+        with self._changed:
+            inherited, self._inherited = self._inherited, {}
         if inherited:
             threading.Thread(target=self._recover, args=(inherited, unloader), name="lbd-recover", daemon=True).start()
             with self._changed:

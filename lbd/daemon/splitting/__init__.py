@@ -68,6 +68,12 @@ class Splitting:
         """Begin no more of what the rule chose; the split that was asked for is brought to its end."""
         self._halted.set()
 
+    def inherit(self) -> None:
+        """Take over the splits that the journal holds open and nobody here makes: of an lbd that led before."""
+        with self._changed:
+            if not self._under_way:
+                self._inherited = dict(self._journal.open_splits)
+
     def recover(self) -> None:
         """Give the splits of a killed process their outcome, those that can be told by now."""
         try:
