@@ -21,15 +21,16 @@ from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, wanting, why
 from lbd.daemon.splitting import Splitting
 from lbd.daemon.splitting.looking import CLOCK
+from lbd.daemon.standing import LED_WITHIN_SECONDS, refuse_changes, standing
 from lbd.daemon.taking_over import release_at_stop, watching
 from lbd.daemon.timebase import SYSTEM, Timebase
-from lbd.errors import LbdError, UsageError
+from lbd.errors import LbdError
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
 from lbd.record.control import Control, PlaceRequest, SplitRequest
-from lbd.record.journal import LIVE_NAME, Journal
+from lbd.record.journal import LIVE_NAME
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
 
@@ -55,10 +56,9 @@ class Engine:
     ``on_end`` hears of each move as it ends, from the thread that made it.
     """
 
-    def __init__(
-        self, settings: Settings, state: StateDir, journal: Journal, timebase: Timebase, *, observe_only: bool = False
-    ) -> None:
+    def __init__(self, settings: Settings, state: StateDir, timebase: Timebase, *, observe_only: bool = False) -> None:
         self.settings, self.timebase = settings, timebase
+        journal, self.leading = standing(settings, state.journal, timebase.now, observe_only=observe_only)
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
         self._journal, self._memory = journal, Remembered(state)
         self._executor = Executor(journal, timebase.now, self._ended)
@@ -68,14 +68,15 @@ class Engine:
         self._observing = Observing() if observe_only else None
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
-        self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now, self._paused)
+        self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now, self._ordered)
         self._watch, self._learn = Watch(), learner_of(settings)
         self._placing = Placing(journal, self._ended)
+        self.leading.begin(self._executor, self.splitting)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
         observer = Observer(Admin(settings.pulsar), self.timebase.now)
-        return observer if self.observe_only else watching(settings, observer, self.timebase.now)
+        return observer if self.observe_only else watching(settings, observer, self.timebase.now, self._leads)
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
@@ -96,6 +97,7 @@ class Engine:
 
     def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn, and the end of everything that it began."""
+        self.leading.wait(LED_WITHIN_SECONDS)
         self._recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(on_plan)
         self.wait()
@@ -110,6 +112,7 @@ class Engine:
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
+        self.leading.wait(LED_WITHIN_SECONDS)
         self._recover(RECOVERED_WITHIN_SECONDS)
         self._begin(request, self._alone)
         self.wait()
@@ -195,12 +198,12 @@ class Engine:
         journal = journal_warnings(self._journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._control.broken} requests by hand cannot be read and were set aside as *.broken"
         found = [*journal, broken if self._control.broken else "", self.requests.warning, *self.splitting.warnings]
+        found += self.leading.warnings
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
-        if settings.state_dir != self.settings.state_dir:
-            raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
+        refuse_changes(self.settings, settings)
         self._executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
         self.splitting.halt()
         self._observer.close()
@@ -219,7 +222,11 @@ class Engine:
 
         Raises :class:`LbdError` when that failed; ``lbd release`` can try again.
         """
-        return "" if self.observe_only else release_at_stop(self.settings, self._observer.admin, self.timebase.now)
+        return (
+            ""
+            if self.observe_only or not self._leads()
+            else release_at_stop(self.settings, self._observer.admin, self.timebase.now)
+        )
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
@@ -227,12 +234,13 @@ class Engine:
 
     def close(self) -> None:
         """Close what was opened."""
+        self.leading.stop()
         self._observer.close()
         self._keeper.close()
         self._journal.close()
 
     def _recover(self, seconds: float = 0.0) -> None:
-        if self._observing is None:
+        if self._observing is None and self._leads():
             self._executor.recover(self._unloader, seconds)
             self.splitting.recover()
 
@@ -244,7 +252,13 @@ class Engine:
 
     def _hold(self) -> Hold | None:
         said = self._observing.hold() if self._observing else None
-        return self.splitting.hold() or self._paused() or said
+        return self.leading.hold() or self.splitting.hold() or self._paused() or said
+
+    def _leads(self) -> bool:
+        return self.leading.leading
+
+    def _ordered(self) -> Hold | None:
+        return self.leading.hold() or self._paused()
 
     def _paused(self) -> Hold | None:
         return ordered(self._control, self.timebase.now())
@@ -284,6 +298,7 @@ class Engine:
             ordered_hold=self._hold,
             ignored_holds=OBSERVED_BESIDE if self.observe_only else frozenset(),
             wanted_hits=wanted_hits(settings),
+            leader_topic=settings.leader.kept_topic,
         )
 
 
@@ -292,7 +307,7 @@ def engine(settings: Settings, *, observe_only: bool = False, timebase: Timebase
     """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory."""
     state = StateDir(settings.state_dir)
     with state.locked():
-        found = Engine(settings, state, Journal(state.journal, timebase.now), timebase, observe_only=observe_only)
+        found = Engine(settings, state, timebase, observe_only=observe_only)
         try:
             yield found
         finally:

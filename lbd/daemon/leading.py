@@ -11,7 +11,7 @@ import secrets
 import socket
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.daemon.telling import utc
@@ -26,8 +26,10 @@ from lbd.record.journal.shared import Leads, decoded, leads
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lbd.act.executor import Executor
     from lbd.config import Settings
     from lbd.cycle import Hold
+    from lbd.daemon.splitting import Splitting
     from lbd.record.journal.shared import Shared, SharedJournal
 
 READ_SECONDS = 1.0
@@ -64,38 +66,50 @@ class _Seen:
     unread: int = 0
 
 
-@dataclass
 class Leadership:
     """Elects, follows, and says who leads. Thread-safe.
 
-    ``connect`` opens the topic, ``tidy`` lets go of its old lines. ``on_gain`` is called, before anything may move,
-    when this lbd comes to lead; ``on_change`` with a sentence whenever that changes.
+    ``on_gain`` is called when this lbd comes to lead, before anything may move; ``on_change`` with a sentence whenever
+    it is known that somebody else leads, or nobody.
     """
 
-    name: str
-    journal: SharedJournal
-    now: Callable[[], float]
-    connect: Callable[[], Log]
-    tidy: Callable[[], None] = lambda: None
-    on_gain: Callable[[], None] = lambda: None
-    on_change: Callable[[str], None] = lambda _: None
-    _seen: _Seen = field(default_factory=_Seen)
-    _leads: threading.Event = field(default_factory=threading.Event)
-    _stopping: threading.Event = field(default_factory=threading.Event)
-    _due: dict[str, float] = field(default_factory=lambda: {"elect": 0.0, "tidy": 0.0})
-    _thread: threading.Thread | None = None
+    def __init__(
+        self,
+        name: str,
+        journal: SharedJournal,
+        now: Callable[[], float],
+        connect: Callable[[], Log],
+        tidy: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``connect`` opens the topic, ``tidy`` lets go of its old lines; both raise :class:`LbdError`."""
+        self.name, self.journal = name, journal
+        self._now, self._connect, self._tidy = now, connect, tidy
+        self.on_gain: Callable[[], None] = lambda: None
+        self.on_change: Callable[[str], None] = lambda _: None
+        self._seen = _Seen()
+        self._leads, self._stopping = threading.Event(), threading.Event()
+        self._elect_at = self._tidy_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="lbd-leader", daemon=True)
+
+    def begin(self, executor: Executor, splitting: Splitting) -> None:
+        """Follow and try, for who moves and splits here."""
+
+        def inherit() -> None:
+            executor.inherit()
+            splitting.inherit()
+
+        self.journal.on_foreign, self.on_gain = executor.moved_elsewhere, inherit
+        self.start()
 
     def start(self) -> None:
         """Begin to follow and to try."""
-        self._thread = threading.Thread(target=self._run, name="lbd-leader", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Leave the topic to others, at once where its broker answers."""
         self._stopping.set()
         self.journal.resign()
-        if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+        self._thread.join(STOP_SECONDS)
 
     @property
     def leading(self) -> bool:
@@ -145,7 +159,8 @@ class Leadership:
 
     def _follow(self) -> None:
         """Until the topic, or the right to write it, is lost; then all begins anew, from its first line."""
-        log = self.connect()
+        log = self._connect()
+        self._seen.unread = 0
         try:
             while self._take(log.read(READ_SECONDS)):
                 pass  # what was written before this lbd came
@@ -161,8 +176,8 @@ class Leadership:
         if self._leads.is_set():
             self._tidied()
             return self.journal.leading and not log.lost()
-        if time.monotonic() >= self._due["elect"]:
-            self._due["elect"] = time.monotonic() + ELECT_EVERY_SECONDS
+        if time.monotonic() >= self._elect_at:
+            self._elect_at = time.monotonic() + ELECT_EVERY_SECONDS
             if log.elect():
                 self._begin(log)
         return True
@@ -170,7 +185,7 @@ class Leadership:
     def _begin(self, log: Log) -> None:
         """Lead: everything that was written before is known, and open moves are taken over, before any is made."""
         term = secrets.token_hex(8)
-        log.publish(leads(self.now(), self.name, term))
+        log.publish(leads(self._now(), self.name, term))
         deadline = time.monotonic() + ACKNOWLEDGED_WITHIN_SECONDS
         while self._seen.leader is None or self._seen.leader.term != term:
             if time.monotonic() > deadline:
@@ -182,11 +197,11 @@ class Leadership:
         self.on_change("leads")
 
     def _tidied(self) -> None:
-        if time.monotonic() < self._due["tidy"]:
+        if time.monotonic() < self._tidy_at:
             return
-        self._due["tidy"] = time.monotonic() + TIDY_EVERY_SECONDS
+        self._tidy_at = time.monotonic() + TIDY_EVERY_SECONDS
         try:
-            self.tidy()
+            self._tidy()
         except LbdError as error:
             self.on_change(f"old lines of the leader topic stay: {error}")
 

@@ -101,6 +101,11 @@ class LeaderSettings(BaseModel):
         description="where they agree on who leads and tell each other their moves; its bundle is never moved",
     )
 
+    @property
+    def kept_topic(self) -> str:
+        """The topic whose bundle stays where it is; empty where there is none."""
+        return self.topic if self.enabled else ""
+
 
 def _checked(url: str) -> str:
     if "@" in url:

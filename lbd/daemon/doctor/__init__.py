@@ -10,6 +10,7 @@
 ``configured.py``    what the brokers run with
 ``overrides.py``     dynamic settings that are stored and not taken
 ``traffic.py``       whether bundles and traffic can be levelled at all
+``leader.py``        who of several lbds leads
 ``policies.py``      isolation, and destinations that a leader may still hold
 ``own_settings.py``  settings of lbd that cannot work together
 ``state_dir.py``     the running lbd and what it keeps
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from lbd.daemon.doctor import (
     cluster,
     configured,
+    leader,
     machines,
     overrides,
     own_settings,
@@ -81,6 +83,7 @@ def _checks(seen: Survey) -> Iterator[Finding]:
         yield from configured.check(seen)
         yield from overrides.check(seen)
         yield from policies.check(seen)
+        yield from leader.check(seen)
     if seen.observation is not None:
         yield from _of_a_round(seen, seen.observation)
         yield from policies.notes(seen, seen.observation, past)

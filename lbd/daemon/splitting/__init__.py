@@ -15,6 +15,7 @@ from lbd.daemon.splitting.rule import Round, choose
 from lbd.errors import LbdError, RefusedError, told
 from lbd.model import bundle_namespace
 from lbd.permit.eligibility import left_alone
+from lbd.permit.own_topic import carries
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer
@@ -189,6 +190,8 @@ class Splitting:
 def _allow(cut: Cut, settings: Settings) -> None:
     """What nobody may override."""
     reason = left_alone(cut.bundle, settings.guardrails)
+    if reason is None and carries(cut.bundle, settings.leader.kept_topic):
+        reason = Reason.LEADER_TOPIC
     if reason is not None:
         raise RefusedError(f"{reason.label}: nothing is split there, whoever asks")
 
