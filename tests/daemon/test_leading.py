@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import contextmanager
 from itertools import count
@@ -12,10 +11,11 @@ import pytest
 
 from lbd.daemon import leading
 from lbd.daemon.leading import Leadership
-from lbd.errors import ObserveError, RefusedError
+from lbd.errors import RefusedError
 from lbd.model import Outcome, Result, Unload
 from lbd.reason import Reason
 from lbd.record.journal.shared import SharedJournal
+from tests.leader_topic import Connection, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,53 +23,6 @@ if TYPE_CHECKING:
 
 MOVE = Unload("t/n/0x00000000_0xffffffff", "a:80", "b:80", 1, 1)
 PATIENCE_SECONDS = 30.0
-
-
-class Topic:
-    """What a broker keeps: lines, and who may write them. ``gone``: no broker has it at the moment."""
-
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.writer: Connection | None = None
-        self.gone = False
-        self.changed = threading.Condition()
-
-
-class Connection:
-    """One lbd's view of the topic."""
-
-    def __init__(self, topic: Topic) -> None:
-        if topic.gone:
-            raise ObserveError("the topic cannot be read: no broker has it")
-        self._topic, self._at = topic, 0
-
-    def read(self, seconds: float) -> list[bytes]:
-        topic = self._topic
-        with topic.changed:
-            topic.changed.wait_for(lambda: len(topic.lines) > self._at, min(seconds, 0.02))
-            found = topic.lines[self._at :]
-            self._at += len(found)
-        return found
-
-    def elect(self) -> bool:
-        with self._topic.changed:
-            self._topic.writer = self._topic.writer or self
-            return self._topic.writer is self
-
-    def publish(self, line: bytes) -> None:
-        with self._topic.changed:
-            if self._topic.writer is not self or self._topic.gone:
-                raise ObserveError("the topic cannot be written: fenced")
-            self._topic.lines.append(line)
-            self._topic.changed.notify_all()
-
-    def lost(self) -> bool:
-        return self._topic.writer is not self or self._topic.gone
-
-    def close(self) -> None:
-        with self._topic.changed:
-            if self._topic.writer is self:
-                self._topic.writer = None
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lbd.daemon.doctor.finding import Finding
     from lbd.daemon.doctor.survey import Survey
 
-LEADER = Check("leader", "of several lbds only the one that leads moves anything")
+LEADER = Check("leading-lbd", "of several lbds only the one that leads moves anything")
 
 
 def check(seen: Survey) -> Iterator[Finding]:
