@@ -71,7 +71,7 @@ class Assembled:
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = Placing(journal, ended)
         self._watch, self._learn = Watch(), learner_of(settings)
-        self.leading.begin(self.executor, self.splitting)
+        self.leading.serve(self.executor, self.splitting)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""

@@ -91,25 +91,26 @@ class Leadership:
         self._elect_at = self._tidy_at = 0.0
         self._thread = threading.Thread(target=self._run, name="lbd-leader", daemon=True)
 
-    def begin(self, executor: Executor, splitting: Splitting) -> None:
-        """Follow and try, for who moves and splits here."""
+    def serve(self, executor: Executor, splitting: Splitting) -> None:
+        """Whose open moves and splits are taken over when this lbd comes to lead."""
 
         def inherit() -> None:
             executor.inherit()
             splitting.inherit()
 
         self.journal.on_foreign, self.on_gain = executor.moved_elsewhere, inherit
-        self.start()
 
     def start(self) -> None:
-        """Begin to follow and to try."""
-        self._thread.start()
+        """Begin to follow and to try, once."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def stop(self) -> None:
         """Leave the topic to others, at once where its broker answers."""
         self._stopping.set()
         self.journal.resign()
-        self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
 
     @property
     def leading(self) -> bool:
@@ -117,7 +118,8 @@ class Leadership:
         return self._leads.is_set() and self.journal.leading
 
     def wait(self, seconds: float) -> bool:
-        """Whether this lbd leads within that time."""
+        """Whether this lbd leads within that time, from its start on."""
+        self.start()
         return self._leads.wait(seconds) and self.leading
 
     def hold(self) -> Hold | None:
@@ -217,6 +219,8 @@ class Leadership:
 
     def _began(self, entry: Leads) -> None:
         before, self._seen.leader = self._seen.leader, entry
+        if self._leads.is_set() and entry.name != self.name:
+            self.journal.resign()
         if entry.name != self.name and (before is None or before.term != entry.term):
             self.on_change(f"{entry.name} leads")
 

@@ -84,6 +84,7 @@ class Service:
         self._plan(first=datetime.now(UTC))
         self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
         self._plan_watchdog()
+        self._engine.leading.start()
         self._scheduler.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())

@@ -130,6 +130,7 @@ def _connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - 
             authentication=_authentication(pulsar, settings),
             operation_timeout_seconds=int(ACKNOWLEDGED_WITHIN_SECONDS),
             connection_timeout_ms=int(settings.connect_timeout_seconds * 1000),
+            tls_validate_hostname=True,
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
             **tls,
         )

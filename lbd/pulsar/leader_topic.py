@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
 
 SUBSCRIPTION = "lbd-kept"
+EARLIEST = b'{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}'
 
 
 class _Publisher(msgspec.Struct, rename="camel"):
@@ -42,7 +43,7 @@ class LeaderTopic(Asking):
         if found.status == 404:
             namespace = self.topic.removeprefix("persistent://").rpartition("/")[0]
             raise ObserveError(f"{self.topic}: there is no namespace {namespace}; create it, or set leader.topic")
-        self._any(paths.subscription(self.topic, SUBSCRIPTION), {204, 409}, method="PUT")
+        self._any(paths.subscription(self.topic, SUBSCRIPTION), {204, 409}, method="PUT", content=EARLIEST)
 
     def forget(self, seconds: int) -> None:
         """Let go of lines that are older. 409: there are none, or they are being let go of."""

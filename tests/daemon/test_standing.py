@@ -64,6 +64,7 @@ def settings(pulsar: FakePulsar, folder: Path, **changes: Any) -> Settings:
 def lbd(pulsar: FakePulsar, folder: Path, *, leads: bool = True) -> Iterator[Engine]:
     """One that leads, or one that has heard who does."""
     with engine(settings(pulsar, folder)) as found:
+        found.leading.start()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (found.leading.leading if leads else " leads since " in found.leading.words):
             assert time.monotonic() < deadline, found.leading.words
@@ -141,6 +142,7 @@ def test_a_topic_that_cannot_be_had_holds_everything(pulsar: FakePulsar, tmp_pat
     """And the reason is told."""
     topic.gone = True
     with engine(settings(pulsar, tmp_path / "one")) as one:
+        one.leading.start()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while "no broker has it" not in one.leading.words:
             assert time.monotonic() < deadline
