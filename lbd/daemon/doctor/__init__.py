@@ -69,8 +69,9 @@ def examine(settings: Settings) -> Checkup:
     Raises :class:`~lbd.errors.UsageError` for settings with which no request can be sent.
     """
     seen = survey(settings)
-    found = sorted(_checks(seen), key=lambda one: LEVELS.index(one.level))
-    return Checkup(tuple(found), seen.observation is not None, seen.requests)
+    of_leader, asked = leader.check(settings)
+    found = sorted((*_checks(seen), *of_leader), key=lambda one: LEVELS.index(one.level))
+    return Checkup(tuple(found), seen.observation is not None, seen.requests + asked)
 
 
 def _checks(seen: Survey) -> Iterator[Finding]:
@@ -83,7 +84,6 @@ def _checks(seen: Survey) -> Iterator[Finding]:
         yield from configured.check(seen)
         yield from overrides.check(seen)
         yield from policies.check(seen)
-        yield from leader.check(seen)
     if seen.observation is not None:
         yield from _of_a_round(seen, seen.observation)
         yield from policies.notes(seen, seen.observation, past)
