@@ -108,11 +108,13 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
         (refused(503, "no owner"), "problem", "HTTP 503 (no owner)"),
     ],
 )
-def test_who_of_several_lbds_leads(pulsar: FakePulsar, tmp_path: Path, reply: Reply, level: str, seen: str):
+def test_who_of_several_lbds_leads(
+    pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, level: str, seen: str
+):
     """By what the topic's broker says of who writes it."""
     pulsar.fault("/lbd-leader/stats", reply)
-    values = {"admin_urls": pulsar.urls, "service_url": "pulsar://127.0.0.1:6650"}
-    told = findings(pulsar, tmp_path, pulsar=values, leader={"enabled": True})
+    monkeypatch.setenv("LBD_PULSAR__SERVICE_URL", "pulsar://127.0.0.1:6650")
+    told = findings(pulsar, tmp_path, leader={"enabled": True})
     found = next(one for one in told if one["check"] == "leading-lbd")
 
     assert (found["level"], seen in found["seen"]) == (level, True), found
