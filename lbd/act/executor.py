@@ -18,7 +18,7 @@ from lbd.model import Outcome, Result, Skip, Unload, bundle_range
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.act.orders import Accepts, Journal, Orders
     from lbd.act.unloader import Ready, Unloader
@@ -72,9 +72,8 @@ class Executor:
         with self._changed:
             return (*self._foreign, *self._unfinished)
 
-    def inherit(self) -> None:
-        """Take over what the journal holds open and nobody here works on: the moves of an lbd that led before."""
-        found = dict(self._journal.open)
+    def inherit(self, found: Mapping[str, Unload]) -> None:
+        """Take over these open moves of other processes, by id, but those that are worked on here, and no others."""
         with self._changed:
             for unload in self._inherited.values():
                 self._foreign.remove(unload)

@@ -95,9 +95,11 @@ class Leadership:
         """Whose open moves and splits are taken over when this lbd comes to lead."""
 
         def inherit() -> None:
-            executor.inherit()
-            splitting.inherit()
+            executor.inherit(dict(self.journal.open))
+            splitting.inherit(dict(self.journal.open_splits))
 
+        executor.inherit({})
+        splitting.inherit({})
         self.journal.on_foreign, self.on_gain = executor.moved_elsewhere, inherit
 
     def start(self) -> None:

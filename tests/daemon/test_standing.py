@@ -15,7 +15,7 @@ from lbd.daemon.engine import Engine, engine
 from lbd.errors import UsageError
 from lbd.model import Unload
 from lbd.reason import Reason
-from lbd.record.control import UnloadRequest
+from lbd.record.control import Answer, Control, UnloadRequest
 from lbd.record.journal import history
 from tests import fake_pulsar, test_turn
 from tests.daemon.alone import done
@@ -187,3 +187,18 @@ def test_without_a_service_url_there_is_no_leader(tmp_path: Path):
 
     assert found.exit_code == 2
     assert "leader.enabled needs pulsar.service_url" in found.output
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_standby_answers_at_once_whatever_its_journal_has_open(pulsar: FakePulsar, tmp_path: Path):
+    """Moves that it left open when it was killed are the leader's to end."""
+    with lbd(pulsar, tmp_path / "two") as killed:
+        killed._real.journal.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
+    with lbd(pulsar, tmp_path / "one"), lbd(pulsar, tmp_path / "two", leads=False) as two:
+        assert two.unfinished == ()
+        answers: dict[str, Answer] = {}
+        two.requests.deliver = answers.__setitem__
+        Control(two.settings.state_dir).ask(request(pulsar))
+        two.serve()
+
+    assert answers["r1"].sentence.startswith("Refused: not-leader: this lbd stands by")

@@ -22,14 +22,14 @@ from lbd.record.control import FAILED, REFUSED, Answer
 from lbd.split.cut import Cut, CutOutcome, SplitResult, cut_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lbd.config import Settings
     from lbd.cycle import CycleRecord, Hold
     from lbd.daemon.requests import Requests
     from lbd.pulsar.admin import Admin
     from lbd.record.control import SplitRequest
-    from lbd.record.journal import Journal
+    from lbd.record.journal import Journal, Split
 
 HOUR_SECONDS = 3600.0
 
@@ -69,11 +69,11 @@ class Splitting:
         """Begin no more of what the rule chose; the split that was asked for is brought to its end."""
         self._halted.set()
 
-    def inherit(self) -> None:
-        """Take over the splits that the journal holds open and nobody here makes: of an lbd that led before."""
+    def inherit(self, found: Mapping[str, Split]) -> None:
+        """Take over these open splits of other processes, by id, and no others; not while one is made here."""
         with self._changed:
             if not self._under_way:
-                self._inherited = dict(self._journal.open_splits)
+                self._inherited = dict(found)
 
     def recover(self) -> None:
         """Give the splits of a killed process their outcome, those that can be told by now."""
