@@ -164,13 +164,16 @@ class Leadership:
     def _follow(self) -> None:
         """Until the topic, or the right to write it, is lost; then all begins anew, from its first line."""
         log = self._connect()
-        self._seen.unread = 0
+        before, self._seen.unread = self._seen.leader, 0
         try:
             while self._take(log.read(READ_SECONDS)):
                 pass  # what was written before this lbd came
             self._seen.trouble = ""
+            self._heard(before)
             while not self._stopping.is_set() and self._tried(log):
+                before = self._seen.leader
                 self._take(log.read(READ_SECONDS))
+                self._heard(before)
         finally:
             self.journal.resign()
             log.close()
@@ -214,17 +217,15 @@ class Leadership:
         known: list[Shared] = [entry for entry in found if entry is not None]
         self.journal.take(known)
         self._seen.unread += len(found) - len(known)
-        for entry in known:
-            if isinstance(entry, Leads):
-                self._began(entry)
+        self._seen.leader = next((one for one in reversed(known) if isinstance(one, Leads)), self._seen.leader)
         return bool(lines)
 
-    def _began(self, entry: Leads) -> None:
-        before, self._seen.leader = self._seen.leader, entry
-        if self._leads.is_set() and entry.name != self.name:
+    def _heard(self, before: Leads | None) -> None:
+        """Another one that began after this lbd has taken its place."""
+        now = self._seen.leader
+        if now is not None and now != before and now.name != self.name:
             self.journal.resign()
-        if entry.name != self.name and (before is None or before.term != entry.term):
-            self.on_change(f"{entry.name} leads")
+            self.on_change(f"{now.name} leads")
 
 
 def leadership(settings: Settings, journal: SharedJournal, now: Callable[[], float]) -> Leadership:
