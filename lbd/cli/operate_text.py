@@ -121,6 +121,8 @@ def _lines(status: Status, pid: int | None, pause: Pause | None, now: float) -> 
         yield "PAUSED", pause_words(pause, now), "bold yellow"
     if status.observe_only:
         yield "observing", "only: lbd says what it would move, and moves nothing", "yellow"
+    if status.leader is not None:
+        yield "leader", status.leader, ""
     if status.hold is not None:
         yield "hold", f"{status.hold}: nothing new is moved while it lasts", "yellow"
     yield "last turn", status.sentence, "bold"
