@@ -14,6 +14,7 @@ from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.draining import Draining, Tools
 from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.placing import Placing
@@ -28,7 +29,7 @@ from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
-from lbd.record.control import Control, PlaceRequest, SplitRequest
+from lbd.record.control import Control, DrainRequest, FillRequest, PlaceRequest, SplitRequest
 from lbd.record.journal import LIVE_NAME, Journal
 from lbd.record.remembered import Remembered
 from lbd.record.state import Scratch, StateDir
@@ -71,6 +72,7 @@ class Engine:
         self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now, self._paused)
         self._watch, self._learn = Watch(), learner_of(settings)
         self._placing = Placing(journal, self._ended)
+        self.draining = Draining(settings.state_dir, self._executor, timebase.now, self._held_beside)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
@@ -88,6 +90,7 @@ class Engine:
             self._observing.seen(record)
         else:
             self.splitting.after(record, self.settings)
+            self.draining.after(record)
         try:
             forget_notes(self._journal, record)
         except LbdError as error:
@@ -107,13 +110,22 @@ class Engine:
             request = self.requests.next(self.timebase.now())
             if request is not None:
                 self._begin(request, self._beside)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Go on with a drain or a fill, if there is one."""
+        if not (self.observe_only or self.splitting.hold()):
+            self.draining.step(self._tools(self._beside(None)))
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
         self._recover(RECOVERED_WITHIN_SECONDS)
         self._begin(request, self._alone)
-        self.wait()
-        finish(self._parts(), CycleRecord())
+        try:
+            self.draining.to_the_end(self.go_on)
+        finally:
+            self.wait()
+            finish(self._parts(), CycleRecord())
 
     def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         """What was asked for is begun, unless something holds it, and ends in an answer."""
@@ -127,9 +139,15 @@ class Engine:
         else:
             self._judge(request, parts)
 
-    def _judge(self, request: UnloadRequest | PlaceRequest, parts: Callable[[UnloadRequest | None], Parts]) -> None:
+    def _judge(
+        self,
+        request: UnloadRequest | PlaceRequest | DrainRequest | FillRequest,
+        parts: Callable[[UnloadRequest | None], Parts],
+    ) -> None:
         try:
-            if isinstance(request, PlaceRequest):
+            if isinstance(request, DrainRequest | FillRequest):
+                self.requests.answer(request, self.draining.begin(request, self._tools(parts(None))))
+            elif isinstance(request, PlaceRequest):
                 placer = Placer(self._observer.admin, CLOCK, self._policies.forbids)
                 self.requests.answer(request, self._placing.place(request, parts(None), placer))
             else:
@@ -194,7 +212,8 @@ class Engine:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._control.broken} requests by hand cannot be read and were set aside as *.broken"
-        found = [*journal, broken if self._control.broken else "", self.requests.warning, *self.splitting.warnings]
+        beside = [self.requests.warning, *self.splitting.warnings, *self.draining.warnings]
+        found = [*journal, broken if self._control.broken else "", *beside]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
@@ -237,6 +256,7 @@ class Engine:
             self.splitting.recover()
 
     def _ended(self, ended: Outcome | Skip) -> None:
+        self.draining.ended(ended)
         try:
             self.on_end(ended)
         finally:
@@ -244,7 +264,7 @@ class Engine:
 
     def _hold(self) -> Hold | None:
         said = self._observing.hold() if self._observing else None
-        return self.splitting.hold() or self._paused() or said
+        return self.splitting.hold() or self._paused() or said or self.draining.hold()
 
     def _paused(self) -> Hold | None:
         return ordered(self._control, self.timebase.now())
@@ -253,6 +273,16 @@ class Engine:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
         quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
         return self._hold() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
+
+    def _held_beside(self) -> Hold | None:
+        """The same for what is moved beside the turns, and is itself what holds them."""
+        quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
+        return self._paused() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
+
+    def _tools(self, parts: Parts) -> Tools:
+        """What a drain works with; its own hold does not hold it."""
+        held = replace(parts, ordered_hold=lambda: self.splitting.hold() or self._paused())
+        return Tools(self.settings, held, self._observer.admin, self._unloader())
 
     def _unloader(self) -> Unloader:
         return Unloader(self._observer.admin, CLOCK, forbids=self._policies.forbids)
@@ -284,6 +314,7 @@ class Engine:
             ordered_hold=self._hold,
             ignored_holds=OBSERVED_BESIDE if self.observe_only else frozenset(),
             wanted_hits=wanted_hits(settings),
+            drained=self.draining.drained,
         )
 
 

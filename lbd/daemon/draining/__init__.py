@@ -15,6 +15,7 @@ from lbd.daemon.draining.job import Job
 from lbd.daemon.draining.lasting import forget_ended
 from lbd.daemon.draining.planning import Look, Pass, look_to_drain
 from lbd.daemon.requests import OVERRIDDEN_HOLDS
+from lbd.daemon.splitting.looking import CLOCK
 from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.model import Skip
 from lbd.permit.budget import HOUR_SECONDS
@@ -37,6 +38,8 @@ __all__ = ["Draining", "Tools"]
 PART = 60
 """Moves after which the cluster is looked at anew: a quarter of a minute or so."""
 
+STEP_SECONDS = 0.2
+
 LOOK_AGAIN_SECONDS = 5.0
 """How long is waited where nothing may move now, or the cluster cannot be seen."""
 
@@ -44,8 +47,8 @@ LOOK_AGAIN_SECONDS = 5.0
 class Draining:
     """What is drained, and the one job that is at work. ``executor`` is that of the turns: a move is a move.
 
-    ``held`` is asked before each request: the pause and the quiet hours. All methods but :meth:`ended` are called by
-    one thread at a time.
+    ``held`` is asked before each request: the pause and the quiet hours. ``on_work`` hears how far a job has come. All
+    methods but :meth:`ended` are called by one thread at a time.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Draining:
         self._trouble: dict[str, str] = {}
         self._works = Works()
         self._known = False
+        self.on_work: Callable[[Work], None] = lambda _: None
 
     def in_force(self) -> dict[str, Drain]:
         """The drains in force, by broker."""
@@ -115,6 +119,16 @@ class Draining:
             else:
                 job.override = drain.override
         return answer
+
+    def to_the_end(self, go_on: Callable[[], None]) -> None:
+        """Where no daemon goes on with it: until what was begun has ended, or whoever waits for it interrupts that."""
+        try:
+            while self.busy:
+                go_on()
+                CLOCK.sleep(STEP_SECONDS)
+        except KeyboardInterrupt:
+            self._executor.halt(Reason.ROUND_STOPPED, "not asked for: it was interrupted")
+            raise
 
     def after(self, record: CycleRecord) -> None:
         """After a turn: what has expired, or whose broker was started again, is over."""
@@ -235,3 +249,4 @@ class Draining:
         if found != self._works:
             self._works = found
             self._drains.tell(found)
+            self.on_work(work)
