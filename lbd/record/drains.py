@@ -148,3 +148,10 @@ class Drains:
             return decoded(path, Drain)
         except UsageError as error:
             return Drain(unquote(path.stem), 0.0, None, "unknown", f"{error}; lbd drain --release removes it")
+
+
+def told_of(state_dir: Path, now: float) -> list[tuple[Drain, Work | None]]:
+    """The drains in force, each with what was last told of it. Raises :class:`UsageError` as :class:`Drains` does."""
+    drains = Drains(state_dir)
+    works = drains.works().drains
+    return [(drain, works.get(broker)) for broker, drain in drains.in_force(now).items()]
