@@ -39,8 +39,8 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     pause, drains = Control(state_dir).paused(now), told_of(state_dir, now)
     if form == "json":
         extra = {"running": pid, "late": found.late(now), "age_seconds": round(now - found.at, 1), "paused": pause}
-        extra["drains"] = [{"drain": drain, "work": work} for drain, work in drains]
-        json_out({**msgspec.to_builtins(found), **extra})
+        drained = [{"drain": drain, "work": work} for drain, work in drains]
+        json_out({**msgspec.to_builtins(found), **extra, "drains": drained})
     else:
         text.show_status(found, pid, pause, now, drains)
     if pid is None:

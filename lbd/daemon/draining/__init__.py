@@ -138,12 +138,14 @@ class Draining:
         except UsageError as error:
             self._trouble["ending"] = str(error)
 
-    def step(self, tools: Tools) -> None:
+    def step(self, tools: Callable[[], Tools]) -> None:
         """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
         try:
-            self._job = self._job or self._due(tools)
-            if self._job is not None:
-                self._step(self._job, tools)
+            if self._job is not None or self.in_force():
+                found = tools()
+                self._job = self._job or self._due(found)
+                if self._job is not None:
+                    self._step(self._job, found)
             self._trouble["going on"] = ""
         except LbdError as error:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
