@@ -77,7 +77,7 @@ def document(found: Shown) -> dict[str, Any]:
 def drain_sentence(found: Shown, broker: str, now: float) -> str:
     """Whether the others hold, and how long it would take."""
     look = found.look
-    told = f"{drain_words(found.drain, now)}. " if found.drain is not None else ""
+    told = f"Drained: {drain_words(found.drain, now)}. " if found.drain is not None else ""
     if found.cannot_spare:
         return f"{told}Refused: {found.cannot_spare}."
     if look.hold is not None:

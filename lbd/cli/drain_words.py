@@ -17,7 +17,7 @@ def drain_words(drain: Drain, now: float) -> str:
     since = f" since {local(drain.since)} ({spoken(now - drain.since)})" if drain.since else ""
     until = f" until {local(drain.until)}" if drain.until is not None else " until it is released"
     reason = f": {drain.reason}" if drain.reason else ""
-    return plain(f"{drain.broker} is drained by {drain.by}{since}{until}{reason}")
+    return plain(f"{drain.broker}, by {drain.by}{since}{until}{reason}")
 
 
 def work_words(work: Work) -> str:

@@ -108,7 +108,7 @@ class Draining:
         if job is not None and (isinstance(request, FillRequest) or job.broker != request.broker):
             raise RefusedError(f"a {job.kind} of {job.broker} is at work; lbd status tells how far it is")
         if isinstance(request, FillRequest):
-            self._fill, answer = fill_of(request, self.drained(), tools)
+            self._fill, answer = fill_of(request, tools)
             self._job = Job("fill", request.broker, request.id, self._now(), request.by, request.override)
             self._job.looked(self._fill, tools.paced(self._fill))
         else:

@@ -63,7 +63,7 @@ def drain_of(request: DrainRequest, before: Drain | None, now: float, tools: Too
         asked.since,
         now + seconds,
         request.by,
-        request.reason,
+        request.reason or (before.reason if before is not None else ""),
         request.override,
         look.started_at,
         look.carried,
@@ -86,10 +86,8 @@ def cannot_spare(broker: str, look: Look) -> str:
     return f"the cluster cannot do without {broker}: {told}"
 
 
-def fill_of(request: FillRequest, drained: frozenset[str], tools: Tools) -> tuple[Look, Answer]:
+def fill_of(request: FillRequest, tools: Tools) -> tuple[Look, Answer]:
     """What is to move, and the answer. Raises :class:`LbdError` for what is refused."""
-    if request.broker in drained:
-        raise RefusedError(f"{request.broker} is being drained; lbd drain {request.broker} --release ends that")
     look = look_to_fill(tools.parts, tools.admin, request.broker, override=request.override is not None)
     if look.hold is not None:
         raise RefusedError(words(look.hold))

@@ -12,7 +12,7 @@ from lbd.daemon.draining.resting import resting
 from lbd.daemon.situation import Situation, situation
 from lbd.decide import drain as emptying
 from lbd.decide import fill as filling
-from lbd.errors import ObserveError, UsageError
+from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.load.carried import Carried, as_it_was, carried_by
 from lbd.model import Unload, bundle_namespace
 from lbd.permit.eligibility import BROKER_BUNDLE
@@ -113,7 +113,9 @@ def look_to_drain(parts: Parts, admin: Admin, asked: Pass) -> Look:
 
 
 def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = False) -> Look:
-    """What a broker would be given. Raises as :func:`look_to_drain` does."""
+    """What a broker would be given. Raises as :func:`look_to_drain`, and :class:`RefusedError` for a drained one."""
+    if broker in parts.drained():
+        raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
     _owned(admin, broker)
     now = _situation(parts, broker, ())
     names = now.observation.snapshot.namespaces.names
