@@ -191,13 +191,15 @@ class TestDrain:
         Drains(tmp_path).release(target)
         self.go_on(lbd)
         assert len(owned(cluster, target)) == 14
-        assert not lbd.engine.draining.busy
+        work = lbd.engine.draining.works.of("r1")
+        assert work is not None
+        assert (work.exit_code, work.owned, work.sentence[:12]) == (4, None, "The drain of")
 
     def test_a_pause_holds_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
         """Refused before it begins; and a reason passes it."""
         Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
         answer, _ = done(lbd, asked(cluster.brokers[0]))
-        assert (answer.exit_code, answer.sentence) == (4, "Refused: paused: by bob until lbd resume: look.")
+        assert (answer.exit_code, answer.sentence) == (4, "Refused: paused: by bob until lbd resume: look")
         assert lbd.engine.draining.drained() == frozenset()
         assert ended(lbd, asked(cluster.brokers[0], "r2", override="I paused it")).owned == 0
 
@@ -230,8 +232,8 @@ class TestDrain:
         lbd.turn()
         now = cluster.now()
         explained = Explainer(tmp_path, now=now, since=now - 3600, last=5, cool_down_seconds=0).of(target)
-        assert any("ann drains it" in why for why in explained.why), explained  # type: ignore[union-attr]
-        assert any("owns nothing" in why for why in explained.why)  # type: ignore[union-attr]
+        assert any("ann drains it" in why for why in explained.because), explained  # type: ignore[union-attr]
+        assert any("owns nothing" in why for why in explained.because)  # type: ignore[union-attr]
         soon, late = (next(iter(doctors_drains(tmp_path, now + later))) for later in (60, 5 * 3600))
         assert (soon.level, late.level) == ("ok", "warning")
         assert f"{target} by ann since" in late.seen
@@ -248,7 +250,7 @@ class TestWhatStays:
             "auto_failover_policy": {"policy_type": "min_available", "parameters": {"min_limit": "1"}},
         }
         give(cluster, owned(cluster, cluster.brokers[1])[0], target)
-        lbd.turn()
+        lbd.turns(10)
         work = ended(lbd, asked(target))
         assert (work.exit_code, work.landed, work.owned) == (4, 1, 14)
         assert {left.reason for left in work.left} == {"isolation-policy"}

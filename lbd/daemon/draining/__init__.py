@@ -141,6 +141,7 @@ class Draining:
     def step(self, tools: Callable[[], Tools]) -> None:
         """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
         try:
+            self._released_before_begun()
             if self._job is not None or self.in_force():
                 found = tools()
                 self._job = self._job or self._due(found)
@@ -151,6 +152,13 @@ class Draining:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
             if self._job is not None:
                 self._job.waits(str(error), self._now() + LOOK_AGAIN_SECONDS)
+
+    def _released_before_begun(self) -> None:
+        """Whoever waits for a drain is told that it is over."""
+        for broker in self._asked.keys() - self.in_force().keys():
+            now = self._now()
+            job = Job("drain", broker, self._asked.pop(broker), now, "", None)
+            self._tell(job.end(now, None, (_over(broker),)))
 
     def _due(self, tools: Tools) -> Job | None:
         """The next drain that was asked for or was cut short, or that may look again for what has come back."""
@@ -174,7 +182,7 @@ class Draining:
         if job.kind == "drain" and job.broker not in self.in_force():
             self._executor.halt(Reason.ROUND_STOPPED, f"not asked for: the drain of {job.broker} is over")
             if not self._executor.unfinished:
-                self._finish(job, (), (Skip(job.broker, Reason.ROUND_STOPPED, "the drain is over before its end"),))
+                self._finish(job, None, (_over(job.broker),))
         elif not self._executor.unfinished and self._now() >= job.look_again_at:
             if job.kind == "drain":
                 self._empty(job, tools)
@@ -205,7 +213,7 @@ class Draining:
         if look is not None and look.plan.unloads:
             self._start(job, look.plan.unloads, look, tools)
         else:
-            self._finish(job, (), ())
+            self._finish(job, None, ())
 
     def _within(self, look: Look, job: Job, tools: Tools) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
         """What may be sent now, and what the hour has no room for."""
@@ -235,7 +243,7 @@ class Draining:
         job.hand(one.bundle for one in part)
         self._executor.start(told, look.accepts, Orders(tools.unloader, pace, held, passes))
 
-    def _finish(self, job: Job, owned: Sequence[str], stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
+    def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = None
         self._tell(job.end(self._now(), owned, stay, alone))
 
@@ -252,3 +260,7 @@ class Draining:
             self._works = found
             self._drains.tell(found)
             self.on_work(work)
+
+
+def _over(broker: str) -> Skip:
+    return Skip(broker, Reason.ROUND_STOPPED, "the drain was ended before it had come to its end")

@@ -124,18 +124,20 @@ class Job:
         measured = (now - self.begun_at) / tried * len(left) if tried >= MEASURED_FROM else None
         return round(estimate(left, self._pacing) if measured is None else measured, 1)
 
-    def end(self, now: float, owned: Collection[str], stay: Iterable[Skip], alone: Collection[Skip] = ()) -> Work:
+    def end(
+        self, now: float, owned: Collection[str] | None, stay: Iterable[Skip], alone: Collection[Skip] = ()
+    ) -> Work:
         """It has come to its end: how it is told.
 
-        ``owned`` is what a drained broker owns now, ``stay`` what was not even tried, and why; ``alone`` are bundles of
-        Pulsar's own, which lbd leaves where they are.
+        ``owned`` is what a drained broker owns now, None where it was not asked; ``stay`` what was not even tried, and
+        why; ``alone`` are bundles of Pulsar's own, which lbd leaves where they are.
         """
         with self._lock:
-            missed = [one for one in self._ended.values() if self._missed(one, owned)]
+            missed = [one for one in self._ended.values() if self._missed(one, owned or ())]
         left = [Left(one.unload.bundle, one.result.value, one.detail) for one in missed]
         known, system = {one.bundle for one in left}, {skip.what for skip in alone}
         left += [Left(skip.what, skip.reason.label, skip.detail) for skip in stay if skip.what not in known]
-        owns = sum(bundle not in system for bundle in owned) if self.kind == "drain" else None
+        owns = None if owned is None else sum(bundle not in system for bundle in owned)
         found = msgspec.structs.replace(self.work(now), ended_at=now, left=left, held="", eta_seconds=None, owned=owns)
         code, sentence = told(found, missed=len(missed), system=len(system))
         return msgspec.structs.replace(found, exit_code=code, sentence=sentence)

@@ -28,6 +28,8 @@ def told(work: Work, *, missed: int, system: int) -> tuple[int, str]:
 def _drained(work: Work, took: str) -> str:
     gone = work.landed + work.elsewhere
     other = f", {work.elsewhere} of them to another broker than planned" if work.elsewhere else ""
+    if work.owned is None:
+        return f"The drain of {work.broker} is over: {counted(gone, 'bundle')} gone {took}{other}"
     if not work.owned:
         moved = f": {counted(gone, 'bundle')} gone {took}{other}" if work.tried else ", and needed no move"
         return f"{work.broker} owns nothing{moved}"
