@@ -63,12 +63,13 @@ def test_every_command_is_in_the_readme_and_has_help(command: str):
 def test_every_setting_of_a_strategy_says_what_it_means():
     """No setting without a description."""
     from lbd.decide import RULES
+    from lbd.decide.drain_settings import DrainSettings
     from lbd.load.scoring import Weights
     from lbd.permit.settings import Guardrails
     from lbd.record.history.settings import HistorySettings
     from lbd.split.settings import SplitSettings
 
-    for model in (*RULES, Weights, Guardrails, SplitSettings, HistorySettings):
+    for model in (*RULES, Weights, Guardrails, SplitSettings, HistorySettings, DrainSettings):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 LABEL_WIDTH = 10
 
+MOVES = 10
+"""Moves under way that are shown; a drain has dozens at a time."""
+
 BROKER_COLUMNS, PAIR_COLUMNS, MOVE_COLUMNS = 60, 35, 75
 """Room that lines need beside the names of brokers in them."""
 
@@ -142,10 +145,12 @@ def _lines(
     if status.budgets:
         yield "budgets", "; ".join(map(budget_words, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
-    for move in status.unfinished:
+    for move in status.unfinished[:MOVES]:
         ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
         since = f"for {spoken(now - move.since)}" if move.since else "waits for its turn"
         yield "under way", f"{move.bundle} {ends}, {since}", "cyan"
+    if (more := len(status.unfinished) - MOVES) > 0:
+        yield "", f"and {counted(more, 'move')} more", "cyan"
 
 
 def _life(status: Status, pid: int | None, now: float) -> tuple[str, str]:
