@@ -145,6 +145,10 @@ def _lines(
     if status.budgets:
         yield "budgets", "; ".join(map(budget_words, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
+    yield from _under_way(status, now)
+
+
+def _under_way(status: Status, now: float) -> Iterator[tuple[str, str, str]]:
     for move in status.unfinished[:MOVES]:
         ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
         since = f"for {spoken(now - move.since)}" if move.since else "waits for its turn"

@@ -77,6 +77,14 @@ def _key(request: Request) -> str:
     return request.id if isinstance(request, PlaceRequest | DrainRequest | FillRequest) else request.bundle
 
 
+_UNDONE = {
+    PlaceRequest: "Not placed",
+    SplitRequest: "Not split",
+    DrainRequest: "Not begun",
+    FillRequest: "Not begun",
+}
+
+
 class Requests:
     """Requests taken and not yet answered. Thread-safe: moves end in threads of their own."""
 
@@ -112,7 +120,7 @@ class Requests:
 
     def fail(self, request: Request, error: LbdError) -> None:
         """Nothing was sent, because it could not be judged; the exit code is the error's."""
-        done = {PlaceRequest: "Not placed", SplitRequest: "Not split"}.get(type(request), "Not moved")
+        done = _UNDONE.get(type(request), "Not moved")
         self.answer(
             request, Answer(error.exit_code, f"{'Refused' if isinstance(error, RefusedError) else done}: {error}")
         )

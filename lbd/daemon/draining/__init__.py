@@ -9,16 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbd.act.orders import Orders, Pace
 from lbd.daemon.draining.beginning import Tools, drain_of, fill_of, words
 from lbd.daemon.draining.job import Job
 from lbd.daemon.draining.lasting import forget_ended
 from lbd.daemon.draining.planning import Look, Pass, look_to_drain
-from lbd.daemon.requests import OVERRIDDEN_HOLDS
+from lbd.daemon.draining.sending import orders_of, within
 from lbd.daemon.splitting.looking import CLOCK
 from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.model import Skip
-from lbd.permit.budget import HOUR_SECONDS
 from lbd.reason import Reason
 from lbd.record.control import FillRequest
 from lbd.record.drains import Drains, Works
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
     from lbd.record.drains import Drain, Work
 
 __all__ = ["Draining", "Tools"]
-
-PART = 60
-"""Moves after which the cluster is looked at anew: a quarter of a minute or so."""
 
 STEP_SECONDS = 0.2
 
@@ -201,47 +196,29 @@ class Draining:
         if look.hold is not None:
             job.waits(words(look.hold), self._now() + LOOK_AGAIN_SECONDS)
             return
-        part, beyond = self._within(look, job, tools)
+        part, beyond = within(look.plan.unloads, look, job, tools, self._now())
         if part and not job.barren:
             self._start(job, part, look, tools)
         else:
-            self._finish(job, look.owned, (*look.plan.stay, *beyond), look.alone)
+            stay = (*look.plan.stay, *beyond, *job.not_sent(unload.bundle for unload in part))
+            self._finish(job, look.owned, stay, look.alone)
 
     def _give(self, job: Job, tools: Tools) -> None:
-        """All of a fill, once; after that its end."""
-        look, self._fill = self._fill, None
-        if look is not None and look.plan.unloads:
-            self._start(job, look.plan.unloads, look, tools)
+        """The next part of a fill, as it was planned when it began, or its end."""
+        look = self._fill
+        assert look is not None
+        handed = job.handed
+        rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
+        part, beyond = within(rest, look, job, tools, self._now())
+        if part:
+            self._start(job, part, look, tools)
         else:
-            self._finish(job, None, ())
-
-    def _within(self, look: Look, job: Job, tools: Tools) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
-        """What may be sent now, and what the hour has no room for."""
-        most, plan = tools.settings.drain.most_per_hour(look.bundles), look.plan.unloads
-        if most is None or job.override is not None:
-            return plan[:PART], ()
-        since = self._now() - HOUR_SECONDS
-        used = sum(one.at > since and one.source == job.broker for one in tools.parts.sent())
-        told = f"{used} of {most} used within the hour (drain.max_unloads_per_hour)"
-        room = max(most - used, 0)
-        return plan[: min(room, PART)], tuple(Skip(one.bundle, Reason.SOURCE_UNLOADS, told) for one in plan[room:])
+            self._finish(job, None, (*beyond, *job.not_sent(handed)))
 
     def _start(self, job: Job, part: Sequence[Unload], look: Look, tools: Tools) -> None:
-        passed = f", overriding limits: {job.override}" if job.override is not None else ""
-        doing = "drain of" if job.kind == "drain" else "fill of"
-        limits, pacing = tools.settings.drain, tools.paced(look)
-        pace = Pace(
-            limits.unload_spacing_seconds,
-            limits.max_unloads_at_once,
-            limits.max_unloads_at_once if job.kind == "drain" else 1,
-            pacing.by_name,
-        )
-        passes = frozenset({Reason.NO_IMPROVEMENT}) | (OVERRIDDEN_HOLDS if job.override is not None else frozenset())
-        held = (lambda: None) if job.override is not None else self._held
-        reason = f"{doing} {job.broker}, by hand, {job.by}{passed}"
-        told = [replace(one, reason=reason) for one in part]
         job.hand(one.bundle for one in part)
-        self._executor.start(told, look.accepts, Orders(tools.unloader, pace, held, passes))
+        orders = orders_of(job, tools.paced(look), tools, self._held)
+        self._executor.start([replace(one, reason=job.reason) for one in part], look.accepts, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = None

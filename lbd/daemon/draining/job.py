@@ -10,7 +10,8 @@ import msgspec
 
 from lbd.daemon.draining.telling import told
 from lbd.decide.drain import eta_seconds
-from lbd.model import Outcome, Result
+from lbd.model import Outcome, Result, Skip
+from lbd.reason import Reason
 from lbd.record.drains import Left, Work
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from lbd.daemon.draining.planning import Look
     from lbd.load.carried import Carried
-    from lbd.model import Skip
 
 SECONDS_EACH = 0.5
 """An unload with its checks and its proof, where none was measured yet."""
@@ -68,6 +68,7 @@ class Job:
         self._lock = threading.Lock()
         self._handed: set[str] = set()
         self._ended: dict[str, Outcome] = {}
+        self._skipped: dict[str, Skip] = {}
         self._left: list[str] = []
         self._pacing: Pacing | None = None
         self._barren = self._seen = 0
@@ -80,6 +81,12 @@ class Job:
         self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
         self._seen = self.tried
         self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._left), held="")
+
+    @property
+    def reason(self) -> str:
+        """Why its moves are made, for the journal."""
+        passed = f", overriding limits: {self.override}" if self.override is not None else ""
+        return f"{self.kind} of {self.broker}, by hand, {self.by}{passed}"
 
     @property
     def barren(self) -> bool:
@@ -96,11 +103,24 @@ class Job:
             self._handed.update(bundles)
 
     def ended(self, ended: Outcome | Skip) -> None:
-        """A move has ended, if it is one of these; what was not sent is not counted."""
-        if isinstance(ended, Outcome):
-            with self._lock:
-                if ended.unload.bundle in self._handed:
-                    self._ended[ended.unload.bundle] = ended
+        """A move has ended, if it is one of these; what was not sent does not count as moved."""
+        with self._lock:
+            if isinstance(ended, Skip):
+                self._skipped[ended.what] = ended
+            elif ended.unload.bundle in self._handed:
+                self._ended[ended.unload.bundle] = ended
+
+    @property
+    def handed(self) -> frozenset[str]:
+        """The bundles of all moves that were begun."""
+        with self._lock:
+            return frozenset(self._handed)
+
+    def not_sent(self, bundles: Iterable[str]) -> list[Skip]:
+        """Why moves of these bundles were not sent, those that were not."""
+        with self._lock:
+            unsent = [bundle for bundle in bundles if bundle not in self._ended]
+            return [self._skipped.get(bundle, Skip(bundle, Reason.ROUND_STOPPED)) for bundle in sorted(unsent)]
 
     @property
     def tried(self) -> int:

@@ -17,7 +17,7 @@ def told(work: Work, *, missed: int, system: int) -> tuple[int, str]:
 
     ``system`` are bundles of Pulsar's own namespace on a drained broker, which count for neither.
     """
-    code = FAILED if missed else REFUSED if work.left else 0
+    code = FAILED if missed else REFUSED if work.left or work.owned else 0
     took = f"in {max((work.ended_at or 0.0) - work.begun_at, 0.0):.0f} s"
     words = _drained(work, took) if work.kind == "drain" else _filled(work, took)
     if system:
