@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
 from lbd.reason import Reason
+from lbd.record.drains import told_of
 from lbd.record.explain import because, cuts
 from lbd.record.explain.answers import Answer, BrokerAnswer, BundleAnswer, Fired, PassedOver, TurnAnswer
 from lbd.record.explain.names import broker_named, bundle_with, no_bundle
@@ -33,6 +34,10 @@ ATTEMPTS = 2
 
 MOVE_OF_TURN_SECONDS = 900.0
 """Moves that a turn planned are begun within this."""
+
+
+REPORTED_WITHIN_SECONDS = 120.0
+"""A report seen so soon after a landing may be older than it: brokers renew theirs about once a minute."""
 
 
 class Explainer:
@@ -108,11 +113,20 @@ class Explainer:
             last.ended_at,
             newest.verdict,
             last.broker(broker),
-            [gone] if gone else list(because.of_broker(last, broker)),
+            [*self._drained(broker), *([gone] if gone else because.of_broker(last, broker))],
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.told() for story in told],
         )
+
+    def _drained(self, broker: str) -> Iterator[str]:
+        """Since when, and what has become of it."""
+        for drain, work in told_of(self._state_dir, self._now):
+            if drain.broker == broker:
+                ago = f", {(self._now - drain.since) / 60:.0f} min ago" if drain.since else ""
+                yield f"{drain.by} drains it{ago}{drain.reason and f': {drain.reason}'}"
+                if work is not None and work.sentence:
+                    yield work.sentence.rstrip(".")
 
     def bundle(self, name: str) -> BundleAnswer:
         """One bundle: where it is and why, its moves, and why it was passed over."""
@@ -124,8 +138,9 @@ class Explainer:
         if at is None and not (told or splits):
             raise UsageError(no_bundle(name, bundles.bundles if bundles is not None else []))
         owner, seen_at = (bundles.owner_of(at), bundles.at) if bundles is not None and at is not None else (None, None)
+        reported_at = (seen_at or 0) - REPORTED_WITHIN_SECONDS
         moved = next((story.move for story in told if story.move.owner is not None), None)
-        if moved is not None and moved.ended_at is not None and (seen_at is None or moved.ended_at > seen_at):
+        if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
             owner, seen_at = moved.owner, moved.ended_at
         cut = cuts.gone(name, splits)
         if cut is not None:
