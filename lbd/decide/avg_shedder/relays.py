@@ -3,7 +3,8 @@
 AvgShedder looks at two brokers at a time. The most and the least loaded one are levelled to their mean, and where most
 brokers are cold that mean is far above the rest: the destination is the source of a later pair, and what it was given
 moves twice. On three brokers of 4.2.4 one hot broker was levelled by fourteen moves, four and then ten, by way of the
-middle one.
+middle one. Less is taken only where the destination and the next colder broker would be too far apart after it: there
+has to be another round in any case.
 """
 
 from __future__ import annotations
