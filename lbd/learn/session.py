@@ -63,6 +63,14 @@ def session(master: str) -> Iterator[SparkSession]:
         spark.stop()
 
 
+def parts(spark: SparkSession) -> tuple[int, int]:
+    """Tasks of what Spark does at this moment: how many are done, and how many there are."""
+    tracker = spark.sparkContext.statusTracker()
+    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in found if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+
 def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")

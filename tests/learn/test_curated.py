@@ -184,9 +184,9 @@ def other_columns(root: Path) -> None:
 def test_what_is_no_history_is_told(spark: SparkSession, tmp_path: Path, make: Any, told: str):
     """In one line that names the folder."""
     from lbd.errors import UsageError
-    from lbd.learn import pipeline
+    from lbd.learn.reading import table
 
     make(tmp_path)
     with pytest.raises(UsageError, match=told) as found:
-        pipeline.table(spark, str(tmp_path), "decisions")
+        table(spark, str(tmp_path), "decisions")
     assert "\n" not in str(found.value)
