@@ -20,7 +20,7 @@ from lbd.learn.closed_loop import as_recorded, replay
 from lbd.learn.reading import table
 from lbd.learn.scoring import pooled
 from lbd.learn.told import told
-from lbd.learn.window import from_bytes, joined
+from lbd.learn.window import after, from_bytes
 from lbd.load.error import measure
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
@@ -245,4 +245,4 @@ def _last(spark: SparkSession, packed: DataFrame, windows: Sequence[int]) -> tup
     row = pipeline.with_before(spark, packed, windows[-2:]).head()
     assert row is not None
     own = from_bytes(row["packed"])
-    return own, joined(from_bytes(row["packed_before"]), own)
+    return own, after(from_bytes(row["packed_before"]), own)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, fields
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lbd.learn.closed_loop import replay
 from lbd.learn.cluster import Cluster
 from lbd.learn.packing import pack
 from lbd.learn.scoring import Figures, figures
-from lbd.learn.window import from_bytes, joined, to_bytes
+from lbd.learn.window import after, from_bytes, to_bytes
 from lbd.load.linear import given
 from lbd.load.samples import BrokerSamples, gather
 from lbd.model import RESOURCES
@@ -117,7 +118,7 @@ def results(
 ) -> dict[str, dict[int, list[Figures]]]:
     """The figures of each candidate in each window but the first, one for each seed. ``numbers`` are the windows'.
 
-    What a window begins with is what the candidate made of the one before, which is replayed, too, and not counted:
+    What a window begins with is what the candidate made of the hours before, which are replayed, too, and not counted:
     otherwise every candidate but the one in force would begin each window with the moves that its own start takes.
     """
     begins = range(0, len(tried), CANDIDATES_A_TASK)
@@ -142,7 +143,7 @@ def results(
 
 def with_before(spark: SparkSession, packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
     """Each window but the first beside the one before it, whatever time lies between."""
-    pairs = spark.createDataFrame(list(zip(numbers[1:], numbers[:-1], strict=True)), "window long, before long")
+    pairs = spark.createDataFrame([(now, before) for before, now in pairwise(numbers)], "window long, before long")
     earlier = packed.select(F.col("window").alias("before"), F.col("packed").alias("packed_before"))
     return (
         packed.join(F.broadcast(pairs), on="window", how="inner")
@@ -159,7 +160,7 @@ def _judged(
     row: Mapping[str, Any], plain: Mapping[str, object], model: LoadModel, seeds: int, over_points: float
 ) -> Iterator[pa.RecordBatch]:
     own = from_bytes(row["packed"])
-    window, begins = joined(from_bytes(row["packed_before"]), own), float(own.at[0])
+    window, begins = after(from_bytes(row["packed_before"]), own), float(own.at[0])
     for name, values in json.loads(row["candidates"]).items():
         settings = Settings.model_validate({**plain, **values})
         for seed in range(seeds):

@@ -30,7 +30,7 @@ QUIET = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
-    """A session on this master, stopped in the end.
+    """A session on this master, stopped in the end; under spark-submit on the one that was given there.
 
     Raises :class:`UsageError` where PySpark or Java is missing or too old, or the master cannot be reached.
     """
@@ -41,8 +41,9 @@ def session(master: str) -> Iterator[SparkSession]:
     except ImportError as error:
         raise UsageError("PySpark is missing: pip install 'lbd[learn]'") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = (
-        SparkSession.builder.master(master)
+        (SparkSession.builder if submitted else SparkSession.builder.master(master))
         .appName("lbd calibrate")
         .config("spark.driver.memory", DRIVER_MEMORY)
         .config("spark.ui.enabled", "false")

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 LONGEST_SILENCE_SECONDS = 180.0
 """Rounds further apart than three CPU samples have a gap between them, of which nothing is known."""
 
+WARM_SECONDS = 6 * 3600.0
+"""Settings make of a placement what they will within hours: hits take minutes, bundles rest for half an hour, and a
+tenth of them may move in an hour."""
+
 
 @dataclass(frozen=True, eq=False)
 class Window:
@@ -115,6 +119,12 @@ _OF_BROKERS = {"used": np.nan, "present": False, "fresh": False, "doubted": Fals
 def _positions(names: tuple[str, ...], among: tuple[str, ...]) -> IntArray:
     position = {name: at for at, name in enumerate(among)}
     return np.array([position[name] for name in names], dtype=np.int32)
+
+
+def after(before: Window, window: Window) -> Window:
+    """A stretch with the last :data:`WARM_SECONDS` of the one before it."""
+    first = int(np.searchsorted(before.at, before.at[-1] - WARM_SECONDS)) if before.at.size else 0
+    return joined(before.from_round(first), window)
 
 
 _NAMES = ("brokers", "bundles")

@@ -1,11 +1,12 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
     python -m tests.bench [decide] [shedders] [place] [parse] [observe] [--large]
-    python -m tests.bench fit | least
+    python -m tests.bench fit | least | learn
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
-``fit`` prints the simulated cluster beside the published charts instead, ``least`` least-moves beside AvgShedder.
+``fit`` prints the simulated cluster beside the published charts instead, ``least`` least-moves beside AvgShedder,
+``learn`` what ``lbd calibrate`` chooses beside the defaults.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import statistics
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from lbd.decide import STRATEGIES
 from lbd.place import PLACEMENTS
-from tests.bench import fit, least, scenes
+from tests.bench import fit, learn, least, scenes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,7 +119,7 @@ def main() -> None:
     """Measure the groups asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", "fit", "least", []]
+        "groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", "fit", "least", "learn", []]
     )
     parser.add_argument("--large", action="store_true")
     chosen = parser.parse_args()
@@ -125,6 +128,10 @@ def main() -> None:
         return
     if chosen.groups == ["least"]:
         least.main()
+        return
+    if chosen.groups == ["learn"]:
+        with TemporaryDirectory() as folder:
+            learn.main(Path(folder))
         return
     table = figures(large=chosen.large)
     print(f"{'what':66} {'median s':>9} {'best s':>9} {'budget s':>9} {'peak MiB':>9} {'Java / lbd':>11}")
