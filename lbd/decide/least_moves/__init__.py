@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.decide.candidates import Offers
-from lbd.decide.least_moves.counting import count
+from lbd.decide.least_moves.counting import Far, count
 from lbd.decide.least_moves.ground import survey
 from lbd.decide.least_moves.level import brokers_missing, water_level
-from lbd.decide.least_moves.planning import Band, Plan
+from lbd.decide.least_moves.planning import NEAR_POINTS, Band, Plan
 from lbd.decide.least_moves.telling import fewest, nothing_fits
 from lbd.load import scoring
-from lbd.model import Decision, Facts, Memory, Pair, Skip
+from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from lbd.decide.least_moves.counting import Far
     from lbd.decide.least_moves.planning import Move
     from lbd.decide.least_moves.settings import LeastMovesSettings
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Permission, Snapshot, Unload
+
+NEAR_SHARE = 0.75
+"""Of the low threshold: so near the level a broker may end as one that takes; noise does not make it far again."""
 
 
 def decide(
@@ -44,9 +46,11 @@ def decide(
     turn = _Round(snapshot, averages, permission, settings, weights)
     if turn.too_few():
         return turn.decision(memory)
-    far, counters = count(snapshot.brokers.ids, turn.above, turn.among, permission, memory, settings)
-    turn.answer(far)
-    return turn.decision(Memory(counters))
+    ids, again = snapshot.brokers.ids, turn.estimated
+    far, counters = count(ids, turn.above, turn.among, permission, memory, settings, again=again)
+    served = turn.answer(far)
+    in_vain = {ids[one.broker] for one in far if one.fired and one.broker not in served}
+    return turn.decision(Memory({broker: hits for broker, hits in counters.items() if broker not in in_vain}))
 
 
 class _Round:
@@ -69,6 +73,7 @@ class _Round:
         self._ground = survey(snapshot, averages, permission, weights, self.verdicts)
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
         self.above = np.where(self.among, self._scores - self._level, 0.0)
+        self.estimated = self._ground.estimated
         self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among)
         self._unloads: list[Unload] = []
         self._skips: list[Skip] = []
@@ -88,12 +93,15 @@ class _Round:
             self._skips.append(Skip("cluster", Reason.SETTLING, told))
         return True
 
-    def answer(self, far: list[Far]) -> None:
-        """Plan for all that fired, the high ones first; say of the others what they wait for."""
+    def answer(self, far: list[Far]) -> set[int]:
+        """Plan for all that are too far, once one of them has fired; say of the others what they wait for.
+
+        Returns the brokers of which, or to which, something moves.
+        """
         if not far:
             self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
-        high = [one.broker for one in far if one.fired and one.points > 0]
-        plan = [(move.source, move) for move in self._plan.relieve(high)]
+        far = self._with_others(far) if any(one.fired for one in far) else far
+        plan = [(move.source, move) for move in self._plan.relieve([one.broker for one in far if one.relieved])]
         for one in far:
             if one.fired and one.points < 0:
                 plan += [(one.broker, move) for move in self._plan.fill(one.broker)]
@@ -104,6 +112,16 @@ class _Round:
         self._unloads = [self._unload(move) for at, move in plan if at in served]
         if self._unloads:
             self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
+        return served
+
+    def _with_others(self, far: list[Far]) -> list[Far]:
+        """Those above the band go along with one that fires: else the highest of them is what a plan comes to."""
+        known = {one.broker for one in far if one.fired}
+        along = (self.above > self._band().top - self._level + NEAR_POINTS).nonzero()[0].tolist()
+        hits = {one.broker: one.hits for one in far}
+        others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
+        added = {one.broker for one in others}
+        return sorted([one for one in far if one.broker not in added] + others, key=lambda one: -abs(one.points))
 
     def decision(self, memory: Memory) -> Decision:
         """The answer."""
@@ -111,8 +129,10 @@ class _Round:
         return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
 
     def _band(self) -> Band:
-        aim = min(self._settings.aim_points, self._settings.low_threshold)
-        return Band(self._level - self._settings.low_threshold, self._level, self._level + aim)
+        low = self._settings.low_threshold
+        aim = min(self._settings.aim_points, low)
+        far = max(aim, NEAR_SHARE * low)
+        return Band(self._level - low, self._level - far, self._level, self._level + aim, self._level + far)
 
     def _balanced(self) -> str:
         furthest = float(np.abs(self.above).max())
@@ -188,4 +208,11 @@ class _Round:
         self.verdicts[bundle] = Reason.MOVES.code
         how = "about " if self._ground.estimated else ""
         told = f"level {self._level:.1f}; {how}{move.taken:.1f} points off, {ends[0]} then {move.source_after:.1f}"
-        return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}")
+        return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}{self._back(move)}")
+
+    def _back(self, move: Move) -> str:
+        """What the destination would give back, once this has landed there."""
+        if move.back is None:
+            return ""
+        name = self._snapshot.bundles[int(self._ground.bundles[move.back])]
+        return f"; too large alone, {name} is to go the other way when it has landed"

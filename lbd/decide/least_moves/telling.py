@@ -47,9 +47,9 @@ def nothing_fits(
         listed = offers.candidates(far.broker, "throughput", verdicts)
         return Reason.NOTHING_FITS, offers.none_fits(far.broker, listed, verdicts)
     idle = float(max(ground.idle()[far.broker].max(), ground.other[far.broker]))
-    if idle > band.top:
+    if idle > band.limit:
         return Reason.BACKGROUND_LOAD, f"{idle:.1f} of its points are not those of bundles that may move"
     verdicts[ground.bundles[own]] = Reason.TOO_LARGE.code
     size = float((ground.cost[far.broker] * ground.drives[own[0]]).max())
     name = offers.snapshot.bundles[ground.bundles[own[0]]]
-    return Reason.TOO_LARGE, f"{name} makes {size:.1f} points and fits nowhere below {band.top:.1f}; split it"
+    return Reason.TOO_LARGE, f"{name} makes {size:.1f} points and fits nowhere below {band.limit:.1f}; split it"
