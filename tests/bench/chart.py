@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.bench.suite import Ran
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 360, 56, 44
+FONT = 'font-family="sans-serif" font-size="12"'
 COLOURS = ("#d1495b", "#e9a23b", "#7a7a7a", "#4f86c6", "#2e7d4f")
 
 
@@ -22,7 +23,7 @@ def drawn(found: Sequence[Ran]) -> str:
     dots = [(name, kind, *_figures(found, name, kind)) for name in names for kind in KINDS]
     most_moves, most_gap = (max(dot[at] for dot in dots) * 1.08 or 1.0 for at in (2, 3))
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {FONT}>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         *_axes(most_moves, most_gap),
     ]
@@ -58,4 +59,5 @@ def _axes(most_moves: float, most_gap: float) -> Iterator[str]:
     for gap in range(0, int(most_gap) + 1, 15):
         yield f'<text x="{LEFT - 6}" y="{_y(gap, most_gap) + 4:.0f}" text-anchor="end">{gap}</text>'
     yield f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">moves, mean of a kind of cluster</text>'
-    yield f'<text transform="translate(14 {low / 2:.0f}) rotate(-90)" text-anchor="middle">last gap, points, median</text>'
+    at = f'transform="translate(14 {low / 2:.0f}) rotate(-90)"'
+    yield f'<text {at} text-anchor="middle">last gap, points, median</text>'

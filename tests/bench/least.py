@@ -10,7 +10,6 @@ kind instead of all forty; ``--chart`` draws the suite as SVG.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.compare.candidates import Candidate
@@ -22,6 +21,7 @@ from tests.bench.suite import CANDIDATES, HEAD, duel, row, runs, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SEEDS = 3
 SCENARIOS = (

@@ -1,4 +1,4 @@
-"""Five candidates over the seeded clusters of ``tests/scenarios/clusters.py``: the same load, the same noise, two processes."""
+"""Five candidates over the clusters of ``tests/scenarios/clusters.py``: the same load and noise for each."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def row(cards: Sequence[Scorecard]) -> tuple[str, ...]:
 def table(found: Sequence[Ran]) -> list[str]:
     """A row for each kind and candidate, and for each candidate over all, as Markdown."""
     lines = [f"| clusters | strategy | {' | '.join(HEAD)} |", "|---" * (len(HEAD) + 2) + "|"]
-    for kind in (*KINDS, "all"):
+    for kind in (*dict.fromkeys(one.kind for one in found), "all"):
         for candidate in dict.fromkeys(one.candidate for one in found):
             cards = [one.card for one in found if one.candidate == candidate and kind in (one.kind, "all")]
             lines.append(f"| {kind} | {candidate} | {' | '.join(row(cards))} |")
@@ -108,14 +108,14 @@ def of(found: Sequence[Ran], candidate: str) -> dict[tuple[str, int], Scorecard]
 
 
 def duel(found: Sequence[Ran], mine: str = "least-moves", other: str = "avg-shedder") -> str:
-    """On clusters where it ends as low or lower: how many of the other's moves, and how much of its traffic, it takes."""
+    """Where it ends as low or lower: what part of the other's moves, and of its traffic moved, it takes."""
     pairs = [(card, of(found, other)[key]) for key, card in of(found, mine).items()]
     as_low = [(one, two) for one, two in pairs if one.last.gap_points <= two.last.gap_points and two.moves]
     if not as_low:
         return f"{mine} ends no lower than {other} anywhere"
     total = partial(_share, as_low)
     return (
-        f"{mine} ends with as small a gap or a smaller one on {len(as_low)} of {len(pairs)} clusters where {other} moves, "
+        f"{mine} ends with as small a gap or a smaller one on {len(as_low)} of {len(pairs)} clusters, {other} moving, "
         f"with {total('moves'):.0%} of its moves and {total('traffic_moved'):.0%} of its traffic moved"
     )
 

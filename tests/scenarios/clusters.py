@@ -1,8 +1,8 @@
 """A seeded suite of simulated clusters: eight kinds, forty of each, from ten to three hundred brokers.
 
-What differs within a kind: how many brokers and bundles there are, whether sizes are Zipf's or log-normal, how they vary,
-and at what level all brokers would be even. Bundles are placed blind to load, as AvgShedder places what it has no plan
-for. Nothing here is a measurement of real brokers.
+What differs within a kind: how many brokers and bundles there are, whether sizes are Zipf's or log-normal, how they
+vary, and at what level all brokers would be even. Bundles are placed blind to load, as AvgShedder places what it has no
+plan for. Nothing here is a measurement of real brokers.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ def _broker(name: str, background: float, capacity: float) -> dict[str, Any]:
 def _load(kind: str, brokers: int, mib: float, random: np.random.Generator) -> list[dict[str, Any]]:
     """Namespaces of equal traffic, each with a law of sizes and, where load drifts, a wave of its own."""
     namespaces, each = max(brokers // NAMESPACE_BROKERS, 1), int(random.integers(12, 25))
-    sizes: dict[str, Any] = (
-        {"zipf": float(random.uniform(0.4, 0.7))} if random.random() < 0.5 else {"spread": float(random.uniform(0.6, 1.1))}
-    )
+    law, least, most = ("zipf", 0.4, 0.7) if random.random() < 0.5 else ("spread", 0.6, 1.1)
+    sizes = {law: float(random.uniform(least, most))}
     share = _shares(namespaces, random)
     found = []
     for at in range(namespaces):

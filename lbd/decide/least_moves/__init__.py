@@ -7,6 +7,7 @@ its destination, which on unequal brokers are not the same. Pure.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +23,15 @@ from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbd.decide.least_moves.planning import Move
     from lbd.decide.least_moves.settings import LeastMovesSettings
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Permission, Snapshot, Unload
+
+MOST_MOVES = 2000
+"""Of one plan: more take longer than the reports that it stands on are true."""
 
 NEAR_SHARE = 0.75
 """Of the low threshold: so near the level a broker may end as one that takes; noise does not make it far again."""
@@ -46,11 +52,9 @@ def decide(
     turn = _Round(snapshot, averages, permission, settings, weights)
     if turn.too_few():
         return turn.decision(memory)
-    ids, again = snapshot.brokers.ids, turn.estimated
-    far, counters = count(ids, turn.above, turn.among, permission, memory, settings, again=again)
-    served = turn.answer(far)
-    in_vain = {ids[one.broker] for one in far if one.fired and one.broker not in served}
-    return turn.decision(Memory({broker: hits for broker, hits in counters.items() if broker not in in_vain}))
+    above, among = turn.above, turn.among
+    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings, again=turn.estimated)
+    return turn.decision(Memory(turn.remembered(counters, far, turn.answer(far))))
 
 
 class _Round:
@@ -79,6 +83,7 @@ class _Round:
         self._skips: list[Skip] = []
         self._pairs: list[Pair] = []
         self._told = ""
+        self._is_full = False
 
     def too_few(self) -> bool:
         """Whether there are fewer than two brokers to compare; it is said then."""
@@ -101,10 +106,8 @@ class _Round:
         if not far:
             self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
         far = self._with_others(far) if any(one.fired for one in far) else far
-        plan = [(move.source, move) for move in self._plan.relieve([one.broker for one in far if one.relieved])]
-        for one in far:
-            if one.fired and one.points < 0:
-                plan += [(one.broker, move) for move in self._plan.fill(one.broker)]
+        plan = list(islice(self._moves(far), MOST_MOVES))
+        self._is_full = len(plan) == MOST_MOVES
         moves: dict[int, list[Move]] = {}
         for at, move in plan:
             moves.setdefault(at, []).append(move)
@@ -113,6 +116,24 @@ class _Round:
         if self._unloads:
             self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
         return served
+
+    def _moves(self, far: list[Far]) -> Iterator[tuple[int, Move]]:
+        """Each move of the plan, with the broker that it is for."""
+        for move in self._plan.relieve([one.broker for one in far if one.relieved]):
+            yield move.source, move
+        for one in far:
+            if one.fired and one.points < 0:
+                yield from ((one.broker, move) for move in self._plan.fill(one.broker))
+
+    def remembered(self, counters: dict[str, Hits], far: list[Far], served: set[int]) -> dict[str, Hits]:
+        """The counters; of brokers that fired in vain none, unless it was for want of room in the plan."""
+        found = dict(counters)
+        for one in far:
+            if one.fired and one.broker not in served:
+                found.pop(self._ids[one.broker], None)
+                if self._is_full:
+                    found[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
+        return found
 
     def _with_others(self, far: list[Far]) -> list[Far]:
         """Those above the band go along with one that fires: else the highest of them is what a plan comes to."""
@@ -136,7 +157,9 @@ class _Round:
 
     def _balanced(self) -> str:
         furthest = float(np.abs(self.above).max())
-        told = f"furthest from the level of {self._level:.1f} points: {furthest:.1f}"
+        number = int(self.among.sum())
+        of = f" of {number} settled brokers" if number < len(self._ids) else ""
+        told = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
         return f"{told}, low threshold {self._settings.low_threshold:g}{self._full()}"
 
     def _full(self) -> str:
@@ -144,7 +167,8 @@ class _Round:
         if self._level <= self._settings.full_points:
             return ""
         missing = brokers_missing(self._ground, self.among, self._settings.full_points)
-        return f"; the cluster is full: {missing} more of the mean capacity would bring {self._settings.full_points:g}"
+        number = "1 broker" if missing == 1 else f"{missing} brokers"
+        return f"; the cluster is full: add {number} of the mean capacity for a level of {self._settings.full_points:g}"
 
     def _serves(self, far: Far, moves: list[Move]) -> bool:
         """Whether these moves are to be made for a broker; its pair, and why not, are noted.
@@ -158,7 +182,17 @@ class _Round:
         skip = self._waits(far) if not far.fired else self._too_little(far, moves)
         if skip is not None:
             self._skips.append(Skip(pair.ends, *skip))
+        elif (left := self._left(far)) is not None:
+            self._skips.append(Skip(pair.ends, *left))
         return skip is None
+
+    def _left(self, far: Far) -> tuple[Reason, str] | None:
+        """Why a broker is still too far off after its moves; None where it is not."""
+        after, band = self._plan.score(far.broker), self._band()
+        if band.floor <= after <= band.limit:
+            return None
+        why, told = nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, band)
+        return why, f"then still at {after:.1f} points: {told}"
 
     def _pair(self, far: Far) -> Pair:
         """A high broker with the lowest, a low one with the highest; how far it is from the level is said beside."""
@@ -188,6 +222,8 @@ class _Round:
 
     def _too_little(self, far: Far, moves: list[Move]) -> tuple[Reason, str] | None:
         """Why what was found is not worth it; None where it is."""
+        if not moves and self._is_full:
+            return Reason.TURN_UNLOADS, f"{MOST_MOVES} moves are planned for others; it comes next"
         if not moves:
             return nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, self._band())
         bundles = self._ground.bundles[[move.candidate for move in moves]]

@@ -40,8 +40,8 @@ def count(
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
     ``above`` is float64 (B,), points above the level; ``among`` bool (B,) are those that it was made of. A counter
-    advances with a new sample, ends when the broker is within the threshold, and is cleared by firing; ``again``: it then
-    stands one below its limit, because what is planned on estimates is looked at with the first sample that tells.
+    advances with a new sample, ends when the broker is within the threshold, and is cleared by firing. ``again``: it
+    then stands one below its limit, because what is planned on estimates is looked at with the first sample that tells.
     """
     counters, found = dict(memory.hits), list[Far]()
     for at in among.nonzero()[0].tolist():

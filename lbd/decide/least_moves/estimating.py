@@ -1,8 +1,8 @@
 """What traffic costs a broker of which nothing is known yet: by what all brokers show at one moment. Pure.
 
-A broker's usage over its traffic takes all background for traffic. Across alike brokers a line tells the background that
-they share; the less they lie on one, the less of it is believed. So a cost is rather too high than too low: a plan then
-moves too little, and never too much.
+A broker's usage over its traffic takes all background for traffic. Across alike brokers a line tells the background
+that they share; the less they lie on one, the less of it is believed. So a cost is rather too high than too low: a plan
+then moves too little and goes on, where too much would have to come back.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 OWN_RATIO_SHARE = 0.1
 """Of the mean traffic; a broker that carries less tells by its usage what it is idle, not what traffic costs."""
+
+MOST_SHARED = 0.5
+"""Of the lowest usage: nobody's traffic is taken to cost nothing."""
 
 
 def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
@@ -65,5 +68,6 @@ def shared_background(traffic: FloatArray, used: FloatArray) -> float:
     found = line([(traffic[known], used[known])])
     if not np.isfinite(found.half_width):
         return 0.0
-    steepest = found.slope + found.half_width
-    return float(np.clip(np.median(used[known] - steepest * traffic[known]), 0.0, used[known].min()))
+    steepest = max(found.slope, 0.0) + found.half_width
+    most = MOST_SHARED * float(used[known].min())
+    return float(np.clip(np.median(used[known] - steepest * traffic[known]), 0.0, most))

@@ -7,6 +7,7 @@ before a move are those of the report, and only differences are the model's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,8 +35,8 @@ class Ground:
 
     ``cost`` is float64 (B, 3), points for a unit of what drives each. ``bundles`` int32 (C,) may move, with ``owner``
     int32 (C,) into the brokers, ``drives`` float64 (C, 3), and ``price`` float64 (C,): cheaper ones are to go first.
-    ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,), points,
-    by which samples differ at rest; ``estimated``: nothing but usage/traffic tells the cost.
+    ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,),
+    points by which samples differ at rest; ``estimated``: nothing but usage/traffic tells the cost.
     """
 
     points: FloatArray
@@ -49,6 +50,7 @@ class Ground:
     noise: FloatArray
     estimated: bool
 
+    @cached_property
     def idle(self) -> FloatArray:
         """Points of each broker without the bundles that may move, float64 (B, 3)."""
         carried = np.stack([np.bincount(self.owner, one, len(self.points)) for one in self.drives.T], axis=1)

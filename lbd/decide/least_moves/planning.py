@@ -78,6 +78,10 @@ class Plan:
         """The highest score of these brokers after all moves so far, in points."""
         return float(self._scores[among].max())
 
+    def score(self, broker: int) -> float:
+        """Points of a broker after all moves so far."""
+        return float(self._scores[broker])
+
     def is_within(self, broker: int) -> bool:
         """Whether a broker is within the band after all moves so far."""
         return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
@@ -133,8 +137,7 @@ class Plan:
         Its destination is above the band then, and gives something small back when its samples have shown it.
         """
         tried = (self._lowest(at, source, np.inf) for at in self._worth_moving(source)[:EXCHANGED_AT_MOST].tolist())
-        moves = [move for move in tried if move is not None and not self._took[move.destination]]
-        best = min(moves, key=lambda move: max(move.source_after, move.destination_after), default=None)
+        best = min(filter(None, tried), key=lambda move: max(move.source_after, move.destination_after), default=None)
         least_gain = self._band.top - self._band.level + float(self._ground.noise[source])
         if best is None or max(best.source_after, best.destination_after) > self._scores[source] - least_gain:
             return None
