@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from lbd.decide import RULES, STRATEGIES
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
+from lbd.load.settings import LoadSettings
 from lbd.permit.settings import Guardrails
 from lbd.place import PLACEMENTS
 from lbd.pulsar.settings import PulsarSettings
@@ -100,6 +101,7 @@ class Settings(_Strategies):
     """All settings of lbd: those of all strategies, and what is the same for each."""
 
     weights: Weights = Weights()
+    load: LoadSettings = LoadSettings()
     in_broker_shedding: Literal["refuse", "take-over"] = Field(
         "refuse",
         description="while the brokers' own shedder is on: refuse: lbd moves nothing and says so; take-over: lbd turns "

@@ -12,10 +12,11 @@ from lbd.act.placer import Placer
 from lbd.act.unloader import Unloader
 from lbd.cycle import CycleRecord, Hold, Parts, finish, turn
 from lbd.cycle.calm import Watch
-from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
+from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
+from lbd.daemon.learned import Learned
 from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import OVERRIDDEN_HOLDS, Requests, ordered, overriding, split_hold, wanting, why
@@ -69,7 +70,7 @@ class Engine:
         self._observer = self._observe(settings)
         self._policies = PolicyReader(self._observer.admin)
         self.splitting = Splitting(journal, lambda: self._observer.admin, timebase.now, self._paused)
-        self._watch, self._learn = Watch(), learner_of(settings)
+        self._watch, self._learn = Watch(), Learned(settings, timebase.now())
         self._placing = Placing(journal, self._ended)
 
     def _observe(self, settings: Settings) -> Asking:
@@ -195,6 +196,7 @@ class Engine:
         journal = journal_warnings(self._journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._control.broken} requests by hand cannot be read and were set aside as *.broken"
         found = [*journal, broken if self._control.broken else "", self.requests.warning, *self.splitting.warnings]
+        found.append(self._learn.trouble)
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
@@ -206,7 +208,8 @@ class Engine:
         self._observer.close()
         self._keeper.take(settings)
         self.settings, self._observer = settings, self._observe(settings)
-        self._policies, self._learn = PolicyReader(self._observer.admin), learner_of(settings)
+        self._policies = PolicyReader(self._observer.admin)
+        self._learn.take(settings)
 
     def halt(self) -> None:
         """Begin no further unload of what was planned; those in flight go on to their end."""
@@ -223,6 +226,7 @@ class Engine:
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
+        self._learn.close()
         self._memory.close()
 
     def close(self) -> None:

@@ -10,6 +10,7 @@
 ``configured.py``    what the brokers run with
 ``overrides.py``     dynamic settings that are stored and not taken
 ``traffic.py``       whether bundles and traffic can be levelled at all
+``learned.py``       what lbd learned of brokers, and load that no bundle makes
 ``policies.py``      isolation, and destinations that a leader may still hold
 ``own_settings.py``  settings of lbd that cannot work together
 ``state_dir.py``     the running lbd and what it keeps
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from lbd.daemon.doctor import (
     cluster,
     configured,
+    learned,
     machines,
     overrides,
     own_settings,
@@ -93,3 +95,4 @@ def _of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
     yield from machines.check(seen, observation)
     yield from samples.check(seen, observation)
     yield from traffic.check(seen, observation.snapshot)
+    yield from learned.check(seen, observation.snapshot)
