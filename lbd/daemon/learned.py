@@ -39,6 +39,10 @@ class Learned:
             self._write()
         return found
 
+    def known(self, snapshot: Snapshot) -> Slopes | None:
+        """The same without learning from it: for a look beside the turns."""
+        return self._learning.known(snapshot)
+
     def take(self, settings: Settings) -> None:
         """Go on with other settings; what was learned stays."""
         self._learning.told(settings.load)
