@@ -21,7 +21,7 @@ from lbd.memory import Memory as Memory
 from lbd.memory import Placing as Placing
 from lbd.memory import broker_of as broker_of
 from lbd.memory import counter_of as counter_of
-from lbd.slopes import Slopes as Slopes
+from lbd.slopes import Slopes as Slopes  # noqa: TC001 - told again beside the other nouns
 
 if TYPE_CHECKING:
     from lbd.reason import Reason

@@ -13,8 +13,6 @@ from lbd.load.told import BrokerLoad, loads
 from lbd.record.load_kept import load_samples, save_samples
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lbd.config import Settings
     from lbd.model import Slopes, Snapshot
 

@@ -47,7 +47,7 @@ def completed(
     if not known or not given.brokers:
         return told
     middle = float(np.median(known))
-    off = max(GIVEN_HALF_WIDTH * middle, max(abs(one - middle) for one in known))
+    off = max(GIVEN_HALF_WIDTH * middle, *(abs(one - middle) for one in known))
     return [
         (Source.POOLED, _by_capacity(middle, off, capacity[broker])) if source is Source.UNKNOWN else (source, line)
         for (source, line), broker in zip(told, brokers, strict=True)

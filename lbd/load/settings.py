@@ -21,7 +21,7 @@ class KnownBroker(BaseModel):
         None,
         gt=0,
         le=1e6,
-        description="how much traffic it carries for the same CPU points, beside a broker of 1; 1 where others are told",
+        description="how much traffic it carries for the same CPU points beside a broker of 1; 1 where others are told",
     )
     slope: float | None = Field(
         None, ge=0, le=1e6, description="points of CPU for each MB/s in + out, or for each 1,000 msg/s: load.measure"

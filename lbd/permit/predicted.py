@@ -18,8 +18,6 @@ from lbd.load.scoring import SCORED, percent
 from lbd.model import RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lbd.load.scoring import Weights
     from lbd.model import FloatArray, Slopes, Snapshot, Unload
 
@@ -35,7 +33,7 @@ DIFFER_POINTS = 0.5
 """Two predictions that are closer than this say the same."""
 
 TRAFFIC = np.isin(range(len(RESOURCES)), DRIVEN)
-"""Resources that follow traffic, bool (5,). All bytes of a bundle count for each direction: their parts are not known."""
+"""Resources that follow traffic, bool (5,). All bytes of a bundle count for each direction."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def test_a_restart_of_lbd_forgets_nothing(history: list[Snapshot], tmp_path: Pat
     [
         (lambda one: later(one, started_at=np.array([one.taken_at - 5, *one.brokers.started_at[1:]])), 2),
         (lambda one: later(one, limit=one.brokers.limit * np.array([[4], [1], [1]])), 2),
-        (lambda one: later(one), 3),
+        (later, 3),
     ],
     ids=["a broker was restarted", "a broker has more CPU", "nothing happened"],
 )
@@ -163,10 +163,13 @@ def test_a_capacity_that_is_known_is_no_news(history: list[Snapshot], tmp_path: 
 
 
 def test_without_a_state_directory_the_doctor_says_so(history: list[Snapshot], tmp_path: Path):
-    """Not checked, and what would make it known."""
-    assert findings(Settings(state_dir=tmp_path / "gone"), history[0]) == [
-        ("warning", f"load-model: not checked: nothing is kept in {tmp_path / 'gone'}")
-    ]
+    """What counts instead, and what would make it known; it is made for nothing."""
+    ((level, told),) = findings(Settings(state_dir=tmp_path / "gone"), history[0])
+
+    assert level == "ok"
+    assert told.startswith("load-model: known of 0 brokers; not known of a:8080")
+    assert told.endswith("lbd run learns it while traffic changes")
+    assert not (tmp_path / "gone").exists()
 
 
 def test_before_anything_is_learned_it_says_what_counts(history: list[Snapshot], tmp_path: Path):

@@ -78,8 +78,10 @@ def test_messages_have_a_unit_of_their_own():
         ),
         (
             ("fitted", "class", "unknown"),
-            "what traffic costs is known of 1 broker, taken from the others for 1, not known of 1: those are taken to "
-            "gain their source's points by share of traffic",
+            (
+                "what traffic costs is known of 1 broker, taken from the others for 1, not known of 1: those are taken "
+                "to gain their source's points by share of traffic"
+            ),
         ),
     ],
 )

@@ -84,5 +84,5 @@ def test_junk_is_as_good_as_nothing(tmp_path: Path):
 
 def test_a_directory_that_is_not_there_is_told(tmp_path: Path):
     """By its path."""
-    with pytest.raises(UsageError, match="load.npz: cannot be written"):
+    with pytest.raises(UsageError, match=r"load\.npz: cannot be written"):
         save_samples(tmp_path / "gone", {"a:80": samples()})

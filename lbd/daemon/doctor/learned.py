@@ -32,8 +32,8 @@ def check(seen: Survey, snapshot: Snapshot) -> Iterator[Finding]:
     settings = seen.settings
     yield from _nobody(settings, snapshot)
     directory = settings.state_dir
-    if not (directory.is_dir() and os.access(directory, os.R_OK | os.X_OK)) and not settings.load.brokers:
-        yield MODEL.unknown(f"nothing is kept in {directory}", "lbd run --observe learns it, within some hours")
+    if directory.is_dir() and not os.access(directory, os.R_OK | os.X_OK):
+        yield MODEL.unknown(f"{directory} may not be read", "run lbd doctor as its user or root")
         return
     learning = beside(settings)
     learning.take(snapshot)
@@ -55,10 +55,8 @@ def _model(found: Sequence[BrokerLoad]) -> Finding:
     pooled = [one.broker for one in found if one.state == "pooled"]
     known = counted(len(found) - len(unknown) - len(pooled), "broker")
     told = f"known of {known}"
-    told += f", taken from the others for {named(pooled)}" if pooled else ""
-    if unknown:
-        told += f"; not known of {named(unknown)}: their source's share counts"
-    return MODEL.ok(f"{told}; traffic that changes by a fifth within some hours tells it" if unknown else told)
+    told += f", taken from others for {len(pooled)}" if pooled else ""
+    return MODEL.ok(f"{told}; of {len(unknown)} lbd run learns it while traffic changes" if unknown else told)
 
 
 def _background(found: Sequence[BrokerLoad]) -> Iterator[Finding]:
