@@ -64,11 +64,12 @@ def test_every_setting_of_a_strategy_says_what_it_means():
     """No setting without a description."""
     from lbd.decide import RULES
     from lbd.load.scoring import Weights
+    from lbd.load.settings import KnownBroker, LoadSettings
     from lbd.permit.settings import Guardrails
     from lbd.record.history.settings import HistorySettings
     from lbd.split.settings import SplitSettings
 
-    for model in (*RULES, Weights, Guardrails, SplitSettings, HistorySettings):
+    for model in (*RULES, Weights, Guardrails, SplitSettings, HistorySettings, LoadSettings, KnownBroker):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
 

@@ -51,12 +51,10 @@ def _nobody(settings: Settings, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _model(found: Sequence[BrokerLoad]) -> Finding:
-    unknown = [one.broker for one in found if one.state == "unknown"]
-    pooled = [one.broker for one in found if one.state == "pooled"]
-    known = counted(len(found) - len(unknown) - len(pooled), "broker")
-    told = f"known of {known}"
-    told += f", taken from others for {len(pooled)}" if pooled else ""
-    return MODEL.ok(f"{told}; of {len(unknown)} lbd run learns it while traffic changes" if unknown else told)
+    unknown, pooled = (sum(one.state == state for one in found) for state in ("unknown", "pooled"))
+    told = f"known of {len(found) - unknown - pooled} of {counted(len(found), 'broker')}"
+    told += f", taken from others for {pooled}" if pooled else ""
+    return MODEL.ok(f"{told}; lbd run learns it while traffic changes" if unknown else told)
 
 
 def _background(found: Sequence[BrokerLoad]) -> Iterator[Finding]:
