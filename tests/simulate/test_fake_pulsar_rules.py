@@ -99,7 +99,10 @@ def check_notes(running: Run) -> None:
         assert any(key in {bundle, bundle_range(bundle)} and broker == noted for bundle, noted in known), (key, broker)
 
 
-@pytest.mark.parametrize("seed", [0, 5, 23, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(24, 60))])
+LONG = tuple(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60) if seed not in {0, 5, 43})
+
+
+@pytest.mark.parametrize("seed", [0, 5, 43, *LONG])
 def test_no_rule_is_broken(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done is done one at a time and rarely, and told as it was."""
     chance = random.Random(seed)

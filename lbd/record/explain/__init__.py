@@ -37,6 +37,10 @@ MOVE_OF_TURN_SECONDS = 900.0
 """Moves that a turn planned are begun within this."""
 
 
+REPORTED_WITHIN_SECONDS = 120.0
+"""A report seen so soon after a landing may be older than it: brokers renew theirs about once a minute."""
+
+
 class Explainer:
     """Answers about one state directory. ``cool_down_seconds`` is the settings', ``since`` (epoch seconds) how far back
     turns are looked at, ``last`` how many moves are told.
@@ -123,8 +127,9 @@ class Explainer:
         if at is None and not told:
             raise UsageError(no_bundle(name, bundles.bundles if bundles is not None else []))
         owner, seen_at = (bundles.owner_of(at), bundles.at) if bundles is not None and at is not None else (None, None)
+        reported_at = (seen_at or 0) - REPORTED_WITHIN_SECONDS
         moved = next((story.move for story in told if story.move.owner is not None), None)
-        if moved is not None and moved.ended_at is not None and (seen_at is None or moved.ended_at > seen_at):
+        if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
             owner, seen_at = moved.owner, moved.ended_at
         fired = self._walk(told, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates))
         left = self._cool_down_left(told)
