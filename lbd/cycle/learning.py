@@ -50,12 +50,14 @@ class Learning:
     def known(self, snapshot: Snapshot) -> Slopes | None:
         """What the rounds so far tell of the brokers of this one."""
         if self._due(self._gathering.sizes()):
-            self._model = fit(self._gathering.samples(), self.given)
+            with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
+                self._model = fit(self._gathering.samples(), self.given)
         return slopes(self._model, snapshot)
 
     def take(self, snapshot: Snapshot) -> None:
         """One more round, of which nothing is asked."""
-        self._gathering.take(snapshot)
+        with np.errstate(all="ignore"):
+            self._gathering.take(snapshot)
 
     def samples(self) -> Mapping[str, BrokerSamples]:
         """What was gathered of each broker."""
