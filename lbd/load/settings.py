@@ -58,9 +58,9 @@ class LoadSettings(BaseModel):
     )
     brokers: tuple[KnownBroker, ...] = Field(
         (),
-        description="what holds until lbd has learned it: entries of broker (host:port, or a regular expression for all of "
-        "it or of the host), capacity (traffic that it carries for the same CPU points, beside a broker of 1) and slope "
-        "(points of CPU for each MB/s or 1,000 msg/s in + out); the first that names a broker counts",
+        description="what holds until lbd has learned it: entries of broker (host:port, or a regular expression for "
+        "all of it or of the host), capacity (traffic that it carries for the same CPU points, beside a broker of 1) "
+        "and slope (points of CPU for each MB/s or 1,000 msg/s in + out); the first that names a broker counts",
     )
 
     @model_validator(mode="after")
