@@ -109,6 +109,10 @@ class Ledger:
         self._taken.add(unload.bundle)
         self._budget.take(unload)
 
+    def predicted(self, broker: str) -> float:
+        """The score of a broker, in points, once all that was counted has landed there."""
+        return float(self._predicted[self._position[broker]])
+
     def usage(self) -> tuple[Used, ...]:
         """How much of each budget for an hour or a day is used, with what was let through."""
         return self._budget.usage()
@@ -129,8 +133,13 @@ class Ledger:
         told = "; ".join(filter(None, (unload.reason, f"{unload.destination}{words}")))
         return replace(unload, reason=told) if words else unload
 
+    def rise(self, unload: Unload) -> float:
+        """Points that an unload is expected to add to its destination: see ``predicted.py``."""
+        return self._rise(unload).points
+
     def _rise(self, unload: Unload) -> Rise:
-        return self._predictor.rise(unload, float(self._predicted[self._position[unload.destination or ""]]))
+        at = self._position.get(unload.destination or "")
+        return self._predictor.rise(unload, float(self._predicted[at]) if at is not None else None)
 
     def _not_permitted(self, unload: Unload) -> Skip | None:
         """What is known before a strategy is asked; one that was told of it does not come here."""
@@ -155,6 +164,8 @@ class Ledger:
         if destination is None or destination not in self._position or destination == unload.source:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
         doubt = int(self._permission.paired[self._position[destination]]) if self._permission is not None else 0
+        if doubt == Reason.DRAINED.code:
+            return Skip(unload.bundle, Reason.DRAINED, f"{destination} is being drained")
         if doubt:
             told = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, told)
@@ -184,7 +195,7 @@ class Ledger:
                 Reason.DESTINATION_OVERLOADED,
                 f"{unload.destination} would reach {predicted:.1f} points{rise.words}, limit {limit:g}",
             )
-        if not predicted < self._scores[source]:
+        if Reason.DESTINATION_ABOVE_SOURCE not in self._ignored and not predicted < self._scores[source]:
             return Skip(
                 unload.bundle,
                 Reason.DESTINATION_ABOVE_SOURCE,

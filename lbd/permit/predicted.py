@@ -67,11 +67,14 @@ class Predictor:
         self._weights = weights.row()
         self._used = np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), 0.0)
 
-    def rise(self, unload: Unload, predicted: float) -> Rise:
-        """What the unload adds to its destination, which all before it have brought to ``predicted`` points."""
+    def rise(self, unload: Unload, predicted: float | None) -> Rise:
+        """What the unload adds to its destination, which all before it have brought to ``predicted`` points.
+
+        None: it has no destination yet, and the source's share counts.
+        """
         share = prediction.points(unload, self._brokers, self._scores, self._position)
-        slope = self._by_slope(unload) if np.isfinite(share) else None
-        if slope is None or self._slopes is None or self._slopes.sources is None:
+        slope = self._by_slope(unload) if predicted is not None and np.isfinite(share) else None
+        if predicted is None or slope is None or self._slopes is None or self._slopes.sources is None:
             return Rise(share, share)
         own = self._slopes.sources[self._position[unload.destination or ""]] in OWN
         trusted = own and predicted + slope <= LINEAR_UP_TO

@@ -11,6 +11,7 @@
 ``overrides.py``     dynamic settings that are stored and not taken
 ``traffic.py``       whether bundles and traffic can be levelled at all
 ``learned.py``       what lbd learned of brokers, and load that no bundle makes
+``leader.py``        who of several lbds leads
 ``policies.py``      isolation, and destinations that a leader may still hold
 ``own_settings.py``  settings of lbd that cannot work together
 ``state_dir.py``     the running lbd and what it keeps
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from lbd.daemon.doctor import (
     cluster,
     configured,
+    leader,
     learned,
     machines,
     overrides,
@@ -69,8 +71,9 @@ def examine(settings: Settings) -> Checkup:
     Raises :class:`~lbd.errors.UsageError` for settings with which no request can be sent.
     """
     seen = survey(settings)
-    found = sorted(_checks(seen), key=lambda one: LEVELS.index(one.level))
-    return Checkup(tuple(found), seen.observation is not None, seen.requests)
+    of_leader, asked = leader.check(settings)
+    found = sorted((*_checks(seen), *of_leader), key=lambda one: LEVELS.index(one.level))
+    return Checkup(tuple(found), seen.observation is not None, seen.requests + asked)
 
 
 def _checks(seen: Survey) -> Iterator[Finding]:
