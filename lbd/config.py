@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from lbd.decide import RULES, STRATEGIES
+from lbd.decide.drain_settings import DrainSettings
 from lbd.documents import ends, flat, read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
@@ -46,7 +47,7 @@ class LogSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else json")
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is written")
 
 
 def section_of(strategy: str) -> str:
@@ -110,6 +111,7 @@ class Settings(_Strategies):
     )
     guardrails: Guardrails = Guardrails()
     split: SplitSettings = SplitSettings()
+    drain: DrainSettings = DrainSettings()
     turns: TurnsSettings = TurnsSettings()
     history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")

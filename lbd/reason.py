@@ -47,6 +47,7 @@ class Reason(Enum):
     POLICY_UNKNOWN = (44, "policy-unknown", Group.POLICY)
     SYSTEM_NAMESPACE = (45, "system-namespace", Group.POLICY)
     LEADER_TOPIC = (46, "leader-topic", Group.POLICY)
+    DRAINED = (47, "drained", Group.POLICY)
     IN_BROKER_SHEDDING = (60, "in-broker-shedding", Group.SAFETY)
     DESTINATION_OVERLOADED = (61, "destination-overloaded", Group.SAFETY)
     DESTINATION_ABOVE_SOURCE = (62, "destination-above-source", Group.SAFETY)

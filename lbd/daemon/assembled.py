@@ -13,6 +13,7 @@ from lbd.cycle import Hold, Parts
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.draining import Draining, Tools
 from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import OVERRIDDEN_HOLDS, ordered
@@ -70,6 +71,7 @@ class Assembled:
         self.policies = PolicyReader(self.observer.admin)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = Placing(journal, ended)
+        self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
         self._watch, self._learn = Watch(), learner_of(settings)
         self.leading.serve(self.executor, self.splitting)
 
@@ -102,7 +104,7 @@ class Assembled:
     def hold(self) -> Hold | None:
         """What keeps a turn from firing."""
         said = self.observing.hold() if self.observing else None
-        return self.leading.hold() or self.splitting.hold() or self.paused() or said
+        return self.leading.hold() or self.splitting.hold() or self.paused() or said or self.draining.hold()
 
     def _leads(self) -> bool:
         return self.leading.leading
@@ -116,8 +118,15 @@ class Assembled:
 
     def held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
+        return self.hold() or self._quiet()
+
+    def ordered(self) -> Hold | None:
+        """What others lead and people have ordered: all that keeps a drain, which holds the turns, from an unload."""
+        return self._ordered() or self._quiet()
+
+    def _quiet(self) -> Hold | None:
         quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
-        return self.hold() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
+        return (Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None
 
     @property
     def placer(self) -> Placer:
@@ -156,7 +165,13 @@ class Assembled:
             ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
             wanted_hits=wanted_hits(settings),
             leader_topic=settings.leader.kept_topic,
+            drained=self.draining.drained,
         )
+
+    def tools(self, parts: Parts) -> Tools:
+        """Those of a drain or a fill, which its own hold does not hold."""
+        parts = replace(parts, ordered_hold=lambda: self.splitting.hold() or self._ordered())
+        return Tools(self.settings, parts, self.observer.admin, self._unloader())
 
     def alone(self, request: UnloadRequest | None) -> Parts:
         """Those of a request by hand where no turn runs beside it."""

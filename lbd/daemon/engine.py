@@ -16,7 +16,7 @@ from lbd.daemon.taking_over import release_at_stop
 from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError
 from lbd.reason import Reason
-from lbd.record.control import PlaceRequest, SplitRequest
+from lbd.record.control import DrainRequest, FillRequest, PlaceRequest, SplitRequest
 from lbd.record.journal import LIVE_NAME
 from lbd.record.state import StateDir
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.cycle.watchdog import Alarm
+    from lbd.daemon.draining import Draining
     from lbd.daemon.splitting import Splitting
     from lbd.daemon.standing import Standing
     from lbd.model import Outcome, Skip, Unload
@@ -75,6 +76,11 @@ class Engine:
         """What splits bundles beside the turns."""
         return self._real.splitting
 
+    @property
+    def draining(self) -> Draining:
+        """What empties and fills brokers beside the turns."""
+        return self._real.draining
+
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
         return self._keeper.keep(self._turn(on_plan), self.timebase.now())
@@ -86,6 +92,7 @@ class Engine:
             self._real.observing.seen(record)
         else:
             self.splitting.after(record, self.settings)
+            self.draining.after(record)
         try:
             forget_notes(self._real.journal, record)
         except LbdError as error:
@@ -106,14 +113,23 @@ class Engine:
             request = self.requests.next(self.timebase.now())
             if request is not None:
                 self._begin(request, self._real.beside)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Go on with a drain or a fill, if there is one."""
+        if not (self.observe_only or self.splitting.hold()):
+            self.draining.step(lambda: self._real.tools(self._real.beside(None)))
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         self._begin(request, self._real.alone)
-        self.wait()
-        finish(self._real.parts(), CycleRecord())
+        try:
+            self.draining.to_the_end(self.go_on)
+        finally:
+            self.wait()
+            finish(self._real.parts(), CycleRecord())
 
     def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         """What was asked for is begun, unless something holds it, and ends in an answer."""
@@ -127,9 +143,15 @@ class Engine:
         else:
             self._judge(request, parts)
 
-    def _judge(self, request: UnloadRequest | PlaceRequest, parts: Callable[[UnloadRequest | None], Parts]) -> None:
+    def _judge(
+        self,
+        request: UnloadRequest | PlaceRequest | DrainRequest | FillRequest,
+        parts: Callable[[UnloadRequest | None], Parts],
+    ) -> None:
         try:
-            if isinstance(request, PlaceRequest):
+            if isinstance(request, DrainRequest | FillRequest):
+                self.requests.answer(request, self.draining.begin(request, self._real.tools(parts(None))))
+            elif isinstance(request, PlaceRequest):
                 self.requests.answer(request, self._real.placing.place(request, parts(None), self._real.placer))
             else:
                 self._unload(request, overriding(parts(request), request))
@@ -184,8 +206,8 @@ class Engine:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._real.control.broken} requests by hand cannot be read and were set aside as *.broken"
-        found = [*journal, broken if self._real.control.broken else "", self.requests.warning, *self.splitting.warnings]
-        found += self.leading.warnings
+        beside = [self.requests.warning, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
+        found = [*journal, broken if self._real.control.broken else "", *beside]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
@@ -218,6 +240,7 @@ class Engine:
         self._real.close()
 
     def _ended(self, ended: Outcome | Skip) -> None:
+        self.draining.ended(ended)
         try:
             self.on_end(ended)
         finally:

@@ -59,6 +59,8 @@ def of_broker(turn: Turn, broker: str) -> Iterator[str]:
     if seen is None:
         yield "it gave no usable load report in that turn"
         return
+    if seen.doubt == Reason.DRAINED.label:
+        return
     if seen.doubt is not None:
         yield f"its report is no ground to move on: {seen.doubt}"
     if seen.to_settle:
