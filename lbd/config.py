@@ -47,7 +47,7 @@ class LogSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else json")
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is written")
 
 
 def section_of(strategy: str) -> str:

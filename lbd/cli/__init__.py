@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lbd import __version__
+from lbd.cli import version
 from lbd.errors import LbdError
 
 COMMANDS = {
@@ -99,7 +99,9 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config", "config_file", metavar="FILE", help="Settings; default /etc/lbd/lbd.yaml where it exists.")
 @click.option("--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable.")
-@click.version_option(__version__, prog_name="lbd")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=version.tell, help="Version and commit."
+)
 @click.pass_context
 def main(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
     """An external load balancer for Apache Pulsar.

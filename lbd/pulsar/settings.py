@@ -35,8 +35,8 @@ class BasicSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    username: str
-    password_file: Path
+    username: str = Field(description="a superuser's name")
+    password_file: Path = Field(description="file with the password; read again when it changes")
 
 
 class PulsarSettings(BaseModel):
