@@ -18,7 +18,7 @@ from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.act.orders import Accepts, Journal, Orders
     from lbd.act.unloader import Ready, Unloader
@@ -72,6 +72,20 @@ class Executor:
         with self._changed:
             return (*self._foreign, *self._unfinished)
 
+    def inherit(self, found: Mapping[str, Unload]) -> None:
+        """Take over these open moves of other processes, by id, but those that are worked on here, and no others."""
+        with self._changed:
+            for unload in self._inherited.values():
+                self._foreign.remove(unload)
+            busy = {unload.bundle for unload in (*self._foreign, *self._unfinished)}
+            self._inherited = {move: unload for move, unload in found.items() if unload.bundle not in busy}
+            self._foreign.extend(self._inherited.values())
+
+    def moved_elsewhere(self, unload: Unload) -> None:
+        """Another lbd moves this: both brokers must settle as if it were moved here."""
+        with self._changed:
+            self._touched |= brokers_of((unload,))
+
     def start(self, plan: Sequence[Unload], accepts: Accepts, orders: Orders) -> None:
         """Take a plan over and return at once."""
         if not plan:
@@ -115,7 +129,8 @@ class Executor:
 
         ``unloader`` is asked for each time: the settings may be read again meanwhile.
         """
-        inherited, self._inherited = self._inherited, {}
+        with self._changed:
+            inherited, self._inherited = self._inherited, {}
         if inherited:
             threading.Thread(target=self._recover, args=(inherited, unloader), name="lbd-recover", daemon=True).start()
             with self._changed:

@@ -132,6 +132,8 @@ def _lines(
         yield "DRAINED", f"{drain_words(drain, now)}{'; ' + work_words(work) if work is not None else ''}", "yellow"
     if status.observe_only:
         yield "observing", "only: lbd says what it would move, and moves nothing", "yellow"
+    if status.leader is not None:
+        yield "leader", status.leader, ""
     if status.hold is not None:
         yield "hold", f"{status.hold}: nothing new is moved while it lasts", "yellow"
     yield "last turn", status.sentence, "bold"

@@ -26,9 +26,10 @@ from lbd.observe import averages as running
 from lbd.permit import evidence as judging
 from lbd.permit import move_costs
 from lbd.permit.drained import marked
-from lbd.permit.eligibility import barred
+from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.membership import departures
+from lbd.permit.own_topic import kept_bundles
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Policies
 from lbd.reason import Reason
@@ -157,6 +158,8 @@ def _permission(
     codes = barred(*known, changed_at=kept.changed_at, tired=tired)
     for reason in parts.ignored_bars:
         codes[codes == reason.code] = 0
+    if own := kept_bundles(snapshot.bundles, parts.leader_topic):
+        codes = bar_more(codes, snapshot, own)
     return Permission(
         barred=codes,
         counts=evidence.fresh,
