@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.cluster import Cluster
 
-BUNDLES, RATE = 24, 10.0
+BUNDLES, RATE = 32, 10.0
 SETTINGS: dict[str, Any] = {**BY_HAND, "log": {"format": "json"}}
 
 
@@ -35,7 +35,7 @@ def owned(cluster: Cluster, broker: str, namespace: str = "") -> list[str]:
 def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
 ):
-    """24 bundles under traffic on one broker of three, several moving at once, through a running lbd."""
+    """32 bundles under traffic on one broker of three, several moving at once, through a running lbd."""
     target = cluster.brokers[0]
     bundles = placing.namespace(cluster, f"drain{time.time_ns()}", BUNDLES)
     namespace = bundles[0].rpartition("/")[0]
