@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
 
 BUNDLES, RATE = 32, 10.0
+TRUSTED_WITHIN_SECONDS = 240.0
 SETTINGS: dict[str, Any] = {**BY_HAND, "log": {"format": "json"}}
 
 
@@ -29,6 +30,14 @@ def owned(cluster: Cluster, broker: str, namespace: str = "") -> list[str]:
     """The bundles that a broker claims, but for its own and Pulsar's."""
     found = probe.owners(cluster, namespace)
     return sorted(one for one, owners in found.items() if broker in owners and not one.startswith("pulsar/"))
+
+
+def _wait_until_trusted(daemon: Daemon) -> None:
+    """The samples of a broker's first minutes are no ground to move on: a drain is refused until then."""
+    deadline = time.monotonic() + TRUSTED_WITHIN_SECONDS
+    while "too-few-brokers" in (told := run(daemon.command("status")).stdout):
+        assert time.monotonic() < deadline, told
+        time.sleep(1)
 
 
 @pytest.mark.cluster(versions=["4.0.8"])
@@ -43,6 +52,7 @@ def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     with Daemon(cluster, tmp_path, SETTINGS) as daemon, Traffic(cluster, dict.fromkeys(topics, RATE)) as load:
         placing.place_all(cluster, dict.fromkeys(bundles, target))
         assert len(owned(cluster, target, f"{namespace}/")) == BUNDLES
+        _wait_until_trusted(daemon)
         begun = time.time()
         words = ("drain", target, "--apply", "--reason", "a test", "--override", "placed a moment ago")
         done = run(daemon.command(*words, "--format", "json"))
