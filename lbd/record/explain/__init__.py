@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
 from lbd.reason import Reason
+from lbd.record.drains import told_of
 from lbd.record.explain import because
 from lbd.record.explain.answers import Answer, BrokerAnswer, BundleAnswer, Fired, PassedOver, TurnAnswer
 from lbd.record.explain.names import broker_named, bundle_with, no_bundle
@@ -109,11 +110,20 @@ class Explainer:
             last.ended_at,
             newest.verdict,
             last.broker(broker),
-            [gone] if gone else list(because.of_broker(last, broker)),
+            [*self._drained(broker), *([gone] if gone else because.of_broker(last, broker))],
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.told() for story in told],
         )
+
+    def _drained(self, broker: str) -> Iterator[str]:
+        """Since when, and what has become of it."""
+        for drain, work in told_of(self._state_dir, self._now):
+            if drain.broker == broker:
+                ago = f", {(self._now - drain.since) / 60:.0f} min ago" if drain.since else ""
+                yield f"{drain.by} drains it{ago}{drain.reason and f': {drain.reason}'}"
+                if work is not None and work.sentence:
+                    yield work.sentence.rstrip(".")
 
     def bundle(self, name: str) -> BundleAnswer:
         """One bundle: where it is and why, its moves, and why it was passed over."""
