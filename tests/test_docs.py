@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
+import yaml
 
 from lbd.cli import COMMANDS, main
 from lbd.config import Settings, load
@@ -142,6 +143,19 @@ def commands() -> Iterator[tuple[str, click.Command]]:
         if isinstance(command, click.Group):
             names = command.list_commands(context)
             waiting.extend((f"{name} {each}", command.get_command(context, each)) for each in names)  # type: ignore[misc]
+
+
+def test_every_file_that_a_command_names_is_there():
+    """Of what is installed from the checkout, patterns included; and what CI of others runs."""
+    blocks = "\n".join(re.findall(r"^    .*$", README, re.MULTILINE))
+    named = set(re.findall(r"(?<![\w/.])((?:systemd|helm|examples)/[\w./*-]*\w)", blocks))
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+
+    assert len(named) >= 4
+    assert [name for name in sorted(named) if not list(ROOT.glob(f"{name}*"))] == []
+    assert ".ci/run" in steps
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
 def test_every_option_is_told_of():
