@@ -64,7 +64,8 @@ class Parts:
     is what settings call the strategy. Turns that cannot act list in ``ignored_holds`` what would only hide their
     answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
     that is; ``wanted_hits`` are the real ones. ``learn`` is shown every round, and tells what traffic costs
-    each broker.
+    each broker. The bundle that carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing
+    may go to, and that none is compared with.
     """
 
     observer: Observer
@@ -88,6 +89,8 @@ class Parts:
     wanted_hits: Hits = field(default_factory=Hits)
     learn: Callable[[Snapshot], Slopes | None] = lambda _: None
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
+    leader_topic: str = ""
+    drained: Callable[[], frozenset[str]] = frozenset
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +100,8 @@ class CycleRecord:
     ``unloads`` is what this turn planned; ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` tell of
     plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown.
     ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
-    broker that the plan touches, once all of it has landed. ``number`` names a turn that is kept; 0: it is not.
+    broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
+    names a turn that is kept; 0: it is not.
     """
 
     sentence: str = ""
@@ -121,4 +125,5 @@ class CycleRecord:
     averages: Averages | None = None
     evidence: Evidence | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
+    slopes: Slopes | None = None
     number: int = 0

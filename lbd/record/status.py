@@ -10,6 +10,7 @@ import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import FILE_MODE, FRESH, decoded, refused, telling
+from lbd.load.told import BrokerLoad
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ INTERVALS_UNTIL_LATE = 3
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
-    """One broker: score in points, the resource behind it, messages/s and bytes/s in + out; None where unknown."""
+    """One broker: score in points, the resource behind it, messages/s and bytes/s in + out; None where unknown.
+
+    ``load`` is what lbd has learned of it.
+    """
 
     id: str
     score: float | None
@@ -28,6 +32,7 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     msg_rate: float | None
     throughput: float | None
     bundles: int
+    load: BrokerLoad | None = None
 
 
 class HitStatus(msgspec.Struct, frozen=True):
@@ -71,7 +76,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
 
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
-    the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none.
+    the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
+    could not be finished; None where there is none.
     ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
     """
 
@@ -88,6 +94,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     hold: str | None = None
     observe_only: bool = False
+    leader: str | None = None
     brokers: list[BrokerStatus] = []
     pairs: list[PairStatus] = []
     unfinished: list[UnfinishedStatus] = []

@@ -13,6 +13,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +40,6 @@ from tests.learn.windows import read, window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from lbd.learn.choosing import Judged
     from lbd.learn.window import Window
@@ -186,12 +187,18 @@ def lines(folder: Path) -> Iterator[Line]:
             yield line(root, shape, seed)
 
 
-def main(folder: Path) -> None:
+def in_scratch() -> Iterator[Line]:
+    """The lines, over histories that are gone afterwards."""
+    with TemporaryDirectory() as folder:
+        yield from lines(Path(folder))
+
+
+def main() -> None:
     """Print the table."""
     print("| shape | seed | recommended | moves a day | mean gap | moves x gap | cost |")
     print("|---|---|---|---|---|---|---|")
     products, costs = [], []
-    for one in lines(folder):
+    for one in in_scratch():
         was, now = one.default.held_out, one.calibrated.held_out
         pairs = [(moves_per_day(was), moves_per_day(now)), (was.mean_gap, now.mean_gap)]
         pairs += [(pairs[0][0] * was.mean_gap, pairs[0][1] * now.mean_gap), (cost(was), cost(now))]
