@@ -68,7 +68,7 @@ def test_a_standalone_cluster(start: Callable[..., Path], tmp_path: Path):
     out = tmp_path / "calibration"
     words = ("--history", str(tmp_path / "history"), "--master", url, "--out", str(out), "--candidates", "3")
     done = subprocess.run(
-        [sys.executable, "-m", "lbd", "calibrate", *words], capture_output=True, text=True, check=False, timeout=900
+        [sys.executable, "-m", "lbd", "calibrate", *words], capture_output=True, text=True, check=False, timeout=2700
     )
 
     assert done.returncode == 0, done.stderr
