@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
+from lbd.api.settings import ApiSettings
 from lbd.decide import RULES, STRATEGIES
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
@@ -113,6 +114,7 @@ class Settings(_Strategies):
     turns: TurnsSettings = TurnsSettings()
     history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
+    api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("state_dir")

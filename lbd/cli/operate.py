@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import click
-import msgspec
 
 from lbd.cli import operate_text as text
 from lbd.cli.asking import by, one_line, process, say
@@ -14,7 +13,7 @@ from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
-from lbd.record.status import read_status, running
+from lbd.record.status import document, read_status, running
 
 
 @click.command("status")
@@ -37,8 +36,7 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
         raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
     pause = Control(state_dir).paused(now)
     if form == "json":
-        extra = {"running": pid, "late": found.late(now), "age_seconds": round(now - found.at, 1), "paused": pause}
-        json_out({**msgspec.to_builtins(found), **extra})
+        json_out(document(found, pid, pause, now))
     else:
         text.show_status(found, pid, pause, now)
     if pid is None:

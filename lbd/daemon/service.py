@@ -17,6 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
 from lbd.daemon.keeper import Telling
+from lbd.daemon.serving import Serving
 from lbd.daemon.telling import move_line, split_line, status_of, turn_line, utc
 from lbd.errors import LbdError
 from lbd.record.status import write_status
@@ -67,6 +68,7 @@ class Service:
         self._alive_at = time.monotonic()
         self._turns = 0
         self._telling = Telling()
+        self._serving = Serving(engine, lambda: time.monotonic() - self._alive_at, lambda: self._patience_seconds)
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(6)})
 
     def run(self) -> None:
@@ -84,6 +86,7 @@ class Service:
         self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
         self._plan_watchdog()
         self._scheduler.start()
+        self._serving.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())
         while not self._done.wait(SIGNALS_AFTER_SECONDS):
@@ -104,6 +107,7 @@ class Service:
         last.daemon = True
         last.start()
         self._scheduler.shutdown(wait=False)
+        self._serving.stop()
         self._engine.halt()
         with self._busy:
             self._engine.halt()
@@ -171,8 +175,9 @@ class Service:
         job = self._scheduler.get_job("turn")
         due = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
         planned = self._engine.timebase.at(due) if due is not None else None
+        status = self._serving.publish(record, status_of(self._engine, record, self._turns, planned))
         try:
-            write_status(self._engine.settings.state_dir, status_of(self._engine, record, self._turns, planned))
+            write_status(self._engine.settings.state_dir, status)
         except LbdError as error:
             self._log.error("lbd status shows what was before", why=str(error))
 
@@ -187,6 +192,7 @@ class Service:
         self._alive()
         event, facts = move_line(ended)
         self._log.info(event, **facts)
+        self._serving.moved(event, facts)
         self.on_move(ended)
 
     def _split(self, ended: CutOutcome | LbdError) -> None:
@@ -205,8 +211,9 @@ class Service:
         self._systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             with self._busy:
-                settings = self._read()
+                settings, before = self._read(), self._engine.settings
                 self._engine.take(settings)
+                self._serving.take(before)
         except LbdError as error:
             self._log.error("settings stay as they were", why="; ".join(str(error).splitlines()))
         else:
@@ -216,9 +223,12 @@ class Service:
         finally:
             self._systemd.notify("READY=1")
 
+    @property
+    def _patience_seconds(self) -> float:
+        return max(INTERVALS_UNTIL_STUCK * self._engine.settings.interval_seconds, LEAST_PATIENCE_SECONDS)
+
     def _feed(self) -> None:
-        patience = max(INTERVALS_UNTIL_STUCK * self._engine.settings.interval_seconds, LEAST_PATIENCE_SECONDS)
-        if time.monotonic() - self._alive_at < patience:
+        if time.monotonic() - self._alive_at < self._patience_seconds:
             self._systemd.notify("WATCHDOG=1")
 
     def _signalled(self, number: int, frame: object) -> None:

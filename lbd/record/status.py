@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,6 +14,8 @@ from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lbd.record.control import Pause
 
 FORMAT = 1
 INTERVALS_UNTIL_LATE = 3
@@ -71,7 +73,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
 
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
-    the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none.
+    the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none. ``api`` is
+    where the API listens, None where it does not.
     ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
     """
 
@@ -97,10 +100,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     warnings: list[str] = []
     error: str | None = None
+    api: str | None = None
 
     def late(self, now: float) -> bool:
         """Whether three turns should have followed by now; also when the clock was set back by as much."""
         return abs(now - self.at) > INTERVALS_UNTIL_LATE * self.interval_seconds
+
+
+def document(status: Status, pid: int | None, pause: Pause | None, now: float) -> dict[str, Any]:
+    """The JSON of ``lbd status`` and of the API. ``pid`` is that of the lbd that runs, None where none does."""
+    extra = {"running": pid, "late": status.late(now), "age_seconds": round(now - status.at, 1), "paused": pause}
+    return {**msgspec.to_builtins(status), **extra}
 
 
 class _Format(msgspec.Struct):

@@ -1,0 +1,86 @@
+"""The daemon's side of the API: what is shown after each turn, and what the API asks of the daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from lbd.api.board import Board, Published
+from lbd.api.server import Server
+from lbd.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lbd.config import Settings
+    from lbd.cycle import CycleRecord
+    from lbd.daemon.engine import Engine
+    from lbd.record.status import Status
+
+
+class Serving:
+    """The API beside the turns of an engine, where ``api.enabled``. A port that is taken costs the API, not the turns.
+
+    ``silent_seconds`` is how long ago a turn or move ended, ``patience_seconds`` how much of that is too much.
+    """
+
+    def __init__(
+        self, engine: Engine, silent_seconds: Callable[[], float], patience_seconds: Callable[[], float]
+    ) -> None:
+        self.board = Board()
+        self.silent_seconds, self.patience_seconds = silent_seconds, patience_seconds
+        self._engine = engine
+        self._server: Server | None = None
+        self._trouble = ""
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._engine.settings
+
+    @property
+    def state_dir(self) -> Path:
+        """What is kept."""
+        return self.settings.state_dir
+
+    def now(self) -> float:
+        """Epoch seconds, by the daemon's clock."""
+        return self._engine.timebase.now()
+
+    def start(self) -> None:
+        """Listen, where settings want it."""
+        self._trouble = ""
+        if not self.settings.api.enabled:
+            return
+        try:
+            self._server = Server(self)
+        except UsageError as error:
+            self._trouble = str(error)
+            structlog.get_logger().error("no API; lbd goes on without it", why=self._trouble)
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        if self._server is not None:
+            self._server.stop()
+        self._server = None
+
+    def take(self, before: Settings) -> None:
+        """The engine's settings have changed from these."""
+        if self.settings.api != before.api or self._trouble:
+            self.stop()
+            self.start()
+
+    def publish(self, record: CycleRecord, status: Status) -> Status:
+        """Show a turn; returns its status with what there is to say of the API."""
+        url = self._server.url if self._server is not None else None
+        warnings = [*status.warnings, self._trouble] if self._trouble else status.warnings
+        status = msgspec.structs.replace(status, api=url, warnings=warnings)
+        self.board.publish(Published(status, record, self.settings))
+        return status
+
+    def moved(self, event: str, facts: dict[str, Any]) -> None:
+        """A move has ended."""
+        self.board.moved({"sentence": event, **facts})
