@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from lbd import __version__
+from lbd.api.changing import Changes, changing
+from lbd.api.explaining import explaining
 from lbd.api.guard import Guard
+from lbd.api.metrics import Exposition, exposition
 from lbd.api.problems import ProblemError, add_handlers
 from lbd.api.reading import probes, reading
 
@@ -23,17 +27,36 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
+STREAM = "/v1/events"
+"""It lasts as long as somebody listens, which says nothing of the API."""
 
 
-def application(backend: Backend, seen: Callable[[Scope, int, float], None] = lambda *_: None) -> Guard:
-    """The API of one lbd; ``seen`` hears of each request's scope, status and seconds."""
+def application(backend: Backend) -> Guard:
+    """The API of one lbd."""
     app = FastAPI(title="lbd", version=__version__, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None)
     add_handlers(app)
     app.include_router(probes(backend))
-    app.include_router(reading(backend))
+    for router in (reading(backend), explaining(backend), changing(backend, Changes())):
+        app.include_router(router)
+    app.add_api_route("/metrics", _metrics(exposition(backend)), tags=["probes"])
     app.add_api_route("/", _page, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
+
+    def seen(scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or "none"
+        if route != STREAM:
+            backend.board.tally.answered(scope["method"] if route != "none" else "ANY", route, status, seconds)
+
     return Guard(app, backend.settings.api, seen)
+
+
+def _metrics(exposed: Exposition) -> Callable[[Request], Response]:
+    def metrics(request: Request) -> Response:
+        """Gauges of the last turn and counters of this process, for Prometheus."""
+        content, media_type = exposed.scraped(request.headers.get("accept", ""))
+        return Response(content, media_type=media_type)
+
+    return metrics
 
 
 async def _page() -> Response:

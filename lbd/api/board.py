@@ -12,10 +12,12 @@ import msgspec
 import numpy as np
 
 from lbd.api.events import Events
+from lbd.api.tally import Tally
 
 if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
+    from lbd.model import Outcome, Skip
     from lbd.record.status import Status
 
 GAPS = 5760
@@ -56,6 +58,7 @@ class Board:
     def __init__(self) -> None:
         self.last: Published | None = None
         self.events = Events()
+        self.tally = Tally()
         self._gaps: deque[GapPoint] = deque(maxlen=GAPS)
         self._lock = threading.Lock()
 
@@ -63,11 +66,13 @@ class Board:
         """A turn has ended."""
         with self._lock:
             self._gaps.append(published.gap)
+        self.tally.turn(published.record, published.gap.verdict)
         self.last = published
         self.events.tell("turn", published.status)
 
-    def moved(self, move: dict[str, Any]) -> None:
-        """A move has ended, as the log tells it."""
+    def moved(self, ended: Outcome | Skip, move: dict[str, Any]) -> None:
+        """A move has ended; ``move`` is how the log tells it."""
+        self.tally.moved(ended)
         self.events.tell("move", move)
 
     def gaps(self, since: float) -> list[GapPoint]:

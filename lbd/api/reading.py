@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
-from lbd.api.answers import answer, named
+from lbd.api.answers import answer
 from lbd.api.events import TooManyError
 from lbd.api.problems import ProblemError
 from lbd.api.snapshot import snapshot
 from lbd.record.control import Control
 from lbd.record.journal import History, history
+from lbd.record.named import named
 from lbd.record.status import document
 from lbd.record.turns import FOLDER
 from lbd.record.turns.reading import KeptTurns

@@ -88,7 +88,7 @@ def _go_on(found: Stage) -> None:
     """The scorecard, what can be tried now, and a line for each turn from now on."""
     try:
         _tell(found)
-        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir)))
+        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir), found.api))
     except OSError:
         found.end()  # nobody reads on
     else:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import click
-import msgspec
 
 from lbd.cli.explain_text import show
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.record.explain import Explainer
+from lbd.record.named import named
 from lbd.words import counted
 
 DAY_SECONDS = 86_400.0
@@ -53,19 +53,10 @@ def explain(
     )
     found = explainer.of(what)
     if form == "json":
-        json_out(_named(found))
+        json_out(named(found))
     else:
         show(found, now)
     if explainer.torn_lines:
         click.echo(
             f"Note: {counted(explainer.torn_lines, 'line')} of kept turns cannot be read; passed over.", err=True
         )
-
-
-def _named(value: object) -> object:
-    """The same with every field under its name: on disk many stand in arrays, to save room."""
-    if isinstance(value, msgspec.Struct):
-        return {name: _named(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, dict):
-        return {name: _named(each) for name, each in value.items()}
-    return [_named(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -97,6 +97,11 @@ class Service:
         """Begin no further turn; :meth:`run` returns when what is under way has ended."""
         self._done.set()
 
+    @property
+    def api(self) -> str | None:
+        """Where the API listens, None where it does not."""
+        return self._serving.url
+
     def plan_again(self) -> None:
         """Turn at once, and from then on at the pace that the engine's clock has now."""
         self._plan(first=datetime.now(UTC))
@@ -192,7 +197,7 @@ class Service:
         self._alive()
         event, facts = move_line(ended)
         self._log.info(event, **facts)
-        self._serving.moved(event, facts)
+        self._serving.moved(ended)
         self.on_move(ended)
 
     def _split(self, ended: CutOutcome | LbdError) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
 from lbd.api.board import Board, Published
 from lbd.api.server import Server
+from lbd.daemon.telling import move_line
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
+    from lbd.model import Outcome, Skip
     from lbd.record.status import Status
 
 
@@ -45,6 +47,11 @@ class Serving:
     def state_dir(self) -> Path:
         """What is kept."""
         return self.settings.state_dir
+
+    @property
+    def url(self) -> str | None:
+        """Where it listens, None where it does not."""
+        return self._server.url if self._server is not None else None
 
     def now(self) -> float:
         """Epoch seconds, by the daemon's clock."""
@@ -75,12 +82,12 @@ class Serving:
 
     def publish(self, record: CycleRecord, status: Status) -> Status:
         """Show a turn; returns its status with what there is to say of the API."""
-        url = self._server.url if self._server is not None else None
         warnings = [*status.warnings, self._trouble] if self._trouble else status.warnings
-        status = msgspec.structs.replace(status, api=url, warnings=warnings)
+        status = msgspec.structs.replace(status, api=self.url, warnings=warnings)
         self.board.publish(Published(status, record, self.settings))
         return status
 
-    def moved(self, event: str, facts: dict[str, Any]) -> None:
+    def moved(self, ended: Outcome | Skip) -> None:
         """A move has ended."""
-        self.board.moved({"sentence": event, **facts})
+        sentence, facts = move_line(ended)
+        self.board.moved(ended, {"sentence": sentence, **facts})
