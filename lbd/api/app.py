@@ -15,7 +15,8 @@ from lbd.api.changing import Changes, changing
 from lbd.api.explaining import explaining
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
-from lbd.api.problems import ProblemError, add_handlers
+from lbd.api.placement import placement
+from lbd.api.problems import RESPONSES, ProblemError, add_handlers
 from lbd.api.reading import probes, reading
 
 if TYPE_CHECKING:
@@ -33,10 +34,17 @@ STREAM = "/v1/events"
 
 def application(backend: Backend) -> Guard:
     """The API of one lbd."""
-    app = FastAPI(title="lbd", version=__version__, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="lbd",
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        responses=RESPONSES,
+    )
     add_handlers(app)
     app.include_router(probes(backend))
-    for router in (reading(backend), explaining(backend), changing(backend, Changes())):
+    for router in (reading(backend), explaining(backend), placement(backend), changing(backend, Changes())):
         app.include_router(router)
     app.add_api_route("/metrics", _metrics(exposition(backend)), tags=["probes"])
     app.add_api_route("/", _page, include_in_schema=False)

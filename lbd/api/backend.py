@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbd.api.board import Board
+    from lbd.api.board import Board, Published
+    from lbd.api.shapes import Placement
     from lbd.config import Settings
 
 
@@ -27,3 +28,4 @@ class Backend(Protocol):
     def now(self) -> float: ...
     def silent_seconds(self) -> float: ...
     def patience_seconds(self) -> float: ...
+    def pick(self, published: Published, text: str, strategy: str) -> Placement: ...

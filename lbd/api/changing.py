@@ -51,7 +51,7 @@ class PauseBody(Who):
     """Nothing is moved until this ends."""
 
     for_seconds: float | None = Field(
-        None, gt=0, le=LONGEST_PAUSE_SECONDS, description="it ends by itself then; null: until it is resumed"
+        None, ge=1, le=LONGEST_PAUSE_SECONDS, description="it ends by itself then; null: until it is resumed"
     )
 
 

@@ -24,6 +24,28 @@ STATUS_OF = {AdminError: 502, ObserveError: 503, RefusedError: 409, UsageError: 
 """What each of lbd's errors is in HTTP; anything else is a bug."""
 
 
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": words,
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "required": ["title", "status", "detail"],
+                    "properties": {
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string"},
+                    },
+                }
+            }
+        },
+    }
+    for status, words in (("4XX", "Asked wrongly, not allowed, not there."), ("5XX", "lbd cannot tell now."))
+}
+"""For the OpenAPI document."""
+
+
 class ProblemError(Exception):
     """What is answered instead of what was asked for; ``more`` are members of its own."""
 

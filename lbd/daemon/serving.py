@@ -9,6 +9,7 @@ import structlog
 
 from lbd.api.board import Board, Published
 from lbd.api.server import Server
+from lbd.daemon.picking import Picker
 from lbd.daemon.telling import move_line
 from lbd.errors import UsageError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from lbd.api.shapes import Placement
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
@@ -36,6 +38,7 @@ class Serving:
         self.silent_seconds, self.patience_seconds = silent_seconds, patience_seconds
         self._engine = engine
         self._server: Server | None = None
+        self._picker = Picker(engine.settings, self.now)
         self._trouble = ""
 
     @property
@@ -57,6 +60,10 @@ class Serving:
         """Epoch seconds, by the daemon's clock."""
         return self._engine.timebase.now()
 
+    def pick(self, published: Published, text: str, strategy: str) -> Placement:
+        """Where one bundle, or that of a topic, should go."""
+        return self._picker.pick(published, text, strategy)
+
     def start(self) -> None:
         """Listen, where settings want it."""
         self._trouble = ""
@@ -70,21 +77,29 @@ class Serving:
 
     def stop(self) -> None:
         """Answer nothing any more."""
-        if self._server is not None:
-            self._server.stop()
-        self._server = None
+        self._end()
+        self._picker.close()
 
     def take(self, before: Settings) -> None:
         """The engine's settings have changed from these."""
+        self._picker.close()
+        self._picker = Picker(self.settings, self.now)
         if self.settings.api != before.api or self._trouble:
-            self.stop()
+            self._end()
             self.start()
+
+    def _end(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+        self._server = None
 
     def publish(self, record: CycleRecord, status: Status) -> Status:
         """Show a turn; returns its status with what there is to say of the API."""
         warnings = [*status.warnings, self._trouble] if self._trouble else status.warnings
         status = msgspec.structs.replace(status, api=self.url, warnings=warnings)
-        self.board.publish(Published(status, record, self.settings))
+        published = Published(status, record, self.settings)
+        self.board.publish(published)
+        self._picker.published(published)
         return status
 
     def moved(self, ended: Outcome | Skip) -> None:

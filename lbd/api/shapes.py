@@ -1,0 +1,45 @@
+"""What the API answers with where nothing that is kept has that shape already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from lbd.place.answers import Answer
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A broker that may not have the bundle, and why."""
+
+    what: str
+    reason: str
+    detail: str
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where a bundle should go if nobody owned it; ``answer`` is None where no broker may have it.
+
+    ``owner`` is who had it in the round that was ``taken_at`` (epoch seconds), ``age_seconds`` before the answer.
+    ``choices`` are brokers that were as good.
+    """
+
+    bundle: str
+    owner: str | None
+    answer: str | None
+    reason: str
+    strategy: str
+    taken_at: float
+    age_seconds: float
+    choices: tuple[str, ...]
+    candidates: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @classmethod
+    def of(cls, found: Answer, taken_at: float, age_seconds: float, strategy: str) -> Placement:
+        """The picker's answer on the wire."""
+        left_out = tuple(LeftOut(skip.what, skip.reason.label, skip.detail) for skip in found.candidates.left_out)
+        placed = found.placed
+        judged = (placed.broker, placed.reason, strategy, taken_at, round(age_seconds, 3))
+        return cls(found.bundle, found.owner, *judged, placed.choices, found.candidates.brokers, left_out)
