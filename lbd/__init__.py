@@ -6,7 +6,7 @@
 4. act: unload to a named broker, and see it land ``act/executor.py``, ``act/unloader.py``
 5. record what happened, before and after         ``record/journal/``
 
-``cycle/`` strings them together; ``daemon/engine.py`` is the one place where the real parts are chosen.
+``cycle/`` strings them together; ``daemon/assembled.py`` is the one place where the real parts are chosen.
 """
 
 __version__ = "0.1.0"

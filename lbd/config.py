@@ -9,7 +9,6 @@ import difflib
 import json
 import os
 import re
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from lbd.api.settings import ApiSettings
 from lbd.decide import RULES, STRATEGIES
+from lbd.documents import ends, flat, read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
@@ -193,36 +193,6 @@ def _file(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_yaml(text: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """The document. Raises ``yaml.YAMLError``, and RecursionError where it is nested too deeply or contains itself."""
-    found = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    _ends(found)
-    return found
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT - PyYAML's signature
-        """PyYAML lets Python's own errors through for what looks like a number, date or tag and is none."""
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError) as error:
-            wanted = "no such number, date or tag; a text is put into quotes"
-            raise yaml.constructor.ConstructorError(None, None, wanted, node.start_mark) from error
-
-
-def yaml_problem(error: yaml.YAMLError) -> str:
-    """What is wrong and where, without the line itself: it may hold a secret."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
-    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return f"{where}{' '.join(problem.split())}"
-
-
-def _ends(found: object) -> None:
-    """Raises RecursionError for a document that contains itself, as YAML's anchors allow."""
-    if isinstance(found, dict):
-        deque(flat(found), maxlen=0)
-
-
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:
     """``LBD_AVG_SHEDDER__LOW_THRESHOLD=20`` as nested values; lists and objects are given as JSON."""
     keys = name[len(PREFIX) :].lower().split("__", 8)  # more levels than settings have
@@ -234,7 +204,7 @@ def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | Non
     if text[:1] in {"[", "{"} or text == "null":
         try:
             value = json.loads(text)
-            _ends(value)
+            ends(value)
         except (ValueError, RecursionError) as error:
             problems.append(f"environment {name}: not JSON: {error}")
             return None
@@ -242,15 +212,6 @@ def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | Non
         value = {key: value}
     assert isinstance(value, dict)
     return value
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested values by their dotted keys."""
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _put(values: dict[str, Any], keys: list[str], value: object) -> None:

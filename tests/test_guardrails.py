@@ -137,10 +137,10 @@ class TestQuietHours:
     def test_what_is_planned_stops_when_they_begin(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Asked before each request: the plan was made a moment before."""
         with engine(settings(pulsar, tmp_path)) as balancer:
-            parts = balancer._parts()
-            orders = balancer._orders()
+            parts = balancer._real.parts()
+            orders = balancer._real._orders()
             assert orders.held() is None
-            balancer.settings = settings(pulsar, tmp_path, quiet_hours=ALWAYS)
+            balancer._real.settings = settings(pulsar, tmp_path, quiet_hours=ALWAYS)
             held = orders.held()
         assert held is not None
         assert (held[0], parts.guardrails.quiet_hours) == (Reason.QUIET_HOURS, ())
@@ -166,7 +166,7 @@ class TestChangedHands:
             moved = landed(balancer.once())
             other = next(bundle for bundle in HOT if bundle not in moved)
             pulsar.owners[other] = pulsar.ids[1]
-            balancer._begin(by_hand(pulsar, None, HOT.index(moved[0])), balancer._beside)
+            balancer._begin(by_hand(pulsar, None, HOT.index(moved[0])), balancer._real.beside)
             assert balancer.once().counts["changed-hands"] == 1
 
     def test_a_person_may_move_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from lbd.act.ownership import Clock
 from lbd.config import Settings
-from lbd.daemon import engine as live
+from lbd.daemon import assembled as live
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError
@@ -669,7 +669,7 @@ class TestFullDisk:
     def test_what_was_done_is_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The journal takes the first move and not the second: the turn ends there, and tells the first one."""
         with engine(settings(pulsar, tmp_path)) as balancer:
-            balancer._journal._file = FullDisk(balancer._journal._file, lines=2)
+            balancer._real.journal._file = FullDisk(balancer._real.journal._file, lines=2)
             record = balancer.once()
         assert [(one.result, one.owner) for one in record.outcomes] == [(Result.LANDED, pulsar.ids[2])]
         assert isinstance(record.error, LbdError)
@@ -681,7 +681,7 @@ class TestFullDisk:
     def test_nothing_is_sent_without_an_intent(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A disk that is full from the beginning: no unload, and an error that names the journal."""
         with engine(settings(pulsar, tmp_path)) as balancer:
-            balancer._journal._file = FullDisk(balancer._journal._file, lines=0)
+            balancer._real.journal._file = FullDisk(balancer._real.journal._file, lines=0)
             record = balancer.once()
         unmoved(pulsar, record)
         assert "journal.jsonl" in str(record.error)

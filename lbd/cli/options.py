@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import yaml
 
-from lbd.config import Loaded, environment, load, read_yaml
+from lbd.config import Loaded, environment, load
 from lbd.cycle.chosen import configured
+from lbd.documents import read_yaml
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:

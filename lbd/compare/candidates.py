@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from lbd.config import Settings, flat, problem, section_of
+from lbd.config import Settings, problem, section_of
 from lbd.decide import STRATEGIES
+from lbd.documents import flat
 from lbd.errors import UsageError
 from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
 from lbd.simulate.settings import nested, over

@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from lbd.config import read_yaml, yaml_problem
+from lbd.documents import read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.simulate.membership import Membership, Outage
 from lbd.simulate.placing import Placement

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from lbd.config import Settings, flat, problem
+from lbd.config import Settings, problem
+from lbd.documents import flat
 from lbd.errors import UsageError
 from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
 

@@ -192,7 +192,7 @@ class TestRule:
         """The journal cannot be written: nothing is asked for."""
         with engine(settings(pulsar, tmp_path)) as found:
             told = watched(found)
-            found._journal.close()
+            found._real.journal.close()
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
         assert any("journal cannot be written" in str(one) for one in told)

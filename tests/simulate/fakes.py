@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbd.act.ownership import Clock
 from lbd.config import Settings
+from lbd.daemon import assembled
 from lbd.daemon import engine as live
 from lbd.daemon.timebase import Timebase
 from lbd.model import Result
@@ -84,7 +85,7 @@ class Run:
 
     def until_tried(self) -> list[Move]:
         """Until moves were tried; these, told by the journal, once they are seen to be true."""
-        self.until(lambda: bool(self.engine._journal.attempted_at))
+        self.until(lambda: bool(self.engine._real.journal.attempted_at))
         return self.true_moves()
 
     def moves(self) -> list[Move]:
@@ -104,7 +105,7 @@ def run(
     cluster: FakePulsar, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings | None = None
 ) -> Iterator[Run]:
     """A real engine on the cluster's clock; what it waits for passes at once, but for sockets."""
-    monkeypatch.setattr(live, "CLOCK", Clock(cluster.now, cluster.forward))
+    monkeypatch.setattr(assembled, "CLOCK", Clock(cluster.now, cluster.forward))
     timebase = Timebase(cluster.now, lambda: cluster.speed)
     with live.engine(chosen or settings(cluster, folder), timebase=timebase) as engine:
         yield Run(cluster, engine, folder)

@@ -94,7 +94,7 @@ def check_pace(moves: Iterable[Move]) -> None:
 
 def check_notes(running: Run) -> None:
     """What a leader may still have as a destination, lbd knows of."""
-    known = [(bundle, note.broker) for bundle, note in running.engine._journal.notes.items()]
+    known = [(bundle, note.broker) for bundle, note in running.engine._real.journal.notes.items()]
     for key, broker in running.cluster.affinity.items():
         assert any(key in {bundle, bundle_range(bundle)} and broker == noted for bundle, noted in known), (key, broker)
 

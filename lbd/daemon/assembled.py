@@ -1,0 +1,157 @@
+"""The one place where the real parts of a live lbd are put together: a cluster, a state directory, what holds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbd.act.executor import Executor
+from lbd.act.orders import Orders, Pace
+from lbd.act.placer import Placer
+from lbd.act.unloader import Unloader
+from lbd.cycle import Hold, Parts
+from lbd.cycle.calm import Watch
+from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
+from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.placing import Placing
+from lbd.daemon.policies import PolicyReader
+from lbd.daemon.requests import OVERRIDDEN_HOLDS, ordered
+from lbd.daemon.splitting import Splitting
+from lbd.daemon.splitting.looking import CLOCK
+from lbd.daemon.taking_over import watching
+from lbd.errors import UsageError
+from lbd.observe.observer import Observer
+from lbd.permit.quiet_hours import quiet_until
+from lbd.pulsar.admin import Admin
+from lbd.reason import Reason
+from lbd.record.control import Control
+from lbd.record.remembered import Remembered
+from lbd.record.state import Scratch, StateDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.config import Settings
+    from lbd.daemon.taking_over import Asking
+    from lbd.daemon.timebase import Timebase
+    from lbd.model import Outcome, Skip
+    from lbd.record.control import UnloadRequest
+    from lbd.record.journal import Journal
+
+OBSERVED_BESIDE = frozenset({Reason.IN_BROKER_SHEDDING})
+"""Under it a lbd that only observes still tells what it would move: it is tried while brokers balance themselves."""
+
+
+class Assembled:
+    """Parts on a state directory that is held, and what keeps them from acting.
+
+    ``ended`` hears of each move as it ends, from the thread that made it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDir,
+        journal: Journal,
+        timebase: Timebase,
+        ended: Callable[[Outcome | Skip], None],
+        *,
+        observe_only: bool,
+    ) -> None:
+        self.settings, self.timebase, self.journal = settings, timebase, journal
+        self.observing = Observing() if observe_only else None
+        self.memory = Remembered(state)
+        self.executor = Executor(journal, timebase.now, ended)
+        self.control = Control(settings.state_dir)
+        self.observer = self._observe(settings)
+        self.policies = PolicyReader(self.observer.admin)
+        self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self.paused)
+        self.placing = Placing(journal, ended)
+        self._watch, self._learn = Watch(), learner_of(settings)
+
+    def _observe(self, settings: Settings) -> Asking:
+        """A lbd that only observes takes nothing over either."""
+        observer = Observer(Admin(settings.pulsar), self.timebase.now)
+        return observer if self.observing else watching(settings, observer, self.timebase.now)
+
+    def take(self, settings: Settings) -> None:
+        """Go on with other settings; counters, averages, journal and moves stay."""
+        if settings.state_dir != self.settings.state_dir:
+            raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
+        self.executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
+        self.splitting.halt()
+        self.observer.close()
+        self.settings, self.observer = settings, self._observe(settings)
+        self.policies, self._learn = PolicyReader(self.observer.admin), learner_of(settings)
+
+    def recover(self, seconds: float = 0.0) -> None:
+        """Close what a killed process left open."""
+        if self.observing is None:
+            self.executor.recover(self._unloader, seconds)
+            self.splitting.recover()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.observer.close()
+        self.journal.close()
+
+    def hold(self) -> Hold | None:
+        """What keeps a turn from firing."""
+        said = self.observing.hold() if self.observing else None
+        return self.splitting.hold() or self.paused() or said
+
+    def paused(self) -> Hold | None:
+        """The pause in force."""
+        return ordered(self.control, self.timebase.now())
+
+    def held(self) -> Hold | None:
+        """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
+        quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
+        return self.hold() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
+
+    @property
+    def placer(self) -> Placer:
+        """What places bundles that nobody owns."""
+        return Placer(self.observer.admin, CLOCK, self.policies.forbids)
+
+    def _unloader(self) -> Unloader:
+        return Unloader(self.observer.admin, CLOCK, forbids=self.policies.forbids)
+
+    def _orders(self, request: UnloadRequest | None = None) -> Orders:
+        """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
+        pace = Pace.of(self.settings.guardrails)
+        if request is None or request.override is None:
+            return Orders(self._unloader(), pace, self.held)
+        return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
+
+    def parts(self) -> Parts:
+        """Those of a turn."""
+        settings = self.settings
+        return Parts(
+            observer=self.observer,
+            strategy=strategy_of(settings),
+            learn=self._learn,
+            strategy_name=settings.strategy,
+            weights=settings.weights,
+            guardrails=settings.guardrails,
+            isolation=self.policies.isolation,
+            groups=self.policies.groups,
+            attempted_at=lambda: self.journal.attempted_at,
+            sent=lambda: self.journal.sent,
+            watch=self._watch,
+            store=self.memory,
+            actuator=self.observing or Acting(self.executor, self._orders()),
+            gap_seconds=gap_seconds(settings),
+            ordered_hold=self.hold,
+            ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
+            wanted_hits=wanted_hits(settings),
+        )
+
+    def alone(self, request: UnloadRequest | None) -> Parts:
+        """Those of a request by hand where no turn runs beside it."""
+        return replace(self.parts(), actuator=Acting(self.executor, self._orders(request)))
+
+    def beside(self, request: UnloadRequest | None) -> Parts:
+        """Beside the turns: counters, samples and what has ended are left to them."""
+        store = Scratch(self.memory.load(), self.memory.load_averages(self.timebase.now()))
+        return replace(self.parts(), actuator=Beside(self.executor, self._orders(request)), store=store, watch=Watch())
