@@ -16,6 +16,7 @@ from lbd.api.explaining import explaining
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
 from lbd.api.placement import placement
+from lbd.api.planning import planning
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
 from lbd.api.reading import probes, reading
 
@@ -44,7 +45,9 @@ def application(backend: Backend) -> Guard:
     )
     add_handlers(app)
     app.include_router(probes(backend))
-    for router in (reading(backend), explaining(backend), placement(backend), changing(backend, Changes())):
+    changes = Changes()
+    read = (reading(backend), explaining(backend), placement(backend))
+    for router in (*read, changing(backend, changes), planning(backend, changes)):
         app.include_router(router)
     app.add_api_route("/metrics", _metrics(exposition(backend)), tags=["probes"])
     app.add_api_route("/", _page, include_in_schema=False)

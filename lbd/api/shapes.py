@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
     from lbd.place.answers import Answer
+    from lbd.record.control import PlannedMove
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -43,3 +45,12 @@ class Placement(msgspec.Struct, frozen=True):
         placed = found.placed
         judged = (placed.broker, placed.reason, strategy, taken_at, round(age_seconds, 3))
         return cls(found.bundle, found.owner, *judged, placed.choices, found.candidates.brokers, left_out)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a turn would begin: ``id`` is a hash of plan and round, ``told`` the JSON of ``lbd dry-run``."""
+
+    id: str
+    told: dict[str, Any]
+    moves: tuple[PlannedMove, ...]

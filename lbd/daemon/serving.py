@@ -10,6 +10,7 @@ import structlog
 from lbd.api.board import Board, Published
 from lbd.api.server import Server
 from lbd.daemon.picking import Picker
+from lbd.daemon.planning import Planner
 from lbd.daemon.telling import move_line
 from lbd.errors import UsageError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lbd.api.shapes import Placement
+    from lbd.api.shapes import Placement, Plan
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
@@ -38,7 +39,7 @@ class Serving:
         self.silent_seconds, self.patience_seconds = silent_seconds, patience_seconds
         self._engine = engine
         self._server: Server | None = None
-        self._picker = Picker(engine.settings, self.now)
+        self._picker, self._planner = Picker(engine.settings, self.now), Planner(engine)
         self._trouble = ""
 
     @property
@@ -64,6 +65,14 @@ class Serving:
         """Where one bundle, or that of a topic, should go."""
         return self._picker.pick(published, text, strategy)
 
+    def plan(self, published: Published) -> Plan:
+        """What would be unloaded if the imbalance lasts."""
+        return self._planner.plan(published)
+
+    def planned(self, name: str) -> Plan | None:
+        """A plan that was shown lately."""
+        return self._planner.find(name)
+
     def start(self) -> None:
         """Listen, where settings want it."""
         self._trouble = ""
@@ -83,7 +92,7 @@ class Serving:
     def take(self, before: Settings) -> None:
         """The engine's settings have changed from these."""
         self._picker.close()
-        self._picker = Picker(self.settings, self.now)
+        self._picker, self._planner = Picker(self.settings, self.now), Planner(self._engine)
         if self.settings.api != before.api or self._trouble:
             self._end()
             self.start()
