@@ -16,7 +16,7 @@ from lbd.record.history.tables import COLUMNS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-EXAMPLES = sorted((ROOT / "examples").iterdir())
+EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_file())
 
 
 def lbd(*words: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,7 +99,7 @@ def changing(backend: Backend, changes: Changes) -> APIRouter:
             until = now + body.for_seconds if body.for_seconds is not None else None
             wanted = Pause(now, until, body.reason, body.owner)
             replaced = Control(backend.state_dir).pause(wanted)
-            found = {"paused": wanted, "replaced": replaced}
+            found = {"paused": wanted, "replaced": replaced, "running": os.getpid()}
             backend.board.events.tell("pause", found)
             lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
             return f"paused {lasts}", answer(found)
@@ -113,7 +114,7 @@ def changing(backend: Backend, changes: Changes) -> APIRouter:
             control = Control(backend.state_dir)
             ended = control.paused(backend.now())
             control.resume()
-            found = {"ended": ended}
+            found = {"ended": ended, "running": os.getpid()}
             backend.board.events.tell("pause", {"paused": None, "replaced": ended})
             return "ended a pause" if ended is not None else "nothing was paused", answer(found)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lbd.api.backend import Backend
 
 A_DAY_SECONDS = 86_400.0
+Rows = Annotated[bool, Query(description="rows as arrays, as they are kept, and not by the names of their fields")]
 KEPT_SECONDS = 366 * A_DAY_SECONDS
 
 
@@ -24,12 +25,13 @@ def explaining(backend: Backend) -> APIRouter:
     """The route."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
-    def told(what: str | None, last: int, since_seconds: float) -> Response:
+    def told(what: str | None, last: int, since_seconds: float, *, rows: bool) -> Response:
         now = backend.now()
         rest = backend.settings.guardrails.cool_down_minutes * 60
         explainer = Explainer(backend.state_dir, now=now, since=now - since_seconds, last=last, cool_down_seconds=rest)
         try:
-            return answer(named(explainer.of(what)))
+            found = explainer.of(what)
+            return answer(found if rows else named(found))
         except UsageError as error:
             raise ProblemError(404, str(error)) from error
 
@@ -37,17 +39,21 @@ def explaining(backend: Backend) -> APIRouter:
     def explain_last(
         last: Annotated[int, Query(ge=1, le=1000, description="tell of so many moves")] = 5,
         since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
+        *,
+        rows: Rows = False,
     ) -> Response:
         """The last turn: the JSON of ``lbd explain``."""
-        return told(None, last, since_seconds)
+        return told(None, last, since_seconds, rows=rows)
 
     @router.get("/explain/{what:path}")
     def explain(
         what: Annotated[str, Path(max_length=1000, description="a broker, bundle or topic, or a turn by its number")],
         last: Annotated[int, Query(ge=1, le=1000, description="tell of so many moves")] = 5,
         since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
+        *,
+        rows: Rows = False,
     ) -> Response:
         """Why it moved or did not: the JSON of ``lbd explain WHAT``."""
-        return told(what or None, last, since_seconds)
+        return told(what or None, last, since_seconds, rows=rows)
 
     return router

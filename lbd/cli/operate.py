@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from lbd.cli import operate_text as text
+from lbd.cli import remote
 from lbd.cli.asking import by, one_line, process, say
 from lbd.cli.options import format_option, loaded, settings_options
 from lbd.cli.render import json_out
@@ -15,12 +17,18 @@ from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
 from lbd.record.status import document, read_status, running
 
+if TYPE_CHECKING:
+    from lbd.api.client import Client
+
 
 @click.command("status")
+@remote.api_option
 @format_option
 @settings_options
 @click.pass_context
-def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
+def status(
+    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, api_url: str | None
+) -> None:
     """Tell whether lbd runs, what its last turn saw and did, what is under way, and who paused it.
 
     Exit code 3 when none runs on the state directory, or its last turn is more than three intervals old.
@@ -28,7 +36,11 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     \b
     Example: lbd status --format json
     """
-    state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
+    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    if api_url is not None:
+        _status_of(remote.client(api_url, settings), api_url, form)
+        return
+    state_dir = settings.state_dir
     pid = running(state_dir)
     try:
         found = read_status(state_dir)
@@ -45,7 +57,19 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
         raise ObserveError(f"{process(pid)}: {text.freshness(found, pid, now)}")
 
 
+def _status_of(asked: Client, url: str, form: str) -> None:
+    """The same of an lbd elsewhere, by its own clock."""
+    found, pause, now = remote.status(asked)
+    if form == "json":
+        json_out(document(found, found.pid, pause, now))
+    else:
+        text.show_status(found, found.pid, pause, now)
+    if found.late(now):
+        raise ObserveError(f"{url}: {text.freshness(found, found.pid, now)}")
+
+
 @click.command("pause")
+@remote.api_option
 @click.option(
     "--for", "seconds", callback=duration, metavar="DURATION", help="90s, 15m, 2h, ...; else until lbd resume."
 )
@@ -60,15 +84,20 @@ def pause(
     form: str,
     seconds: float | None,
     reason: str,
+    api_url: str | None,
 ) -> None:
     """Keep lbd from moving anything, also over restarts; it goes on observing and counting.
 
     \b
     Example: lbd pause --for 2h --reason "broker upgrade"
     """
-    state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
+    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    state_dir = settings.state_dir
     wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
-    replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
+    if api_url is not None:
+        wanted, replaced, pid = remote.pause(remote.client(api_url, settings), wanted)
+    else:
+        replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})
     say(form, f"Paused {text.pause_words(wanted, now)}.")
@@ -79,19 +108,27 @@ def pause(
 
 
 @click.command("resume")
+@remote.api_option
 @format_option
 @settings_options
 @click.pass_context
-def resume(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
+def resume(
+    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, api_url: str | None
+) -> None:
     """End a pause.
 
     \b
     Example: lbd resume
     """
-    state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
-    control = Control(state_dir)
-    in_force = control.paused(now)
-    found, pid = control.resume(), running(state_dir)
+    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    state_dir = settings.state_dir
+    if api_url is not None:
+        in_force, pid = remote.resume(remote.client(api_url, settings), by())
+        found = None
+    else:
+        control = Control(state_dir)
+        in_force = control.paused(now)
+        found, pid = control.resume(), running(state_dir)
     if form == "json":
         json_out({"ended": in_force, "running": pid})
     if in_force is not None:

@@ -18,7 +18,8 @@ def asked(
 ) -> tuple[Answer | None, bool]:
     """The running lbd's answer until the request expires, None when there was none.
 
-    ``on_asked`` is called once the request is there. What it has not taken by then is withdrawn, also when the waiting is broken off; whether that was so is told.
+    ``on_asked`` is called once the request is there. What was not taken by then is withdrawn, also when the waiting is
+    broken off; whether that was so is told.
     """
     answer = None
     control.ask(request)

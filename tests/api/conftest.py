@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.fake_pulsar import FakePulsar
 
 TOKEN = "a-token-of-the-tests"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 150.0
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,8 +31,8 @@ class TestPause:
     def test_resume_ends_it_and_tells_what_was_there(self, api: Api):
         """Nothing in force is nothing ended."""
         paused = api.post("/v1/pause", {"owner": "ann"}).json()["paused"]
-        assert api.post("/v1/resume", {"owner": "bob"}).json() == {"ended": paused}
-        assert api.post("/v1/resume", {"owner": "bob"}).json() == {"ended": None}
+        assert api.post("/v1/resume", {"owner": "bob"}).json() == {"ended": paused, "running": os.getpid()}
+        assert api.post("/v1/resume", {"owner": "bob"}).json() == {"ended": None, "running": os.getpid()}
         assert api.turn().hold is None
 
     @pytest.mark.parametrize(

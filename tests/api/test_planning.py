@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.fake_pulsar import FakePulsar
 
-WHO = {"owner": "ann", "reason": "tonight", "timeout_seconds": 30}
+WHO = {"owner": "ann", "reason": "tonight", "timeout_seconds": 120}
 
 
 @pytest.fixture
