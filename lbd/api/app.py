@@ -54,7 +54,7 @@ def application(backend: Backend) -> Guard:
     app.mount("/static", StaticFiles(directory=STATIC))
 
     def seen(scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", None) or "none"
+        route = getattr(scope.get("route"), "path_format", None) or "none"
         if route != STREAM:
             backend.board.tally.answered(scope["method"] if route != "none" else "ANY", route, status, seconds)
 

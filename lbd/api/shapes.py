@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    from lbd.observe.observer import Observation
     from lbd.place.answers import Answer
     from lbd.record.control import PlannedMove
 
@@ -34,17 +35,26 @@ class Placement(msgspec.Struct, frozen=True):
     strategy: str
     taken_at: float
     age_seconds: float
+    sample_interval_seconds: float
     choices: tuple[str, ...]
     candidates: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
 
     @classmethod
-    def of(cls, found: Answer, taken_at: float, age_seconds: float, strategy: str) -> Placement:
+    def of(cls, found: Answer, observation: Observation, age_seconds: float, strategy: str) -> Placement:
         """The picker's answer on the wire."""
         left_out = tuple(LeftOut(skip.what, skip.reason.label, skip.detail) for skip in found.candidates.left_out)
         placed = found.placed
-        judged = (placed.broker, placed.reason, strategy, taken_at, round(age_seconds, 3))
-        return cls(found.bundle, found.owner, *judged, placed.choices, found.candidates.brokers, left_out)
+        judged = (placed.broker, placed.reason, strategy, observation.snapshot.taken_at, round(age_seconds, 3))
+        return cls(
+            found.bundle,
+            found.owner,
+            *judged,
+            observation.sample_interval_seconds,
+            placed.choices,
+            found.candidates.brokers,
+            left_out,
+        )
 
 
 @dataclass(frozen=True)

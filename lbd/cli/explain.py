@@ -6,9 +6,8 @@ import time
 
 import click
 
-from lbd.cli import remote
 from lbd.cli.explain_text import show
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import api_option, format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.record.explain import Answer, Explainer
@@ -24,7 +23,7 @@ DAY_SECONDS = 86_400.0
 @click.option(
     "--since", "since_seconds", callback=duration, metavar="DURATION", help="Look back so far: 15m, 2h, 7d; default 1d."
 )
-@remote.api_option
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -48,6 +47,8 @@ def explain(
     """
     settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
     if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
         _tell(remote.explained(remote.client(api_url, settings), what, last, since_seconds or DAY_SECONDS), form, now)
         return
     explainer = Explainer(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli import operate_text as text
-from lbd.cli import remote
 from lbd.cli.asking import by, one_line, process, say
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import api_option, format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
@@ -18,11 +17,11 @@ from lbd.record.control import Control, Pause
 from lbd.record.status import document, read_status, running
 
 if TYPE_CHECKING:
-    from lbd.api.client import Client
+    from lbd.record.status import Status
 
 
 @click.command("status")
-@remote.api_option
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -38,7 +37,9 @@ def status(
     """
     settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
     if api_url is not None:
-        _status_of(remote.client(api_url, settings), api_url, form)
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
+        _show_elsewhere(*remote.status(remote.client(api_url, settings)), api_url, form)
         return
     state_dir = settings.state_dir
     pid = running(state_dir)
@@ -57,9 +58,8 @@ def status(
         raise ObserveError(f"{process(pid)}: {text.freshness(found, pid, now)}")
 
 
-def _status_of(asked: Client, url: str, form: str) -> None:
+def _show_elsewhere(found: Status, pause: Pause | None, now: float, url: str, form: str) -> None:
     """The same of an lbd elsewhere, by its own clock."""
-    found, pause, now = remote.status(asked)
     if form == "json":
         json_out(document(found, found.pid, pause, now))
     else:
@@ -69,7 +69,7 @@ def _status_of(asked: Client, url: str, form: str) -> None:
 
 
 @click.command("pause")
-@remote.api_option
+@api_option
 @click.option(
     "--for", "seconds", callback=duration, metavar="DURATION", help="90s, 15m, 2h, ...; else until lbd resume."
 )
@@ -94,7 +94,10 @@ def pause(
     settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
     state_dir = settings.state_dir
     wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
+    pid: int | None
     if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
         wanted, replaced, pid = remote.pause(remote.client(api_url, settings), wanted)
     else:
         replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
@@ -108,7 +111,7 @@ def pause(
 
 
 @click.command("resume")
-@remote.api_option
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -122,7 +125,10 @@ def resume(
     """
     settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
     state_dir = settings.state_dir
+    pid: int | None
     if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
         in_force, pid = remote.resume(remote.client(api_url, settings), by())
         found = None
     else:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli import place_text as text
-from lbd.cli import remote
 from lbd.cli.asking import by, handing, new_id, say
-from lbd.cli.options import format_option, loaded, settings_options, timeout_option
+from lbd.cli.options import api_option, format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.daemon.answering import ask_cluster, ask_recording, placement
 from lbd.daemon.targets import target
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--strategy", default=DEFAULT, show_default=True, help=f"One of {', '.join(PLACEMENTS)}.")
 @click.option("--recording", type=click.Path(path_type=Path), help="Ask the last round of a recording, no cluster.")
 @click.option("--apply", "acts", is_flag=True, help="Place the bundles that nobody owns, and prove it.")
-@remote.api_option
+@api_option
 @timeout_option
 @format_option
 @settings_options
@@ -67,6 +66,8 @@ def place(
         ctx.exit(_apply(settings, form, targets, strategy, timeout_seconds))
     asked = settings, targets, strategy
     if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
         found = remote.placed(remote.client(api_url, settings), targets, strategy)
     else:
         found = ask_recording(*asked, recording) if recording else ask_cluster(*asked)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import click
 import msgspec
 
 from lbd.api.client import Client
@@ -22,21 +21,13 @@ from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.record.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeVar
+    from collections.abc import Sequence
 
     from lbd.config import Settings
 
-    Command = TypeVar("Command", bound=Callable[..., Any])
-    Kind = TypeVar("Kind")
+Explained: TypeAlias = TurnAnswer | BrokerAnswer | BundleAnswer
 
 _REASONS = {reason.label: reason for reason in Reason}
-
-
-def api_option(command: Command) -> Command:
-    """``--api URL``: an lbd on another machine."""
-    words = "Ask the lbd whose API is there, with api.token_file's token, and not this machine's state_dir."
-    return click.option("--api", "api_url", metavar="URL", help=words)(command)
 
 
 def client(url: str, settings: Settings) -> Client:
@@ -55,37 +46,37 @@ def pause(asked: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
     """Pause that lbd; the pause as it has it, the one that was replaced, and its process id."""
     lasts = wanted.until - wanted.since if wanted.until is not None else None
     told = asked.post("pause", body={"owner": wanted.by, "reason": wanted.reason, "for_seconds": lasts})
-    return _read(told["paused"], Pause), _read(told["replaced"], Pause | None), _read(told["running"], int)
+    return _read(told.get("paused"), Pause), _read(told.get("replaced"), Pause | None), _read(told.get("running"), int)
 
 
 def resume(asked: Client, owner: str) -> tuple[Pause | None, int]:
     """End its pause; the one that was in force, and its process id."""
     told = asked.post("resume", body={"owner": owner})
-    return _read(told["ended"], Pause | None), _read(told["running"], int)
+    return _read(told.get("ended"), Pause | None), _read(told.get("running"), int)
 
 
-def explained(
-    asked: Client, what: str | None, last: int, since_seconds: float
-) -> TurnAnswer | BrokerAnswer | BundleAnswer:
+def explained(asked: Client, what: str | None, last: int, since_seconds: float) -> Explained:
     """The answer about a broker, bundle, topic or turn."""
     path = ("explain", what) if what is not None else ("explain",)
     told = asked.get(*path, rows="true", last=last, since_seconds=since_seconds)
-    if "bundle" in told:
-        return _read(told, BundleAnswer)
-    return _read(told, BrokerAnswer) if "broker" in told else _read(told, TurnAnswer)
+    kind = BundleAnswer if "bundle" in told else BrokerAnswer if "broker" in told else TurnAnswer
+    found: Explained = _read(told, kind)
+    return found
 
 
 def placed(asked: Client, words: Sequence[str], strategy: str) -> Report:
     """Answers for bundles and topics, from what that lbd saw in its last turn."""
     found = [(word, _placement(asked, word, strategy)) for word in words]
-    topics = {
-        one.bundle: tuple(w for w, other in found if other.bundle == one.bundle and "://" in w) for _, one in found
-    }
+    topics = {one.bundle: _topics(one.bundle, found) for _, one in found}
     answers = {one.bundle: _answer(one) for _, one in found}
     oldest = max((one for _, one in found), key=lambda one: one.age_seconds)
-    seen, _, _ = status(asked)
-    every = tuple(answers[bundle] for bundle in sorted(answers))
-    return Report(seen.cluster, strategy, oldest.taken_at, oldest.age_seconds, 60.0, every, topics)
+    cluster, every = status(asked)[0].cluster, tuple(answers[bundle] for bundle in sorted(answers))
+    sampled = oldest.sample_interval_seconds
+    return Report(cluster, strategy, oldest.taken_at, oldest.age_seconds, sampled, every, topics)
+
+
+def _topics(bundle: str, found: Sequence[tuple[str, Placement]]) -> tuple[str, ...]:
+    return tuple(word for word, one in found if one.bundle == bundle and "://" in word)
 
 
 def _placement(asked: Client, word: str, strategy: str) -> Placement:
@@ -93,20 +84,21 @@ def _placement(asked: Client, word: str, strategy: str) -> Placement:
     if kind == "namespace":
         raise UsageError(f"{word!r} is a namespace; --api answers for bundles and topics")
     if kind == "topic":
-        return _read(asked.get("placement", topic=word, strategy=strategy), Placement)
-    return _read(asked.get("placement", *word.split("/"), strategy=strategy), Placement)
+        told = asked.get("placement", topic=word, strategy=strategy)
+    else:
+        told = asked.get("placement", *word.split("/"), strategy=strategy)
+    found: Placement = _read(told, Placement)
+    return found
 
 
 def _answer(one: Placement) -> Answer:
-    left_out = tuple(
-        Skip(skip.what, _REASONS.get(skip.reason, Reason.NOT_CHECKED), skip.detail) for skip in one.left_out
-    )
-    memory = PlaceMemory()
-    chosen = Placed(one.answer, one.reason, memory, one.choices)
+    known = ((skip, _REASONS.get(skip.reason, Reason.NOT_CHECKED)) for skip in one.left_out)
+    left_out = tuple(Skip(skip.what, reason, skip.detail) for skip, reason in known)
+    chosen = Placed(one.answer, one.reason, PlaceMemory(), one.choices)
     return Answer(one.bundle, one.owner, chosen, Candidates(one.candidates, left_out))
 
 
-def _read(told: object, kind: type[Kind] | Any) -> Any:  # noqa: ANN401 - the kind that was asked for
+def _read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for
     try:
         return msgspec.convert(told, kind)
     except msgspec.ValidationError as error:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lbd.cycle import CycleRecord
     from lbd.daemon.targets import Target
     from lbd.model import CodeArray, IntArray, Snapshot
+    from lbd.observe.observer import Observation
     from lbd.permit.policies import Groups, Isolation
 
 Kind = TypeVar("Kind")
@@ -61,13 +62,12 @@ class _Look:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        assert self.record.observation is not None
-        return self.record.observation.snapshot
+        return self.observation.snapshot
 
     @property
-    def active(self) -> tuple[str, ...]:
+    def observation(self) -> Observation:
         assert self.record.observation is not None
-        return self.record.observation.active
+        return self.record.observation
 
     @property
     def doubted(self) -> CodeArray:
@@ -150,7 +150,7 @@ class Picker:
         bundle = self._bundle(known, wanted)
         standing = Standing(
             known.snapshot,
-            Policies(known.isolation, self._groups_of(known, wanted.namespace), known.active),
+            Policies(known.isolation, self._groups_of(known, wanted.namespace), known.observation.active),
             known.doubted,
             known.published.settings.guardrails.max_topics_per_broker,
         )
@@ -158,7 +158,7 @@ class Picker:
         seen = replace(known.seen, age_seconds=age, bundle_rates=known.rate_of(bundle))
         with self._lock:
             (answer,), self._memory = answer_all({bundle: known.owner_of(bundle)}, standing, place, seen, self._memory)
-        return Placement.of(answer, known.snapshot.taken_at, age, strategy)
+        return Placement.of(answer, known.observation, age, strategy)
 
     def _lay_out(self, published: Published) -> _Look | None:
         with self._laying:
