@@ -70,7 +70,7 @@ def serving(pulsar: FakePulsar, folder: Path, api: dict[str, Any] | None = None,
     token = folder / "token"
     token.write_text(f"{TOKEN}\n")
     own = {"listen": "127.0.0.1:0", "token_file": str(token), **(api or {})}
-    settings = Settings.model_validate(settings_for(pulsar, folder, api=own, **changes))
+    settings = Settings.model_validate(settings_for(pulsar, folder, api=own, **{"interval_seconds": 3600, **changes}))
     silent = [0.0]
     with engine(settings) as balancer:
         found = Serving(balancer, lambda: silent[0], lambda: 60.0)
