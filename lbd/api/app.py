@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
+TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Text exposition.", "content": {"text/plain": {}, "application/openmetrics-text": {}}}
+}
 STREAM = "/v1/events"
 """It lasts as long as somebody listens, which says nothing of the API."""
 
@@ -49,7 +52,9 @@ def application(backend: Backend) -> Guard:
     read = (reading(backend), explaining(backend), placement(backend))
     for router in (*read, changing(backend, changes), planning(backend, changes)):
         app.include_router(router)
-    app.add_api_route("/metrics", _metrics(exposition(backend)), tags=["probes"])
+    app.add_api_route(
+        "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response
+    )
     app.add_api_route("/", _page, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
 

@@ -17,6 +17,7 @@ from lbd import __version__
 from lbd.cycle.document import brokers as broker_rows
 from lbd.cycle.verdict import verdict
 from lbd.model import RESOURCES
+from lbd.reason import Reason
 from lbd.record.control import Control
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_interval_seconds", "Planned time between turns.", value=status.interval_seconds)
     yield _gauge("lbd_observed", "1 when the last turn observed the cluster.", value=record.observation is not None)
     yield _gauge("lbd_strategy_info", "The strategy in force.", {"strategy": last.settings.strategy})
+    leads = status.hold != Reason.NOT_LEADER.label
+    yield _gauge("lbd_leader", "1 where this lbd may move; of several that share a cluster one may.", value=leads)
     yield _gauge("lbd_observe_only", "1 where lbd only says what it would move.", value=status.observe_only)
     yield _gauge("lbd_moves_under_way", "Moves that have begun, or wait for their turn.", value=len(status.unfinished))
     yield _gauge("lbd_moves_last_hour", "Bundles tried within the last hour.", value=status.moves_last_hour)

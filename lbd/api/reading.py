@@ -14,6 +14,7 @@ from lbd.api.events import TooManyError
 from lbd.api.problems import ProblemError
 from lbd.api.snapshot import snapshot
 from lbd.record.control import Control
+from lbd.record.drains import told_of
 from lbd.record.journal import History, history
 from lbd.record.named import named
 from lbd.record.status import document
@@ -70,7 +71,8 @@ def reading(backend: Backend) -> APIRouter:
     def status() -> Response:
         """What the last turn saw, waits for and moves: the JSON of ``lbd status``."""
         last, now = last_turn(backend), backend.now()
-        return answer(document(last.status, last.status.pid, Control(backend.state_dir).paused(now), now))
+        drains = told_of(backend.state_dir, now)
+        return answer(document(last.status, last.status.pid, Control(backend.state_dir).paused(now), now, drains))
 
     @router.get("/snapshot")
     async def last_snapshot(

@@ -14,6 +14,7 @@ from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
+from lbd.record.drains import told_of
 from lbd.record.status import document, read_status, running
 
 if TYPE_CHECKING:
@@ -47,11 +48,11 @@ def status(
         found = read_status(state_dir)
     except UsageError as error:
         raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
-    pause = Control(state_dir).paused(now)
+    pause, drains = Control(state_dir).paused(now), told_of(state_dir, now)
     if form == "json":
-        json_out(document(found, pid, pause, now))
+        json_out(document(found, pid, pause, now, drains))
     else:
-        text.show_status(found, pid, pause, now)
+        text.show_status(found, pid, pause, now, drains)
     if pid is None:
         raise ObserveError(f"{state_dir}: no lbd runs on this state directory; {text.freshness(found, pid, now)}")
     if found.late(now):

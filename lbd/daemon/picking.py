@@ -25,6 +25,7 @@ from lbd.place import PlaceMemory, Seen, look
 from lbd.place.answers import answer_all
 from lbd.place.candidates import Standing, without_doubted
 from lbd.pulsar.admin import Admin
+from lbd.record.drains import Drains
 from lbd.split.topic_hash import holds, range_of, topic_hash
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class _Look:
 
     published: Published
     isolation: Isolation
+    drained: frozenset[str]
     seen: Seen
     _cuts: dict[str, tuple[list[int], list[str]]] = field(default_factory=dict)
 
@@ -150,7 +152,9 @@ class Picker:
         bundle = self._bundle(known, wanted)
         standing = Standing(
             known.snapshot,
-            Policies(known.isolation, self._groups_of(known, wanted.namespace), known.observation.active),
+            Policies(
+                known.isolation, self._groups_of(known, wanted.namespace), known.observation.active, known.drained
+            ),
             known.doubted,
             known.published.settings.guardrails.max_topics_per_broker,
         )
@@ -168,8 +172,9 @@ class Picker:
             if record.observation is None or record.averages is None or record.evidence is None:
                 return self._look
             self._admin.active_brokers()
+            drained = frozenset(Drains(published.settings.state_dir).in_force(self._now()))
             seen = look(record.observation.snapshot, record.averages, published.settings.weights)
-            found = _Look(published, self._policies.isolation(), without_doubted(seen, record.evidence.paired))
+            found = _Look(published, self._policies.isolation(), drained, without_doubted(seen, record.evidence.paired))
             _ = found.position, found.owner
             self._look = found
             return found

@@ -13,6 +13,7 @@ from lbd.files import FILE_MODE, FRESH, decoded, refused, telling
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lbd.record.control import Pause
@@ -73,8 +74,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
 
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
-    the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none. ``api`` is
-    where the API listens, None where it does not.
+    the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
+    could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
     ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
     """
 
@@ -91,6 +92,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     hold: str | None = None
     observe_only: bool = False
+    leader: str | None = None
     brokers: list[BrokerStatus] = []
     pairs: list[PairStatus] = []
     unfinished: list[UnfinishedStatus] = []
@@ -107,10 +109,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return abs(now - self.at) > INTERVALS_UNTIL_LATE * self.interval_seconds
 
 
-def document(status: Status, pid: int | None, pause: Pause | None, now: float) -> dict[str, Any]:
+def document(
+    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[object, object]] = ()
+) -> dict[str, Any]:
     """The JSON of ``lbd status`` and of the API. ``pid`` is that of the lbd that runs, None where none does."""
     extra = {"running": pid, "late": status.late(now), "age_seconds": round(now - status.at, 1), "paused": pause}
-    return {**msgspec.to_builtins(status), **extra}
+    drained = [{"drain": drain, "work": work} for drain, work in drains]
+    return {**msgspec.to_builtins(status), **extra, "drains": drained}
 
 
 class _Format(msgspec.Struct):
