@@ -11,6 +11,7 @@ from rich.text import Text
 
 from lbd.cli import render
 from lbd.compare import told
+from lbd.compare.recommend import recommended
 from lbd.compare.told import card_of
 from lbd.load.linear import CPU
 
@@ -35,6 +36,7 @@ def document(found: Compared) -> dict[str, Any]:
             }
             for run in found.runs
         ],
+        "recommended": None if (best := recommended(found)) is None else asdict(best),
         "model": None if found.model is None else _model(found.model),
         "model_error": None if found.error is None else _finite(asdict(found.error)),
     }
@@ -48,7 +50,7 @@ def as_text(found: Compared) -> None:
     for row in told.rows(found):
         table.add_row(*row)
     console.print(table)
-    for line in (*told.sentences(found), *told.rests_on(found)):
+    for line in (*told.sentences(found), *told.advice(found), *told.rests_on(found)):
         console.print(Text(line))
 
 

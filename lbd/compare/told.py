@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from lbd.compare.recommend import recommended
 from lbd.compare.side_by_side import RECORDED
 from lbd.load.linear import CPU, Source
 from lbd.score.figures import FIGURES
@@ -54,6 +55,13 @@ def _figures(run: Run) -> dict[str, float | None]:
 def sentences(found: Compared) -> Iterator[str]:
     """What the last turn of each run said."""
     return (f"{run.label}, in the end: {run.sentence}" for run in found.runs if run.sentence)
+
+
+def advice(found: Compared) -> Iterator[str]:
+    """Which to take, and why."""
+    best = recommended(found)
+    if best is not None:
+        yield f"recommended: {best.told}"
 
 
 def rests_on(found: Compared) -> Iterator[str]:

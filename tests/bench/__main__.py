@@ -1,11 +1,11 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
     python -m tests.bench [decide] [shedders] [place] [parse] [observe] [--large]
-    python -m tests.bench fit | least | learn | drain
+    python -m tests.bench fit | least [--each N] [--chart FILE] | learn | drain
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
-``fit`` prints the simulated cluster beside the published charts instead, ``least`` least-moves beside AvgShedder,
+``fit`` prints the simulated cluster beside the published charts instead, ``least`` least-moves beside Pulsar's own,
 ``learn`` what ``lbd calibrate`` chooses beside the defaults, ``drain`` how long it takes to empty a broker.
 """
 
@@ -18,11 +18,13 @@ import statistics
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lbd.decide import STRATEGIES
 from lbd.place import PLACEMENTS
 from tests.bench import drain, fit, learn, least, scenes
+from tests.scenarios.clusters import EACH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +57,8 @@ def figures(*, large: bool) -> dict[str, list[Figure]]:
         decide.append(
             Figure("decide, firing, 1,000 x 1,000,000", lambda: scenes.decide(1000, 1_000_000), 3, 0.6, 861.0)
         )
+        least_moves = partial(scenes.decide, 1000, 1_000_000, "least-moves")
+        decide.append(Figure("least-moves, with bounds, 1,000 x 1,000,000", least_moves, 3, 2.0))
     return {
         "decide": decide,
         "place": [
@@ -113,16 +117,23 @@ def _measured(figure: Figure, sender: Any) -> None:
     sender.send((slow, min(seconds), peak))
 
 
-ALONE = {"fit": fit.main, "least": least.main, "learn": learn.main, "drain": drain.main}
+ALONE = {"fit": fit.main, "learn": learn.main, "drain": drain.main}
 """Tables of their own."""
 
 
 def main() -> None:
     """Measure the groups asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", *ALONE, []])
+    parser.add_argument(
+        "groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", "least", *ALONE, []]
+    )
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--each", type=int, default=EACH, metavar="N", help="of least: clusters of each kind")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="of least: where to draw the suite, SVG")
     chosen = parser.parse_args()
+    if chosen.groups == ["least"]:
+        least.main(chosen.each, chosen.chart)
+        return
     if len(chosen.groups) == 1 and chosen.groups[0] in ALONE:
         ALONE[chosen.groups[0]]()
         return

@@ -1,14 +1,14 @@
-"""least-moves beside AvgShedder over simulated clusters, seed by seed.
+"""least-moves beside AvgShedder, TransferShedder and ThresholdShedder: the published experiments, and the seeded suite.
 
-    python -m tests.bench least
+    python -m tests.bench least [--each N] [--chart FILE]
 
-Medians over the seeds. A plan's efficiency is the fewest moves that any plan needs for the peak reached, by the moves
-made; what is reached is the gap of the last look, and the peak by the lowest that as many moves can reach.
+A plan's efficiency is the fewest moves that any plan needs for the peak reached, by the moves made; what is reached is
+the gap of the last look, and the peak by the lowest that as many moves can reach. ``--each`` takes N clusters of each
+kind instead of all forty; ``--chart`` draws the suite as SVG.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -16,43 +16,42 @@ from lbd.compare.candidates import Candidate
 from lbd.compare.side_by_side import Asked, over_scenario
 from lbd.config import Settings
 from lbd.simulate.scenario import load
+from tests.bench.chart import drawn
+from tests.bench.suite import CANDIDATES, HEAD, duel, row, runs, table
 
 if TYPE_CHECKING:
-    from lbd.score.scorecard import Scorecard
+    from collections.abc import Iterator
+    from pathlib import Path
 
 SEEDS = 3
 SCENARIOS = (
-    "heterogeneous", "uniform-heterogeneous", "day", "scale-out", "empty-broker", "cold-start", "pip-364", "background",
-    "steady", "spike", "on-off-consumer", "hundred-new",
+    "uniform-heterogeneous", "on-off-consumer", "cold-start", "two-lost", "steady", "spike", "scale-in", "scale-out",
+    "heterogeneous", "empty-broker", "pip-364", "background", "rolling-restart", "too-big",
 )  # fmt: skip
-STRATEGIES = ("avg-shedder", "least-moves")
+"""Experiments A to J of AvgShedder's author, and what else is shipped and ends within minutes."""
 
 
-def main() -> None:
-    """Print the table, as Markdown."""
-    print("| scenario | strategy | moves | fewest | twice | traffic moved | gap, points | peak / best | over 15, min |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    asked = Asked(
-        tuple(Candidate(name, name, {}) for name in STRATEGIES), Settings(), {}, time.perf_counter, lambda *_: None
-    )
+def main(each: int, chart: Path | None) -> None:
+    """Print both tables, as Markdown."""
+    for line in experiments():
+        print(line, flush=True)
+    found = runs(each)
+    print(f"\n{len(found) // len(CANDIDATES)} clusters", *table(found), "", duel(found), sep="\n")
+    if chart is not None:
+        chart.write_text(drawn(found), encoding="utf-8")
+
+
+def experiments() -> Iterator[str]:
+    """A row for each scenario and candidate: of three seeds."""
+    yield f"| scenario | strategy | {' | '.join(HEAD)} |"
+    yield "|---" * (len(HEAD) + 2) + "|"
+    candidates = tuple(Candidate(name, str(own["strategy"]), _own(own)) for name, own in CANDIDATES.items())
+    asked = Asked(candidates, Settings(), {}, time.perf_counter, lambda *_: None)
     for name in SCENARIOS:
-        runs = [over_scenario(asked, name, load(name), seed).runs for seed in range(1, SEEDS + 1)]
-        for at, strategy in enumerate(STRATEGIES):
-            print(f"| {name} | {strategy} | {_cells([one[at].card for one in runs])} |", flush=True)
+        found = [over_scenario(asked, name, load(name), seed).runs for seed in range(1, SEEDS + 1)]
+        for at, candidate in enumerate(candidates):
+            yield f"| {name} | {candidate.label} | {' | '.join(row([one[at].card for one in found]))} |"
 
 
-def _cells(cards: list[Scorecard]) -> str:
-    median = statistics.median
-    over = [one.peak_points / one.best_peak_points for one in cards if one.peak_points and one.best_peak_points]
-    fewest = [one.fewest_moves for one in cards if one.fewest_moves is not None]
-    return " | ".join(
-        (
-            f"{median(one.moves for one in cards):g}",
-            f"{median(fewest):g}" if fewest else "-",
-            f"{median(one.bundles_moved_twice for one in cards):g}",
-            f"{median(one.traffic_moved for one in cards):.0%}",
-            f"{median(one.last.gap_points for one in cards):.1f}",
-            f"{median(over):.2f}" if over else "-",
-            f"{median(one.minutes_over_low for one in cards):.0f}",
-        )
-    )
+def _own(settings: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in settings.items() if key != "strategy"}

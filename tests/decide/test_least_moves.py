@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lbd.decide.least_moves import estimating
 from lbd.model import BYTES_IN, BYTES_OUT, Decision, Hits, Memory, Slopes
 from lbd.reason import Reason
+from tests.builders import bundle, report, stats
 from tests.decide.asking import MIB, ask, broker, cluster, taken
 
 if TYPE_CHECKING:
@@ -91,10 +93,10 @@ def test_who_gives_what_to_whom(
 
 
 WORDS = [
-    pytest.param([(80, [20, 20]), (40, [10, 10]), (40, [10, 10])], {}, Reason.TOO_LARGE, "split it", id="too-big"),
+    pytest.param([(80, [20, 20]), (40, [10, 10]), (40, [10, 10])], {}, Reason.TOO_LARGE, "lbd split t/", id="too-big"),
     pytest.param([(80, []), (40, [10, 10])], {}, Reason.BACKGROUND_LOAD, "its load is not theirs", id="background"),
     pytest.param(
-        [(96, [10] * 4), (94, [10] * 4)], {}, Reason.BALANCED, "the cluster is full: 1 more", id="cluster-full"
+        [(96, [10] * 4), (94, [10] * 4)], {}, Reason.BALANCED, "the cluster is full: add 1 broker of", id="cluster-full"
     ),
     pytest.param(
         [(70, [10] * 3), (40, [10, 10])], {"min_unload_message_throughput": 1e9, "min_unload_message": 1e9},
@@ -205,3 +207,120 @@ def test_a_plan_settles_what_it_was_asked_to_settle(brokers: list[tuple[float, f
         assert unload.throughput == pytest.approx(
             sum(seen.rows.rates[seen.bundles.index(unload.bundle), [BYTES_IN, BYTES_OUT]])
         )
+
+
+def of(*brokers: tuple[float, list[float]]) -> Snapshot:
+    """Brokers by CPU and the MiB/s of their bundles each way."""
+    found, first = [], 0
+    for cpu, sizes in brokers:
+        found.append(broker(cpu, sizes, first))
+        first += len(sizes)
+    return cluster(*found)
+
+
+def test_one_that_fires_takes_the_others_above_the_band_along() -> None:
+    """The second broker is 7 points above the level and fires never; what is left to it would be the peak."""
+    seen = of((80, [5] * 8), (57, [2] * 8), (30, [2] * 8), (33, [2] * 8))
+    waits = {"hit_count_low": 8, "hit_count_high": 1}
+    decision = plan(seen, slopes(1, 1, 1, 1), **waits)
+
+    assert {move.source for move in decision.unloads} == {"a:80", "b:80"}
+    assert plan(of((57, [2] * 8), (50, [2] * 8), (43, [2] * 8)), slopes(1, 1, 1), **waits).unloads == ()
+
+
+def test_a_bundle_that_fits_nowhere_goes_where_the_higher_of_both_ends_is_lower_than_before() -> None:
+    """80 and 20 become 40 and 60, then 48 and 52; where both would only change places the bundle stays."""
+    better = plan(of((80, [20]), (20, [4, 4]), (50, [4, 4]), (50, [4, 4])), slopes(1, 1, 1, 1))
+    no_better = plan(of((90, [30]), (30, [4, 4]), (40, [4, 4]), (40, [4, 4])), slopes(1, 1, 1, 1))
+
+    assert ends(better) == [("a", 0, "b")]
+    assert "is to go the other way when it has landed" in better.unloads[0].reason
+    assert no_better.unloads == ()
+    assert no_better.skips[0].reason is Reason.TOO_LARGE
+
+
+def test_after_an_overshoot_the_destination_gives_something_small_back() -> None:
+    """The same brokers one landing later: the one that took too much is above the band, and the large one stays."""
+    later = of((60, [1]), (60, [15, 4, 4]), (40, [4, 4]), (40, [4, 4]))
+    decision = plan(later, slopes(1, 1, 1, 1))
+
+    assert "b:80" in {move.source for move in decision.unloads}
+    assert all(move.throughput < 10 * MIB for move in decision.unloads)
+
+
+def test_of_bundles_alike_those_with_the_fewest_clients_go() -> None:
+    """Both are enough; the first disconnects a thousand topics."""
+    busy = report(80, {bundle(0): stats(10, 10 * MIB, topics=1000), bundle(1): stats(10, 10 * MIB)})
+    seen = cluster(busy, broker(30, [5, 5], 2), broker(40, [5, 5], 4))
+
+    assert [move.bundle for move in plan(seen, slopes(1, 1, 1)).unloads] == [bundle(1)]
+
+
+def test_a_dear_namespace_stays_while_a_cheaper_one_is_enough() -> None:
+    """The smallest that is enough has a cost; the larger one without goes."""
+    seen = of((80, [18, 16]), (10, [5, 5]), (40, [5, 5]))
+    costs = np.zeros(len(seen.bundles))
+    costs[seen.bundles.index(bundle(1))] = 5.0
+
+    assert ends(plan(seen, slopes(1, 1, 1)))[0][1] == 1
+    assert ends(plan(seen, slopes(1, 1, 1), permit={"costs": costs}))[0][1] == 0
+
+
+def test_policies_that_keep_all_bundles_are_named() -> None:
+    """Nothing may leave the hot broker: the policy is the reason, not the size."""
+    seen = of((80, [5, 5]), (20, [5, 5]))
+    barred = dict.fromkeys((bundle(0), bundle(1)), Reason.EXCLUDED_NAMESPACE)
+    decision = plan(seen, slopes(1, 1), permit={"barred": barred})
+
+    assert decision.skips[0].reason is Reason.EXCLUDED_NAMESPACE
+    assert "2 excluded-namespace" in decision.skips[0].detail
+
+
+def test_what_is_left_after_a_plan_is_said() -> None:
+    """Half of the broker's load is not its bundles': it gives what it has, and the rest is named."""
+    decision = plan(of((90, [8, 8]), (30, [5, 5]), (30, [5, 5])), slopes(1, 1, 1))
+
+    assert decision.unloads
+    assert decision.skips[0].reason is Reason.BACKGROUND_LOAD
+    assert "then still at 58.0 points: 58.0 of its points are not those of bundles" in decision.skips[0].detail
+
+
+ESTIMATES = [
+    pytest.param([(20 + 2 * size, [size]) for size in range(10, 30)], 20.0, id="alike-brokers-show-it"),
+    pytest.param([(20 + 2 * size, [size]) for size in range(10, 14)], 0.0, id="too-few"),
+    pytest.param([(45 + size * 7 % 11, [30 - size]) for size in range(20)], 22.5, id="at-most-half-of-the-lowest"),
+]
+
+
+@pytest.mark.parametrize(("brokers", "background"), ESTIMATES)
+def test_what_traffic_costs_is_estimated_across_brokers(
+    brokers: list[tuple[float, list[float]]], background: float
+) -> None:
+    """Brokers by CPU and MiB/s each way: the background that they share is not taken for their traffic's."""
+    seen = of(*brokers)
+    traffic, used = seen.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1), seen.brokers.usage[:, 0]
+    slope, estimated = estimating.slopes(seen, None)
+
+    assert estimated
+    assert estimating.shared_background(traffic, used) == pytest.approx(background, abs=0.1)
+    assert slope[:, 0] == pytest.approx((used - background) / traffic, rel=0.02)
+
+
+def test_an_unknown_cost_follows_those_that_are_known() -> None:
+    """Half of what usage over traffic says is true of two brokers; so the third's is taken as half, too."""
+    seen = of((40, [10]), (40, [10]), (80, [10]))
+    known = slopes(1, 1, np.nan)
+    found, estimated = estimating.slopes(seen, known)
+
+    assert estimated
+    assert found[:, 0] * MIB == pytest.approx([1, 1, 2])
+
+
+def test_a_plan_on_estimates_is_looked_at_again_with_the_next_sample() -> None:
+    """Counters stand one below their limit after it; known costs clear them."""
+    seen = of((80, [5] * 8), (20, [5, 5]))
+    before = Memory({"a:80": Hits(7, 1)})
+    wanted = {"hit_count_low": 8, "hit_count_high": 2}
+
+    assert plan(seen, memory=before, **wanted).memory.hits["a:80"] == Hits(7, 1)
+    assert "a:80" not in plan(seen, slopes(1, 1), memory=before, **wanted).memory.hits

@@ -7,26 +7,34 @@ its destination, which on unequal brokers are not the same. Pure.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbd.decide.candidates import Offers
-from lbd.decide.least_moves.counting import count
+from lbd.decide.least_moves.counting import Far, count
 from lbd.decide.least_moves.ground import survey
 from lbd.decide.least_moves.level import brokers_missing, water_level
-from lbd.decide.least_moves.planning import Band, Plan
+from lbd.decide.least_moves.planning import NEAR_POINTS, Band, Plan
 from lbd.decide.least_moves.telling import fewest, nothing_fits
 from lbd.load import scoring
-from lbd.model import Decision, Facts, Memory, Pair, Skip
+from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from lbd.decide.least_moves.counting import Far
+    from collections.abc import Iterator
+
     from lbd.decide.least_moves.planning import Move
     from lbd.decide.least_moves.settings import LeastMovesSettings
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Permission, Snapshot, Unload
+
+MOST_MOVES = 2000
+"""Of one plan: more take longer than the reports that it stands on are true."""
+
+NEAR_SHARE = 0.75
+"""Of the low threshold: so near the level a broker may end as one that takes; noise does not make it far again."""
 
 
 def decide(
@@ -44,9 +52,9 @@ def decide(
     turn = _Round(snapshot, averages, permission, settings, weights)
     if turn.too_few():
         return turn.decision(memory)
-    far, counters = count(snapshot.brokers.ids, turn.above, turn.among, permission, memory, settings)
-    turn.answer(far)
-    return turn.decision(Memory(counters))
+    above, among = turn.above, turn.among
+    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings, again=turn.estimated)
+    return turn.decision(Memory(turn.remembered(counters, far, turn.answer(far))))
 
 
 class _Round:
@@ -69,11 +77,13 @@ class _Round:
         self._ground = survey(snapshot, averages, permission, weights, self.verdicts)
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
         self.above = np.where(self.among, self._scores - self._level, 0.0)
+        self.estimated = self._ground.estimated
         self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among)
         self._unloads: list[Unload] = []
         self._skips: list[Skip] = []
         self._pairs: list[Pair] = []
         self._told = ""
+        self._is_full = False
 
     def too_few(self) -> bool:
         """Whether there are fewer than two brokers to compare; it is said then."""
@@ -88,15 +98,16 @@ class _Round:
             self._skips.append(Skip("cluster", Reason.SETTLING, told))
         return True
 
-    def answer(self, far: list[Far]) -> None:
-        """Plan for all that fired, the high ones first; say of the others what they wait for."""
+    def answer(self, far: list[Far]) -> set[int]:
+        """Plan for all that are too far, once one of them has fired; say of the others what they wait for.
+
+        Returns the brokers of which, or to which, something moves.
+        """
         if not far:
             self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
-        high = [one.broker for one in far if one.fired and one.points > 0]
-        plan = [(move.source, move) for move in self._plan.relieve(high)]
-        for one in far:
-            if one.fired and one.points < 0:
-                plan += [(one.broker, move) for move in self._plan.fill(one.broker)]
+        far = self._with_others(far) if any(one.fired for one in far) else far
+        plan = list(islice(self._moves(far), MOST_MOVES))
+        self._is_full = len(plan) == MOST_MOVES
         moves: dict[int, list[Move]] = {}
         for at, move in plan:
             moves.setdefault(at, []).append(move)
@@ -104,6 +115,34 @@ class _Round:
         self._unloads = [self._unload(move) for at, move in plan if at in served]
         if self._unloads:
             self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
+        return served
+
+    def _moves(self, far: list[Far]) -> Iterator[tuple[int, Move]]:
+        """Each move of the plan, with the broker that it is for."""
+        for move in self._plan.relieve([one.broker for one in far if one.relieved]):
+            yield move.source, move
+        for one in far:
+            if one.fired and one.points < 0:
+                yield from ((one.broker, move) for move in self._plan.fill(one.broker))
+
+    def remembered(self, counters: dict[str, Hits], far: list[Far], served: set[int]) -> dict[str, Hits]:
+        """The counters; of brokers that fired in vain none, unless it was for want of room in the plan."""
+        found = dict(counters)
+        for one in far:
+            if one.fired and one.broker not in served:
+                found.pop(self._ids[one.broker], None)
+                if self._is_full:
+                    found[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
+        return found
+
+    def _with_others(self, far: list[Far]) -> list[Far]:
+        """Those above the band go along with one that fires: else the highest of them is what a plan comes to."""
+        known = {one.broker for one in far if one.fired}
+        along = (self.above > self._band().top - self._level + NEAR_POINTS).nonzero()[0].tolist()
+        hits = {one.broker: one.hits for one in far}
+        others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
+        added = {one.broker for one in others}
+        return sorted([one for one in far if one.broker not in added] + others, key=lambda one: -abs(one.points))
 
     def decision(self, memory: Memory) -> Decision:
         """The answer."""
@@ -111,12 +150,16 @@ class _Round:
         return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
 
     def _band(self) -> Band:
-        aim = min(self._settings.aim_points, self._settings.low_threshold)
-        return Band(self._level - self._settings.low_threshold, self._level, self._level + aim)
+        low = self._settings.low_threshold
+        aim = min(self._settings.aim_points, low)
+        far = max(aim, NEAR_SHARE * low)
+        return Band(self._level - low, self._level - far, self._level, self._level + aim, self._level + far)
 
     def _balanced(self) -> str:
         furthest = float(np.abs(self.above).max())
-        told = f"furthest from the level of {self._level:.1f} points: {furthest:.1f}"
+        number = int(self.among.sum())
+        of = f" of {number} settled brokers" if number < len(self._ids) else ""
+        told = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
         return f"{told}, low threshold {self._settings.low_threshold:g}{self._full()}"
 
     def _full(self) -> str:
@@ -124,7 +167,8 @@ class _Round:
         if self._level <= self._settings.full_points:
             return ""
         missing = brokers_missing(self._ground, self.among, self._settings.full_points)
-        return f"; the cluster is full: {missing} more of the mean capacity would bring {self._settings.full_points:g}"
+        number = "1 broker" if missing == 1 else f"{missing} brokers"
+        return f"; the cluster is full: add {number} of the mean capacity for a level of {self._settings.full_points:g}"
 
     def _serves(self, far: Far, moves: list[Move]) -> bool:
         """Whether these moves are to be made for a broker; its pair, and why not, are noted.
@@ -138,7 +182,17 @@ class _Round:
         skip = self._waits(far) if not far.fired else self._too_little(far, moves)
         if skip is not None:
             self._skips.append(Skip(pair.ends, *skip))
+        elif (left := self._left(far)) is not None:
+            self._skips.append(Skip(pair.ends, *left))
         return skip is None
+
+    def _left(self, far: Far) -> tuple[Reason, str] | None:
+        """Why a broker is still too far off after its moves; None where it is not."""
+        after, band = self._plan.score(far.broker), self._band()
+        if band.floor <= after <= band.limit:
+            return None
+        why, told = nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, band)
+        return why, f"then still at {after:.1f} points: {told}"
 
     def _pair(self, far: Far) -> Pair:
         """A high broker with the lowest, a low one with the highest; how far it is from the level is said beside."""
@@ -168,6 +222,8 @@ class _Round:
 
     def _too_little(self, far: Far, moves: list[Move]) -> tuple[Reason, str] | None:
         """Why what was found is not worth it; None where it is."""
+        if not moves and self._is_full:
+            return Reason.TURN_UNLOADS, f"{MOST_MOVES} moves are planned for others; it comes next"
         if not moves:
             return nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, self._band())
         bundles = self._ground.bundles[[move.candidate for move in moves]]
@@ -188,4 +244,11 @@ class _Round:
         self.verdicts[bundle] = Reason.MOVES.code
         how = "about " if self._ground.estimated else ""
         told = f"level {self._level:.1f}; {how}{move.taken:.1f} points off, {ends[0]} then {move.source_after:.1f}"
-        return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}")
+        return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}{self._back(move)}")
+
+    def _back(self, move: Move) -> str:
+        """What the destination would give back, once this has landed there."""
+        if move.back is None:
+            return ""
+        name = self._snapshot.bundles[int(self._ground.bundles[move.back])]
+        return f"; too large alone, {name} is to go the other way when it has landed"

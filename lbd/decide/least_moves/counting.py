@@ -21,6 +21,11 @@ class Far:
     hits: Hits
     fired: bool
 
+    @property
+    def relieved(self) -> bool:
+        """Whether it is to give."""
+        return self.fired and self.points > 0
+
 
 def count(
     ids: tuple[str, ...],
@@ -29,11 +34,14 @@ def count(
     permission: Permission,
     memory: Memory,
     settings: LeastMovesSettings,
+    *,
+    again: bool = False,
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
     ``above`` is float64 (B,), points above the level; ``among`` bool (B,) are those that it was made of. A counter
-    advances with a new sample, ends when the broker is within the threshold, and is cleared by firing.
+    advances with a new sample, ends when the broker is within the threshold, and is cleared by firing. ``again``: it
+    then stands one below its limit, because what is planned on estimates is looked at with the first sample that tells.
     """
     counters, found = dict(memory.hits), list[Far]()
     for at in among.nonzero()[0].tolist():
@@ -47,10 +55,16 @@ def count(
             hits = hits.one_more(high=abs(points) >= settings.high_threshold)
         wanted, held = settings.wanted_hits, permission.hold is not None
         fired = fresh and hits.reach(wanted) and not held
-        kept = Hits() if fired else hits.below(wanted) if held else hits
+        kept = _after(hits, wanted, fired=fired, held=held, again=again)
         if kept == Hits():
             counters.pop(ids[at], None)
         else:
             counters[ids[at]] = kept
         found.append(Far(at, points, hits, fired))
     return sorted(found, key=lambda far: -abs(far.points)), counters
+
+
+def _after(hits: Hits, wanted: Hits, *, fired: bool, held: bool, again: bool) -> Hits:
+    if fired and not again:
+        return Hits()
+    return hits.below(wanted) if fired or held else hits

@@ -7,20 +7,24 @@ before a move are those of the report, and only differences are the model's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.decide.least_moves import estimating
 from lbd.load import scoring
 from lbd.load.linear import DRIVEN, driving
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from lbd.load.scoring import Weights
-    from lbd.model import Averages, CodeArray, FloatArray, IntArray, Permission, Slopes, Snapshot
+    from numpy.typing import NDArray
 
-OWN_RATIO_SHARE = 0.1
-"""Of the mean traffic; a broker that carries less tells by its usage what it is idle, not what traffic costs."""
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, CodeArray, FloatArray, IntArray, Permission, Snapshot
+
+USUAL_NOISE_POINTS = 1.0
+"""Of a sample of CPU at rest, where nothing tells it: levelled brokers vary by two points or so."""
 
 OTHERS = [at for at in scoring.SCORED if at not in DRIVEN]
 
@@ -31,7 +35,8 @@ class Ground:
 
     ``cost`` is float64 (B, 3), points for a unit of what drives each. ``bundles`` int32 (C,) may move, with ``owner``
     int32 (C,) into the brokers, ``drives`` float64 (C, 3), and ``price`` float64 (C,): cheaper ones are to go first.
-    ``noise`` is float64 (B,), points; ``estimated``: nothing but usage/traffic tells the cost.
+    ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,),
+    points by which samples differ at rest; ``estimated``: nothing but usage/traffic tells the cost.
     """
 
     points: FloatArray
@@ -41,9 +46,11 @@ class Ground:
     owner: IntArray
     drives: FloatArray
     price: FloatArray
+    clients: NDArray[np.int64]
     noise: FloatArray
     estimated: bool
 
+    @cached_property
     def idle(self) -> FloatArray:
         """Points of each broker without the bundles that may move, float64 (B, 3)."""
         carried = np.stack([np.bincount(self.owner, one, len(self.points)) for one in self.drives.T], axis=1)
@@ -59,12 +66,12 @@ def survey(
     weighed = np.nan_to_num(scoring.percent(snapshot.brokers) * weights.row())
     slopes = permission.slopes
     measure = slopes.measure if slopes is not None else "throughput"
-    slope, estimated = _slopes(snapshot, slopes)
-    at, owner = _movable(snapshot, averages, permission, verdicts)
+    slope, estimated = estimating.slopes(snapshot, slopes)
+    at, owner, clients = _movable(snapshot, averages, permission, verdicts)
     costs = permission.costs
-    noise = np.zeros(len(snapshot.brokers))
+    noise = np.full(len(snapshot.brokers), USUAL_NOISE_POINTS)
     if slopes is not None:
-        known = np.where(np.isfinite(slopes.noise), slopes.noise, 0.0)
+        known = np.where(np.isfinite(slopes.noise), slopes.noise, USUAL_NOISE_POINTS)
         noise = (known * weights.row())[:, columns].max(axis=1)
     return Ground(
         points=weighed[:, columns],
@@ -74,6 +81,7 @@ def survey(
         owner=owner,
         drives=driving(np.nan_to_num(averages.short[at]), measure)[:, columns],
         price=np.zeros(at.size) if costs is None else costs[at],
+        clients=clients,
         noise=noise,
         estimated=estimated,
     )
@@ -81,38 +89,12 @@ def survey(
 
 def _movable(
     snapshot: Snapshot, averages: Averages, permission: Permission, verdicts: CodeArray
-) -> tuple[IntArray, IntArray]:
-    """Listed bundles with an average that nothing bars, on brokers that take part, and their owners."""
+) -> tuple[IntArray, IntArray, NDArray[np.int64]]:
+    """Listed bundles with an average that nothing bars, on brokers that take part; their owners, and their clients."""
     rows = snapshot.rows
     owner = rows.owner()
     on = rows.listed & (permission.paired[owner] == 0)
     unknown = rows.bundle[on & (averages.samples[rows.bundle] == 0)]
     verdicts[unknown[verdicts[unknown] == 0]] = Reason.NO_STATISTICS.code
     free = on & (averages.samples[rows.bundle] > 0) & (permission.barred[rows.bundle] == 0)
-    return rows.bundle[free], owner[free]
-
-
-def _slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
-    """Percent for a unit of traffic, (B, 3); an unknown one is that of the others, or usage/traffic where none is."""
-    estimate = _ratios(snapshot, known)
-    if known is None:
-        return estimate, True
-    slope = known.slope[:, list(DRIVEN)]
-    told = np.isfinite(slope)
-    pooled = [np.median(column[has]) if has.any() else np.nan for column, has in zip(slope.T, told.T, strict=True)]
-    slope = np.where(told, slope, np.array(pooled))
-    found = np.isfinite(slope)
-    return np.where(found, slope, estimate), not found.all()
-
-
-def _ratios(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
-    """Percent/traffic of each broker, (B, 3), all load taken for traffic's; the cluster's where it has little."""
-    measure = known.measure if known is not None else "throughput"
-    used = np.nan_to_num(scoring.percent(snapshot.brokers))[:, list(DRIVEN)]
-    traffic = driving(np.nan_to_num(snapshot.brokers.rates), measure)[:, list(DRIVEN)]
-    total = traffic.sum(axis=0)
-    with np.errstate(all="ignore"):
-        cluster = np.where(total > 0, used.sum(axis=0) / total, 0.0)
-        own = used / traffic
-    found: FloatArray = np.where(traffic > OWN_RATIO_SHARE * traffic.mean(axis=0), own, cluster)
-    return found
+    return rows.bundle[free], owner[free], rows.counts[free].sum(axis=1)

@@ -23,7 +23,7 @@ def water_level(ground: Ground, among: BoolArray) -> float:
 
     All is taken to be of one mix. A broker that is above the level without any of it stays there.
     """
-    idle, load = ground.idle()[among], ground.drives[among[ground.owner]].sum(axis=0)
+    idle, load = ground.idle[among], ground.drives[among[ground.owner]].sum(axis=0)
     high = float(np.maximum(ground.points[among].max(axis=1), ground.other[among]).max())
     if not load.any():
         return round(float(ground.points[among].max(axis=1).mean()), DECIMALS)
@@ -38,7 +38,7 @@ def water_level(ground: Ground, among: BoolArray) -> float:
 def brokers_missing(ground: Ground, among: BoolArray, level: float) -> int:
     """How many more brokers of the mean capacity would bring the level down to this one."""
     load = ground.drives[among[ground.owner]].sum(axis=0)
-    carried = np.minimum(_share(ground.idle()[among], ground.cost[among] * load, level), 1.0)
+    carried = np.minimum(_share(ground.idle[among], ground.cost[among] * load, level), 1.0)
     mean = float(carried.mean())
     return math.ceil((1 - mean * carried.size) / mean) if mean > 0 else 0
 

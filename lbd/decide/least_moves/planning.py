@@ -6,7 +6,7 @@ longest processing time is within 4/3 of the best level on equal machines (Graha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +21,23 @@ ROUNDING = 1e-6
 """Points by which two sums of the same numbers may differ."""
 
 
+NEAR_POINTS = 1.0
+"""So near above the band a broker is left: a sample at rest differs by so much, and a move for it is for nothing."""
+
+SIZES_ALIKE = 1.1
+"""Sizes within such a factor are one size: of these the bundle with the fewest clients goes."""
+
+EXCHANGED_AT_MOST = 16
+"""Of a source's largest bundles so many are tried where no destination has room; for the next ones it is no better."""
+
+
 @dataclass(frozen=True)
 class Move:
-    """One bundle, a position in the ground's ``bundles``; points off the source, and those that both have after it."""
+    """One bundle, a position in the ground's ``bundles``; points off the source, and those that both have after it.
+
+    ``back``: a bundle of the destination's that would go the other way once this one has landed, and so bring both into
+    the band; None where that is not needed, or none does it.
+    """
 
     candidate: int
     source: int
@@ -31,20 +45,20 @@ class Move:
     taken: float
     source_after: float
     destination_after: float
+    back: int | None = None
 
 
 @dataclass(frozen=True)
 class Band:
-    """Points: no broker is filled above ``top``, one that gives should not fall below ``floor``."""
+    """Points: who is too high is brought to ``top``, who is too low to ``bottom``; giving should leave nobody below
+    ``floor``, and taking nobody above ``limit``, from where they would soon be too far again.
+    """
 
     floor: float
+    bottom: float
     level: float
     top: float
-
-    @property
-    def bottom(self) -> float:
-        """As far below the level as the top is above it: who is there is no further off."""
-        return 2 * self.level - self.top
+    limit: float
 
 
 class Plan:
@@ -64,21 +78,27 @@ class Plan:
         """The highest score of these brokers after all moves so far, in points."""
         return float(self._scores[among].max())
 
+    def score(self, broker: int) -> float:
+        """Points of a broker after all moves so far."""
+        return float(self._scores[broker])
+
     def is_within(self, broker: int) -> bool:
         """Whether a broker is within the band after all moves so far."""
-        return bool(self._band.bottom <= self._scores[broker] <= self._band.top + ROUNDING)
+        return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
 
     def relieve(self, sources: Iterable[int]) -> Iterator[Move]:
         """Moves from the highest of these brokers, until each is within the band or has nothing that fits."""
         left = np.array(sorted(sources), dtype=np.int32)
         while left.size:
             source = int(left[self._scores[left].argmax()])
-            done = self._scores[source] <= self._band.top + ROUNDING
+            done = self._scores[source] <= self._band.top + NEAR_POINTS
             move = None if done else self._relief(source)
-            if move is None:
-                left = left[left != source]
-            else:
+            if move is not None:
                 yield move
+            else:
+                left = left[left != source]
+                if not done and (move := self._overshoot(source)) is not None:
+                    yield move
 
     def fill(self, destination: int) -> Iterator[Move]:
         """Moves to a broker far below the level, each from the highest one that has something that fits."""
@@ -86,27 +106,67 @@ class Plan:
             yield move
 
     def _relief(self, source: int) -> Move | None:
-        own = self.candidates(source)
+        own = self._worth_moving(source)
         after = self._after(source, own, -1.0)
-        gains = after < self._scores[source] - ROUNDING
-        own, after = own[gains], after[gains]
         ends = after <= self._band.top
         neat = ends & (after >= self._band.floor)
         least_first = np.argsort(-after, kind="stable")
-        groups = (least_first[neat[least_first]], np.flatnonzero(~ends), least_first[(ends & ~neat)[least_first]])
+        one_does = own[least_first[neat[least_first]]]
+        groups = (
+            one_does[np.argsort(self._ground.clients[one_does], kind="stable")],
+            self._by_size(own[~ends]),
+            own[least_first[(ends & ~neat)[least_first]]],
+        )
         order = np.concatenate(groups)
-        order = order[np.argsort(self._ground.price[own[order]], kind="stable")]
-        found = self._first(own[order], source)
+        order = order[np.argsort(self._ground.price[order], kind="stable")]
+        found = self._first(order, source)
         return found and self._take(found)
+
+    def _worth_moving(self, source: int) -> IntArray:
+        """What lowers it; where not even all of it together is enough, only what a sample can show."""
+        own = self.candidates(source)
+        gain = self._scores[source] - self._after(source, own, -1.0)
+        all_of_it = self._ground.drives[own].sum(axis=0) * self._ground.cost[source]
+        enough = float((self._points[source] - all_of_it).max()) <= self._band.top
+        found: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
+        return found
+
+    def _overshoot(self, source: int) -> Move | None:
+        """The move that leaves the higher of both ends lowest, where nothing fits; None where that is no gain.
+
+        Its destination is above the band then, and gives something small back when its samples have shown it.
+        """
+        tried = (self._lowest(at, source, np.inf) for at in self._worth_moving(source)[:EXCHANGED_AT_MOST].tolist())
+        best = min(filter(None, tried), key=lambda move: max(move.source_after, move.destination_after), default=None)
+        least_gain = self._band.top - self._band.level + float(self._ground.noise[source])
+        if best is None or max(best.source_after, best.destination_after) > self._scores[source] - least_gain:
+            return None
+        return self._take(replace(best, back=self._back(best)))
+
+    def _back(self, move: Move) -> int | None:
+        """The smallest bundle of a destination's own that brings both ends of a move into the band."""
+        own = self.candidates(move.destination)
+        drives, cost = self._ground.drives[own], self._ground.cost
+        moved = self._ground.drives[move.candidate]
+        there = self._points[move.destination] + cost[move.destination] * (moved - drives)
+        here = self._points[move.source] - cost[move.source] * (moved - drives)
+        fits = (there.max(axis=1) <= self._band.limit) & (here.max(axis=1) <= self._band.limit)
+        return int(own[fits][-1]) if fits.any() else None
+
+    def _by_size(self, own: IntArray) -> IntArray:
+        """From the largest down; of sizes that are alike those with the fewest clients first."""
+        sizes = np.maximum(self._ground.drives[own].max(axis=1, initial=1.0), 1.0)
+        found: IntArray = own[np.lexsort((self._ground.clients[own], -np.floor(np.log(sizes) / np.log(SIZES_ALIKE))))]
+        return found
 
     def _first(self, candidates: IntArray, source: int) -> Move | None:
         """The first of these that fits somewhere; after one that does not, those that cannot are passed over."""
         if not candidates.size:
             return None
-        if (found := self._lowest(int(candidates[0]), source)) is not None:
+        if (found := self._lowest(int(candidates[0]), source, self._band.limit)) is not None:
             return found
         fits = (self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
-        moves = (self._lowest(at, source) for at in candidates[fits].tolist())
+        moves = (self._lowest(at, source, self._band.limit) for at in candidates[fits].tolist())
         return next((move for move in moves if move is not None), None)
 
     def _gift(self, destination: int) -> Move | None:
@@ -117,7 +177,7 @@ class Plan:
             if self._may[source] and not self._took[source] and source != destination:
                 own = self.candidates(source)
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
-                top = min(self._band.top, self._scores[source] - ROUNDING)
+                top = min(self._band.limit, self._scores[source] - ROUNDING)
                 fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
                 if fits.any():
                     chosen = own[fits]
@@ -129,9 +189,13 @@ class Plan:
         """What it may still give, from the largest down in the resource that makes its score, then by name."""
         if broker not in self._own:
             ground, column = self._ground, int(self._ground.points[broker].argmax())
-            own = self._by_owner[self._start[broker] : self._start[broker + 1]].tolist()
-            own.sort(key=lambda at: (-ground.drives[at, column], self._names[ground.bundles[at]]))
-            self._own[broker] = np.array(own, dtype=np.int32)
+            own = self._by_owner[self._start[broker] : self._start[broker + 1]]
+            sizes = ground.drives[own, column]
+            order = np.argsort(-sizes, kind="stable")
+            if not np.diff(sizes[order]).all():
+                names = [self._names[at] for at in ground.bundles[own].tolist()]
+                order = np.array(sorted(order.tolist(), key=lambda at: (-sizes[at], names[at])))
+            self._own[broker] = own[order]
         found = self._own[broker]
         return found[self._free[found]]
 
@@ -145,20 +209,20 @@ class Plan:
         """The most that some other broker could take, in what drives each resource, (3,)."""
         others = self._may.copy()
         others[source] = False
-        spare = np.maximum(self._band.top - self._points[others], 0.0)
+        spare = np.maximum(self._band.limit - self._points[others], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(self._ground.cost[others] > 0, spare / self._ground.cost[others], np.inf)
         found: FloatArray = room.max(axis=0, initial=0.0)
         return found
 
-    def _lowest(self, candidate: int, source: int) -> Move | None:
-        """The move to the broker that stays lowest with it; None where it fits nowhere."""
+    def _lowest(self, candidate: int, source: int, top: float) -> Move | None:
+        """The move to the broker that stays lowest with it; None where none stays below ``top`` and the source."""
         points = self._points + self._ground.cost * self._ground.drives[candidate]
         after = np.maximum(points.max(axis=1), self._ground.other)
         after[~self._may] = np.inf
         after[source] = np.inf
         destination = int(after.argmin())
-        fits = after[destination] <= min(self._band.top, self._scores[source] - ROUNDING)
+        fits = after[destination] <= min(top, self._scores[source] - ROUNDING)
         return self._move(candidate, source, destination) if fits else None
 
     def _move(self, candidate: int, source: int, destination: int) -> Move:

@@ -22,7 +22,9 @@ class LeastMovesSettings(StrategySettings):
     high_threshold: float = Field(20, gt=0, description="points at which a broker waits for few samples only")
     hit_count_low: int = Field(8, ge=0, description="samples in a row at the low threshold")
     hit_count_high: int = Field(2, ge=0, description="samples in a row at the high threshold")
-    aim_points: float = Field(5, ge=0, description="points around the level within which a plan leaves its brokers")
+    aim_points: float = Field(
+        3, ge=0, description="points above the level to which a plan brings brokers that are too high"
+    )
     full_points: float = Field(85, gt=0, description="a level above it is called a full cluster")
     min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out, of what moves"))
     min_unload_message_throughput: float = Field(

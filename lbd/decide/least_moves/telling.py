@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.reason import Reason
+from lbd.reason import Group, Reason
 from lbd.score.bounds import fewest_moves
 
 if TYPE_CHECKING:
@@ -31,25 +31,35 @@ def least_moves(ground: Ground, peak: float, among: BoolArray) -> int:
     on = among[ground.owner]
     owner = ground.owner[on]
     sizes = ground.drives[on, column[owner]] * ground.cost[owner, column[owner]]
-    return fewest_moves(sizes, owner, np.maximum(peak - ground.idle()[brokers, column], 0.0))
+    return fewest_moves(sizes, owner, np.maximum(peak - ground.idle[brokers, column], 0.0))
 
 
 def nothing_fits(
     ground: Ground, offers: Offers, plan: Plan, verdicts: CodeArray, far: Far, band: Band
 ) -> tuple[Reason, str]:
-    """Why nothing moves to or from a broker that fired."""
+    """Why nothing more moves to or from a broker that fired, and what would help instead."""
     if far.points < 0:
         return Reason.NOTHING_FITS, f"no broker above {band.bottom:.1f} points has a bundle that fits"
     own = plan.candidates(far.broker)
     if not offers.own(far.broker):
         return Reason.BACKGROUND_LOAD, "it has no bundles: its load is not theirs"
-    if not own.size:
-        listed = offers.candidates(far.broker, "throughput", verdicts)
-        return Reason.NOTHING_FITS, offers.none_fits(far.broker, listed, verdicts)
-    idle = float(max(ground.idle()[far.broker].max(), ground.other[far.broker]))
-    if idle > band.top:
-        return Reason.BACKGROUND_LOAD, f"{idle:.1f} of its points are not those of bundles that may move"
+    idle = float(max(ground.idle[far.broker].max(), ground.other[far.broker]))
+    if not (ground.owner == far.broker).any():
+        return _barred(offers, far.broker, verdicts)
+    if idle > band.limit or not own.size:
+        told = f"{idle:.1f} of its points are not those of bundles that may move"
+        return Reason.BACKGROUND_LOAD, f"{told}: other work on its machine, or bundles that stay"
     verdicts[ground.bundles[own]] = Reason.TOO_LARGE.code
     size = float((ground.cost[far.broker] * ground.drives[own[0]]).max())
     name = offers.snapshot.bundles[ground.bundles[own[0]]]
-    return Reason.TOO_LARGE, f"{name} makes {size:.1f} points and fits nowhere below {band.top:.1f}; split it"
+    told = f"{name} makes {size:.1f} points and fits nowhere below {band.limit:.1f}"
+    return Reason.TOO_LARGE, f"{told}; split it: lbd split {name} shows where"
+
+
+def _barred(offers: Offers, broker: int, verdicts: CodeArray) -> tuple[Reason, str]:
+    """None of its bundles may move: by the policy that keeps most of them, if it is policies that do."""
+    listed = offers.candidates(broker, "throughput", verdicts)
+    told = offers.none_fits(broker, listed, verdicts)
+    codes, numbers = np.unique(verdicts[offers.listed(broker)], return_counts=True)
+    most = Reason.of(int(codes[numbers.argmax()]))
+    return (most if most.group is Group.POLICY else Reason.NOTHING_FITS), told

@@ -1,0 +1,73 @@
+"""What traffic costs a broker of which nothing is known yet: by what all brokers show at one moment. Pure.
+
+A broker's usage over its traffic takes all background for traffic. Across alike brokers a line tells the background
+that they share; the less they lie on one, the less of it is believed. So a cost is rather too high than too low: a plan
+then moves too little and goes on, where too much would have to come back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load import scoring
+from lbd.load.linear import DRIVEN, driving
+from lbd.load.theil_sen import line
+
+if TYPE_CHECKING:
+    from lbd.model import FloatArray, Slopes, Snapshot
+
+OWN_RATIO_SHARE = 0.1
+"""Of the mean traffic; a broker that carries less tells by its usage what it is idle, not what traffic costs."""
+
+MOST_SHARED = 0.5
+"""Of the lowest usage: nobody's traffic is taken to cost nothing."""
+
+
+def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
+    """Percent for a unit of what drives each resource, float64 (B, 3), and whether some of it is an estimate.
+
+    A slope that nothing tells is the estimate, times what known ones are of theirs in the median. No slope is more than
+    usage over traffic: no broker has less than no background.
+    """
+    ratio, estimate = _ratios(snapshot, known)
+    if known is None:
+        return estimate, True
+    slope = known.slope[:, list(DRIVEN)]
+    told = np.isfinite(slope)
+    with np.errstate(all="ignore"):
+        share = np.where(told & (estimate > 0), slope / estimate, np.nan)
+    factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
+    found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), np.array(factors) * estimate)
+    return found, not told.all()
+
+
+def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, FloatArray]:
+    """Percent over traffic of each broker, (B, 3), as it is, and without the background that all share."""
+    measure = known.measure if known is not None else "throughput"
+    used = np.nan_to_num(scoring.percent(snapshot.brokers))[:, list(DRIVEN)]
+    traffic = driving(np.nan_to_num(snapshot.brokers.rates), measure)[:, list(DRIVEN)]
+    shared = np.array([shared_background(x, y) for x, y in zip(traffic.T, used.T, strict=True)])
+    return _ratio(used, traffic, np.inf), _ratio(used - shared, traffic, 0.0)
+
+
+def _ratio(used: FloatArray, traffic: FloatArray, without: float) -> FloatArray:
+    """Of brokers with little traffic the cluster's, or ``without`` where that must not bind."""
+    total = traffic.sum(axis=0)
+    with np.errstate(all="ignore"):
+        cluster = np.where(total > 0, used.sum(axis=0) / total, 0.0)
+        own = used / traffic
+    found: FloatArray = np.where(traffic > OWN_RATIO_SHARE * traffic.mean(axis=0), own, without or cluster)
+    return found
+
+
+def shared_background(traffic: FloatArray, used: FloatArray) -> float:
+    """Percent that all brokers use without traffic, at the steepest line that their points allow; both float64 (B,)."""
+    known = traffic > 0
+    found = line([(traffic[known], used[known])])
+    if not np.isfinite(found.half_width):
+        return 0.0
+    steepest = max(found.slope, 0.0) + found.half_width
+    most = MOST_SHARED * float(used[known].min())
+    return float(np.clip(np.median(used[known] - steepest * traffic[known]), 0.0, most))

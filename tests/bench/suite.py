@@ -1,0 +1,125 @@
+"""Five candidates over the clusters of ``tests/scenarios/clusters.py``: the same load and noise for each."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import Pool
+from typing import TYPE_CHECKING
+
+from lbd.config import Settings
+from lbd.score.scorecard import Scorecard, scorecard
+from lbd.simulate.run import Simulation
+from lbd.simulate.settings import settled
+from tests.scenarios.clusters import EACH, KINDS, cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+CANDIDATES: dict[str, dict[str, object]] = {
+    "avg-shedder": {"strategy": "avg-shedder"},
+    "avg-shedder, 0.2": {"strategy": "avg-shedder", "avg_shedder.max_unload_percentage": 0.2},
+    "transfer-shedder": {"strategy": "transfer-shedder"},
+    "threshold-shedder": {"strategy": "threshold-shedder"},
+    "least-moves": {"strategy": "least-moves"},
+}
+THRESHOLDS = (15.0, 40.0)
+"""Points; all are measured by AvgShedder's."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One candidate on one cluster."""
+
+    kind: str
+    number: int
+    candidate: str
+    card: Scorecard
+
+
+def run(job: tuple[str, int, str]) -> Ran:
+    """A run of a candidate on the cluster of that number and kind."""
+    kind, number, candidate = job
+    scenario = cluster(kind, number)
+    settings = settled(scenario, Settings(), CANDIDATES[candidate])
+    simulation = Simulation(scenario, settings, number + 1, lambda: 0.0)
+    for _ in simulation.turns():
+        pass
+    return Ran(kind, number, candidate, scorecard(simulation.trace(), *THRESHOLDS))
+
+
+def runs(each: int, candidates: Iterable[str] = CANDIDATES) -> list[Ran]:
+    """All candidates on so many clusters of each kind, spread over their sizes."""
+    numbers = [round(at * (EACH - 1) / max(each - 1, 1)) for at in range(each)]
+    jobs = [(kind, number, one) for kind in KINDS for number in numbers for one in candidates]
+    with Pool(2) as pool:
+        return pool.map(run, jobs, chunksize=1)
+
+
+def over_best(card: Scorecard) -> float | None:
+    """The peak over the lowest that as many moves can reach; None where bounds are not told."""
+    return card.peak_points / card.best_peak_points if card.peak_points and card.best_peak_points else None
+
+
+def efficiency(cards: Sequence[Scorecard]) -> float | None:
+    """The fewest moves that any plan needs for the peaks reached, over those made; None where nothing moved."""
+    told = [card for card in cards if card.fewest_moves is not None]
+    moves = sum(card.moves for card in told)
+    return sum(card.fewest_moves or 0 for card in told) / moves if moves else None
+
+
+HEAD = (
+    "moves", "fewest / moves", "redundant", "twice", "traffic moved", "gap at last", "peak / best: median, p95",
+    "over 15, min",
+)  # fmt: skip
+
+
+def row(cards: Sequence[Scorecard]) -> tuple[str, ...]:
+    """Means of moves, medians of the rest."""
+    median, mean = statistics.median, statistics.mean
+    over = sorted(one for one in map(over_best, cards) if one is not None)
+    known, redundant = efficiency(cards), [one.redundant_moves for one in cards if one.redundant_moves is not None]
+    return (
+        f"{mean(one.moves for one in cards):.1f}",
+        f"{known:.2f}" if known is not None else "-",
+        f"{mean(redundant):.1f}" if redundant else "-",
+        f"{mean(one.bundles_moved_twice for one in cards):.1f}",
+        f"{median(one.traffic_moved for one in cards):.1%}",
+        f"{median(one.last.gap_points for one in cards):.1f}",
+        f"{median(over):.2f}, {over[min(int(0.95 * len(over)), len(over) - 1)]:.2f}" if over else "-",
+        f"{median(one.minutes_over_low for one in cards):.0f}",
+    )
+
+
+def table(found: Sequence[Ran]) -> list[str]:
+    """A row for each kind and candidate, and for each candidate over all, as Markdown."""
+    lines = [f"| clusters | strategy | {' | '.join(HEAD)} |", "|---" * (len(HEAD) + 2) + "|"]
+    for kind in (*dict.fromkeys(one.kind for one in found), "all"):
+        for candidate in dict.fromkeys(one.candidate for one in found):
+            cards = [one.card for one in found if one.candidate == candidate and kind in (one.kind, "all")]
+            lines.append(f"| {kind} | {candidate} | {' | '.join(row(cards))} |")
+    return lines
+
+
+def of(found: Sequence[Ran], candidate: str) -> dict[tuple[str, int], Scorecard]:
+    """A candidate's cards by cluster."""
+    return {(one.kind, one.number): one.card for one in found if one.candidate == candidate}
+
+
+def duel(found: Sequence[Ran], mine: str = "least-moves", other: str = "avg-shedder") -> str:
+    """Where it ends as low or lower: what part of the other's moves, and of its traffic moved, it takes."""
+    pairs = [(card, of(found, other)[key]) for key, card in of(found, mine).items()]
+    as_low = [(one, two) for one, two in pairs if one.last.gap_points <= two.last.gap_points and two.moves]
+    if not as_low:
+        return f"{mine} ends no lower than {other} anywhere"
+    total = partial(_share, as_low)
+    return (
+        f"{mine} ends with as small a gap or a smaller one on {len(as_low)} of {len(pairs)} clusters, {other} moving, "
+        f"with {total('moves'):.0%} of its moves and {total('traffic_moved'):.0%} of its traffic moved"
+    )
+
+
+def _share(pairs: Sequence[tuple[Scorecard, Scorecard]], figure: str) -> float:
+    mine, other = (sum(float(getattr(pair[at], figure)) for pair in pairs) for at in (0, 1))
+    return mine / other if other else 0.0

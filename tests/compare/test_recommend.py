@@ -1,0 +1,52 @@
+"""Which strategy a comparison recommends, and why."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from lbd.compare.recommend import recommended
+from lbd.compare.side_by_side import RECORDED, Compared, Run
+from lbd.score.scorecard import Evenness, Scorecard
+from lbd.score.trace import Trace
+
+
+def run(label: str, gap: float, moves: int, traffic: float = 0.1, violations: int = 0) -> Run:
+    """A run that ended so far apart, after so many moves."""
+    values: dict[str, Any] = {one.name: 0 for one in fields(Scorecard)}
+    values |= {
+        "last": Evenness(gap, 0, 1, 0, 1),
+        "moves": moves,
+        "traffic_moved": traffic,
+        "policy_violations": violations,
+    }
+    return Run(label, Scorecard(**{**values, "fewest_moves": None}), Trace((), ()), "")
+
+
+TABLE = [
+    pytest.param([run("one", 20, 3), run("two", 30, 0)], "one", "less even in the end: two (30.0)", id="the-evener"),
+    pytest.param([run("one", 14, 9), run("two", 10, 12)], "one", "within the low threshold of 15", id="even-enough"),
+    pytest.param([run("one", 21, 9), run("two", 20, 12)], "one", "the nearest 20.0", id="as-near-with-fewer-moves"),
+    pytest.param([run("one", 9, 5, 0.3), run("two", 9, 5)], "two", "as even: one 5 and 30%", id="less-traffic"),
+    pytest.param(
+        [run("one", 9, 2, violations=1), run("two", 9, 5)], "two", "against a policy: one", id="no-policy-broken"
+    ),
+    pytest.param([run(RECORDED, 5, 0), run("one", 9, 2), run("two", 9, 3)], "one", "2 moves", id="not-the-past"),
+]
+
+
+@pytest.mark.parametrize(("runs", "label", "words"), TABLE)
+def test_as_even_as_the_best_with_the_fewest_moves(runs: list[Run], label: str, words: str) -> None:
+    """Runs by their last gap and their moves; who is recommended, and words of the reasons."""
+    found = recommended(Compared("here", tuple(runs), (15.0, 40.0)))
+
+    assert found is not None
+    assert found.label == label
+    assert words in found.told
+
+
+def test_one_alone_is_not_recommended() -> None:
+    """There is nothing to choose from."""
+    assert recommended(Compared("here", (run(RECORDED, 5, 0), run("one", 9, 2)), (15.0, 40.0))) is None

@@ -1,0 +1,48 @@
+"""A few clusters of the seeded suite, each kind once: what least-moves promises of every one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.suite import of, over_best, row, run, table
+from tests.scenarios.clusters import EACH, KINDS, STEADY, cluster
+
+NUMBERS = (0, 12)
+"""Of ten and of thirteen brokers: the others take minutes, and stand in the table of decision 0008."""
+
+
+def test_the_suite_is_what_it_says():
+    """Three hundred clusters and more, of ten to three hundred brokers, the same each time."""
+    sizes = {kind: [len(cluster(kind, number).brokers) for number in (0, EACH - 1)] for kind in KINDS}
+
+    assert len(KINDS) * EACH >= 300
+    assert all(least == 10 for kind, (least, _) in sizes.items() if kind != "joining")
+    assert all(most >= 300 for _, most in sizes.values())
+    assert cluster("drifting", 7) == cluster("drifting", 7)
+    assert cluster("drifting", 7) != cluster("drifting", 8)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_least_moves_on_a_cluster_of_each_kind(kind: str, number: int):
+    """It ends nearer than it began, moves no bundle twice, and keeps to what bounds allow."""
+    card = run((kind, number, "least-moves")).card
+
+    assert card.last.gap_points <= card.first.gap_points
+    assert card.bundles_moved_twice == 0
+    assert card.policy_violations == 0
+    assert card.minutes_over_low < 90
+    if kind in STEADY:
+        assert (over_best(card) or 1.0) <= 1.25
+        assert card.fewest_moves is not None
+        assert card.fewest_moves <= card.moves
+
+
+def test_the_table_has_a_row_for_each_kind_and_one_for_all():
+    """Made of two runs of one kind; a kind that was not run is not told of."""
+    found = [run(("equal", 0, name)) for name in ("avg-shedder", "least-moves")]
+    lines = table(found)
+
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| equal", "| equal", "| all", "| all"]
+    assert lines[-1].endswith(" | ".join(row([found[1].card])) + " |")
+    assert of(found, "least-moves") == {("equal", 0): found[1].card}
