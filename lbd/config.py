@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
+from lbd.api.settings import ApiSettings
 from lbd.decide import RULES, STRATEGIES
 from lbd.decide.drain_settings import DrainSettings
 from lbd.documents import ends, flat, read_yaml, yaml_problem
@@ -117,6 +118,7 @@ class Settings(_Strategies):
     turns: TurnsSettings = TurnsSettings()
     history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
+    api: ApiSettings = ApiSettings()
     leader: LeaderSettings = LeaderSettings()
     log: LogSettings = LogSettings()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,8 +12,11 @@ from lbd.cli.render import plain
 from lbd.cli.times import spoken
 from lbd.errors import UsageError
 from lbd.files import user_name
+from lbd.record.asking import asked, new_id
 from lbd.record.control import FAILED, Answer, Control
 from lbd.record.status import running
+
+__all__ = ["by", "handing", "new_id", "one_line", "process", "reason_of", "say"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,15 +28,9 @@ if TYPE_CHECKING:
 
 def _asked(state_dir: Path, request: Request, pid: int) -> Answer:
     """The running lbd's answer, or that none came in time. What it has not taken by then is withdrawn."""
-    control, seconds = Control(state_dir), request.expires_at - request.at
-    control.ask(request)
-    click.echo(f"Asked {process(pid)}; waiting up to {spoken(seconds)} for its answer.", err=True)
-    answered = False
-    try:
-        answer = control.wait(request.id, seconds, time.sleep, time.monotonic)
-        answered = answer is not None
-    finally:
-        untouched = not answered and control.withdraw(request.id)
+    seconds = request.expires_at - request.at
+    waiting = f"Asked {process(pid)}; waiting up to {spoken(seconds)} for its answer."
+    answer, untouched = asked(Control(state_dir), request, lambda: click.echo(waiting, err=True))
     if answer is not None:
         return answer
     so_far = "withdrew the request, nothing was done" if untouched else "it is under way, see lbd history"
@@ -56,12 +51,6 @@ def handing(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
 
     with byhand.working(settings) as work:
         yield work
-
-
-def new_id() -> tuple[str, float]:
-    """A name that no other request has, and the time, epoch seconds."""
-    now = time.time()
-    return f"{int(now * 1000):x}-{os.getpid():x}-{secrets.token_hex(4)}", now
 
 
 def reason_of(override: str | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from lbd.api.settings import ApiSettings
 from lbd.cli import demo_text
 from lbd.cli.demo_shown import Lines, Picture
 from lbd.config import Settings
@@ -49,7 +50,7 @@ def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
         raise UsageError(f"--seconds {seconds}: wanted a number from 1 to {LONGEST_SECONDS}")
     with _ending_quietly():
         chosen = load(scenario)
-        settings = settled(chosen, Settings(interval_seconds=15), {})
+        settings = settled(chosen, Settings(interval_seconds=15, api=ApiSettings(enabled=serve)), {})
         with stage(chosen, settings, seed, seconds) as found:
             _show(found, " ".join(chosen.about.split()), seconds, serve=serve)
 
@@ -87,7 +88,7 @@ def _go_on(found: Stage) -> None:
     """The scorecard, what can be tried now, and a line for each turn from now on."""
     try:
         _tell(found)
-        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir)))
+        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir), found.api))
     except OSError:
         found.end()  # nobody reads on
     else:

@@ -120,13 +120,15 @@ What next:
   lbd dry-run --admin-url URL   what it would move there; both change nothing"""
 
 
-def serving(admin_url: str, state_dir: str) -> str:
+def serving(admin_url: str, state_dir: str, api: str | None) -> str:
     """What can be tried on a cluster that is kept up."""
+    served = f"{api} is its API; changes need the token in {state_dir}/token" if api else "Its API has no port"
     return f"""
 It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
   lbd doctor --admin-url {admin_url}
   lbd dry-run --admin-url {admin_url}
   export LBD_STATE_DIR={state_dir}    and then
   lbd status, lbd explain, lbd history, lbd pause, lbd unload BUNDLE --to BROKER, lbd split BUNDLE
+{served}.
 The log of its lbd is {state_dir}/lbd.log
 """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import click
-import msgspec
 
 from lbd.cli.explain_text import show
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import api_option, format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
-from lbd.record.explain import Explainer
+from lbd.record.explain import Answer, Explainer
+from lbd.record.named import named
 from lbd.words import counted
 
 DAY_SECONDS = 86_400.0
@@ -23,6 +23,7 @@ DAY_SECONDS = 86_400.0
 @click.option(
     "--since", "since_seconds", callback=duration, metavar="DURATION", help="Look back so far: 15m, 2h, 7d; default 1d."
 )
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -34,6 +35,7 @@ def explain(
     what: str | None,
     last: int,
     since_seconds: float | None,
+    api_url: str | None,
 ) -> None:
     """Tell why something moved or did not: a broker (host:port), a bundle (tenant/namespace/0x..._0x...), a topic for
     its bundle, or a turn by its number, which each line of the log has; without any of them, the last turn.
@@ -44,6 +46,11 @@ def explain(
     Example: lbd explain broker-1:8080
     """
     settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
+        _tell(remote.explained(remote.client(api_url, settings), what, last, since_seconds or DAY_SECONDS), form, now)
+        return
     explainer = Explainer(
         settings.state_dir,
         now=now,
@@ -51,21 +58,15 @@ def explain(
         last=last,
         cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
     )
-    found = explainer.of(what)
-    if form == "json":
-        json_out(_named(found))
-    else:
-        show(found, now)
+    _tell(explainer.of(what), form, now)
     if explainer.torn_lines:
         click.echo(
             f"Note: {counted(explainer.torn_lines, 'line')} of kept turns cannot be read; passed over.", err=True
         )
 
 
-def _named(value: object) -> object:
-    """The same with every field under its name: on disk many stand in arrays, to save room."""
-    if isinstance(value, msgspec.Struct):
-        return {name: _named(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, dict):
-        return {name: _named(each) for name, each in value.items()}
-    return [_named(each) for each in value] if isinstance(value, (list, tuple)) else value
+def _tell(found: Answer, form: str, now: float) -> None:
+    if form == "json":
+        json_out(named(found))
+    else:
+        show(found, now)

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from lbd.cli import operate_text as text
 from lbd.cli.asking import by, one_line, process, say
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import api_option, format_option, loaded, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
 from lbd.record.drains import told_of
-from lbd.record.status import read_status, running
+from lbd.record.status import document, read_status, running
+
+if TYPE_CHECKING:
+    from lbd.record.status import Status
 
 
 @click.command("status")
+@api_option
 @format_option
 @settings_options
 @click.pass_context
-def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
+def status(
+    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, api_url: str | None
+) -> None:
     """Tell whether lbd runs, what its last turn saw and did, what is under way, and who paused it.
 
     Exit code 3 when none runs on the state directory, or its last turn is more than three intervals old.
@@ -30,7 +36,13 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     \b
     Example: lbd status --format json
     """
-    state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
+    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
+        _show_elsewhere(*remote.status(remote.client(api_url, settings)), api_url, form)
+        return
+    state_dir = settings.state_dir
     pid = running(state_dir)
     try:
         found = read_status(state_dir)
@@ -38,9 +50,7 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
         raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
     pause, drains = Control(state_dir).paused(now), told_of(state_dir, now)
     if form == "json":
-        extra = {"running": pid, "late": found.late(now), "age_seconds": round(now - found.at, 1), "paused": pause}
-        drained = [{"drain": drain, "work": work} for drain, work in drains]
-        json_out({**msgspec.to_builtins(found), **extra, "drains": drained})
+        json_out(document(found, pid, pause, now, drains))
     else:
         text.show_status(found, pid, pause, now, drains)
     if pid is None:
@@ -49,7 +59,18 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
         raise ObserveError(f"{process(pid)}: {text.freshness(found, pid, now)}")
 
 
+def _show_elsewhere(found: Status, pause: Pause | None, now: float, url: str, form: str) -> None:
+    """The same of an lbd elsewhere, by its own clock."""
+    if form == "json":
+        json_out(document(found, found.pid, pause, now))
+    else:
+        text.show_status(found, found.pid, pause, now)
+    if found.late(now):
+        raise ObserveError(f"{url}: {text.freshness(found, found.pid, now)}")
+
+
 @click.command("pause")
+@api_option
 @click.option(
     "--for", "seconds", callback=duration, metavar="DURATION", help="90s, 15m, 2h, ...; else until lbd resume."
 )
@@ -64,15 +85,23 @@ def pause(
     form: str,
     seconds: float | None,
     reason: str,
+    api_url: str | None,
 ) -> None:
     """Keep lbd from moving anything, also over restarts; it goes on observing and counting.
 
     \b
     Example: lbd pause --for 2h --reason "broker upgrade"
     """
-    state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
+    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    state_dir = settings.state_dir
     wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
-    replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
+    pid: int | None
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
+        wanted, replaced, pid = remote.pause(remote.client(api_url, settings), wanted)
+    else:
+        replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})
     say(form, f"Paused {text.pause_words(wanted, now)}.")
@@ -83,19 +112,30 @@ def pause(
 
 
 @click.command("resume")
+@api_option
 @format_option
 @settings_options
 @click.pass_context
-def resume(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
+def resume(
+    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, api_url: str | None
+) -> None:
     """End a pause.
 
     \b
     Example: lbd resume
     """
-    state_dir, now = loaded(ctx, config_file, admin_urls).settings.state_dir, time.time()
-    control = Control(state_dir)
-    in_force = control.paused(now)
-    found, pid = control.resume(), running(state_dir)
+    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    state_dir = settings.state_dir
+    pid: int | None
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
+        in_force, pid = remote.resume(remote.client(api_url, settings), by())
+        found = None
+    else:
+        control = Control(state_dir)
+        in_force = control.paused(now)
+        found, pid = control.resume(), running(state_dir)
     if form == "json":
         json_out({"ended": in_force, "running": pid})
     if in_force is not None:

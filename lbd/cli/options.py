@@ -51,6 +51,12 @@ def format_option(command: Command) -> Command:
     )(command)
 
 
+def api_option(command: Command) -> Command:
+    """``--api URL``: an lbd on another machine."""
+    words = "Ask the lbd whose API is there, with api.token_file's token, and not this machine's state_dir."
+    return click.option("--api", "api_url", metavar="URL", help=words)(command)
+
+
 def timeout_option(command: Command) -> Command:
     """``--timeout SECONDS``: how long a running lbd is waited for."""
     return click.option(

@@ -9,7 +9,7 @@ import click
 
 from lbd.cli import place_text as text
 from lbd.cli.asking import by, handing, new_id, say
-from lbd.cli.options import format_option, loaded, settings_options, timeout_option
+from lbd.cli.options import api_option, format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.daemon.answering import ask_cluster, ask_recording, placement
 from lbd.daemon.targets import target
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--strategy", default=DEFAULT, show_default=True, help=f"One of {', '.join(PLACEMENTS)}.")
 @click.option("--recording", type=click.Path(path_type=Path), help="Ask the last round of a recording, no cluster.")
 @click.option("--apply", "acts", is_flag=True, help="Place the bundles that nobody owns, and prove it.")
+@api_option
 @timeout_option
 @format_option
 @settings_options
@@ -39,6 +40,7 @@ def place(
     strategy: str,
     recording: Path | None,
     timeout_seconds: float,
+    api_url: str | None,
     *,
     acts: bool,
 ) -> None:
@@ -56,12 +58,19 @@ def place(
     for word in targets:
         target(word)
     settings = loaded(ctx, config_file, admin_urls).settings
+    if api_url is not None and (acts or recording):
+        raise UsageError("--api: asks an lbd elsewhere what it sees; leave --apply and --recording out")
     if acts and recording:
         raise UsageError("--apply: a recording is the past; leave --recording out to place bundles of a cluster")
     if acts:
         ctx.exit(_apply(settings, form, targets, strategy, timeout_seconds))
     asked = settings, targets, strategy
-    found = ask_recording(*asked, recording) if recording else ask_cluster(*asked)
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+
+        found = remote.placed(remote.client(api_url, settings), targets, strategy)
+    else:
+        found = ask_recording(*asked, recording) if recording else ask_cluster(*asked)
     if form == "json":
         json_out(text.document(found))
     else:

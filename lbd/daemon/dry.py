@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.config import Settings
+    from lbd.cycle.parts import Observer as Looking
     from lbd.model import Slopes, Snapshot
+    from lbd.record.journal import Journal
     from lbd.record.recording import Header
 
 
@@ -57,9 +59,23 @@ def dry_run(settings: Settings) -> CycleRecord:
 def live_parts(settings: Settings, observer: Observer) -> Parts:
     """What such a turn, or any other look at the live cluster, is made of."""
     kept, averages, past = remembered(settings)
-    policies = PolicyReader(observer.admin)
+    looked = _TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer
+    ordered_hold = partial(_ordered, settings)
+    return look_parts(settings, looked, PolicyReader(observer.admin), kept, averages, past, ordered_hold)
+
+
+def look_parts(
+    settings: Settings,
+    observer: Looking,
+    policies: PolicyReader,
+    kept: Kept,
+    averages: Averages,
+    past: Past | Journal,
+    ordered_hold: Callable[[], Hold | None],
+) -> Parts:
+    """The same of what is known already, by whoever knows it."""
     return Parts(
-        observer=_TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer,
+        observer=observer,
         strategy=strategy_of(settings, eager=True),
         strategy_name=settings.strategy,
         weights=settings.weights,
@@ -68,10 +84,10 @@ def live_parts(settings: Settings, observer: Observer) -> Parts:
         groups=policies.groups,
         attempted_at=lambda: past.attempted_at,
         sent=lambda: past.sent,
-        store=Scratch(_unsampled(kept), averages),
+        store=Scratch(unsampled(kept), averages),
         actuator=DryRun(),
         gap_seconds=float("inf"),
-        ordered_hold=partial(_ordered, settings),
+        ordered_hold=ordered_hold,
         ignored_holds=IGNORED_HOLDS,
         eager=True,
         assumed=configured(settings).assumed,
@@ -91,7 +107,7 @@ def _drained(settings: Settings) -> frozenset[str]:
         return frozenset()
 
 
-def _unsampled(kept: Kept) -> Kept:
+def unsampled(kept: Kept) -> Kept:
     """What the daemon knows, but not its samples: those are a minute old at most, and every report is looked at."""
     known = Kept(changed_at=kept.changed_at, progress=kept.progress)
     return known.with_memory(kept.memory)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbd.cycle import CycleRecord, Parts, finish, turn
+from lbd.daemon.applying import Applying
 from lbd.daemon.assembled import Assembled
 from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
@@ -16,7 +17,7 @@ from lbd.daemon.taking_over import release_at_stop
 from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError
 from lbd.reason import Reason
-from lbd.record.control import DrainRequest, FillRequest, PlaceRequest, SplitRequest
+from lbd.record.control import DrainRequest, FillRequest, PlaceRequest, PlanRequest, SplitRequest
 from lbd.record.journal import LIVE_NAME
 from lbd.record.state import StateDir
 
@@ -54,6 +55,7 @@ class Engine:
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
         self._real = Assembled(settings, state, joined, timebase, self._ended, observe_only=observe_only)
         self.requests = Requests(self._real.control)
+        self._applying = Applying(self.requests)
         self._keeper = Keeper(settings)
 
     @property
@@ -65,6 +67,11 @@ class Engine:
     def timebase(self) -> Timebase:
         """The clock that the turns go by."""
         return self._real.timebase
+
+    @property
+    def journal(self) -> Journal:
+        """The only truth about moves."""
+        return self._real.journal
 
     @property
     def leading(self) -> Standing:
@@ -145,7 +152,7 @@ class Engine:
 
     def _judge(
         self,
-        request: UnloadRequest | PlaceRequest | DrainRequest | FillRequest,
+        request: UnloadRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest,
         parts: Callable[[UnloadRequest | None], Parts],
     ) -> None:
         try:
@@ -153,6 +160,8 @@ class Engine:
                 self.requests.answer(request, self.draining.begin(request, self._real.tools(parts(None))))
             elif isinstance(request, PlaceRequest):
                 self.requests.answer(request, self._real.placing.place(request, parts(None), self._real.placer))
+            elif isinstance(request, PlanRequest):
+                self._applying.apply(request, parts(None))
             else:
                 self._unload(request, overriding(parts(request), request))
         except LbdError as error:
@@ -247,6 +256,7 @@ class Engine:
             self.on_end(ended)
         finally:
             self.requests.ended(ended)
+            self._applying.ended(ended)
 
 
 @contextmanager

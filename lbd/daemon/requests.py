@@ -11,7 +11,16 @@ from lbd.decide.by_hand import ByHand
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip
 from lbd.reason import Group, Reason
-from lbd.record.control import FAILED, REFUSED, Answer, DrainRequest, FillRequest, PlaceRequest, SplitRequest
+from lbd.record.control import (
+    FAILED,
+    REFUSED,
+    Answer,
+    DrainRequest,
+    FillRequest,
+    PlaceRequest,
+    PlanRequest,
+    SplitRequest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +83,9 @@ def why(record: CycleRecord, bundle: str) -> str:
 
 def _key(request: Request) -> str:
     """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
-    return request.id if isinstance(request, PlaceRequest | DrainRequest | FillRequest) else request.bundle
+    return (
+        request.id if isinstance(request, PlaceRequest | PlanRequest | DrainRequest | FillRequest) else request.bundle
+    )
 
 
 _UNDONE = {

@@ -17,6 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
 from lbd.daemon.keeper import Telling
+from lbd.daemon.serving import Serving
 from lbd.daemon.telling import move_line, split_line, status_of, turn_line, utc
 from lbd.errors import LbdError
 from lbd.record.status import write_status
@@ -67,6 +68,7 @@ class Service:
         self._alive_at = time.monotonic()
         self._turns = 0
         self._telling = Telling()
+        self._serving = Serving(engine, lambda: time.monotonic() - self._alive_at, lambda: self._patience_seconds)
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(6)})
 
     def run(self) -> None:
@@ -86,6 +88,7 @@ class Service:
         self._plan_watchdog()
         self._engine.leading.start()
         self._scheduler.start()
+        self._serving.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())
         while not self._done.wait(SIGNALS_AFTER_SECONDS):
@@ -95,6 +98,11 @@ class Service:
     def end(self) -> None:
         """Begin no further turn; :meth:`run` returns when what is under way has ended."""
         self._done.set()
+
+    @property
+    def api(self) -> str | None:
+        """Where the API listens, None where it does not."""
+        return self._serving.url
 
     def plan_again(self) -> None:
         """Turn at once, and from then on at the pace that the engine's clock has now."""
@@ -106,6 +114,7 @@ class Service:
         last.daemon = True
         last.start()
         self._scheduler.shutdown(wait=False)
+        self._serving.stop()
         self._engine.halt()
         with self._busy:
             self._engine.halt()
@@ -173,8 +182,9 @@ class Service:
         job = self._scheduler.get_job("turn")
         due = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
         planned = self._engine.timebase.at(due) if due is not None else None
+        status = self._serving.publish(record, status_of(self._engine, record, self._turns, planned))
         try:
-            write_status(self._engine.settings.state_dir, status_of(self._engine, record, self._turns, planned))
+            write_status(self._engine.settings.state_dir, status)
         except LbdError as error:
             self._log.error("lbd status shows what was before", why=str(error))
 
@@ -189,6 +199,7 @@ class Service:
         self._alive()
         event, facts = move_line(ended)
         self._log.info(event, **facts)
+        self._serving.moved(ended)
         self.on_move(ended)
 
     def _split(self, ended: CutOutcome | LbdError) -> None:
@@ -207,8 +218,9 @@ class Service:
         self._systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             with self._busy:
-                settings = self._read()
+                settings, before = self._read(), self._engine.settings
                 self._engine.take(settings)
+                self._serving.take(before)
         except LbdError as error:
             self._log.error("settings stay as they were", why="; ".join(str(error).splitlines()))
         else:
@@ -218,9 +230,12 @@ class Service:
         finally:
             self._systemd.notify("READY=1")
 
+    @property
+    def _patience_seconds(self) -> float:
+        return max(INTERVALS_UNTIL_STUCK * self._engine.settings.interval_seconds, LEAST_PATIENCE_SECONDS)
+
     def _feed(self) -> None:
-        patience = max(INTERVALS_UNTIL_STUCK * self._engine.settings.interval_seconds, LEAST_PATIENCE_SECONDS)
-        if time.monotonic() - self._alive_at < patience:
+        if time.monotonic() - self._alive_at < self._patience_seconds:
             self._systemd.notify("WATCHDOG=1")
 
     def _signalled(self, number: int, frame: object) -> None:

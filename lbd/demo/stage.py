@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import secrets
 import tempfile
 import threading
 import time
@@ -66,6 +67,11 @@ class Stage:
         """Begin no further turn; :meth:`run` returns when what is under way has ended."""
         self._service.end()
 
+    @property
+    def api(self) -> str | None:
+        """Where the daemon's API listens, None where it does not."""
+        return self._service.api
+
     def slow_down(self) -> None:
         """Go on at the pace of this machine's clock."""
         self.cluster.clock.speed = 1.0
@@ -101,7 +107,8 @@ def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> 
     """
     with _folder() as folder, _cluster(scenario, seed, time.time() - seconds * (SPEED - 1)) as cluster:
         pulsar = settings.pulsar.model_copy(update={"admin_urls": cluster.admin_urls})
-        own = settings.model_copy(update={"pulsar": pulsar, "state_dir": folder})
+        api = settings.api.model_copy(update={"token_file": _token(folder)})
+        own = settings.model_copy(update={"pulsar": pulsar, "state_dir": folder, "api": api})
         timebase = Timebase(cluster.now, lambda: cluster.speed)
         with (
             (folder / LOG).open("w", encoding="utf-8") as file,
@@ -109,6 +116,14 @@ def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> 
             engine(own, timebase=timebase) as balancer,
         ):
             yield Stage(cluster, balancer)
+
+
+def _token(folder: Path) -> Path:
+    """A token of its own, so that a pause can be tried over the API too."""
+    path = folder / "token"
+    path.touch(0o600)
+    path.write_text(f"{secrets.token_urlsafe()}\n")
+    return path
 
 
 @contextmanager

@@ -59,6 +59,27 @@ class PlaceRequest(msgspec.Struct, frozen=True):
     kind: Literal["place"] = "place"
 
 
+class PlannedMove(msgspec.Struct, frozen=True):
+    """One move of a plan that was shown."""
+
+    bundle: str
+    source: str
+    destination: str
+
+
+class PlanRequest(msgspec.Struct, frozen=True):
+    """All moves of a plan that was shown, or none of them: ``plan`` is its name, ``reason`` why it is asked for."""
+
+    id: str
+    plan: str
+    moves: list[PlannedMove]
+    reason: str
+    by: str
+    at: float
+    expires_at: float
+    kind: Literal["plan"] = "plan"
+
+
 class DrainRequest(msgspec.Struct, frozen=True):
     """A ``broker`` that is to own nothing, for ``seconds`` (None: as long as the settings say).
 
@@ -88,7 +109,7 @@ class FillRequest(msgspec.Struct, frozen=True):
     kind: Literal["fill"] = "fill"
 
 
-Request: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | DrainRequest | FillRequest
+Request: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest
 
 
 class _Kind(msgspec.Struct):
@@ -98,6 +119,7 @@ class _Kind(msgspec.Struct):
 _KINDS: dict[str, type[Request]] = {
     "split": SplitRequest,
     "place": PlaceRequest,
+    "plan": PlanRequest,
     "drain": DrainRequest,
     "fill": FillRequest,
 }
@@ -110,7 +132,7 @@ def decoded_request(path: Path) -> Request | None:
 
 
 class PlacedBundle(msgspec.Struct, frozen=True):
-    """What became of one bundle of a :class:`PlaceRequest`.
+    """What became of one bundle of a :class:`PlaceRequest`, or of one move of a :class:`PlanRequest`.
 
     ``result`` is None where nothing was asked for, as ``detail`` says; ``reason`` is why it was to go there. ``owner``
     is who owns it now, ``answer`` where it was to go (None: no broker may have it).
@@ -131,7 +153,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     ``result`` is None when nothing was sent or nothing is known, and of a split; ``owner`` is who owns the bundle now,
     or all parts of it. ``parts`` are what a bundle was split into, unset elsewhere;
-    ``placed`` is what became of each bundle of a :class:`PlaceRequest`.
+    ``placed`` is what became of each bundle of a :class:`PlaceRequest` or :class:`PlanRequest`.
     """
 
     exit_code: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,7 +14,10 @@ from lbd.load.told import BrokerLoad
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from lbd.record.control import Pause
 
 FORMAT = 1
 INTERVALS_UNTIL_LATE = 3
@@ -77,7 +80,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
-    could not be finished; None where there is none.
+    could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
     ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
     """
 
@@ -104,10 +107,20 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     warnings: list[str] = []
     error: str | None = None
+    api: str | None = None
 
     def late(self, now: float) -> bool:
         """Whether three turns should have followed by now; also when the clock was set back by as much."""
         return abs(now - self.at) > INTERVALS_UNTIL_LATE * self.interval_seconds
+
+
+def document(
+    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[object, object]] = ()
+) -> dict[str, Any]:
+    """The JSON of ``lbd status`` and of the API. ``pid`` is that of the lbd that runs, None where none does."""
+    extra = {"running": pid, "late": status.late(now), "age_seconds": round(now - status.at, 1), "paused": pause}
+    drained = [{"drain": drain, "work": work} for drain, work in drains]
+    return {**msgspec.to_builtins(status), **extra, "drains": drained}
 
 
 class _Format(msgspec.Struct):

@@ -119,6 +119,7 @@ def settings_for(pulsar: FakePulsar, folder: Path, **changes: Any) -> dict[str, 
         "pulsar": {"admin_urls": pulsar.urls},
         "state_dir": str(folder / "state"),
         "interval_seconds": 0.2,
+        "api": {"enabled": False},
         "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
         "guardrails": {
             "max_traffic_per_turn": 1.0,

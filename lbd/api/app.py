@@ -1,0 +1,82 @@
+"""The routes, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from lbd import __version__
+from lbd.api.changing import Changes, changing
+from lbd.api.explaining import explaining
+from lbd.api.guard import Guard
+from lbd.api.metrics import Exposition, exposition
+from lbd.api.placement import placement
+from lbd.api.planning import planning
+from lbd.api.problems import RESPONSES, ProblemError, add_handlers
+from lbd.api.reading import probes, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Scope
+
+    from lbd.api.backend import Backend
+
+STATIC = Path(__file__).parent / "static"
+PAGE = STATIC / "index.html"
+TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Text exposition.", "content": {"text/plain": {}, "application/openmetrics-text": {}}}
+}
+STREAM = "/v1/events"
+"""It lasts as long as somebody listens, which says nothing of the API."""
+
+
+def application(backend: Backend) -> Guard:
+    """The API of one lbd."""
+    app = FastAPI(
+        title="lbd",
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        responses=RESPONSES,
+    )
+    add_handlers(app)
+    app.include_router(probes(backend))
+    changes = Changes()
+    read = (reading(backend), explaining(backend), placement(backend))
+    for router in (*read, changing(backend, changes), planning(backend, changes)):
+        app.include_router(router)
+    app.add_api_route(
+        "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response
+    )
+    app.add_api_route("/", _page, include_in_schema=False)
+    app.mount("/static", StaticFiles(directory=STATIC))
+
+    def seen(scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path_format", None) or "none"
+        if route != STREAM:
+            backend.board.tally.answered(scope["method"] if route != "none" else "ANY", route, status, seconds)
+
+    return Guard(app, backend.settings.api, seen)
+
+
+def _metrics(exposed: Exposition) -> Callable[[Request], Response]:
+    def metrics(request: Request) -> Response:
+        """Gauges of the last turn and counters of this process, for Prometheus."""
+        content, media_type = exposed.scraped(request.headers.get("accept", ""))
+        return Response(content, media_type=media_type)
+
+    return metrics
+
+
+async def _page() -> Response:
+    """The dashboard."""
+    if not PAGE.is_file():
+        raise ProblemError(404, "this lbd has no dashboard; see /v1/openapi.json")
+    return FileResponse(PAGE, headers={"cache-control": "no-cache"})

@@ -1,0 +1,79 @@
+"""How the command line asks an lbd on another machine: its API, by ``--api URL``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import requests
+
+from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TIMEOUT_SECONDS = 30.0
+LONGEST_WORDS = 500
+
+
+class Client:
+    """One lbd's API. The token in ``token_file`` is sent where there is one; nothing is followed elsewhere with it.
+
+    Every method raises :class:`ObserveError` where no lbd answers or it cannot tell now, :class:`RefusedError` for what
+    it refuses, and :class:`UsageError` for what it does not know or may not tell.
+    """
+
+    def __init__(self, url: str, token_file: Path | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in url or parts.path.strip("/"):
+            raise UsageError(f"--api {url!r}: wanted http://host:port or https://host:port")
+        self._url, self._token_file = f"{parts.scheme}://{parts.netloc}", token_file
+
+    def get(self, *path: str, **query: str | float) -> dict[str, Any]:
+        """Ask."""
+        return self._answer("GET", path, params=query)
+
+    def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask for a change."""
+        return self._answer("POST", path, json=body)
+
+    def _answer(self, method: str, path: tuple[str, ...], **more: Any) -> dict[str, Any]:  # noqa: ANN401 - see requests
+        url = "/".join([self._url, "v1", *(quote(part, safe=":") for part in path)])
+        try:
+            found = requests.request(
+                method, url, headers=self._headers(), timeout=TIMEOUT_SECONDS, allow_redirects=False, **more
+            )
+            content = found.content
+        except requests.RequestException as error:
+            raise ObserveError(f"{self._url}: no lbd answers there: {type(error).__name__}") from error
+        told = _decoded(content)
+        if found.status_code == 200 and told is not None:
+            return told
+        raise _error(self._url, found.status_code, told)
+
+    def _headers(self) -> dict[str, str]:
+        if self._token_file is None:
+            return {}
+        try:
+            token = self._token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"api.token_file {self._token_file}: cannot be read: {type(error).__name__}") from error
+        if not (token.isascii() and token.isprintable() and token and " " not in token):
+            raise UsageError(f"api.token_file {self._token_file}: wanted one word of plain characters")
+        return {"Authorization": f"Bearer {token}"}
+
+
+def _decoded(content: bytes) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _error(url: str, status: int, told: dict[str, Any] | None) -> LbdError:
+    detail = str((told or {}).get("detail", "no answer of an lbd"))[:LONGEST_WORDS]
+    words = f"{url}: {status}: {detail}"
+    if status == 409:
+        return RefusedError(words)
+    return UsageError(words) if 400 <= status < 500 else ObserveError(words)

@@ -1,0 +1,205 @@
+"""``/metrics``: what Prometheus scrapes. Gauges come from the last turn, counters from :mod:`lbd.api.tally`.
+
+Names are by Prometheus' conventions; labels are brokers, and words of closed lists. Nothing is labelled by bundle,
+namespace or topic: a cluster has tens of thousands of them. What is unknown is left out, not 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+
+from lbd import __version__
+from lbd.cycle.document import brokers as broker_rows
+from lbd.cycle.verdict import verdict
+from lbd.model import RESOURCES
+from lbd.reason import Reason
+from lbd.record.control import Control
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+    from lbd.api.backend import Backend
+    from lbd.api.board import Published
+    from lbd.api.tally import Histogram, Tallied
+
+VERDICTS = ("balanced", "waiting", "moving", "held", "not-fixable", "unknown")
+
+
+class Scraped(Protocol):
+    """What the registry asks."""
+
+    def collect(self) -> Iterable[Metric]: ...
+
+
+def exposition(backend: Backend) -> Exposition:
+    """The metrics of one lbd, in a registry of their own."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(backend))
+    ProcessCollector(registry=registry)
+    return Exposition(registry)
+
+
+class Exposition:
+    """What is answered to a scrape."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def scraped(self, accept: str) -> tuple[bytes, str]:
+        """Text and its media type, as the scraper wants it."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self._registry), media_type
+
+
+class _Collector:
+    """Asked anew for each scrape."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics."""
+        yield _gauge("lbd_build_info", "The lbd that runs.", {"version": __version__})
+        yield from _counts(self._backend.board.tally.read())
+        yield from self._paused()
+        last = self._backend.board.last
+        if last is not None:
+            yield from _of_turn(last)
+            yield from _of_brokers(last, self._backend.now())
+            yield from _of_pairs(last)
+
+    def _paused(self) -> Iterator[Metric]:
+        now = self._backend.now()
+        pause = Control(self._backend.state_dir).paused(now)
+        yield _gauge("lbd_paused", "1 while a person or program has paused lbd.", value=pause is not None)
+        for_seconds = max(now - pause.since, 0.0) if pause is not None else 0.0
+        yield _gauge("lbd_paused_seconds", "How long the pause in force has lasted; 0 without one.", value=for_seconds)
+
+
+def _counts(tallied: Tallied) -> Iterator[Metric]:
+    turns = CounterMetricFamily("lbd_turns", "Turns ended, by what they came to.", labels=["result"])
+    for result in (*VERDICTS, "error"):
+        turns.add_metric([result], tallied.turns[result])
+    yield turns
+    unloads = CounterMetricFamily("lbd_unloads", "Moves ended, by their proven outcome.", labels=["outcome"])
+    for outcome, count in tallied.unloads.items():
+        unloads.add_metric([outcome], count)
+    yield unloads
+    yield _histogram(
+        "lbd_unload_landing_seconds", "From an unload's request to the proof that it landed.", tallied.landing
+    )
+    yield _histogram("lbd_observe_seconds", "What asking all brokers for their reports took.", tallied.observing)
+    labels = ["method", "route", "code"]
+    answers = HistogramMetricFamily("lbd_api_request_seconds", "Requests to the API.", labels=labels)
+    for key, one in tallied.answers.items():
+        answers.add_metric(list(key), one.buckets, one.total)
+    yield answers
+
+
+def _of_turn(last: Published) -> Iterator[Metric]:
+    status, record = last.status, last.record
+    yield _gauge("lbd_last_turn_timestamp_seconds", "When the last turn ended, epoch seconds.", value=status.at)
+    yield _gauge("lbd_interval_seconds", "Planned time between turns.", value=status.interval_seconds)
+    yield _gauge("lbd_observed", "1 when the last turn observed the cluster.", value=record.observation is not None)
+    yield _gauge("lbd_strategy_info", "The strategy in force.", {"strategy": last.settings.strategy})
+    leads = status.hold != Reason.NOT_LEADER.label
+    yield _gauge("lbd_leader", "1 where this lbd may move; of several that share a cluster one may.", value=leads)
+    yield _gauge("lbd_observe_only", "1 where lbd only says what it would move.", value=status.observe_only)
+    yield _gauge("lbd_moves_under_way", "Moves that have begun, or wait for their turn.", value=len(status.unfinished))
+    yield _gauge("lbd_moves_last_hour", "Bundles tried within the last hour.", value=status.moves_last_hour)
+    yield _gauge("lbd_warnings", "What a person should know of lbd; lbd status tells it.", value=len(status.warnings))
+    kind = verdict(record).kind
+    found = {one: float(one == kind) for one in VERDICTS}
+    yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", found)
+    held = {status.hold: 1.0} if status.hold is not None else {}
+    yield _labelled("lbd_hold", "1 for what forbids moves in the last turn; none where nothing does.", "reason", held)
+    yield _labelled("lbd_skipped_bundles", "Bundles that stayed in the last turn, by reason.", "reason", record.counts)
+    left = {one.name: one.left for one in status.budgets if one.left is not None}
+    limits = {one.name: one.limit for one in status.budgets if one.limit is not None}
+    yield _labelled(
+        "lbd_budget_left", "Unloads that may still be sent, by limit; of the one used most.", "budget", left
+    )
+    yield _labelled("lbd_budget_limit", "Those limits.", "budget", limits)
+
+
+def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
+    seen, evidence = last.record.observation, last.record.evidence
+    if seen is None or last.record.decision is None:
+        return
+    rows = broker_rows(last.record)
+    scores = {row["id"]: row["score"] for row in rows}
+    yield _labelled("lbd_broker_score_points", "Score: the highest weighted resource.", "broker", scores)
+    usage = GaugeMetricFamily(
+        "lbd_broker_usage_ratio", "Usage by resource, of its limit.", labels=["broker", "resource"]
+    )
+    for row in rows:
+        for resource in RESOURCES:
+            if row["usage"][resource] is not None:
+                usage.add_metric([row["id"], resource], row["usage"][resource] / 100)
+    yield usage
+    for name, key, words in (
+        ("lbd_broker_bundles", "bundles", "Bundles that the broker lists."),
+        ("lbd_broker_messages_per_second", "msg_rate", "Messages in and out."),
+        ("lbd_broker_throughput_bytes_per_second", "throughput", "Bytes in and out."),
+    ):
+        yield _labelled(name, words, "broker", {row["id"]: row[key] for row in rows})
+    if evidence is not None:
+        ages = {row["id"]: max(now - evidence.samples[row["id"]].fresh_at, 0.0) for row in rows}
+        yield _labelled("lbd_broker_sample_age_seconds", "Since its numbers last changed.", "broker", ages)
+    states = {"active": len(seen.active), "missing": len(seen.missing), "shedding": len(seen.shedding_on)}
+    yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
+    yield from _spread([score for score in scores.values() if score is not None])
+
+
+def _spread(scores: list[float]) -> Iterator[Metric]:
+    if not scores:
+        return
+    mean = float(np.mean(scores))
+    yield _gauge("lbd_score_gap_points", "Highest score minus lowest.", value=max(scores) - min(scores))
+    yield _gauge("lbd_score_mean_points", "Mean score: no placement has a lower peak.", value=mean)
+    yield _gauge("lbd_score_stddev_points", "Standard deviation of the scores.", value=float(np.std(scores)))
+    if mean > 0:
+        yield _gauge("lbd_score_max_over_mean_ratio", "Highest score over their mean.", value=max(scores) / mean)
+
+
+def _of_pairs(last: Published) -> Iterator[Metric]:
+    ends = ["source", "destination"]
+    apart = GaugeMetricFamily("lbd_pair_difference_points", "How far apart a pair is.", labels=ends)
+    hits = GaugeMetricFamily("lbd_pair_hits", "Hits of a pair before this turn.", labels=[*ends, "threshold"])
+    wanted = GaugeMetricFamily("lbd_pair_hits_wanted", "Hits at which it fires.", labels=[*ends, "threshold"])
+    for pair in last.status.pairs:
+        key = [pair.source, pair.destination or ""]
+        if pair.difference is not None:
+            apart.add_metric(key, pair.difference)
+        for threshold, had, want in (
+            ("low", pair.hits.low, pair.hits.low_wanted),
+            ("high", pair.hits.high, pair.hits.high_wanted),
+        ):
+            hits.add_metric([*key, threshold], had)
+            wanted.add_metric([*key, threshold], want)
+    yield from (apart, hits, wanted)
+
+
+def _gauge(name: str, words: str, labels: Mapping[str, str] | None = None, *, value: float = 1.0) -> Metric:
+    found = GaugeMetricFamily(name, words, labels=list(labels or {}))
+    found.add_metric(list((labels or {}).values()), float(value))
+    return found
+
+
+def _labelled(name: str, words: str, label: str, values: Mapping[str, float | None]) -> Metric:
+    found = GaugeMetricFamily(name, words, labels=[label])
+    for key, value in values.items():
+        if value is not None:
+            found.add_metric([key], value)
+    return found
+
+
+def _histogram(name: str, words: str, one: Histogram) -> Metric:
+    return HistogramMetricFamily(name, words, buckets=one.buckets, sum_value=one.total)

@@ -1,0 +1,86 @@
+"""``/v1/plan``: what a turn would begin, and how exactly that is begun."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lbd.api.answers import answer
+from lbd.api.changing import Changes, Key, Who
+from lbd.api.problems import ProblemError
+from lbd.api.reading import last_turn
+from lbd.record.asking import asked, new_id
+from lbd.record.control import FAILED, REFUSED, Control, PlanRequest
+
+if TYPE_CHECKING:
+    from lbd.api.backend import Backend
+    from lbd.api.shapes import Plan
+
+STATUS_OF = {REFUSED: 409, FAILED: 502, 3: 503}
+"""What an answer's exit code is in HTTP; 0 is 200."""
+
+
+class ApplyBody(Who):
+    """A plan that is to be made true."""
+
+    timeout_seconds: float = Field(120, ge=1, le=600, description="wait so long for the end of its moves")
+
+
+def planning(backend: Backend, changes: Changes) -> APIRouter:
+    """The routes. One plan is applied at a time."""
+    router = APIRouter(prefix="/v1")
+    applying = threading.Lock()
+
+    @router.get("/plan", tags=["reading"])
+    def plan() -> Response:
+        """The JSON of ``lbd dry-run`` by the round of the last turn, with the plan's ``id``."""
+        found = backend.plan(last_turn(backend))
+        return answer({"id": found.id, **found.told})
+
+    @router.post("/plan/{name}/apply", tags=["changing"])
+    def apply(
+        request: Request,
+        name: Annotated[str, Path(max_length=100, description="the plan's id")],
+        body: ApplyBody,
+        key: Key = None,
+    ) -> Response:
+        """Begin exactly the moves of that plan, and tell how each ended. Where one of them cannot be made any more,
+        nothing is begun (409), and these are named.
+        """
+
+        def change() -> tuple[str, Response]:
+            found = backend.planned(name)
+            if found is None:
+                raise ProblemError(404, f"no plan {name!r:.100} is known; the last few of GET /v1/plan are")
+            if not applying.acquire(blocking=False):
+                raise ProblemError(409, "another plan is being applied; ask again when it has ended")
+            try:
+                return _applied(backend, found, body)
+            finally:
+                applying.release()
+
+        return changes.make(request, key, body, change)
+
+    return router
+
+
+def _applied(backend: Backend, plan: Plan, body: ApplyBody) -> tuple[str, Response]:
+    if not plan.moves:
+        return "nothing to move", answer({"exit_code": 0, "sentence": "The plan has no moves.", "moves": []})
+    name, _ = new_id()
+    now = backend.now()
+    asking = (list(plan.moves), body.reason, body.owner, now, now + body.timeout_seconds)
+    found, untouched = asked(Control(backend.state_dir), PlanRequest(name, plan.id, *asking))
+    if found is None:
+        so_far = "nothing was begun" if untouched else "it is under way, see /v1/moves"
+        raise ProblemError(504, f"no answer within {body.timeout_seconds:g} s: {so_far}")
+    moves = found.placed or []
+    told = {"exit_code": found.exit_code, "sentence": found.sentence, "moves": moves}
+    if found.exit_code == 0:
+        return found.sentence, answer(told)
+    raise ProblemError(STATUS_OF.get(found.exit_code, 500), found.sentence, moves=moves)

@@ -1,0 +1,98 @@
+"""Errors as RFC 9457 problem details: one JSON shape for all of them, and never a trace."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from lbd.api.answers import json_bytes
+from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastapi import FastAPI
+    from starlette.requests import Request
+
+MEDIA_TYPE = "application/problem+json"
+STATUS_OF = {AdminError: 502, ObserveError: 503, RefusedError: 409, UsageError: 400}
+"""What each of lbd's errors is in HTTP; anything else is a bug."""
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": words,
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "required": ["title", "status", "detail"],
+                    "properties": {
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string"},
+                    },
+                }
+            }
+        },
+    }
+    for status, words in (("4XX", "Asked wrongly, not allowed, not there."), ("5XX", "lbd cannot tell now."))
+}
+"""For the OpenAPI document."""
+
+
+class ProblemError(Exception):
+    """What is answered instead of what was asked for; ``more`` are members of its own."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers, self.more = status, detail, dict(headers or {}), more
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> Response:
+    """The answer."""
+    found: dict[str, Any] = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return Response(json_bytes(found), status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """From now on every error of a route, or of finding one, is told so."""
+    app.add_exception_handler(ProblemError, _own)
+    app.add_exception_handler(LbdError, _lbd)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _bug)
+
+
+def _own(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    return problem(error.status, error.detail, error.headers, **error.more)
+
+
+def _lbd(request: Request, error: Exception) -> Response:
+    status = next((status for kind, status in STATUS_OF.items() if isinstance(error, kind)), None)
+    return _bug(request, error) if status is None else problem(status, str(error))
+
+
+def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, str(error.detail), error.headers)
+
+
+def _invalid(_: Request, error: Exception) -> Response:
+    """Where and what, without the value: it may be a token in the wrong place."""
+    assert isinstance(error, RequestValidationError)
+    found = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()]
+    return problem(422, "; ".join(f"{one['where']}: {one['what']}" for one in found), errors=found)
+
+
+def _bug(request: Request, error: Exception) -> Response:
+    structlog.get_logger().error(
+        "bug in lbd, please report it", failure=repr(error), method=request.method, path=request.url.path
+    )
+    return problem(500, "a bug in lbd; its log says more")

@@ -1,0 +1,84 @@
+"""The load of a round as a program reads it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lbd.cycle.document import brokers, number
+from lbd.errors import UsageError
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from lbd.api.board import Published
+    from lbd.cycle import CycleRecord
+    from lbd.model import BoolArray, Snapshot
+
+
+def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> dict[str, Any]:
+    """Brokers, and so many (``last``) bundles with most bytes/s, of one broker or namespace where one is named.
+
+    Raises :class:`UsageError` for a broker that gave no report.
+    """
+    record = published.record
+    if record.observation is None or record.decision is None:
+        return {"taken_at": None, "cluster": published.status.cluster, "brokers": [], "bundles": [], "bundles_all": 0}
+    seen = record.observation.snapshot
+    chosen = _chosen(seen, broker, namespace)
+    return {
+        "taken_at": seen.taken_at,
+        "cluster": record.observation.cluster,
+        "brokers": [{**row, **_doubt(record, at)} for at, row in enumerate(brokers(record))],
+        "bundles": _bundles(seen, _largest(seen, chosen, last)),
+        "bundles_all": int(chosen.sum()),
+    }
+
+
+def _doubt(record: CycleRecord, at: int) -> dict[str, Any]:
+    """How far a broker's report is to be trusted: as kept turns tell it."""
+    if record.evidence is None:
+        return {"fresh": False, "doubt": None}
+    code = int(record.evidence.paired[at])
+    return {"fresh": bool(record.evidence.fresh[at]), "doubt": Reason.of(code).label if code else None}
+
+
+def _chosen(seen: Snapshot, broker: str | None, namespace: str | None) -> BoolArray:
+    """Rows, bool (R,)."""
+    chosen: BoolArray = seen.rows.reported.copy()
+    if broker is not None:
+        at = seen.brokers.index().get(broker)
+        if at is None:
+            raise UsageError(f"{broker}: no such broker in this round; there are {', '.join(seen.brokers.ids[:5])}")
+        chosen &= seen.rows.owner() == at
+    if namespace is not None:
+        names = np.array([name == namespace for name in seen.namespaces.names], dtype=np.bool_)
+        chosen &= names[seen.namespaces.of[seen.rows.bundle]]
+    return chosen
+
+
+def _largest(seen: Snapshot, chosen: BoolArray, last: int) -> list[int]:
+    """Rows, at most ``last``, the most bytes/s first; among equals as the brokers report them."""
+    rows = np.flatnonzero(chosen)
+    weight = np.nan_to_num(seen.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
+    found: list[int] = rows[np.argsort(-weight, kind="stable")][:last].tolist()
+    return found
+
+
+def _bundles(seen: Snapshot, rows: list[int]) -> list[dict[str, Any]]:
+    owner = seen.rows.owner()
+    return [
+        {
+            "bundle": seen.bundles[int(seen.rows.bundle[at])],
+            "broker": seen.brokers.ids[int(owner[at])],
+            "msg_rate_in": number(seen.rows.rates[at, MSG_IN]),
+            "msg_rate_out": number(seen.rows.rates[at, MSG_OUT]),
+            "throughput_in": number(seen.rows.rates[at, BYTES_IN]),
+            "throughput_out": number(seen.rows.rates[at, BYTES_OUT]),
+            "topics": int(seen.rows.counts[at, 0]),
+            "producers": int(seen.rows.counts[at, 1]),
+            "consumers": int(seen.rows.counts[at, 2]),
+        }
+        for at in rows
+    ]

@@ -1,0 +1,91 @@
+"""A live lbd on a small cluster, with its API on a port of its own: everything real but the brokers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from lbd.config import Settings
+from lbd.daemon.engine import engine
+from lbd.daemon.serving import Serving
+from lbd.daemon.telling import status_of
+from tests import fake_pulsar
+from tests.daemon.test_service import settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.cycle import CycleRecord
+    from lbd.daemon.engine import Engine
+    from tests.fake_pulsar import FakePulsar
+
+TOKEN = "a-token-of-the-tests"
+PATIENCE_SECONDS = 150.0
+
+
+@dataclass
+class Api:
+    """An lbd whose turns a test asks for, and its API."""
+
+    engine: Engine
+    serving: Serving
+    silent_seconds: list[float]
+    turns: int = 0
+    headers: dict[str, str] = field(default_factory=lambda: {"Authorization": f"Bearer {TOKEN}"})
+
+    def turn(self) -> CycleRecord:
+        """One turn, shown as the daemon shows it."""
+        record = self.engine.turn()
+        self.turns += 1
+        self.serving.publish(record, status_of(self.engine, record, self.turns, None))
+        return record
+
+    def get(self, path: str, **more: Any) -> requests.Response:
+        """Ask without a token."""
+        assert self.serving.url is not None
+        return requests.get(self.serving.url + path, timeout=PATIENCE_SECONDS, **more)
+
+    def post(self, path: str, body: object, **headers: str) -> requests.Response:
+        """Ask for a change, with the token."""
+        assert self.serving.url is not None
+        given = {**self.headers, **headers}
+        return requests.post(self.serving.url + path, json=body, headers=given, timeout=PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with fake_pulsar.hot_broker() as cluster:
+        yield cluster
+
+
+@contextmanager
+def serving(pulsar: FakePulsar, folder: Path, api: dict[str, Any] | None = None, **changes: Any) -> Iterator[Api]:
+    """An lbd that has ended no turn yet."""
+    token = folder / "token"
+    token.write_text(f"{TOKEN}\n")
+    own = {"listen": "127.0.0.1:0", "token_file": str(token), **(api or {})}
+    settings = Settings.model_validate(settings_for(pulsar, folder, api=own, **{"interval_seconds": 3600, **changes}))
+    silent = [0.0]
+    with engine(settings) as balancer:
+        found = Serving(balancer, lambda: silent[0], lambda: 60.0)
+        balancer.on_end = found.moved
+        found.start()
+        try:
+            yield Api(balancer, found, silent)
+        finally:
+            found.stop()
+            balancer.wait()
+
+
+@pytest.fixture
+def api(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
+    """An lbd that wants nothing by itself, and has ended one turn."""
+    with serving(pulsar, tmp_path, avg_shedder={"low_threshold": 95, "high_threshold": 99}) as found:
+        found.turn()
+        yield found

@@ -1,0 +1,77 @@
+"""``--api URL``: the commands that ask an lbd elsewhere print what they print of one here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from lbd.cli import main
+from tests.api.conftest import TOKEN
+from tests.fake_pulsar import HOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.api.conftest import Api
+    from tests.fake_pulsar import FakePulsar
+
+
+def lbd(api: Api, folder: Path, *words: str, token: str | None = TOKEN) -> Result:
+    """A command whose own state directory is empty."""
+    (folder / "mine").write_text(token or "")
+    own: dict[str, Any] = {"token_file": str(folder / "mine")} if token is not None else {}
+    (folder / "lbd.yaml").write_text(yaml.safe_dump({"state_dir": str(folder / "elsewhere"), "api": own}))
+    assert api.serving.url is not None
+    given = [*words, "--api", api.serving.url, "--config", str(folder / "lbd.yaml")]
+    return CliRunner().invoke(main, given, prog_name="lbd", standalone_mode=True)
+
+
+def test_status_of_an_lbd_elsewhere(api: Api, pulsar: FakePulsar, tmp_path: Path):
+    """The same text and JSON, by that lbd's clock."""
+    found = lbd(api, tmp_path, "status")
+    assert (found.exit_code, pulsar.ids[0] in found.stdout) == (0, True), found.output
+    told = json.loads(lbd(api, tmp_path, "status", "--format", "json").stdout)
+    assert told == {**api.get("/v1/status").json(), "age_seconds": told["age_seconds"]}
+
+
+def test_pause_and_resume_an_lbd_elsewhere(api: Api, tmp_path: Path):
+    """It holds there, for as long as was asked, and nothing is left here."""
+    assert lbd(api, tmp_path, "pause", "--for", "2h", "--reason", "upgrade").exit_code == 0
+    record = api.turn()
+    assert record.hold is not None
+    assert "upgrade" in record.hold[1]
+    assert "Ended the pause" in lbd(api, tmp_path, "resume").stdout
+    assert api.turn().hold is None
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("what", ["", "1", "broker", "bundle"])
+def test_explain_of_an_lbd_elsewhere(api: Api, pulsar: FakePulsar, tmp_path: Path, what: str):
+    """A turn, a broker, a bundle."""
+    words = {"": [], "1": ["1"], "broker": [pulsar.ids[0]], "bundle": [HOT[0]]}[what]
+    found = lbd(api, tmp_path, "explain", *words)
+    assert (found.exit_code, pulsar.ids[0].split(":")[0] in found.stdout) == (0, True), found.output
+
+
+def test_place_by_an_lbd_elsewhere(api: Api, tmp_path: Path):
+    """A row with owner and answer; a namespace is not asked so."""
+    found = lbd(api, tmp_path, "place", HOT[0])
+    assert (found.exit_code, HOT[0] in found.stdout) == (0, True), found.output
+    assert lbd(api, tmp_path, "place", HOT[0].rpartition("/")[0]).exit_code == 2
+    assert lbd(api, tmp_path, "place", HOT[0], "--apply").exit_code == 2
+
+
+def test_what_goes_wrong_is_told_in_one_line(api: Api, tmp_path: Path):
+    """A wrong token, none, what is not known, nobody there; never the token."""
+    wrong = lbd(api, tmp_path, "pause", token="secret-word")
+    assert (wrong.exit_code, "401: wrong token" in wrong.output, "secret-word" in wrong.output) == (2, True, False)
+    assert lbd(api, tmp_path, "pause", token="two words").exit_code == 2
+    assert lbd(api, tmp_path, "explain", "nobody:1").exit_code == 2
+    api.serving.stop()
+    runner = CliRunner().invoke(main, ["status", "--api", "http://127.0.0.1:9"], prog_name="lbd")
+    assert (runner.exit_code, "no lbd answers there" in runner.output) == (3, True), runner.output
+    assert CliRunner().invoke(main, ["status", "--api", "ftp://x"], prog_name="lbd").exit_code == 2

@@ -1,0 +1,122 @@
+"""Who may ask what: tokens, names, sizes, and what is never told."""
+
+from __future__ import annotations
+
+import http.client
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from lbd.config import Settings
+from tests.api.conftest import TOKEN, Api, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
+
+PAUSE = {"owner": "ann", "reason": "upgrade"}
+
+
+class TestToken:
+    @pytest.mark.parametrize(
+        "given", [None, "Bearer wrong", "Bearer", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer é"]
+    )
+    def test_changes_need_the_token(self, api: Api, given: str | None):
+        """401 with a problem, and nothing is changed; the token is never told."""
+        headers = {"Authorization": given.encode()} if given else {"Authorization": ""}
+        found = api.post("/v1/pause", PAUSE, **headers)  # type: ignore[arg-type]
+        assert (found.status_code, found.headers["content-type"]) == (401, "application/problem+json")
+        assert TOKEN not in found.text
+        assert api.get("/v1/status").json()["paused"] is None
+
+    def test_a_token_file_is_read_again_when_it_changes(self, api: Api, tmp_path: Path):
+        """The old token opens nothing any more."""
+        assert api.post("/v1/resume", {"owner": "ann"}).status_code == 200
+        (tmp_path / "token").write_text("another")
+        assert api.post("/v1/resume", {"owner": "ann"}).status_code == 401
+        assert api.post("/v1/resume", {"owner": "ann"}, Authorization="Bearer another").status_code == 200
+
+    @pytest.mark.parametrize(("content", "status"), [("", 503), (None, 503)])
+    def test_without_a_readable_token_nothing_opens(self, api: Api, tmp_path: Path, content: str | None, status: int):
+        """An empty file is no token, and one that has gone neither."""
+        path = tmp_path / "token"
+        path.write_text(content) if content is not None else path.unlink()
+        assert api.post("/v1/resume", {"owner": "ann"}, Authorization="Bearer ").status_code == status
+
+    def test_without_a_token_file_the_api_changes_nothing(self, pulsar: FakePulsar, tmp_path: Path):
+        """It can be read on loopback all the same."""
+        with serving(pulsar, tmp_path, {"token_file": None}) as api:
+            api.turn()
+            assert api.post("/v1/pause", PAUSE).status_code == 403
+            assert api.get("/v1/status").status_code == 200
+
+    def test_elsewhere_than_on_loopback_reading_needs_it_too(self, pulsar: FakePulsar, tmp_path: Path):
+        """Probes and the empty page do not: they tell nothing of the cluster."""
+        with serving(pulsar, tmp_path, {"listen": "0.0.0.0:0"}) as api:
+            api.turn()
+            closed = ["/v1/status", "/v1/snapshot", "/v1/events", "/metrics", "/v1/openapi.json", "/v1/explain"]
+            assert {path: api.get(path).status_code for path in closed} == dict.fromkeys(closed, 401)
+            assert api.get("/v1/status", headers=api.headers).status_code == 200
+            assert api.get("/healthz").status_code == 200
+
+    def test_settings_that_would_open_it_to_all_are_none(self):
+        """No address but loopback without a token; junk is told with what would be right."""
+        for api, words in (
+            ({"listen": "0.0.0.0:8085"}, "give token_file"),
+            ({"listen": "somewhere:80"}, "wanted an IP address and a port"),
+            ({"listen": "127.0.0.1:99999"}, "wanted a port"),
+            ({"tls": {"cert_file": "/x"}}, "belong together"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                Settings.model_validate({"api": api})
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        ("host", "status"),
+        [("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 421), ("evil.example:80", 421)],
+    )
+    def test_a_web_page_elsewhere_reads_nothing(self, api: Api, host: str, status: int):
+        """On loopback a request comes under a name of this machine, or under none."""
+        assert api.get("/v1/status", headers={"Host": host}).status_code == status
+
+    def test_a_body_that_is_too_long_is_not_read(self, api: Api):
+        """By what it says, and by what it is."""
+        assert api.post("/v1/pause", {"owner": "a", "reason": "x" * 100_000}).status_code == 413
+        assert _chunked(api, b"x" * 100_000) == 413
+
+    def test_every_answer_is_for_this_page_only(self, api: Api):
+        """A strict policy on all answers, errors included; nobody keeps them."""
+        for path in ("/v1/status", "/v1/nope", "/healthz"):
+            found = api.get(path)
+            assert "default-src 'none'" in found.headers["content-security-policy"]
+            assert found.headers["x-content-type-options"] == "nosniff"
+        assert api.get("/v1/status").headers["cache-control"] == "no-store"
+
+    def test_errors_are_problems(self, api: Api):
+        """RFC 9457, whatever went wrong."""
+        for path, status in (("/v1/nope", 404), ("/v1/moves?last=x", 422), ("/v1/pause", 405), ("/static/no", 404)):
+            found = api.get(path)
+            assert (found.status_code, found.headers["content-type"]) == (status, "application/problem+json"), path
+            assert {"title", "status", "detail"} <= found.json().keys()
+
+    def test_a_bug_is_told_without_its_trace(self, api: Api, monkeypatch: pytest.MonkeyPatch):
+        """The log has it."""
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError("secret")
+
+        monkeypatch.setattr("lbd.api.reading.snapshot", broken)
+        found = api.get("/v1/snapshot")
+        assert (found.status_code, "secret" in found.text) == (500, False)
+
+
+def _chunked(api: Api, body: bytes) -> int:
+    assert api.serving.url is not None
+    connection = http.client.HTTPConnection(urlsplit(api.serving.url).netloc, timeout=30)
+    connection.request("POST", "/v1/pause", iter([body]), headers=api.headers, encode_chunked=True)
+    status = connection.getresponse().status
+    connection.close()
+    return status

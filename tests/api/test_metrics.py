@@ -1,0 +1,157 @@
+"""Metrics as Prometheus sees them: names by its conventions, labels that do not grow, and alerts that fire."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+import yaml
+
+from lbd.model import Result
+from tests.api.conftest import PATIENCE_SECONDS, Api, serving
+from tests.daemon.test_service import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fake_pulsar import FakePulsar
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RULES = EXAMPLES / "prometheus" / "lbd.rules.yml"
+DASHBOARD = EXAMPLES / "grafana" / "lbd.json"
+
+
+def _program(name: str) -> str:
+    """A program of Debian's package ``prometheus``; without it the test is skipped, or fails where it must run."""
+    found = shutil.which(name)
+    if found is None:
+        if os.environ.get("LBD_REQUIRE_PROMETHEUS"):
+            pytest.fail(f"{name} is not installed, and LBD_REQUIRE_PROMETHEUS is set; apt-get install prometheus")
+        pytest.skip(f"{name} is not installed; apt-get install prometheus")
+    return found
+
+
+def _values(text: str) -> dict[str, float]:
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+class TestMetrics:
+    def test_a_turn_and_its_moves_are_counted(self, pulsar: FakePulsar, tmp_path: Path):
+        """Every outcome is there from the start, so that an increase from none is seen."""
+        with serving(pulsar, tmp_path) as api:
+            before = _values(api.get("/metrics").text)
+            planned = api.turn().unloads
+            assert api.engine.wait(PATIENCE_SECONDS)
+            after = _values(api.get("/metrics").text)
+        assert {f'lbd_unloads_total{{outcome="{one.value}"}}' for one in Result} <= before.keys()
+        assert after['lbd_unloads_total{outcome="landed"}'] == len(planned) > 0
+        assert after["lbd_unload_landing_seconds_count"] == len(planned)
+        assert after['lbd_turns_total{result="moving"}'] == 1
+        assert after["lbd_score_gap_points"] == 70.0
+        assert after[f'lbd_broker_usage_ratio{{broker="{pulsar.ids[0]}",resource="cpu"}}'] == 0.8
+
+    def test_no_label_grows_with_the_cluster_or_with_who_asks(self, api: Api):
+        """No bundle, namespace or path that somebody sent; only brokers and words of closed lists."""
+        for path in ("/v1/nope/1", "/v1/nope/2", "/v1/explain/x", "/v1/placement/t/n/0x1"):
+            api.get(path)
+        text = api.get("/metrics").text
+        labels = set(re.findall(r'[{,](\w+)="', text))
+        closed = {"result", "outcome", "le", "method", "route", "code", "strategy", "verdict", "reason", "budget"}
+        closed |= {"version", "resource", "state", "threshold", "broker", "source", "destination"}
+        assert labels <= closed
+        assert not re.search(r"0x[0-9a-f]{8}|nope|t/n", text)
+        assert 'route="/v1/explain/{what}"' in text
+
+    def test_names_are_by_the_conventions(self, api: Api):
+        """As promtool has them."""
+        done = subprocess.run(
+            [_program("promtool"), "check", "metrics"],
+            input=api.get("/metrics").text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+class TestAlerts:
+    def test_each_alert_fires_when_it_should(self):
+        """The rules' own tests, and the settings of the example."""
+        for words in (["test", "rules", "lbd.rules.test.yml"], ["check", "config", "prometheus.yml"]):
+            done = subprocess.run(
+                [_program("promtool"), *words], cwd=RULES.parent, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    def test_rules_and_dashboard_ask_for_metrics_that_there_are(self, api: Api):
+        """Every name in them is one that lbd tells."""
+        told = set(re.findall(r"^# TYPE (\w+)", api.get("/metrics").text, re.MULTILINE))
+        known = told | {f"{name}_{end}" for name in told for end in ("bucket", "count", "sum")}
+        asked = {name for query in _queries() for name in re.findall(r"\blbd_\w+", query)}
+        assert asked - known == set()
+
+    def test_a_real_prometheus_scrapes_lbd_and_answers_every_query(self, api: Api, tmp_path: Path):
+        """The scrape is up; no query of rules or dashboard is an error."""
+        assert api.serving.url is not None
+        with _prometheus(tmp_path, api.serving.url.removeprefix("http://")) as url:
+            eventually(lambda: _asked(url, 'up{job="lbd"} == 1') != [])
+            assert _asked(url, "lbd_score_gap_points")[0]["value"][1] == "70"
+            for query in _queries():
+                filled = query.replace("$__rate_interval", "1m").replace("$instance", ".*")
+                _asked(url, filled)
+
+
+def _queries() -> list[str]:
+    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return [rule["expr"] for rule in rules] + [one["expr"] for panel in panels for one in panel["targets"]]
+
+
+def _asked(url: str, query: str) -> list[dict[str, Any]]:
+    found = requests.get(f"{url}/api/v1/query", params={"query": query}, timeout=PATIENCE_SECONDS)
+    assert found.json()["status"] == "success", (query, found.text)
+    result: list[dict[str, Any]] = found.json()["data"]["result"]
+    return result
+
+
+@contextmanager
+def _prometheus(folder: Path, target: str) -> Iterator[str]:
+    """A server of its own, with the example's rules, on a port that was free a moment ago."""
+    import socket
+
+    config = yaml.safe_load((RULES.parent / "prometheus.yml").read_text())
+    config["global"]["scrape_interval"] = "1s"
+    config["rule_files"] = [str(RULES)]
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    words = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(
+            [_program("prometheus"), *words, f"--web.listen-address={address}"], stdout=log, stderr=log
+        )
+        try:
+            eventually(lambda: _ready(f"http://{address}"))
+            yield f"http://{address}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _ready(url: str) -> bool:
+    try:
+        return requests.get(f"{url}/-/ready", timeout=5).status_code == 200
+    except requests.RequestException:
+        time.sleep(0.2)
+        return False

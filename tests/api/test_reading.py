@@ -1,0 +1,142 @@
+"""What may be read over the API: the last turn, what is kept of those before, and what happens now."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from tests.api.conftest import PATIENCE_SECONDS, Api, serving
+from tests.fake_pulsar import HOT, Reply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
+
+
+class TestProbes:
+    def test_alive_while_turns_end_ready_once_one_has_seen_the_cluster(self, pulsar: FakePulsar, tmp_path: Path):
+        """Alive from the start; ready after a turn that observed, not before."""
+        with serving(pulsar, tmp_path) as api:
+            before = api.get("/healthz").status_code, api.get("/readyz").status_code, api.get("/v1/status").status_code
+            api.turn()
+            after = api.get("/healthz").status_code, api.get("/readyz").status_code, api.get("/v1/status").status_code
+        assert (before, after) == ((200, 503, 503), (200, 200, 200))
+
+    def test_a_loop_that_stands_still_is_not_alive(self, api: Api):
+        """503 once more than its patience has passed without a turn's or move's end."""
+        api.silent_seconds[0] = 61.0
+        found = api.get("/healthz")
+        assert (found.status_code, found.json()["alive"]) == (503, False)
+
+    def test_a_cluster_that_cannot_be_seen_is_not_ready(self, api: Api, pulsar: FakePulsar):
+        """The turn ended, so it is alive."""
+        pulsar.fault("/admin", Reply(500))
+        api.turn()
+        assert (api.get("/healthz").status_code, api.get("/readyz").status_code) == (200, 503)
+
+
+class TestLastTurn:
+    def test_status_is_the_json_of_lbd_status(self, api: Api):
+        """With where the API listens, and no pause."""
+        found = api.get("/v1/status").json()
+        assert found["api"] == api.serving.url
+        assert (found["turns"], found["late"], found["paused"], len(found["brokers"])) == (1, False, None, 3)
+
+    def test_the_snapshot_names_the_largest_bundles(self, api: Api, pulsar: FakePulsar):
+        """Of all, of one broker, of a namespace; a broker that is not there is told as 400."""
+        first, _, third = pulsar.ids
+        all_of_them = api.get("/v1/snapshot").json()
+        assert [row["id"] for row in all_of_them["brokers"]] == sorted(pulsar.ids)
+        assert all_of_them["bundles_all"] == len(all_of_them["bundles"]) == 10
+        hot = api.get("/v1/snapshot", params={"broker": first, "last": 3}).json()
+        assert (hot["bundles_all"], len(hot["bundles"])) == (8, 3)
+        assert {row["broker"] for row in hot["bundles"]} == {first}
+        assert api.get("/v1/snapshot", params={"broker": third}).json()["bundles_all"] == 1
+        assert api.get("/v1/snapshot", params={"namespace": "no/such"}).json()["bundles"] == []
+        assert api.get("/v1/snapshot", params={"broker": "no:1"}).status_code == 400
+
+    def test_gaps_are_kept_from_turn_to_turn(self, api: Api, pulsar: FakePulsar):
+        """Highest, lowest and mean score; only those after a time, where one is given."""
+        pulsar.sample(60.0, 45.0, 10.0)
+        api.turn()
+        found = api.get("/v1/gaps").json()
+        assert [(one["highest"], one["lowest"]) for one in found] == [(80.0, 10.0), (60.0, 10.0)]
+        assert len(api.get("/v1/gaps", params={"since": found[0]["at"]}).json()) == 1
+
+
+class TestKept:
+    def test_moves_tell_how_each_ended(self, pulsar: FakePulsar, tmp_path: Path):
+        """The newest first; of one bundle where it is named."""
+        with serving(pulsar, tmp_path) as api:
+            planned = api.turn().unloads
+            assert api.engine.wait(PATIENCE_SECONDS)
+            moves = api.get("/v1/moves").json()
+            one = api.get("/v1/moves", params={"bundle": planned[0].bundle}).json()
+            decisions = api.get("/v1/decisions", params={"last": 1}).json()
+        assert {move["bundle"] for move in moves} == {unload.bundle for unload in planned}
+        assert {move["result"] for move in moves} == {"landed"}
+        assert [move["bundle"] for move in one] == [planned[0].bundle]
+        assert [row["bundle"] for row in decisions[0]["unloads"]] == [unload.bundle for unload in planned]
+
+    def test_explain_tells_of_a_broker_a_bundle_and_a_turn(self, api: Api, pulsar: FakePulsar):
+        """What is not known is 404, and says what is."""
+        assert api.get(f"/v1/explain/{pulsar.ids[0]}").json()["broker"] == pulsar.ids[0]
+        assert api.get(f"/v1/explain/{HOT[0]}").json()["owner"] == pulsar.ids[0]
+        assert api.get("/v1/explain/1").json()["turn"]["turn"] == 1
+        assert api.get("/v1/explain").json()["turn"]["turn"] == 1
+        unknown = api.get("/v1/explain/nobody:1")
+        assert (unknown.status_code, pulsar.ids[0] in unknown.json()["detail"]) == (404, True)
+
+
+class TestEvents:
+    def test_each_turn_and_each_move_is_an_event(self, pulsar: FakePulsar, tmp_path: Path):
+        """A turn with the status, a move with its outcome; the stream ends when lbd does."""
+        with serving(pulsar, tmp_path) as api, api.get("/v1/events", stream=True) as stream:
+            lines = stream.iter_lines(chunk_size=1, decode_unicode=True)
+            assert next(lines) == "retry: 3000"
+            planned = api.turn().unloads
+            found: list[tuple[str, dict[str, object]]] = []
+            while len(found) < 1 + len(planned):
+                line = next(lines)
+                if line.startswith("event: "):
+                    found.append((line.removeprefix("event: "), json.loads(next(lines).removeprefix("data: "))))
+            api.serving.stop()
+            assert [line for line in lines if line.startswith("event")] == []
+        assert sorted(name for name, _ in found) == ["move"] * len(planned) + ["turn"]
+        assert {data["bundle"] for name, data in found if name == "move"} == {one.bundle for one in planned}
+
+    def test_there_are_places_for_so_many(self, api: Api, monkeypatch: pytest.MonkeyPatch):
+        """One more is told to come back later; a place is free again when a listener has gone."""
+        monkeypatch.setattr("lbd.api.events.LISTENERS", 1)
+        with api.get("/v1/events", stream=True) as first:
+            lines = first.iter_lines(chunk_size=1)
+            next(lines)
+            refused = api.get("/v1/events", stream=True)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+
+
+class TestPort:
+    def test_a_port_that_is_taken_costs_the_api_and_not_the_turns(self, pulsar: FakePulsar, tmp_path: Path):
+        """The turn is made, and the status says what is missing."""
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            listen = f"127.0.0.1:{taken.getsockname()[1]}"
+            with serving(pulsar, tmp_path, {"listen": listen}) as api:
+                record = api.turn()
+                assert api.serving.board.last is not None
+                status = api.serving.board.last.status
+        assert record.observation is not None
+        assert status.api is None
+        assert status.warnings == [f"api.listen {listen}: cannot listen there: Address already in use"]
+
+    def test_nothing_listens_after_the_end(self, api: Api):
+        """The port is closed."""
+        url = api.serving.url
+        assert url is not None
+        api.serving.stop()
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"{url}/healthz", timeout=PATIENCE_SECONDS)
