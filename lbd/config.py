@@ -11,18 +11,19 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from lbd.decide import RULES, STRATEGIES
+from lbd.decide.drain_settings import DrainSettings
 from lbd.documents import ends, flat, read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.place import PLACEMENTS
-from lbd.pulsar.settings import PulsarSettings
+from lbd.pulsar.settings import LeaderSettings, PulsarSettings
 from lbd.record.history.settings import HistorySettings
 from lbd.record.turns.settings import TurnsSettings
 from lbd.split.settings import SplitSettings
@@ -46,7 +47,7 @@ class LogSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else json")
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is written")
 
 
 def section_of(strategy: str) -> str:
@@ -110,10 +111,18 @@ class Settings(_Strategies):
     )
     guardrails: Guardrails = Guardrails()
     split: SplitSettings = SplitSettings()
+    drain: DrainSettings = DrainSettings()
     turns: TurnsSettings = TurnsSettings()
     history: HistorySettings = HistorySettings()
     state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
+    leader: LeaderSettings = LeaderSettings()
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.leader.enabled and self.pulsar.service_url is None:
+            raise ValueError("leader.enabled needs pulsar.service_url: pulsar://host:port, or pulsar+ssl://host:port")
+        return self
 
     @field_validator("state_dir")
     @classmethod

@@ -7,16 +7,26 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-from lbd.cli import COMMANDS
-from lbd.config import load
+from lbd.cli import COMMANDS, main
+from lbd.config import Settings, load
 from lbd.record.history.tables import COLUMNS
+from tests import settings_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    *ROOT.glob("*.md"),
+    *(path for name in ("docs", "examples", "helm") for path in (ROOT / name).rglob("*.md")),
+]
 README = (ROOT / "README.md").read_text()
-EXAMPLES = sorted((ROOT / "examples").iterdir())
+EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_file())
 
 
 def lbd(*words: str) -> subprocess.CompletedProcess[str]:
@@ -60,17 +70,59 @@ def test_every_command_is_in_the_readme_and_has_help(command: str):
     assert "\\b" not in done.stdout
 
 
-def test_every_setting_of_a_strategy_says_what_it_means():
-    """No setting without a description."""
-    from lbd.decide import RULES
-    from lbd.load.scoring import Weights
-    from lbd.permit.settings import Guardrails
-    from lbd.record.history.settings import HistorySettings
-    from lbd.split.settings import SplitSettings
+def test_every_setting_says_what_it_means():
+    """No setting without a description, in any section."""
+    assert [name for name, field in settings_page.rows(Settings).items() if not field.description] == []
 
-    for model in (*RULES, Weights, Guardrails, SplitSettings, HistorySettings):
-        for name, field in model.model_fields.items():
-            assert field.description, f"{model.__name__}.{name}"
+
+def test_the_page_and_the_file_of_all_settings_are_current():
+    """As ``python -m tests.settings_page`` writes them; the file holds the defaults."""
+    assert settings_page.PAGE.read_text() == settings_page.page()
+    assert settings_page.FULL.read_text() == settings_page.full()
+    assert load(settings_page.FULL, {}).settings == Settings()
+
+
+@pytest.mark.parametrize("path", sorted(DOCUMENTS), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_link_is_dead(path: Path):
+    """Files that are linked to are there, and so are the headings."""
+    text = re.sub(r"^    .*$|```.*?```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, heading = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        assert found.exists(), target
+        assert not heading or heading in anchors(found.read_text()), target
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub calls the headings."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "told"),
+    [
+        ("low_threshold: 12", 0, "  -  low_threshold: 15.0\n  +  low_threshold: 12.0\n"),
+        ("low_treshold: 12", 2, "no such setting; did you mean low_threshold?"),
+    ],
+)
+def test_settings_in_a_repository_are_checked(change: str, code: int, told: str, tmp_path: Path):
+    """The example's script, as CI runs it: the first mistake ends it; without one it tells what changes."""
+    (tmp_path / "lbd").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lbd "$@"\n')
+    (tmp_path / "lbd").chmod(0o755)
+    gitops = ROOT / "examples" / "gitops"
+    changed = tmp_path / "lbd.yaml"
+    changed.write_text((gitops / "lbd.yaml").read_text().replace("low_threshold: 12", change))
+    before = ROOT / "examples" / "small.yaml"
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    words = ["sh", str(gitops / "check.sh"), str(changed), str(before), str(ROOT / "examples" / "hot-broker.jsonl")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)
+
+    assert done.returncode == code, done.stderr
+    assert told in done.stdout + done.stderr
+    assert (f"with {changed}:\n  Would move" in done.stdout) == (code == 0)
 
 
 def test_every_column_of_history_is_documented():
@@ -78,6 +130,50 @@ def test_every_column_of_history_is_documented():
     text = (ROOT / "docs" / "history.md").read_text()
     rows = [f"| `{name}` | {kind} | {told} |" for own in COLUMNS.values() for name, (kind, told) in own.items()]
     assert [row for row in rows if row not in text] == []
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command by its words, those of groups included."""
+    context = click.Context(main)
+    waiting: list[tuple[str, click.Command]] = [("lbd", main)]
+    while waiting:
+        name, command = waiting.pop()
+        yield name, command
+        if isinstance(command, click.Group):
+            names = command.list_commands(context)
+            waiting.extend((f"{name} {each}", command.get_command(context, each)) for each in names)  # type: ignore[misc]
+
+
+def test_every_option_is_told_of():
+    """In README or a page of docs/."""
+    text = "\n".join(path.read_text() for path in DOCUMENTS)
+    options = {(name, each) for name, command in commands() for one in command.params for each in one.opts}
+    assert [(name, one) for name, one in options if one[:2] == "--" and not re.search(rf"{one}\b", text)] == []
+
+
+def test_every_command_line_in_the_documents_is_one():
+    """Its command is there, and has the options that are shown."""
+    known = dict(commands())
+    shown = {line for path in DOCUMENTS for line in command_lines(path.read_text())}
+
+    assert len(shown) > 40
+    for line in sorted(shown):
+        words = line.split()
+        while words[1:] and " ".join(words[:2]) in known:
+            words[:2] = [" ".join(words[:2])]
+        options = {each for one in (*known[words[0]].params, *main.params) for each in one.opts} | {"--help"}
+        assert {word for word in words[1:] if word.startswith("--")} <= options, line
+        assert words[0] != "lbd" or words[1:2] in ([], ["--version"], ["--help"]), line
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """What stands after a prompt-less ``lbd`` in blocks of code and in code within a sentence."""
+    blocks = re.findall(r"^    (.*)$", text, re.MULTILINE)
+    for code in (*blocks, *re.findall(r"`([^`\n]+)`", text)):
+        for part in re.split(r"&&|[|;>#,]|\s/\s", code):
+            found = re.match(r"\s*(?:\S*/bin/)?lbd((?: [^\s:]\S*)*)\s*$", part)
+            if found and not re.match(r" \S+:( |$)", found[1]):  # a line of output
+                yield f"lbd{found[1]}".strip()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "lbd").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,7 +1,7 @@
 """Works plans off beside the turns: one unload in flight for each source and each range, spaced, all in the journal.
 
-A plan is cut into lanes, one for each source, and each lane is a thread of its own. Intent is on disk before a request
-is sent, the outcome after it.
+A plan is cut into lanes, one for each source (of a drain several), and each lane is a thread of its own. Intent is on
+disk before a request is sent, the outcome after it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from lbd.act.orders import Ended, brokers_of
 from lbd.errors import told
-from lbd.model import Outcome, Result, Skip, Unload, bundle_range
+from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lbd.act.orders import Accepts, Journal, Orders
     from lbd.act.unloader import Ready, Unloader
@@ -72,6 +72,20 @@ class Executor:
         with self._changed:
             return (*self._foreign, *self._unfinished)
 
+    def inherit(self, found: Mapping[str, Unload]) -> None:
+        """Take over these open moves of other processes, by id, but those that are worked on here, and no others."""
+        with self._changed:
+            for unload in self._inherited.values():
+                self._foreign.remove(unload)
+            busy = {unload.bundle for unload in (*self._foreign, *self._unfinished)}
+            self._inherited = {move: unload for move, unload in found.items() if unload.bundle not in busy}
+            self._foreign.extend(self._inherited.values())
+
+    def moved_elsewhere(self, unload: Unload) -> None:
+        """Another lbd moves this: both brokers must settle as if it were moved here."""
+        with self._changed:
+            self._touched |= brokers_of((unload,))
+
     def start(self, plan: Sequence[Unload], accepts: Accepts, orders: Orders) -> None:
         """Take a plan over and return at once."""
         if not plan:
@@ -80,9 +94,9 @@ class Executor:
         with self._changed:
             self._rounds = [*self._rounds, found] if self._unfinished else [found]
             self._unfinished.extend(plan)
-        for source in dict.fromkeys(unload.source for unload in plan):
-            lane = [unload for unload in plan if unload.source == source]
-            threading.Thread(target=self._work, args=(found, lane), name=f"lbd-move-{source}", daemon=True).start()
+        for lane in orders.pace.lanes(plan):
+            name = f"lbd-move-{lane[0].source}"
+            threading.Thread(target=self._work, args=(found, lane), name=name, daemon=True).start()
 
     def collect(self) -> Ended:
         """What ended since the last call."""
@@ -115,7 +129,8 @@ class Executor:
 
         ``unloader`` is asked for each time: the settings may be read again meanwhile.
         """
-        inherited, self._inherited = self._inherited, {}
+        with self._changed:
+            inherited, self._inherited = self._inherited, {}
         if inherited:
             threading.Thread(target=self._recover, args=(inherited, unloader), name="lbd-recover", daemon=True).start()
             with self._changed:
@@ -143,7 +158,7 @@ class Executor:
         return True
 
     def _work(self, found: _Round, lane: Sequence[Unload]) -> None:
-        """One source's share of a plan, one after the other."""
+        """One lane's share of a plan, one after the other."""
         for number, unload in enumerate(lane):
             if number:
                 found.stopped.wait(found.orders.pace.spacing_seconds)
@@ -179,7 +194,7 @@ class Executor:
         return ended if isinstance(again, Skip) else replace(again, unload=unload)
 
     def _attempt(self, found: _Round, unload: Unload, attempt: int) -> Outcome | Skip:
-        with self._claimed(unload.source, bundle_range(unload.bundle)):
+        with self._claimed(*found.orders.pace.keys(unload)):
             if found.stop:
                 return Skip(unload.bundle, *found.stop)
             ready = found.orders.unloader.check(unload)

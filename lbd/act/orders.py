@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from lbd.model import bundle_range
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lbd.act.unloader import Unloader
     from lbd.errors import LbdError
@@ -34,15 +36,34 @@ class Accepts(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast: so long between two unloads from one source, and so many unloads at once."""
+    """How fast: so long between two unloads from one source, and so many unloads at once.
+
+    ``from_each`` may be in flight from one source. No two of the same range ever are, unless leaders know a destination
+    by the bundle's full name: ``by_name``.
+    """
 
     spacing_seconds: float = 0.0
     at_once: int = 4
+    from_each: int = 1
+    by_name: bool = False
 
     @classmethod
     def of(cls, guardrails: Guardrails) -> Pace:
         """As the guardrails have it."""
         return cls(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
+
+    def keys(self, unload: Unload) -> tuple[str, ...]:
+        """What an unload in flight keeps for itself."""
+        span = unload.bundle if self.by_name else bundle_range(unload.bundle)
+        return (span,) if self.from_each > 1 else (unload.source, span)
+
+    def lanes(self, plan: Sequence[Unload]) -> list[list[Unload]]:
+        """A plan cut into what is worked off one after the other, so many lanes for each source."""
+        sources: dict[str, list[Unload]] = {}
+        for unload in plan:
+            sources.setdefault(unload.source, []).append(unload)
+        cut = [own[at :: self.from_each] for own in sources.values() for at in range(self.from_each)]
+        return [lane for lane in cut if lane]
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,8 @@ class Unloader:
         """Try once. Never raises for what a broker does: everything ends in an outcome, with the reason in words."""
         begun = self._clock.monotonic()
         outcome = self._cleared(ready, self._sent(ready))
-        return replace(outcome, seconds=self._clock.monotonic() - begun, leader=ready.leader.broker)
+        leader = ready.leader.broker if outcome.noted is None else self._leads_now()
+        return replace(outcome, seconds=self._clock.monotonic() - begun, leader=leader)
 
     def finish(self, move: Unload, age_seconds: float) -> Outcome | None:
         """The outcome of a move that a killed process began so long ago; None while it cannot be told yet.
@@ -139,6 +140,14 @@ class Unloader:
             gone = f"leader {leader.base} does not answer; it is replaced after a session time-out"
             return Skip(move.bundle, Reason.LEADER_UNREACHABLE, gone)
         return Ready(move, leader, paths.knows_destinations(self._admin.version_at(leader.base)))
+
+    def _leads_now(self) -> str | None:
+        """Who may have the note: a leader that took over while the request was under way, too; None where unknown."""
+        try:
+            leader = self._admin.leader()
+        except LbdError:
+            return None
+        return leader.broker if leader is not None else None
 
     def _sent(self, ready: Ready) -> Outcome:
         try:

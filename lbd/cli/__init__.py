@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lbd import __version__
+from lbd.cli import version
 from lbd.errors import LbdError
 
 COMMANDS = {
@@ -23,6 +23,8 @@ COMMANDS = {
     "unload": "lbd.cli.unload",
     "place": "lbd.cli.place",
     "split": "lbd.cli.split",
+    "drain": "lbd.cli.drain",
+    "fill": "lbd.cli.drain",
     "history": "lbd.cli.moves",
     "record": "lbd.cli.recordings",
     "replay": "lbd.cli.recordings",
@@ -46,6 +48,8 @@ SHORT_HELP = {
     "unload": "Move a bundle, or a namespace's one by one, at once, and prove that each landed.",
     "place": "Tell where bundles should go, and why; place those that nobody owns.",
     "split": "Print where a bundle would be cut and what lies on each side; cut it there.",
+    "drain": "Tell whether a broker can be spared; move everything off it, and keep it empty.",
+    "fill": "Tell what would bring a broker up to the mean; move it there.",
     "history": "List moves and how each was proven to have ended.",
     "record": "Keep rounds of load reports in a file.",
     "replay": "Run a strategy over recordings.",
@@ -95,7 +99,9 @@ class Commands(click.Group):
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config", "config_file", metavar="FILE", help="Settings; default /etc/lbd/lbd.yaml where it exists.")
 @click.option("--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable.")
-@click.version_option(__version__, prog_name="lbd")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=version.tell, help="Version and commit."
+)
 @click.pass_context
 def main(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
     """An external load balancer for Apache Pulsar.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli.options import loaded, settings_options
+from lbd.cli.stages import stages
 from lbd.errors import UsageError
 from lbd.record.history import FOLDER
 
@@ -26,6 +27,13 @@ FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
 )
 @click.option("--candidates", type=click.IntRange(2, 1000), default=60, show_default=True, help="Settings to try.")
 @click.option("--seeds", type=click.IntRange(1, 20), default=1, show_default=True, help="Beginnings of each replay.")
+@click.option(
+    "--strategy",
+    "strategies",
+    type=click.Choice(["avg-shedder", "least-moves"]),
+    multiple=True,
+    help="Try this one's settings, too, beside those of the strategy in force.",
+)
 @click.option("--explain", "explained", is_flag=True, help="Print in plain words why these numbers.")
 @settings_options
 @click.pass_context
@@ -38,29 +46,29 @@ def calibrate(
     out: Path,
     candidates: int,
     seeds: int,
+    strategies: tuple[str, ...],
     *,
     explained: bool,
 ) -> None:
     """Learn from history which thresholds would have served best, and write a proposal with its evidence.
 
-    It replays AvgShedder under many settings over what was recorded, closed loop, chooses on the first part of the time
-    and judges on the last. Nothing is applied.
+    It replays the real deciding under many settings over what was recorded, closed loop, chooses on the first part of
+    the time and judges on the last. Nothing is applied.
 
     \b
     Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml
     """
     settings = loaded(ctx, config_file, admin_urls).settings
     from lbd.learn import written  # noqa: PLC0415 - Spark is loaded only here
-    from lbd.learn.session import session  # noqa: PLC0415
+    from lbd.learn.session import parts, session  # noqa: PLC0415
 
     history = root or str(settings.state_dir / FOLDER)
     with _new(out), session(master) as spark:
         from lbd.learn.calibrate import Asked  # noqa: PLC0415 - needs PySpark, whose absence the session tells
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
 
-        found = run(
-            spark, Asked(history, settings, candidates, seeds, lambda text: click.echo(f"{text} ...", err=True))
-        )
+        with stages(lambda: parts(spark)) as tell:
+            found = run(spark, Asked(history, settings, candidates, seeds, tell, strategies))
         lines = written.write(found, out)
     for line in lines if explained else lines[-1:]:
         click.echo(line)

@@ -127,6 +127,6 @@ It goes on at the pace of this machine's clock, until Ctrl-C. In another termina
   lbd doctor --admin-url {admin_url}
   lbd dry-run --admin-url {admin_url}
   export LBD_STATE_DIR={state_dir}    and then
-  lbd status, lbd explain, lbd history, lbd pause, lbd unload BUNDLE --to BROKER
+  lbd status, lbd explain, lbd history, lbd pause, lbd unload BUNDLE --to BROKER, lbd split BUNDLE
 The log of its lbd is {state_dir}/lbd.log
 """

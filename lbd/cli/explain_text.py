@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lbd.record.explain.answers import Answer, Ends, Fired, MoveStory
+    from lbd.record.explain.answers import Answer, Ends, Fired, MoveStory, SplitStory
     from lbd.record.turns.lines import Candidate, PairSeen, Planned, Turn
 
 NARROW = 160
@@ -39,6 +39,7 @@ def show(found: Answer, now: float) -> None:
     else:
         _print(out, _bundle_lines(found, now), end)
         _print(out, _move_lines(found.moves), end)
+        _print(out, _split_lines(found.splits), end)
     if end:
         out.print(Text(f"brokers are named without {end}", "dim"))
 
@@ -70,6 +71,7 @@ def _show_turn(out: Console, found: TurnAnswer, now: float, end: str) -> None:
         _show_candidates(out, [one for one in turn.candidates if one.broker == pair.source])
         _print(out, _rest_line(turn.rest.get(pair.source, {}) if pair.fired else {}), end)
     _print(out, _move_lines(found.moves), end)
+    _print(out, _split_lines(found.splits), end)
 
 
 def _turn_lines(turn: Turn, now: float) -> Iterator[Line]:
@@ -223,6 +225,16 @@ def _move_lines(moves: Iterable[MoveStory]) -> Iterator[Line]:
             if move.detail or move.reason:
                 yield "", "; ".join(filter(None, (move.detail, move.reason))), "dim"
         yield from _course_lines(same[0])
+
+
+def _split_lines(splits: Iterable[SplitStory]) -> Iterator[Line]:
+    for split in splits:
+        at = f"{split.algorithm} at {', '.join(split.positions)}"
+        yield "split", f"{local(split.at)} {split.bundle} on {split.owner}: {split.result or 'open'}, {at}", ""
+        if split.parts:
+            yield "", f"into {' and '.join(split.parts)}", ""
+        if split.detail or split.reason:
+            yield "", "; ".join(filter(None, (split.detail, split.reason))), "dim"
 
 
 def _course_lines(move: MoveStory) -> Iterator[Line]:

@@ -14,6 +14,7 @@ from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
+from lbd.record.drains import told_of
 from lbd.record.status import read_status, running
 
 
@@ -35,12 +36,13 @@ def status(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
         found = read_status(state_dir)
     except UsageError as error:
         raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
-    pause = Control(state_dir).paused(now)
+    pause, drains = Control(state_dir).paused(now), told_of(state_dir, now)
     if form == "json":
         extra = {"running": pid, "late": found.late(now), "age_seconds": round(now - found.at, 1), "paused": pause}
-        json_out({**msgspec.to_builtins(found), **extra})
+        drained = [{"drain": drain, "work": work} for drain, work in drains]
+        json_out({**msgspec.to_builtins(found), **extra, "drains": drained})
     else:
-        text.show_status(found, pid, pause, now)
+        text.show_status(found, pid, pause, now, drains)
     if pid is None:
         raise ObserveError(f"{state_dir}: no lbd runs on this state directory; {text.freshness(found, pid, now)}")
     if found.late(now):

@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from lbd.cli.drain_words import drain_words, work_words
 from lbd.cli.render import WIDE, amount, broker_table, hits_words, plain, table
 from lbd.cli.times import local, spoken
 from lbd.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.table import Table
 
     from lbd.record.control import Pause
+    from lbd.record.drains import Drain, Work
     from lbd.record.status import BudgetStatus, Status
 
 LABEL_WIDTH = 10
+
+MOVES = 10
+"""Moves under way that are shown; a drain has dozens at a time."""
 
 BROKER_COLUMNS, PAIR_COLUMNS, MOVE_COLUMNS = 60, 35, 75
 """Room that lines need beside the names of brokers in them."""
@@ -88,10 +93,12 @@ def freshness(status: Status, pid: int | None, now: float) -> str:
     return told + (f", next in {spoken(status.next_turn_at - now)}" if status.next_turn_at is not None else "")
 
 
-def show_status(status: Status, pid: int | None, pause: Pause | None, now: float) -> None:
+def show_status(
+    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
+) -> None:
     """The whole status on stdout; brokers are named without their common end where lines would not fit."""
     out, end = console(), _too_long(status)
-    for label, words, style in _lines(status, pid, pause, now):
+    for label, words, style in _lines(status, pid, pause, now, drains):
         out.print(Text(f"{label:<{LABEL_WIDTH}} ", "dim").append(plain(words.replace(end, "")), style))
     if end:
         out.print(Text(f"\nbrokers are named without {end}", "dim"))
@@ -115,12 +122,18 @@ def _too_long(status: Status) -> str:
     return common_end(names) if max(needed) > room() else ""
 
 
-def _lines(status: Status, pid: int | None, pause: Pause | None, now: float) -> Iterator[tuple[str, str, str]]:
+def _lines(
+    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]]
+) -> Iterator[tuple[str, str, str]]:
     yield "lbd", *_life(status, pid, now)
     if pause is not None:
         yield "PAUSED", pause_words(pause, now), "bold yellow"
+    for drain, work in drains:
+        yield "DRAINED", f"{drain_words(drain, now)}{'; ' + work_words(work) if work is not None else ''}", "yellow"
     if status.observe_only:
         yield "observing", "only: lbd says what it would move, and moves nothing", "yellow"
+    if status.leader is not None:
+        yield "leader", status.leader, ""
     if status.hold is not None:
         yield "hold", f"{status.hold}: nothing new is moved while it lasts", "yellow"
     yield "last turn", status.sentence, "bold"
@@ -134,10 +147,16 @@ def _lines(status: Status, pid: int | None, pause: Pause | None, now: float) -> 
     if status.budgets:
         yield "budgets", "; ".join(map(budget_words, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
-    for move in status.unfinished:
+    yield from _under_way(status, now)
+
+
+def _under_way(status: Status, now: float) -> Iterator[tuple[str, str, str]]:
+    for move in status.unfinished[:MOVES]:
         ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
         since = f"for {spoken(now - move.since)}" if move.since else "waits for its turn"
         yield "under way", f"{move.bundle} {ends}, {since}", "cyan"
+    if (more := len(status.unfinished) - MOVES) > 0:
+        yield "", f"and {counted(more, 'move')} more", "cyan"
 
 
 def _life(status: Status, pid: int | None, now: float) -> tuple[str, str]:

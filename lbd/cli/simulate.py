@@ -73,6 +73,8 @@ def simulate(
         chosen = chosen.model_copy(update={"hours": _above_zero(hours)})
     tried = dict(map(assignment, overrides)) | ({"strategy": strategy} if strategy else {})
     settings = settled(chosen, loaded(ctx, config_file, admin_urls).settings, tried)
+    if settings.split.enabled:
+        click.echo(f"Note: {UNSPLIT}", err=True)
     if record is not None and seeds > 1:
         raise UsageError(f"--record keeps one run, --seeds {seeds} makes {seeds}: wanted one of the two")
     page = new_page(report)
@@ -80,6 +82,9 @@ def simulate(
         runs = [_run(scenario, chosen, settings, one, keep) for one in range(seed, seed + seeds)]
     page(runs)
     (_as_json if form == "json" else simulate_text.as_text)(runs)
+
+
+UNSPLIT = "split.enabled: bundles are not split in a simulation, only on a cluster, also that of lbd demo"
 
 
 def _run(name: str, scenario: Scenario, settings: Settings, seed: int, keep: Callable[[Turned], None]) -> Finished:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lbd.cycle import CycleRecord
     from lbd.record.status import Status
 
-REFUSALS = {Reason.IN_BROKER_SHEDDING, Reason.PAUSED}
+REFUSALS = {Reason.IN_BROKER_SHEDDING, Reason.PAUSED, Reason.NOT_LEADER}
 PLANNED, MISSED, REFUSED = 6, 5, 4
 
 

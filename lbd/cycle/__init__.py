@@ -25,9 +25,11 @@ from lbd.model import Permission
 from lbd.observe import averages as running
 from lbd.permit import evidence as judging
 from lbd.permit import move_costs
-from lbd.permit.eligibility import barred
+from lbd.permit.drained import marked
+from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.membership import departures
+from lbd.permit.own_topic import kept_bundles
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Policies
 from lbd.reason import Reason
@@ -96,9 +98,11 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
         snapshot,
         ended.touched,
     )
+    drained = parts.drained()
+    evidence = marked(evidence, snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     kept = learned(parts, _members(before, observation), snapshot, evidence, ended.unfinished)
-    policies = Policies(parts.isolation(), active=observation.active)
+    policies = Policies(parts.isolation(), active=observation.active, drained=drained)
     holds = tuple(found_holds(parts, observation, evidence, kept, policies, ended.unfinished))
     hold = _holding(parts, holds)
     permission = _permission(parts, snapshot, evidence, policies, hold, kept)
@@ -154,6 +158,8 @@ def _permission(
     codes = barred(*known, changed_at=kept.changed_at, tired=tired)
     for reason in parts.ignored_bars:
         codes[codes == reason.code] = 0
+    if own := kept_bundles(snapshot.bundles, parts.leader_topic):
+        codes = bar_more(codes, snapshot, own)
     return Permission(
         barred=codes,
         counts=evidence.fresh,

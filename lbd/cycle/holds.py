@@ -32,7 +32,8 @@ def found_holds(
     unfinished: tuple[Unload, ...],
 ) -> Iterator[Hold]:
     """Why nothing may fire in this turn, the gravest first."""
-    usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
+    there = len(observation.active) - int(np.count_nonzero(evidence.paired == Reason.DRAINED.code))
+    usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (there + 1) // 2)
     lately, settle = kept.departures, parts.guardrails.membership_settle_seconds
     settled = settled_at(kept.members_since, lately, settle)
     ordered = parts.ordered_hold()
@@ -52,7 +53,7 @@ def found_holds(
         often = f" (some went {len(lately)} times within the hour)" if len(lately) > 1 else ""
         yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went{often}, {left:.0f} s to wait"
     if usable < wanted:
-        yield Reason.TOO_FEW_BROKERS, f"{usable} of {len(observation.active)} reports are usable, wanted {wanted}"
+        yield Reason.TOO_FEW_BROKERS, f"{usable} of {there} reports are usable, wanted {wanted}"
     if not policies.isolation.known:
         yield Reason.POLICY_UNKNOWN, "isolation policies cannot be read, and a named destination bypasses them"
     tried = standing_still(kept.progress, observation.snapshot.taken_at, parts.guardrails)
@@ -67,6 +68,7 @@ _DATA_DETAIL = {
     Reason.REPORT_EMPTY: "had bundles in the last turn and reports none now: read in the middle of a stats run",
     Reason.FIRST_SAMPLE: "samples of a broker's first minutes hold its start-up work",
     Reason.IMPOSSIBLE_NUMBER: "a usage, limit or rate is NaN, negative or absurd",
+    Reason.DRAINED: "in no pair, average or destination until lbd drain --release, its end or the broker's restart",
     Reason.UNKNOWN_RESOURCES: "no resource with a weight has a known limit",
 }
 

@@ -64,7 +64,8 @@ class Parts:
     is what settings call the strategy. Turns that cannot act list in ``ignored_holds`` what would only hide their
     answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
     that is; ``wanted_hits`` are the real ones. ``learn`` is shown every round, and tells what traffic costs
-    each broker.
+    each broker. The bundle that carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing
+    may go to, and that none is compared with.
     """
 
     observer: Observer
@@ -88,6 +89,8 @@ class Parts:
     wanted_hits: Hits = field(default_factory=Hits)
     learn: Callable[[Snapshot], Slopes | None] = lambda _: None
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
+    leader_topic: str = ""
+    drained: Callable[[], frozenset[str]] = frozenset
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,7 +99,9 @@ def _doubted(record: CycleRecord, observation: Observation) -> Iterator[str]:
     if record.evidence is None:
         return
     for broker, code in zip(observation.snapshot.brokers.ids, record.evidence.paired.tolist(), strict=True):
-        if code:
+        if code == Reason.DRAINED.code:
+            yield f"{broker} is being drained"
+        elif code:
             yield f"the report of {broker} is not used ({Reason.of(code).label})"
 
 

@@ -13,13 +13,14 @@ from lbd.cycle import Hold, Parts
 from lbd.cycle.calm import Watch
 from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
+from lbd.daemon.draining import Draining, Tools
 from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import OVERRIDDEN_HOLDS, ordered
 from lbd.daemon.splitting import Splitting
 from lbd.daemon.splitting.looking import CLOCK
+from lbd.daemon.standing import refuse_changes
 from lbd.daemon.taking_over import watching
-from lbd.errors import UsageError
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lbd.config import Settings
+    from lbd.daemon.standing import Standing
     from lbd.daemon.taking_over import Asking
     from lbd.daemon.timebase import Timebase
     from lbd.model import Outcome, Skip
@@ -52,32 +54,35 @@ class Assembled:
         self,
         settings: Settings,
         state: StateDir,
-        journal: Journal,
+        joined: tuple[Journal, Standing],
         timebase: Timebase,
         ended: Callable[[Outcome | Skip], None],
         *,
         observe_only: bool,
     ) -> None:
-        self.settings, self.timebase, self.journal = settings, timebase, journal
+        self.settings, self.timebase = settings, timebase
+        self.journal, self.leading = joined
+        journal = self.journal
         self.observing = Observing() if observe_only else None
         self.memory = Remembered(state)
         self.executor = Executor(journal, timebase.now, ended)
         self.control = Control(settings.state_dir)
         self.observer = self._observe(settings)
         self.policies = PolicyReader(self.observer.admin)
-        self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self.paused)
+        self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = Placing(journal, ended)
+        self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
         self._watch, self._learn = Watch(), learner_of(settings)
+        self.leading.serve(self.executor, self.splitting)
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
         observer = Observer(Admin(settings.pulsar), self.timebase.now)
-        return observer if self.observing else watching(settings, observer, self.timebase.now)
+        return observer if self.observing else watching(settings, observer, self.timebase.now, self._leads)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings; counters, averages, journal and moves stay."""
-        if settings.state_dir != self.settings.state_dir:
-            raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
+        refuse_changes(self.settings, settings)
         self.executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
         self.splitting.halt()
         self.observer.close()
@@ -85,20 +90,27 @@ class Assembled:
         self.policies, self._learn = PolicyReader(self.observer.admin), learner_of(settings)
 
     def recover(self, seconds: float = 0.0) -> None:
-        """Close what a killed process left open."""
-        if self.observing is None:
+        """Close what a killed process left open, or one that led before."""
+        if self.observing is None and self._leads():
             self.executor.recover(self._unloader, seconds)
             self.splitting.recover()
 
     def close(self) -> None:
         """Close what was opened."""
+        self.leading.stop()
         self.observer.close()
         self.journal.close()
 
     def hold(self) -> Hold | None:
         """What keeps a turn from firing."""
         said = self.observing.hold() if self.observing else None
-        return self.splitting.hold() or self.paused() or said
+        return self.leading.hold() or self.splitting.hold() or self.paused() or said or self.draining.hold()
+
+    def _leads(self) -> bool:
+        return self.leading.leading
+
+    def _ordered(self) -> Hold | None:
+        return self.leading.hold() or self.paused()
 
     def paused(self) -> Hold | None:
         """The pause in force."""
@@ -106,8 +118,15 @@ class Assembled:
 
     def held(self) -> Hold | None:
         """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
+        return self.hold() or self._quiet()
+
+    def ordered(self) -> Hold | None:
+        """What others lead and people have ordered: all that keeps a drain, which holds the turns, from an unload."""
+        return self._ordered() or self._quiet()
+
+    def _quiet(self) -> Hold | None:
         quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
-        return self.hold() or ((Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None)
+        return (Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None
 
     @property
     def placer(self) -> Placer:
@@ -145,7 +164,14 @@ class Assembled:
             ordered_hold=self.hold,
             ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
             wanted_hits=wanted_hits(settings),
+            leader_topic=settings.leader.kept_topic,
+            drained=self.draining.drained,
         )
+
+    def tools(self, parts: Parts) -> Tools:
+        """Those of a drain or a fill, which its own hold does not hold."""
+        parts = replace(parts, ordered_hold=lambda: self.splitting.hold() or self._ordered())
+        return Tools(self.settings, parts, self.observer.admin, self._unloader())
 
     def alone(self, request: UnloadRequest | None) -> Parts:
         """Those of a request by hand where no turn runs beside it."""

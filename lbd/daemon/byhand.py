@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbd.config import Settings
-    from lbd.record.control import Answer, Request
+    from lbd.record.control import Answer, DrainRequest, FillRequest, Request
+    from lbd.record.drains import Work
 
 
 @contextmanager
@@ -30,5 +31,30 @@ def working(settings: Settings) -> Iterator[Callable[[Request], Answer]]:
         def work(request: Request) -> Answer:
             balancer.by_hand(msgspec.structs.replace(request, expires_at=math.inf))
             return answers.pop(request.id)
+
+        yield work
+
+
+@contextmanager
+def draining(
+    settings: Settings, on_answer: Callable[[Answer], None], on_work: Callable[[Work], None]
+) -> Iterator[Callable[[DrainRequest | FillRequest], tuple[Answer, Work | None]]]:
+    """What works one drain or fill off to its end: the answer to its beginning, and what came of it.
+
+    ``on_answer`` hears of the first at once, ``on_work`` how far it has come.
+    Raises :class:`~lbd.errors.RefusedError` when another lbd holds the state directory after all.
+    """
+    answers: dict[str, Answer] = {}
+    with engine(settings) as balancer:
+
+        def deliver(name: str, answer: Answer) -> None:
+            answers[name] = answer
+            on_answer(answer)
+
+        balancer.requests.deliver, balancer.draining.on_work = deliver, on_work
+
+        def work(request: DrainRequest | FillRequest) -> tuple[Answer, Work | None]:
+            balancer.by_hand(msgspec.structs.replace(request, expires_at=math.inf))
+            return answers.pop(request.id), balancer.draining.works.of(request.id)
 
         yield work

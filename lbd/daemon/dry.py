@@ -24,6 +24,7 @@ from lbd.permit.policies import Groups, Isolation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.record.control import Control
+from lbd.record.drains import Drains
 from lbd.record.journal import KEEP_SECONDS, Past, read
 from lbd.record.state import Kept, Scratch, StateDir
 from lbd.replay import rounds, settings_from
@@ -74,7 +75,18 @@ def live_parts(settings: Settings, observer: Observer) -> Parts:
         eager=True,
         assumed=configured(settings).assumed,
         wanted_hits=wanted_hits(settings),
+        drained=partial(_drained, settings),
     )
+
+
+def _drained(settings: Settings) -> frozenset[str]:
+    """The brokers that are drained; a directory that this user may not look into tells of none."""
+    try:
+        return (
+            frozenset(Drains(settings.state_dir).in_force(time.time())) if settings.state_dir.is_dir() else frozenset()
+        )
+    except (UsageError, OSError):
+        return frozenset()
 
 
 def _unsampled(kept: Kept) -> Kept:

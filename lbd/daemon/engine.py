@@ -11,12 +11,13 @@ from lbd.daemon.assembled import Assembled
 from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.requests import Requests, overriding, split_hold, wanting, why
+from lbd.daemon.standing import LED_WITHIN_SECONDS, standing
 from lbd.daemon.taking_over import release_at_stop
 from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError
 from lbd.reason import Reason
-from lbd.record.control import PlaceRequest, SplitRequest
-from lbd.record.journal import LIVE_NAME, Journal
+from lbd.record.control import DrainRequest, FillRequest, PlaceRequest, SplitRequest
+from lbd.record.journal import LIVE_NAME
 from lbd.record.state import StateDir
 
 if TYPE_CHECKING:
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.cycle.watchdog import Alarm
+    from lbd.daemon.draining import Draining
     from lbd.daemon.splitting import Splitting
+    from lbd.daemon.standing import Standing
     from lbd.model import Outcome, Skip, Unload
     from lbd.record.control import Request, UnloadRequest
+    from lbd.record.journal import Journal
 
 RECOVERED_WITHIN_SECONDS = 2.0
 """How long a command waits for moves that a killed process left open; a daemon goes on turning meanwhile."""
@@ -39,10 +43,16 @@ class Engine:
     """
 
     def __init__(
-        self, settings: Settings, state: StateDir, journal: Journal, timebase: Timebase, *, observe_only: bool = False
+        self,
+        settings: Settings,
+        state: StateDir,
+        joined: tuple[Journal, Standing],
+        timebase: Timebase,
+        *,
+        observe_only: bool = False,
     ) -> None:
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
-        self._real = Assembled(settings, state, journal, timebase, self._ended, observe_only=observe_only)
+        self._real = Assembled(settings, state, joined, timebase, self._ended, observe_only=observe_only)
         self.requests = Requests(self._real.control)
         self._keeper = Keeper(settings)
 
@@ -57,9 +67,19 @@ class Engine:
         return self._real.timebase
 
     @property
+    def leading(self) -> Standing:
+        """Whether this lbd may move, where several share a cluster."""
+        return self._real.leading
+
+    @property
     def splitting(self) -> Splitting:
         """What splits bundles beside the turns."""
         return self._real.splitting
+
+    @property
+    def draining(self) -> Draining:
+        """What empties and fills brokers beside the turns."""
+        return self._real.draining
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
@@ -72,6 +92,7 @@ class Engine:
             self._real.observing.seen(record)
         else:
             self.splitting.after(record, self.settings)
+            self.draining.after(record)
         try:
             forget_notes(self._real.journal, record)
         except LbdError as error:
@@ -80,6 +101,7 @@ class Engine:
 
     def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn, and the end of everything that it began."""
+        self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(on_plan)
         self.wait()
@@ -91,13 +113,23 @@ class Engine:
             request = self.requests.next(self.timebase.now())
             if request is not None:
                 self._begin(request, self._real.beside)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Go on with a drain or a fill, if there is one."""
+        if not (self.observe_only or self.splitting.hold()):
+            self.draining.step(lambda: self._real.tools(self._real.beside(None)))
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
+        self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         self._begin(request, self._real.alone)
-        self.wait()
-        finish(self._real.parts(), CycleRecord())
+        try:
+            self.draining.to_the_end(self.go_on)
+        finally:
+            self.wait()
+            finish(self._real.parts(), CycleRecord())
 
     def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         """What was asked for is begun, unless something holds it, and ends in an answer."""
@@ -111,9 +143,15 @@ class Engine:
         else:
             self._judge(request, parts)
 
-    def _judge(self, request: UnloadRequest | PlaceRequest, parts: Callable[[UnloadRequest | None], Parts]) -> None:
+    def _judge(
+        self,
+        request: UnloadRequest | PlaceRequest | DrainRequest | FillRequest,
+        parts: Callable[[UnloadRequest | None], Parts],
+    ) -> None:
         try:
-            if isinstance(request, PlaceRequest):
+            if isinstance(request, DrainRequest | FillRequest):
+                self.requests.answer(request, self.draining.begin(request, self._real.tools(parts(None))))
+            elif isinstance(request, PlaceRequest):
                 self.requests.answer(request, self._real.placing.place(request, parts(None), self._real.placer))
             else:
                 self._unload(request, overriding(parts(request), request))
@@ -168,7 +206,8 @@ class Engine:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         broken = f"{self._real.control.broken} requests by hand cannot be read and were set aside as *.broken"
-        found = [*journal, broken if self._real.control.broken else "", self.requests.warning, *self.splitting.warnings]
+        beside = [self.requests.warning, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
+        found = [*journal, broken if self._real.control.broken else "", *beside]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
@@ -187,7 +226,9 @@ class Engine:
 
         Raises :class:`LbdError` when that failed; ``lbd release`` can try again.
         """
-        return "" if self.observe_only else release_at_stop(self.settings, self._real.observer.admin, self.timebase.now)
+        if self.observe_only or not self.leading.leading:
+            return ""
+        return release_at_stop(self.settings, self._real.observer.admin, self.timebase.now)
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
@@ -199,6 +240,7 @@ class Engine:
         self._real.close()
 
     def _ended(self, ended: Outcome | Skip) -> None:
+        self.draining.ended(ended)
         try:
             self.on_end(ended)
         finally:
@@ -210,7 +252,8 @@ def engine(settings: Settings, *, observe_only: bool = False, timebase: Timebase
     """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory."""
     state = StateDir(settings.state_dir)
     with state.locked():
-        found = Engine(settings, state, Journal(state.journal, timebase.now), timebase, observe_only=observe_only)
+        joined = standing(settings, state.journal, timebase.now, observe_only=observe_only)
+        found = Engine(settings, state, joined, timebase, observe_only=observe_only)
         try:
             yield found
         finally:

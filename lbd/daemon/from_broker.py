@@ -153,6 +153,11 @@ def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator
         yield "A broker's only bundle stays; the brokers move it if it fits (avg_shedder.sole_bundle)."
     if settings.weights.bandwidth_in or settings.weights.bandwidth_out:
         yield "Where bandwidth makes the score, bytes are levelled; brokers count messages first (avg_shedder.measure)."
+    if settings.avg_shedder.relays == "avoid":
+        yield (
+            "A destination that would have to give away again what levelling gives it is filled to the average only; "
+            "the brokers level each pair (avg_shedder.relays)."
+        )
     yield (
         "A gap that level traffic would not close is left alone (avg_shedder.background_load). Where lbd is to decide "
         "as the brokers do, sole bundles, bytes and such gaps included, set profile: stock."

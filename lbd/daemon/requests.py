@@ -11,7 +11,7 @@ from lbd.decide.by_hand import ByHand
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Outcome, Result, Skip
 from lbd.reason import Group, Reason
-from lbd.record.control import FAILED, REFUSED, Answer, PlaceRequest, SplitRequest
+from lbd.record.control import FAILED, REFUSED, Answer, DrainRequest, FillRequest, PlaceRequest, SplitRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,15 @@ def why(record: CycleRecord, bundle: str) -> str:
 
 def _key(request: Request) -> str:
     """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
-    return request.id if isinstance(request, PlaceRequest) else request.bundle
+    return request.id if isinstance(request, PlaceRequest | DrainRequest | FillRequest) else request.bundle
+
+
+_UNDONE = {
+    PlaceRequest: "Not placed",
+    SplitRequest: "Not split",
+    DrainRequest: "Not begun",
+    FillRequest: "Not begun",
+}
 
 
 class Requests:
@@ -112,7 +120,7 @@ class Requests:
 
     def fail(self, request: Request, error: LbdError) -> None:
         """Nothing was sent, because it could not be judged; the exit code is the error's."""
-        done = {PlaceRequest: "Not placed", SplitRequest: "Not split"}.get(type(request), "Not moved")
+        done = _UNDONE.get(type(request), "Not moved")
         self.answer(
             request, Answer(error.exit_code, f"{'Refused' if isinstance(error, RefusedError) else done}: {error}")
         )

@@ -79,10 +79,12 @@ class Service:
             signal.signal(signal.SIGHUP, self._signalled)
         self._engine.on_end = self._moved
         self._engine.splitting.on_end = self._split
+        self._engine.leading.on_change = lambda words: self._log.info(words, leader=self._engine.leading.words)
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
         self._plan(first=datetime.now(UTC))
         self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
         self._plan_watchdog()
+        self._engine.leading.start()
         self._scheduler.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError
 from lbd.observe import averages as running
+from lbd.permit.drained import marked
 from lbd.permit.evidence import judge
 from lbd.permit.policies import Policies
 from lbd.place import look
@@ -51,13 +52,14 @@ def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
     observation = parts.observer.observe()
     snapshot = observation.snapshot
     kept = parts.store.load()
-    evidence = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
+    drained = parts.drained()
+    judged = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
+    evidence = marked(judged, snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     isolation = parts.isolation()
     tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
-    return Situation(
-        observation, averages, evidence, Policies(isolation, parts.groups(namespaces, tenants), observation.active)
-    )
+    policies = Policies(isolation, parts.groups(namespaces, tenants), observation.active, drained)
+    return Situation(observation, averages, evidence, policies)
 
 
 @dataclass(frozen=True)

@@ -37,19 +37,25 @@ def switch_of(settings: Settings, admin: Admin, now: Callable[[], float] = time.
     return SheddingSwitch(admin, settings.state_dir / NOTE, Clock(time.monotonic, time.sleep), now)
 
 
-def watching(settings: Settings, observer: Asking, now: Callable[[], float] = time.time) -> Asking:
-    """The observer that ``in_broker_shedding`` asks for."""
+def watching(
+    settings: Settings,
+    observer: Asking,
+    now: Callable[[], float] = time.time,
+    may: Callable[[], bool] = lambda: True,
+) -> Asking:
+    """The observer that ``in_broker_shedding`` asks for; ``may``: whether it may change anything now."""
     taking = settings.in_broker_shedding == "take-over"
-    return TakingOver(observer, switch_of(settings, observer.admin, now)) if taking else observer
+    return TakingOver(observer, switch_of(settings, observer.admin, now), may) if taking else observer
 
 
 class TakingOver:
     """An observer that turns the brokers' own shedding off wherever it sees it on."""
 
-    def __init__(self, observer: Asking, switch: SheddingSwitch) -> None:
+    def __init__(self, observer: Asking, switch: SheddingSwitch, may: Callable[[], bool] = lambda: True) -> None:
         self.admin = observer.admin
         self._observer = observer
         self._switch = switch
+        self._may = may
 
     def observe(self) -> Observation:
         """One round. Where shedding is on, or a take-over is unfinished, it is taken over and a second round is had.
@@ -58,7 +64,7 @@ class TakingOver:
         """
         seen = self._observer.observe()
         try:
-            if not self._wanted(seen):
+            if not (self._may() and self._wanted(seen)):
                 return seen
             self._switch.take_over()
         except LbdError as error:

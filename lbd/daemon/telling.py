@@ -91,6 +91,7 @@ def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: flo
         verdict=verdict(record),
         hold=record.hold[0].label if record.hold is not None else None,
         observe_only=engine.observe_only,
+        leader=engine.leading.words or None,
         brokers=broker_statuses(record),
         pairs=[_pair(record, pair) for pair in record.decision.facts.pairs] if record.decision is not None else [],
         unfinished=[

@@ -61,7 +61,7 @@ class Truth:
         world, state = self._cluster.model()
         rates, present = rates_at(world, state.seconds), self._present()
         points = points_at(world, state.owner, rates, state.seconds)[:-1]
-        unmoved = points_at(world, self._first_owner, rates, state.seconds)[:-1]
+        unmoved = points_at(world, self._first_owner[world.origin], rates, state.seconds)[:-1]
         carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size + 1)[:-1].astype(np.float64)
         return Seen(float(state.seconds), points[present], unmoved[present], present, carried)
 
@@ -73,7 +73,7 @@ class Truth:
         world, state = self._cluster.model()
         return Placement(
             sizes=rates_at(world, state.seconds)[:, 2:].sum(axis=1) / 2 / MIB,
-            first=self._first_owner,
+            first=self._first_owner[world.origin],
             last=state.owner,
             idle=idle_at(world, state.seconds),
             slope=world.points_per_mib / world.capacity,

@@ -9,26 +9,32 @@ import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.storagelevel import StorageLevel
 
+from lbd.cycle.chosen import configured
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.errors import UsageError
 from lbd.learn import curated, pipeline
-from lbd.learn.candidates import PRESENT, candidates
+from lbd.learn.candidates import PRESENT, TUNABLE, candidates
 from lbd.learn.choosing import FEWEST_WINDOWS, choose
 from lbd.learn.closed_loop import as_recorded, replay
+from lbd.learn.reading import table
 from lbd.learn.scoring import pooled
-from lbd.learn.window import from_bytes
+from lbd.learn.told import told
+from lbd.learn.window import after, from_bytes
 from lbd.load.error import measure
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from lbd.config import Settings
-    from lbd.learn.candidates import Candidate
+    from lbd.learn.candidates import Candidate, Tunable
     from lbd.learn.choosing import Choice
+    from lbd.learn.told import Told
+    from lbd.learn.window import Window
     from lbd.load.error import ModelError
     from lbd.load.linear import LoadModel
     from lbd.model import FloatArray
@@ -47,13 +53,17 @@ NEIGHBOUR_POINTS = 10.0
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be calibrated. ``history`` is any path that Spark can read; candidates differ from ``settings``."""
+    """What is to be calibrated. ``history`` is any path that Spark can read; candidates differ from ``settings``.
+
+    ``strategies`` are tried beside the one in force. ``tell`` is told each stage as it begins.
+    """
 
     history: str
     settings: Settings
     candidates: int
     seeds: int
     tell: Callable[[str], None]
+    strategies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +79,8 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What came of it. ``read`` counts what was read and dropped; ``remarks`` are sentences about brokers; ``days``
-    is the time that history saw.
+    """What came of it. ``read`` counts what was read and dropped, ``torn`` the files that could not be read;
+    ``remarks`` are sentences about brokers; ``days`` is the time that history saw.
     """
 
     choice: Choice
@@ -78,10 +88,12 @@ class Calibration:
     model: LoadModel
     error: ModelError
     read: Row
+    torn: tuple[str, ...]
     remarks: tuple[str, ...]
     days: float
     window_hours: float
     shown: Shown
+    told: Told
 
     @property
     def recommended(self) -> Candidate | None:
@@ -92,10 +104,13 @@ class Calibration:
 def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     """Everything, to its end. Raises :class:`UsageError` for a history that cannot be read or tells nothing."""
     asked.tell("reading history")
-    decisions, brokers, bundles = (pipeline.table(spark, asked.history, name) for name in _TABLES)
+    tables = [table(spark, asked.history, name) for name in _TABLES]
+    decisions, brokers, bundles = (one.rows for one in tables)
     read = curated.dropped(brokers, decisions).collect()[0]
     if not read["rounds_kept"]:
         raise UsageError(f"{asked.history}: history holds no round; {HOW}")
+    asked.tell("looking at gaps and noise")
+    features = told(brokers, asked.settings.weights)
     window_seconds = _window_seconds(read["seconds_seen"])
     asked.tell("packing windows")
     packed = pipeline.windows(
@@ -107,15 +122,16 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     asked.tell("fitting load")
     samples = pipeline.samples(packed)
     model = fit(samples)
+    error = measure(samples, asked.settings.weights)
     present = _present(decisions, asked.settings)
-    tried = candidates(present, _noise(model), asked.candidates, 1)
+    tried = candidates(present, _noise(model), asked.candidates, 1, asked.strategies)
     asked.tell(f"replaying {len(tried)} settings over {len(windows)} windows")
     found = pipeline.results(
-        spark, packed, tried, asked.settings, model, seeds=asked.seeds, over_points=present.low_threshold
+        spark, packed, windows, tried, asked.settings, model, seeds=asked.seeds, over_points=_over(present)
     )
     asked.tell("choosing")
     figures = {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
-    choice = choose(figures, windows)
+    choice = choose(figures, windows[1:])
     unknown = model.unknown(asked.settings.weights)
     if unknown:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
@@ -124,13 +140,20 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
         choice=choice,
         tried=by_name,
         model=model,
-        error=measure(samples, asked.settings.weights),
+        error=error,
         read=read,
+        torn=tuple(file for one in tables for file in one.torn),
         remarks=tuple(_remarks(model)),
         days=read["seconds_seen"] / DAY_SECONDS,
         window_hours=window_seconds / HOUR_SECONDS,
-        shown=_shown(packed, windows[-1], asked.settings, model, by_name, choice.recommended),
+        shown=_shown(spark, packed, windows, asked.settings, model, by_name, choice.recommended),
+        told=features,
     )
+
+
+def _over(present: Tunable) -> float:
+    """The gap that the present settings mind: those of least-moves are from the middle."""
+    return present.low_threshold * (2 if isinstance(present, LeastMovesSettings) else 1)
 
 
 def _noise(model: LoadModel) -> float:
@@ -145,20 +168,25 @@ _TABLES = ("decisions", "broker_rounds", "bundle_rounds")
 
 
 def _window_seconds(seen_seconds: float) -> int:
-    """A day, or less where there are too few days: whole hours, for bundles are whole on the hour."""
-    hours = max(int(seen_seconds / HOUR_SECONDS / FEWEST_WINDOWS), 1)
+    """A day, or less where there are too few days: whole hours, for bundles are whole on the hour. The first is only
+    what the second begins with.
+    """
+    hours = max(int(seen_seconds / HOUR_SECONDS / (FEWEST_WINDOWS + 1)), 1)
     return min(hours * HOUR_SECONDS, DAY_SECONDS)
 
 
-def _present(decisions: DataFrame, settings: Settings) -> AvgShedderSettings:
+def _present(decisions: DataFrame, settings: Settings) -> Tunable:
     """The settings that were in force last; those given where history names another strategy, or none."""
-    last = decisions.where(F.col("strategy") == "avg-shedder").orderBy(F.desc("t")).select("settings").head()
-    if last is None or last["settings"] in {None, "{}"}:
-        return settings.avg_shedder
+    last = decisions.orderBy(F.desc("t")).select("strategy", "settings").head()
+    given = configured(settings)
+    present: Tunable = given if isinstance(given, AvgShedderSettings | LeastMovesSettings) else settings.avg_shedder
+    if last is None or last["strategy"] not in TUNABLE or last["settings"] in {None, "{}"}:
+        return present
     try:
-        return AvgShedderSettings.model_validate_json(last["settings"])
+        kind: type[Tunable] = TUNABLE[last["strategy"]]
+        return kind.model_validate_json(last["settings"])
     except ValueError:
-        return settings.avg_shedder
+        return present
 
 
 def _remarks(model: LoadModel) -> list[str]:
@@ -183,29 +211,38 @@ def _remarks(model: LoadModel) -> list[str]:
 
 
 def _shown(
+    spark: SparkSession,
     packed: DataFrame,
-    window: int,
+    windows: Sequence[int],
     settings: Settings,
     model: LoadModel,
     tried: Mapping[str, Candidate],
     chosen: str | None,
 ) -> Shown:
     """The last window, replayed once more for the picture."""
-    row = packed.where(F.col("window") == window).select("packed").head()
-    assert row is not None
-    found = from_bytes(row["packed"])
+    own, whole = _last(spark, packed, windows)
     runs = [
-        replay(
-            found, settings.model_copy(update={"strategy": "avg-shedder", "avg_shedder": tried[name].settings}), model
-        )
+        replay(whole, tried[name].under(settings), model).since(float(own.at[0]))
         for name in (PRESENT, chosen)
         if name is not None
     ]
     moves = tuple(tuple(one.at for one in run.moves) for run in runs)
     return Shown(
-        at=found.at,
-        recorded=as_recorded(found, settings.weights),
+        at=own.at,
+        recorded=as_recorded(own, settings.weights),
         present=runs[0].points,
         chosen=runs[1].points if chosen else None,
         moves=(moves[0], moves[1] if chosen else ()),
     )
+
+
+def _last(spark: SparkSession, packed: DataFrame, windows: Sequence[int]) -> tuple[Window, Window]:
+    """The last window, and the same with the one before it."""
+    if len(windows) < 2:
+        row = packed.select("packed").head()
+        assert row is not None
+        return from_bytes(row["packed"]), from_bytes(row["packed"])
+    row = pipeline.with_before(spark, packed, windows[-2:]).head()
+    assert row is not None
+    own = from_bytes(row["packed"])
+    return own, after(from_bytes(row["packed_before"]), own)

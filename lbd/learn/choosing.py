@@ -22,7 +22,8 @@ TRAINED_SHARE = 0.7
 """Of the windows, the first."""
 
 FEWEST_WINDOWS = 4
-"""Three to choose on and one to judge on are the least that deserves the name of evidence."""
+"""Three to choose on and one to judge on are the least that deserves the name of evidence. One more comes before them:
+what it ends with is what the first begins with."""
 
 SLACK_POINTS = 0.5
 """Gaps that differ by less are the same."""
@@ -30,8 +31,9 @@ SLACK_POINTS = 0.5
 GAIN = 0.05
 """A recommendation must cost less by this fraction: a smaller gain is chance."""
 
-MOVE_POINTS = 1.0
-"""To have one percent of the bundles disconnected within a day is as bad as brokers a point further apart all day."""
+FREE_SHARE = 0.005
+"""Of the bundles a day. Cost is moves times gap; without some moves that count for nothing, settings that move none
+would be worth any gap, and those that move one a day for half of it worth less."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,8 @@ def moves_per_day(found: Figures) -> float:
 
 
 def cost(found: Figures) -> float:
-    """Points: the mean gap, and :data:`MOVE_POINTS` for each percent of the bundles that is moved a day.
-
-    A product of moves and gap would have it that doing nothing is worth any gap.
-    """
-    return found.mean_gap + MOVE_POINTS * 100.0 * moves_per_day(found) / max(found.bundles, 1)
+    """Points: the mean gap, once more for each half percent (:data:`FREE_SHARE`) of the bundles that is moved a day."""
+    return found.mean_gap * (1.0 + moves_per_day(found) / (FREE_SHARE * max(found.bundles, 1)))
 
 
 def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -77,7 +76,7 @@ def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def choose(results: Mapping[str, Mapping[int, Figures]], windows: Sequence[int]) -> Choice:
     """The choice out of the figures of each candidate in each window; the present settings must be among them."""
     if len(windows) < FEWEST_WINDOWS:
-        told = f"{len(windows)} windows of history, at least {FEWEST_WINDOWS} are wanted"
+        told = f"{len(windows)} windows of history after the first, at least {FEWEST_WINDOWS} are wanted"
         return Choice((), None, None, f"the history is too short: {told}")
     first, last = split(windows)
     trained = {name: pooled([found[window] for window in first]) for name, found in results.items()}

@@ -16,7 +16,9 @@ import numpy as np
 
 from lbd.cycle.capped import memory_after
 from lbd.cycle.chosen import effective, gap_seconds, strategy_of
+from lbd.cycle.learning import slopes
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.learn.cluster import Cluster
 from lbd.load.linear import scores
 from lbd.model import Averages, Memory, Permission
@@ -50,11 +52,18 @@ class Course:
     moves: tuple[Sent, ...]
     bundles: int
 
+    def since(self, at: float) -> Course:
+        """What came of it from then on, in epoch seconds."""
+        first = int(np.searchsorted(self.at, at))
+        moves = tuple(one for one in self.moves if one.at >= at)
+        return Course(self.at[first:], self.points[first:], moves, self.bundles)
+
 
 class _Replay:
     def __init__(self, window: Window, settings: Settings, model: LoadModel) -> None:
         self._window, self._settings = window, settings
-        self._cluster = Cluster(window, model)
+        self._cluster, self._model = Cluster(window, model), model
+        self._wants_slopes = effective(settings).wants_slopes
         self._strategy, self._memory = strategy_of(settings), Memory()
         self._names = list(window.bundles)
         size = len(self._names)
@@ -112,7 +121,9 @@ class _Replay:
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= SETTLED_AFTER
         doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
-        return Permission(self._bars(snapshot), counts=fresh & settled, paired=doubt, settled=settled)
+        known = slopes(self._model, snapshot) if self._wants_slopes else None
+        bars = self._bars(snapshot)
+        return Permission(bars, counts=fresh & settled, paired=doubt, settled=settled, slopes=known)
 
     def _bars(self, snapshot: Snapshot) -> CodeArray:
         if self._barred is None:
@@ -142,9 +153,11 @@ class _Replay:
 
 
 def _calm_below(settings: Settings) -> float:
-    """The gap below which no counter goes up; AvgShedder's are then all at nought, and it need not be asked."""
+    """The gap below which no counter goes up: all are then at nought, and the strategy need not be asked. The level
+    that least-moves looks at lies between the lowest and the highest, so none is further from it than they are apart.
+    """
     chosen = effective(settings)
-    return chosen.low_threshold if isinstance(chosen, AvgShedderSettings) else 0.0
+    return chosen.low_threshold if isinstance(chosen, AvgShedderSettings | LeastMovesSettings) else 0.0
 
 
 def replay(window: Window, settings: Settings, model: LoadModel) -> Course:

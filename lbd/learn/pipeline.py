@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from lbd.config import Settings
-from lbd.errors import UsageError
 from lbd.learn.closed_loop import replay
 from lbd.learn.cluster import Cluster
 from lbd.learn.packing import pack
 from lbd.learn.scoring import Figures, figures
-from lbd.learn.window import from_bytes, to_bytes
+from lbd.learn.window import after, from_bytes, to_bytes
 from lbd.load.linear import given
 from lbd.load.samples import BrokerSamples, gather
 from lbd.model import RESOURCES
-from lbd.record.history.tables import COLUMNS, RATES, VERSION
+from lbd.record.history.tables import RATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lbd.learn.candidates import Candidate
     from lbd.learn.window import Window
     from lbd.load.linear import LoadModel
-    from lbd.model import Snapshot
+    from lbd.model import FloatArray, Snapshot
 
 WINDOWS = "window long, rounds int, brokers array<string>, changes int, packed binary"
 SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
@@ -42,20 +43,6 @@ RESULTS = "candidate string, window long, seed int, " + ", ".join(
 )
 CANDIDATES_A_TASK = 5
 """Each task unpacks its window once."""
-
-
-def table(spark: SparkSession, root: str, name: str) -> DataFrame:
-    """A table of history. Raises :class:`UsageError` where there is none, or its columns are not this version's."""
-    path = f"{root.rstrip('/')}/v{VERSION}/{name}"
-    try:
-        found = spark.read.parquet(path)
-    except Exception as error:
-        told = str(error).splitlines()[0]
-        raise UsageError(f"{path}: no history of version {VERSION} there: {told}") from error
-    missing = [column for column in COLUMNS[name] if column not in found.columns]
-    if missing:
-        raise UsageError(f"{path}: has no column {missing[0]!r}; wanted history of version {VERSION}")
-    return found.select(*COLUMNS[name])
 
 
 def windows(brokers: DataFrame, bundles: DataFrame) -> DataFrame:
@@ -77,16 +64,20 @@ def samples(packed: DataFrame) -> dict[str, BrokerSamples]:
     """What each broker carried and used, over all windows: some thousand small rows a broker; none of who gave none."""
     brokers = packed.select(F.explode("brokers").alias("broker")).distinct().orderBy("broker").collect()
     rows = packed.select("window", "packed").mapInArrow(_sampled, SAMPLES).orderBy("broker", "at").toArrow()
-    names = np.array(rows["broker"].to_pylist(), dtype=np.str_)
-    at, carried, used = (np.array(rows[name].to_pylist(), dtype=np.float64) for name in ("at", "carried", "used"))
-    carried, used = carried.reshape(-1, len(RATES)), used.reshape(-1, len(RESOURCES))
-    since = np.array(rows["since_change"].to_pylist(), dtype=np.int32)
+    names = rows["broker"].combine_chunks()
+    at, since = rows["at"].to_numpy(), rows["since_change"].to_numpy().astype(np.int32)
+    carried, used = _matrix(rows["carried"], len(RATES)), _matrix(rows["used"], len(RESOURCES))
     found = {}
     for broker in (row["broker"] for row in brokers):
-        own = names == broker
+        own = np.asarray(pc.equal(names, broker).to_numpy(zero_copy_only=False), dtype=np.bool_)
         hardware = tuple(np.isfinite(used[own]).any(axis=0).astype(float).tolist())
         found[broker] = BrokerSamples(at[own], carried[own], used[own], since[own], hardware)
     return found
+
+
+def _matrix(column: pa.ChunkedArray, width: int) -> FloatArray:
+    found: FloatArray = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return found.astype(np.float64).reshape(-1, width)
 
 
 def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,6 +108,7 @@ def _snapshots(window: Window) -> Iterator[Snapshot]:
 def results(
     spark: SparkSession,
     packed: DataFrame,
+    numbers: Sequence[int],
     tried: Sequence[Candidate],
     settings: Settings,
     model: LoadModel,
@@ -124,12 +116,16 @@ def results(
     seeds: int,
     over_points: float,
 ) -> dict[str, dict[int, list[Figures]]]:
-    """The figures of each candidate in each window, one for each seed."""
+    """The figures of each candidate in each window but the first, one for each seed. ``numbers`` are the windows'.
+
+    What a window begins with is what the candidate made of the hours before, which are replayed, too, and not counted:
+    otherwise every candidate but the one in force would begin each window with the moves that its own start takes.
+    """
     begins = range(0, len(tried), CANDIDATES_A_TASK)
     tasks = [(begin, _as_json(tried[begin : begin + CANDIDATES_A_TASK])) for begin in begins]
     chunks = spark.createDataFrame(tasks, "chunk int, candidates string")
-    number = max(packed.count() * len(tasks), 1)
-    spread = packed.crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
+    number = max((len(numbers) - 1) * len(tasks), 1)
+    spread = with_before(spark, packed, numbers).crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
     plain = settings.model_dump(mode="json", exclude_unset=True)
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -145,21 +141,31 @@ def results(
     return found
 
 
+def with_before(spark: SparkSession, packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
+    """Each window but the first beside the one before it, whatever time lies between."""
+    pairs = spark.createDataFrame([(now, before) for before, now in pairwise(numbers)], "window long, before long")
+    earlier = packed.select(F.col("window").alias("before"), F.col("packed").alias("packed_before"))
+    return (
+        packed.join(F.broadcast(pairs), on="window", how="inner")
+        .join(earlier, on="before", how="inner")
+        .select("window", "packed", "packed_before")
+    )
+
+
 def _as_json(tried: Sequence[Candidate]) -> str:
-    return json.dumps({one.name: one.settings.model_dump(mode="json") for one in tried})
+    return json.dumps({one.name: one.values for one in tried})
 
 
 def _judged(
-    row: Mapping[str, object], plain: Mapping[str, object], model: LoadModel, seeds: int, over_points: float
+    row: Mapping[str, Any], plain: Mapping[str, object], model: LoadModel, seeds: int, over_points: float
 ) -> Iterator[pa.RecordBatch]:
-    packed, candidates = row["packed"], row["candidates"]
-    assert isinstance(packed, bytes)
-    assert isinstance(candidates, str)
-    window = from_bytes(packed)
-    for name, values in json.loads(candidates).items():
-        settings = Settings.model_validate({**plain, "strategy": "avg-shedder", "avg_shedder": values})
+    own = from_bytes(row["packed"])
+    window, begins = after(from_bytes(row["packed_before"]), own), float(own.at[0])
+    for name, values in json.loads(row["candidates"]).items():
+        settings = Settings.model_validate({**plain, **values})
         for seed in range(seeds):
-            found = figures(replay(_begun(window, seed), settings, model), over_points)
+            course = replay(_begun(window, seed), settings, model)
+            found = figures(course.since(begins), over_points)
             values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(found)}
             yield pa.RecordBatch.from_pylist([values_of], schema=_RESULT)
 

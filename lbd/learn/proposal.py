@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from lbd.config import section_of
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT
 from lbd.learn.choosing import cost, moves_per_day
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.learn.calibrate import Calibration
+    from lbd.learn.candidates import Candidate
     from lbd.learn.choosing import Judged
     from lbd.learn.scoring import Figures
 
@@ -24,19 +27,29 @@ def settings_file(found: Calibration) -> str:
     lines = [f"# {line}" for line in evidence(found)]
     best = found.recommended
     if best is not None:
-        present = found.tried[PRESENT].settings.model_dump(mode="json")
-        values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != present[key]}
-        lines += ["", yaml.safe_dump({"avg_shedder": values}, sort_keys=False).rstrip()]
+        lines += ["", yaml.safe_dump(_changed(best, found.tried[PRESENT]), sort_keys=False).rstrip()]
     return "\n".join(lines) + "\n"
+
+
+def _changed(best: Candidate, present: Candidate) -> dict[str, Any]:
+    """What differs from the present settings; all of another strategy's own where its defaults do not say it."""
+    strategy = type(best.settings).name
+    same = strategy == type(present.settings).name
+    before = (present.settings if same else type(best.settings)()).model_dump(mode="json")
+    values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != before[key]}
+    section = {section_of(strategy): values} if values else {}
+    return section if same else {"strategy": strategy, **section}
 
 
 def broker_conf(found: Calibration) -> str:
     """The same for clusters that balance with the brokers' own AvgShedder."""
     best = found.recommended
     lines = [f"# {line}" for line in evidence(found)]
-    if best is not None:
+    if best is not None and not isinstance(best.settings, AvgShedderSettings):
+        lines.append(f"# {type(best.settings).name} is lbd's own: brokers do not have it.")
+    elif best is not None:
         fields = type(best.settings).model_fields
-        present = found.tried[PRESENT].settings.model_dump(mode="json")
+        present = _before(found)
         for key, value in best.settings.model_dump(mode="json").items():
             extra = fields[key].json_schema_extra
             if value != present[key] and isinstance(extra, dict) and "broker_conf" in extra:
@@ -48,6 +61,12 @@ def broker_conf(found: Calibration) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _before(found: Calibration) -> dict[str, Any]:
+    """AvgShedder's settings in force, or its defaults where another strategy is."""
+    present = found.tried[PRESENT].settings
+    return (present if isinstance(present, AvgShedderSettings) else AvgShedderSettings()).model_dump(mode="json")
+
+
 def evidence(found: Calibration) -> Iterator[str]:
     """Why these numbers, in plain words."""
     yield f"{found.days:.1f} days of history in windows of {found.window_hours:g} h, {len(found.tried)} settings tried."
@@ -56,6 +75,8 @@ def evidence(found: Calibration) -> Iterator[str]:
         f"{read['samples_read']:,} samples read, {read['samples_kept']:,} used, {read['samples_doubted']:,} of them "
         f"not trusted; {read['rounds_read'] - read['rounds_kept']:,} rounds were there twice, {read['gaps']:,} gaps."
     )
+    if found.torn:
+        yield f"{len(found.torn)} files could not be read and are left out, the first: {found.torn[0]}."
     yield _model_error(found)
     yield from found.remarks
     choice = found.choice

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).parent.parent / "simulate" / "report.html"
 MIB = 1024.0 * 1024.0
+PAIRS = 5
+"""Shown of the pairs of a round: the others are closer."""
 
 
 def page(found: Calibration) -> str:
     """The page."""
-    body = "\n".join((*_words(found), *_gap(found), *_front(found), *_fits(found)))
+    body = "\n".join((*_words(found), *_gap(found), *_lasting(found), *_day(found), *_front(found), *_fits(found)))
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         title="lbd calibrate", script=get_plotlyjs(), body=body
     )
@@ -62,6 +64,32 @@ def _gap(found: Calibration) -> Iterator[str]:
         figure.add_hline(y=threshold, line_dash="dot", annotation_text=f"low threshold, {name}")
     figure.update_layout(yaxis={"title": "points", "rangemode": "tozero"}, xaxis_title="UTC", showlegend=True)
     yield from _chart("Between the highest and the lowest score, in the last window", figure)
+
+
+def _lasting(found: Calibration) -> Iterator[str]:
+    """How often and how long brokers were far apart, and between which pairs."""
+    yield "<h2>How often and how long brokers were apart, as recorded</h2>"
+    rows = [
+        (f"{one['threshold']:g} points", f"{one['times']:,}", f"{one['median']:.0f} min", f"{one['longest']:,} min",
+         f"{one['share']:.1%}")
+        for one in found.told.lasting
+    ]  # fmt: skip
+    yield table(("at least", "times", "median", "longest", "of the time"), rows)
+    ranks = [(_pair(one["pair"]), f"{one['mean']:.1f}", f"{one['p95']:.1f}") for one in found.told.pairs[:PAIRS]]
+    yield table(("pair", "mean gap, points", "p95 gap"), ranks)
+
+
+def _pair(rank: int) -> str:
+    return "most and least loaded" if rank == 1 else f"number {rank} from above and from below"
+
+
+def _day(found: Calibration) -> Iterator[str]:
+    """The profile of a day, over all days."""
+    figure, daily = go.Figure(), found.told.daily
+    for name, key in (("mean score of all brokers", "score"), ("mean gap", "gap"), ("p95 gap", "p95")):
+        figure.add_scatter(x=[one["hour"] for one in daily], y=[one[key] for one in daily], name=name)
+    figure.update_layout(yaxis={"title": "points", "rangemode": "tozero"}, xaxis_title="hour of the day, UTC")
+    yield from _chart("The day", figure)
 
 
 def _front(found: Calibration) -> Iterator[str]:
@@ -107,10 +135,20 @@ def _fits(found: Calibration) -> Iterator[str]:
             f"{model.slope[at, CPU] * factor:.2f}",
             f"{model.noise[at, CPU]:.1f}",
             model.sources[at][CPU].value,
+            *_restless(found, broker),
             f"{model.samples[at]:,}",
         )
         for at, broker in enumerate(model.brokers)
     ]
-    yield table(
-        ("broker", "CPU without traffic", f"points for each {unit} in + out", "noise", "known from", "samples"), rows
-    )
+    traffic = f"points for each {unit} in + out"
+    head = ("broker", "CPU without traffic", traffic, "noise beside the fit", "known from", "noise of the score",
+            "its time scale", "spikes", "samples")  # fmt: skip
+    yield table(head, rows)
+
+
+def _restless(found: Calibration, broker: str) -> tuple[str, str, str]:
+    """Noise of the score, its time scale, and the number of spikes."""
+    told = found.told.noise.get(broker)
+    if told is None:
+        return "", "", ""
+    return f"{told['noise']:.1f}", f"{told['time_scale']:.1f} min", f"{told['spikes']:,}"

@@ -15,13 +15,21 @@ from lbd.score.evenness import gaps, thrashing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from lbd.learn.closed_loop import Course
     from lbd.model import FloatArray
 
 
+STRETCH_SECONDS = 600.0
+"""Gaps are between means of ten minutes: the range of single samples of twelve brokers is three deviations of their
+noise wherever the bundles are, and no settings mend that."""
+
+
 @dataclass(frozen=True)
 class Figures:
-    """One replay. Gaps are between the highest and the lowest score, in points, over the rounds of the window.
+    """One replay. Gaps are between the highest and the lowest mean score of ten minutes (:data:`STRETCH_SECONDS`), in
+    points, over the rounds of the window.
 
     ``days`` is the time that was seen: of a silence only its beginning counts. ``worst_hour_gap`` is the
     largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present low threshold.
@@ -54,7 +62,8 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
     at, points = at[seen], points[seen]
     if not at.size:
         return dict.fromkeys(("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "thrashing"), 0.0)
-    gap = gaps(points)
+    means, stretch = _means(at, points)
+    gap = gaps(means)[stretch]
     lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS)
     hours = ((at - at[0]) // HOUR_SECONDS).astype(np.int64)
     hourly = np.bincount(hours, gap) / np.maximum(np.bincount(hours), 1)
@@ -64,8 +73,19 @@ def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[
         "p95_gap": float(np.quantile(gap, 0.95)),
         "worst_hour_gap": float(hourly.max()),
         "minutes_over": float(lasts[gap >= over_points].sum()) / 60,
-        "thrashing": thrashing(points) if at.size > 1 else 0.0,
+        "thrashing": thrashing(means) if len(means) > 1 else 0.0,
     }
+
+
+def _means(at: FloatArray, points: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Mean scores of each stretch of ten minutes, (S, B), NaN of brokers away; and the stretch of each round, (T,)."""
+    number = ((at - at[0]) // STRETCH_SECONDS).astype(np.int64)
+    begins = np.flatnonzero(np.diff(number, prepend=-1))
+    known = np.isfinite(points)
+    total = np.add.reduceat(np.where(known, points, 0.0), begins, axis=0)
+    count = np.add.reduceat(known.astype(np.int64), begins, axis=0)
+    means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return means, np.searchsorted(begins, np.arange(at.size), side="right") - 1
 
 
 def pooled(found: Sequence[Figures]) -> Figures:

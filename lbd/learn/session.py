@@ -30,19 +30,22 @@ QUIET = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
-    """A session on this master, stopped in the end.
+    """A session on this master, stopped in the end; under spark-submit on the one that was given there.
 
-    Raises :class:`UsageError` where PySpark or Java is missing or too old, or the master cannot be reached.
+    Raises :class:`UsageError` where PySpark or Java is missing or too old, the master cannot be reached, or Spark gives
+    up within: a file that it cannot read, memory that is not there, workers that are lost.
     """
     _check_java()
     try:
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - only here can its absence be told
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - only here can its absence be told
+        from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
         raise UsageError("PySpark is missing: pip install 'lbd[learn]'") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = (
-        SparkSession.builder.master(master)
+        (SparkSession.builder if submitted else SparkSession.builder.master(master))
         .appName("lbd calibrate")
         .config("spark.driver.memory", DRIVER_MEMORY)
         .config("spark.ui.enabled", "false")
@@ -59,8 +62,26 @@ def session(master: str) -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
+    except PythonException:
+        raise
+    except (PySparkException, Py4JError) as error:
+        raise UsageError(f"--master {master}: Spark could not finish: {_line(error)}") from error
     finally:
         spark.stop()
+
+
+def _line(error: Exception) -> str:
+    """What Spark gives up for: Java's own message, without its stack."""
+    told = str(getattr(error, "java_exception", error)).splitlines()
+    return told[0] if told else type(error).__name__
+
+
+def parts(spark: SparkSession) -> tuple[int, int]:
+    """Tasks of what Spark does at this moment: how many are done, and how many there are."""
+    tracker = spark.sparkContext.statusTracker()
+    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in found if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
 def _check_java() -> None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 LONGEST_SILENCE_SECONDS = 180.0
 """Rounds further apart than three CPU samples have a gap between them, of which nothing is known."""
 
+WARM_SECONDS = 6 * 3600.0
+"""Settings make of a placement what they will within hours: hits take minutes, bundles rest for half an hour, and a
+tenth of them may move in an hour."""
+
 
 @dataclass(frozen=True, eq=False)
 class Window:
@@ -62,6 +66,65 @@ class Window:
             self.change_owner,
             self.change_rates,
         )
+
+
+def joined(first: Window, second: Window) -> Window:
+    """Two stretches as one; ``second`` is later. A bundle of the first that the second does not know is gone then."""
+    brokers = tuple(sorted({*first.brokers, *second.brokers}))
+    bundles = tuple(sorted({*first.bundles, *second.bundles}))
+    old, new = _renumbered(first, brokers, bundles, 0), _renumbered(second, brokers, bundles, first.at.size)
+    gone = np.flatnonzero(~np.isin(bundles, second.bundles)).astype(np.int32)
+    left = {
+        "change_round": np.full(gone.size, first.at.size, dtype=np.int32),
+        "change_bundle": gone,
+        "change_owner": np.full(gone.size, -1, dtype=np.int32),
+        "change_rates": np.zeros((gone.size, 4), dtype=np.float32),
+    }
+    _carried(old, new)
+    values = {key: np.concatenate([old[key], left.get(key, new[key][:0]), new[key]]) for key in new}
+    return Window(brokers, bundles, **values)
+
+
+def _carried(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """A broker is away before its first sample of a stretch; where that comes soon, the last one before it holds."""
+    if not (old["at"].size and new["at"].size):
+        return
+    for broker in np.flatnonzero(old["present"][-1] & new["present"].any(axis=0)).tolist():
+        first = int(np.argmax(new["present"][:, broker]))
+        if new["at"][first] - new["at"][0] <= LONGEST_SILENCE_SECONDS:
+            for key in ("used", "present", "doubted", "started_at"):
+                new[key][:first, broker] = old[key][-1, broker]
+
+
+def _renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ...], rounds: int) -> dict[str, Any]:
+    """Its columns, so many rounds later, for these brokers and bundles, of which it may not know all."""
+    broker, bundle = (_positions(own, among) for own, among in ((window.brokers, brokers), (window.bundles, bundles)))
+    found: dict[str, Any] = {"at": window.at}
+    for key, nothing in _OF_BROKERS.items():
+        own = getattr(window, key)
+        found[key] = np.full((own.shape[0], len(brokers), *own.shape[2:]), nothing, dtype=own.dtype)
+        found[key][:, broker] = own
+    return found | {
+        "change_round": (window.change_round + rounds).astype(np.int32),
+        "change_bundle": bundle[window.change_bundle],
+        "change_owner": np.append(broker, np.int32(-1))[window.change_owner],
+        "change_rates": window.change_rates,
+    }
+
+
+_OF_BROKERS = {"used": np.nan, "present": False, "fresh": False, "doubted": False, "started_at": np.nan}
+"""Columns with a row for each round and one for each broker, and what stands there of a broker that is away."""
+
+
+def _positions(names: tuple[str, ...], among: tuple[str, ...]) -> IntArray:
+    position = {name: at for at, name in enumerate(among)}
+    return np.array([position[name] for name in names], dtype=np.int32)
+
+
+def after(before: Window, window: Window) -> Window:
+    """A stretch with the last :data:`WARM_SECONDS` of the one before it."""
+    first = int(np.searchsorted(before.at, before.at[-1] - WARM_SECONDS)) if before.at.size else 0
+    return joined(before.from_round(first), window)
 
 
 _NAMES = ("brokers", "bundles")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def write(found: Calibration, out: Path) -> list[str]:
     """Write all of them into a directory; returns the evidence in words, the recommendation last."""
     rows = [
-        {"name": one.name, "front": one.front, **found.tried[one.name].settings.model_dump(mode="json")}
+        {"name": one.name, "front": one.front, "settings": json.dumps(found.tried[one.name].values)}
         | {
             f"{part}_{key}": value
             for part in ("trained", "held_out")

@@ -1,14 +1,13 @@
 """How far the load model is off, measured on moves that really happened. Pure.
 
-For each broker whose bundles changed: the model is fitted to what was known before, with the background that the broker
-then had; its answer for the traffic that the broker carried afterwards is compared with the second fresh sample after
-the change, the first that was taken wholly with the new bundles.
+For each broker whose bundles changed: the model is fitted to what was known before (:data:`GROWN`), with the background
+that the broker then had; its answer for the traffic that the broker carried afterwards is compared with the second
+fresh sample after the change, the first that was taken wholly with the new bundles.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,10 @@ SMALLEST_POINTS = 1.0
 
 BEFORE = 3
 """Samples over which the background before a move is taken, against the noise of one."""
+
+GROWN = 1.1
+"""A model fitted before a change stands for later ones, until so many times the samples are there: so the fits are as
+many as the logarithm of the history, and not as its changes."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +61,34 @@ class _Change:
 
 def measure(samples: Mapping[str, BrokerSamples], weights: Weights, model: LoadModel | None = None) -> ModelError:
     """The error over all changes that these samples show: of this model, else of the one fitted before each of them."""
-
-    @cache
-    def known_at(at: float) -> LoadModel:
-        return model or fit({broker: own.where(own.at <= at) for broker, own in samples.items()})
-
+    known_at = _Known(samples) if model is None else lambda _: model
     errors: list[tuple[float, float]] = []
     unpredicted = 0
-    for change in _changes(samples):
+    for change in sorted(_changes(samples), key=lambda one: float(samples[one.broker].at[one.before])):
         found = _error(samples[change.broker], change, known_at, weights)
         if found is None:
             unpredicted += 1
         elif found[0] >= SMALLEST_POINTS:
             errors.append(found[1:])
     return _summary(np.array(errors).reshape(-1, 2), unpredicted)
+
+
+class _Known:
+    """What was known at some time; asked for in the order of time."""
+
+    def __init__(self, samples: Mapping[str, BrokerSamples]) -> None:
+        self._samples = samples
+        self._at = np.sort(np.concatenate([np.zeros(0), *(own.at for own in samples.values())]))
+        self._model: LoadModel | None = None
+        self._had = 0
+
+    def __call__(self, at: float) -> LoadModel:
+        """The model of then, or of a little earlier."""
+        there = int(np.searchsorted(self._at, at, side="right"))
+        if self._model is None or there > GROWN * self._had:
+            self._model = fit({broker: own.where(own.at <= at) for broker, own in self._samples.items()})
+            self._had = there
+        return self._model
 
 
 def _changes(samples: Mapping[str, BrokerSamples]) -> Iterator[_Change]:

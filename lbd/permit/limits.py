@@ -87,7 +87,7 @@ class Ledger:
             self._spread.undo(unload)
         stays = not (self._no_destination(moved) or self._too_much_load(moved))
         if stays:
-            self._predicted[self._position[owner]] += self._rise(moved)
+            self._predicted[self._position[owner]] += self.rise(moved)
         if stays or planned:
             self._spread.take(moved if stays else unload)
         return stays
@@ -95,13 +95,17 @@ class Ledger:
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""
         destination = self._position[unload.destination or ""]
-        self._predicted[destination] += self._rise(unload)
+        self._predicted[destination] += self.rise(unload)
         self._topics[destination] += self._bundle_topics.get(unload.bundle, 0)
         self._spread.take(unload)
         self._messages_left -= unload.msg_rate
         self._bytes_left -= unload.throughput
         self._taken.add(unload.bundle)
         self._budget.take(unload)
+
+    def predicted(self, broker: str) -> float:
+        """The score of a broker, in points, once all that was counted has landed there."""
+        return float(self._predicted[self._position[broker]])
 
     def usage(self) -> tuple[Used, ...]:
         """How much of each budget for an hour or a day is used, with what was let through."""
@@ -116,11 +120,12 @@ class Ledger:
         for unload in taken:
             source, destination = unload.source, unload.destination or ""
             before = found.get(source, float(self._predicted[self._position[source]]))
-            found[source] = max(before - self._rise(unload), 0.0)
+            found[source] = max(before - self.rise(unload), 0.0)
             found[destination] = float(self._predicted[self._position[destination]])
         return found
 
-    def _rise(self, unload: Unload) -> float:
+    def rise(self, unload: Unload) -> float:
+        """Points that an unload is expected to add to its destination: see ``load/prediction``."""
         return prediction.points(unload, self._brokers, self._scores, self._position)
 
     def _not_permitted(self, unload: Unload) -> Skip | None:
@@ -146,6 +151,8 @@ class Ledger:
         if destination is None or destination not in self._position or destination == unload.source:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} gives no load report")
         doubt = int(self._permission.paired[self._position[destination]]) if self._permission is not None else 0
+        if doubt == Reason.DRAINED.code:
+            return Skip(unload.bundle, Reason.DRAINED, f"{destination} is being drained")
         if doubt:
             told = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, told)
@@ -163,7 +170,7 @@ class Ledger:
 
     def _too_much_load(self, unload: Unload) -> Skip | None:
         destination, source = self._position[unload.destination or ""], self._position[unload.source]
-        predicted = float(self._predicted[destination]) + self._rise(unload)
+        predicted = float(self._predicted[destination]) + self.rise(unload)
         limit = self._guardrails.max_destination_score
         if not np.isfinite(predicted):
             told = f"what it would add to {unload.destination} cannot be told: {unload.source} reports no traffic"
@@ -174,7 +181,7 @@ class Ledger:
                 Reason.DESTINATION_OVERLOADED,
                 f"{unload.destination} would reach {predicted:.1f} points, limit {limit:g}",
             )
-        if not predicted < self._scores[source]:
+        if Reason.DESTINATION_ABOVE_SOURCE not in self._ignored and not predicted < self._scores[source]:
             return Skip(
                 unload.bundle,
                 Reason.DESTINATION_ABOVE_SOURCE,

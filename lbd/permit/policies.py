@@ -187,17 +187,21 @@ class Groups:
 
 @dataclass(frozen=True)
 class Policies:
-    """Everything that says on which of the ``active`` brokers a bundle may be."""
+    """Everything that says on which of the ``active`` brokers a bundle may be: on none that is ``drained``.
+
+    Isolation policies count drained brokers as active, as Pulsar does, which knows nothing of a drain.
+    """
 
     isolation: Isolation = field(default_factory=Isolation)
     groups: Groups = field(default_factory=Groups)
     active: tuple[str, ...] = ()
+    drained: frozenset[str] = frozenset()
     _known: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def brokers(self, namespace: str) -> frozenset[str]:
         """The brokers on which isolation policies allow a namespace; worked out once for each."""
         if namespace not in self._known:
-            self._known[namespace] = self.isolation.brokers(namespace, self.active)
+            self._known[namespace] = self.isolation.brokers(namespace, self.active) - self.drained
         return self._known[namespace]
 
     def forbids(self, namespace: str, broker: str) -> tuple[Reason, str] | None:
@@ -206,6 +210,8 @@ class Policies:
             return Reason.POLICY_UNKNOWN, "isolation policies could not be read"
         if broker in self.brokers(namespace):
             return None
+        if broker in self.drained:
+            return Reason.DRAINED, f"{broker} is being drained"
         bound = ", ".join(policy.name for policy in self.isolation.of(namespace))
         if bound:
             return Reason.ISOLATION_POLICY, f"{namespace} may not be on {broker}: isolation policy {bound}"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lbd.permit.policies import Policies
     from lbd.place.seen import Seen
 
+DRAINED = Reason.DRAINED.code
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -42,7 +44,7 @@ class Standing:
     def __init__(self, snapshot: Snapshot, policies: Policies, doubted: CodeArray, max_topics_per_broker: int) -> None:
         self._policies, self._spread = policies, Spread(snapshot, policies)
         self._index = snapshot.brokers.index()
-        self._doubted = doubted if (doubted == 0).any() else np.zeros_like(doubted)
+        self._doubted = doubted if (doubted == 0).any() else np.where(doubted == DRAINED, doubted, np.int8(0))
         self._topics, self._most_topics = snapshot.brokers.topics, max_topics_per_broker
 
     def candidates(self, bundle: str, owner: str = "") -> Candidates:
@@ -74,6 +76,8 @@ class Standing:
         at = self._index.get(broker)
         if at is None:
             return Reason.REPORT_MISSING, "gives no load report"
+        if self._doubted[at] == DRAINED:
+            return Reason.DRAINED, "it is being drained"
         if self._doubted[at]:
             return Reason.of(int(self._doubted[at])), "its report is not to be trusted"
         topics = int(self._topics[at])

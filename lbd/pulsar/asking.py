@@ -89,11 +89,26 @@ class Asking:
     def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Answer:
         return self._expected(self.http.send("GET", self.base(broker) + path), expect)
 
-    def _any(self, path: str, expect: set[int] | None = None, hops: int = 5, method: str = "GET") -> Answer:
+    def _any(
+        self,
+        path: str,
+        expect: set[int] | None = None,
+        hops: int = 5,
+        method: str = "GET",
+        content: bytes | None = None,
+    ) -> Answer:
         """Ask the admin URLs in turn until one answers."""
-        return self._first(self._urls, path, expect or {200}, hops, method)
+        return self._first(self._urls, path, expect or {200}, hops, method, content)
 
-    def _first(self, bases: list[str], path: str, expect: set[int], hops: int, method: str = "GET") -> Answer:
+    def _first(
+        self,
+        bases: list[str],
+        path: str,
+        expect: set[int],
+        hops: int,
+        method: str = "GET",
+        content: bytes | None = None,
+    ) -> Answer:
         """The first good answer, in the order given, but those that failed the last time they were asked come last.
 
         A broker that cannot be reached, or answers 5xx, is passed over.
@@ -101,7 +116,7 @@ class Asking:
         failures: list[AdminError] = []
         for base in sorted(bases, key=self._failed.__contains__):
             try:
-                answer = self._expected(self.http.send(method, base + path, hops=hops), expect, method)
+                answer = self._expected(self.http.send(method, base + path, hops=hops, content=content), expect, method)
             except AdminError as error:
                 if error.status is not None and error.status < 500:
                     raise

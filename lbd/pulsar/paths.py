@@ -89,6 +89,26 @@ def topics(name: str) -> str:
     return f"{namespace(name)}/topics?mode=ALL&includeSystemTopic=true"
 
 
+def topic(name: str) -> str:
+    """A persistent topic without partitions."""
+    return f"/admin/v2/persistent/{quote(name.removeprefix('persistent://'))}"
+
+
+def topic_stats(name: str) -> str:
+    """What a topic's broker knows of it: who writes and reads."""
+    return f"{topic(name)}/stats"
+
+
+def subscription(name: str, subscription: str) -> str:
+    """A durable subscription of a topic."""
+    return f"{topic(name)}/subscription/{quote(subscription, safe='')}"
+
+
+def expiry(name: str, subscription: str, seconds: int) -> str:
+    """Has a subscription pass over messages that are older."""
+    return f"{topic(name)}/subscription/{quote(subscription, safe='')}/expireMessages/{seconds}"
+
+
 def topic_hash_positions(bundle: str) -> str:
     """Read-only owner probe (2.11+): 200 at the owner, 307 to the owner elsewhere, 412 when nobody owns the bundle."""
     return f"{namespace(bundle_namespace(bundle))}/{bundle_range(bundle)}/topicHashPositions"

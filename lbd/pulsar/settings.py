@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 LONGEST_SECONDS = 3600
 """A time-out above it is a slip of the pen; far above it, the system could not even count it."""
 
+ACKNOWLEDGED_WITHIN_SECONDS = 10.0
+"""How soon a leader's line must be in its topic; one that takes longer leads no more."""
+
 _NEVER_IN_A_URL = re.compile(r"[\s\x00-\x1f\x7f<>\"{}|\\^`#]")
 
 
@@ -35,8 +38,8 @@ class BasicSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    username: str
-    password_file: Path
+    username: str = Field(description="a superuser's name")
+    password_file: Path = Field(description="file with the password; read again when it changes")
 
 
 class PulsarSettings(BaseModel):
@@ -47,7 +50,7 @@ class PulsarSettings(BaseModel):
     admin_urls: tuple[str, ...] = Field(
         ("http://127.0.0.1:8080",), min_length=1, description="web addresses of any brokers, asked in this order"
     )
-    service_url: str | None = Field(None, description="pulsar:// address; nothing needs it yet")
+    service_url: str | None = Field(None, description="pulsar:// or pulsar+ssl:// address; leader.enabled needs it")
     cluster: str | None = Field(None, description="null: the cluster that the brokers say they belong to")
     token_file: Path | None = Field(None, description="file with a superuser's token; read again when it changes")
     tls: TlsSettings = TlsSettings()
@@ -81,6 +84,27 @@ class PulsarSettings(BaseModel):
         if len({urlsplit(url).scheme for url in self.admin_urls}) > 1:
             raise ValueError("admin_urls mix http and https: give all in one scheme")
         return self
+
+
+class LeaderSettings(BaseModel):
+    """The ``leader:`` section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(
+        False,
+        description="several lbds for one cluster: one of them moves, the others stand by; needs pulsar.service_url",
+    )
+    topic: str = Field(
+        "persistent://pulsar/system/lbd-leader",
+        pattern=r"^persistent://[^/\s]+/[^/\s]+/[^/\s]+$",
+        description="where they agree on who leads and tell each other their moves; its bundle is never moved",
+    )
+
+    @property
+    def kept_topic(self) -> str:
+        """The topic whose bundle stays where it is; empty where there is none."""
+        return self.topic if self.enabled else ""
 
 
 def _checked(url: str) -> str:

@@ -59,14 +59,48 @@ class PlaceRequest(msgspec.Struct, frozen=True):
     kind: Literal["place"] = "place"
 
 
-Request: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest
+class DrainRequest(msgspec.Struct, frozen=True):
+    """A ``broker`` that is to own nothing, for ``seconds`` (None: as long as the settings say).
+
+    It is answered when the drain has begun; how far it has come is told beside it (``record/drains.py``).
+    """
+
+    id: str
+    broker: str
+    seconds: float | None
+    reason: str
+    override: str | None
+    by: str
+    at: float
+    expires_at: float
+    kind: Literal["drain"] = "drain"
+
+
+class FillRequest(msgspec.Struct, frozen=True):
+    """A ``broker`` that is to get a slice of each hot one's bundles; answered when that has begun, as a drain is."""
+
+    id: str
+    broker: str
+    override: str | None
+    by: str
+    at: float
+    expires_at: float
+    kind: Literal["fill"] = "fill"
+
+
+Request: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | DrainRequest | FillRequest
 
 
 class _Kind(msgspec.Struct):
     kind: str = "unload"
 
 
-_KINDS: dict[str, type[Request]] = {"split": SplitRequest, "place": PlaceRequest}
+_KINDS: dict[str, type[Request]] = {
+    "split": SplitRequest,
+    "place": PlaceRequest,
+    "drain": DrainRequest,
+    "fill": FillRequest,
+}
 
 
 def decoded_request(path: Path) -> Request | None:

@@ -71,7 +71,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
 
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
-    the label of what forbids moves, ``error`` why the turn could not be finished; None where there is none.
+    the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
+    could not be finished; None where there is none.
     ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
     """
 
@@ -88,6 +89,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     hold: str | None = None
     observe_only: bool = False
+    leader: str | None = None
     brokers: list[BrokerStatus] = []
     pairs: list[PairStatus] = []
     unfinished: list[UnfinishedStatus] = []

@@ -42,6 +42,7 @@ def cluster(scenario: Scenario, seed: int) -> tuple[World, State]:
         bundles=tuple(name for load in scenario.load for name in _names(load)),
         rates=np.concatenate(rates),
         topics=np.concatenate([_topics(load) for load in scenario.load]),
+        origin=np.arange(sum(map(len, rates)), dtype=np.int32),
         load=np.repeat(np.arange(len(rates), dtype=np.int32), [len(one) for one in rates]),
         shapes=tuple((load.shape, load.consumers) for load in scenario.load),
         allowed=allowed,

@@ -52,10 +52,11 @@ class World:
 
     ``background`` (points), ``capacity`` (1 = ordinary), ``joins_at`` and ``leaves_at`` (-inf and inf: it is always
     there, but for ``outages``) are float64 (B,), aligned with ``brokers``, which are sorted. ``rates`` is float64
-    (N, 4), the rates at factor 1, ``topics`` int64 (N,); ``load`` int32 (N,) into ``shapes`` (that of the traffic, and
-    that of its consumers on top) and into the rows of ``allowed``, bool (L, B): where ``isolation`` lets its bundles
-    be. ``cpu_second`` and ``stats_second`` are int32 (B,): the second of the minute, or of the stats interval, at which
-    a broker samples and counts.
+    (N, 4), the rates at factor 1, ``topics`` int64 (N,); ``origin`` is int32 (N,), the bundle of the beginning that
+    each one is, or is a part of; ``load`` int32 (N,) into ``shapes`` (that of the traffic, and that of its consumers on
+    top) and into the rows of ``allowed``, bool (L, B): where ``isolation`` lets its bundles be. ``cpu_second`` and
+    ``stats_second`` are int32 (B,): the second of the minute, or of the stats interval, at which a broker samples and
+    counts.
     """
 
     brokers: tuple[str, ...]
@@ -67,6 +68,7 @@ class World:
     bundles: tuple[str, ...]
     rates: FloatArray
     topics: np.ndarray[tuple[int], np.dtype[np.int64]]
+    origin: IntArray
     load: IntArray
     shapes: tuple[tuple[Shape, Shape], ...]
     allowed: BoolArray

@@ -587,3 +587,57 @@ class TestAfterAKill:
         ended_within(executor, 5)
         assert values(executor.collect()) == ["unowned"]
         assert read(tmp_path / "j").open == ()
+
+
+class TestSeveralFromOneSource:
+    """As a drain does it."""
+
+    NAMESAKES = ("t/m/0x00000000_0x10000000", BUNDLES[0])
+
+    @pytest.mark.parametrize(
+        ("bundles", "pace", "most"),
+        [
+            (BUNDLES[:4], Pace(), 1),
+            (BUNDLES[:4], Pace(from_each=4), 4),
+            (BUNDLES[:4], Pace(from_each=2), 2),
+            (NAMESAKES, Pace(from_each=4), 1),
+            (NAMESAKES, Pace(from_each=4, by_name=True), 2),
+        ],
+        ids=["a turn's", "ranges that differ", "two lanes", "one range", "one range, where leaders know full names"],
+    )
+    def test_so_many_are_in_flight(
+        self, bundles: tuple[str, ...], pace: Pace, most: int, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As many as may be, and no two of a range unless leaders know a destination by the full name."""
+        pulsar.own(pulsar.ids[0], dict.fromkeys(bundles, 100.0))
+        meter, usual = Meter(most), Unloader.send
+
+        def send(self: Unloader, ready: Ready) -> Outcome:
+            with meter:
+                return usual(self, ready)
+
+        monkeypatch.setattr(Unloader, "send", send)
+        executor = Executor(Diary(pulsar), time.time)
+        moves = [Unload(bundle, pulsar.ids[0], pulsar.ids[2], 200.0, 20_000.0) for bundle in bundles]
+        executor.start(moves, accepting, Orders(unloader(pulsar), pace))
+        assert executor.wait(30)
+        assert (values(executor.collect()), meter.most) == (["landed"] * len(bundles), most)
+
+
+class Meter:
+    """How many were within it at once; each waits for as many as there should be, with patience but not for ever."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted, self._changed = wanted, threading.Condition()
+        self._within = self.most = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._within += 1
+            self.most = max(self.most, self._within)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self.most >= self._wanted, 20)
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._within -= 1

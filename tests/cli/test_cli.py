@@ -122,7 +122,7 @@ class TestHelp:
 
     def test_version(self) -> None:
         """The version of the package."""
-        assert lbd("--version").stdout.startswith("lbd, version ")
+        assert lbd("--version").stdout.startswith("lbd 0.1.0 (")
 
     @pytest.mark.parametrize("arguments", WRONG_USAGE)
     def test_wrong_usage(self, arguments: list[str]) -> None:

@@ -19,7 +19,7 @@ from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
 from lbd.record.status import Status, write_status
 from tests import fake_pulsar
-from tests.fake_pulsar import EXTENSIBLE, MODULAR, FakePulsar, Reply, refused
+from tests.fake_pulsar import EXTENSIBLE, MODULAR, FakePulsar, Reply, ok, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,6 +97,27 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
         *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd"),
     }
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("reply", "level", "seen"),
+    [
+        (ok({"publishers": [{"producerName": "lbd-host-1-ab"}]}), "ok", "lbd-host-1-ab leads, by persistent://"),
+        (ok({"publishers": []}), "warning", "nobody writes persistent://"),
+        (refused(404, "Topic not found"), "warning", "is not there yet"),
+        (refused(503, "no owner"), "problem", "HTTP 503 (no owner)"),
+    ],
+)
+def test_who_of_several_lbds_leads(
+    pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, level: str, seen: str
+):
+    """By what the topic's broker says of who writes it."""
+    pulsar.fault("/lbd-leader/stats", reply)
+    monkeypatch.setenv("LBD_PULSAR__SERVICE_URL", "pulsar://127.0.0.1:6650")
+    told = findings(pulsar, tmp_path, leader={"enabled": True})
+    found = next(one for one in told if one["check"] == "leading-lbd")
+
+    assert (found["level"], seen in found["seen"]) == (level, True), found
 
 
 def test_the_text(pulsar: FakePulsar, tmp_path: Path):

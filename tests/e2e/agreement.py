@@ -32,6 +32,7 @@ class Call:
     path: str
     at: str = LEADER
     query: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,10 @@ class Side:
         url = f"http://{self.ids[call.at]}{call.path.format(**self._names)}"
         query: dict[str, str] | None = {key: value.format(**self._names) for key, value in call.query.items()}
         hops: list[str] = []
+        sent = {} if call.body is None else {"data": call.body, "headers": {"Content-Type": "application/json"}}
         for _ in range(MAX_HOPS):
             try:
-                answer = self.session.request(call.method, url, params=query, allow_redirects=False, timeout=75)
+                answer = self.session.request(call.method, url, params=query, allow_redirects=False, timeout=75, **sent)
             except requests.ConnectionError:
                 return Told((*hops, "no connection"), None)
             if answer.status_code != 307:
@@ -110,7 +112,8 @@ class Side:
 def row(call: Call, told: Told) -> str:
     """A line of the table in the documents."""
     query = "&".join(f"{key}={value}" for key, value in call.query.items())
-    return f"| `{call.method} {call.path}{query and '?'}{query}` | {call.at} | `{told}` |"
+    sent = f" {call.body}" if call.body is not None else ""
+    return f"| `{call.method} {call.path}{query and '?'}{query}{sent}` | {call.at} | `{told}` |"
 
 
 def roles(leader: str, brokers: Iterable[str]) -> dict[str, str]:
@@ -120,10 +123,15 @@ def roles(leader: str, brokers: Iterable[str]) -> dict[str, str]:
 
 
 def names() -> dict[str, str]:
-    """``b0`` and so on: the bundles; ``t0``: a topic in each."""
+    """``b0`` and so on: the bundles; ``t0``: a topic in each; ``low``: the lower half of the first bundle."""
     bundles = [f"{TENANT}/{NAMESPACE}/{span}" for span in naming.bundle_ranges(BUNDLES)]
     topics = [naming.topic_in(bundle, "topic", "non-persistent").replace("://", "/") for bundle in bundles]
-    return {f"b{at}": bundle for at, bundle in enumerate(bundles)} | {f"t{at}": one for at, one in enumerate(topics)}
+    halves = {"low": f"{TENANT}/{NAMESPACE}/0x00000000_0x08000000"}
+    return (
+        halves
+        | {f"b{at}": bundle for at, bundle in enumerate(bundles)}
+        | {f"t{at}": one for at, one in enumerate(topics)}
+    )
 
 
 def arranged(side: Side) -> None:
@@ -143,6 +151,11 @@ def place(side: Side, at: int, role: str) -> None:
 def unload(at: int) -> str:
     """The path of a bundle's unload."""
     return f"/admin/v2/namespaces/{{b{at}}}/unload"
+
+
+def split(at: int) -> str:
+    """The path of a bundle's split."""
+    return f"/admin/v2/namespaces/{{b{at}}}/split"
 
 
 def positions(at: int) -> str:
@@ -243,6 +256,46 @@ WITH_POLICIES = (
     Call("GET", "/admin/v2/clusters/c/failureDomains"),
 )
 """When each sort of policy is set."""
+
+TOPIC_STATS = Call("GET", "/admin/v2/broker-stats/topics", THIRD)
+"""Asked once the broker has counted the one topic that it has loaded, which has no clients."""
+
+_SPECIFIED = {"splitAlgorithmName": "specified_positions_divide", "unload": "false"}
+_BY_COUNT = {"splitAlgorithmName": "topic_count_equally_divide", "unload": "false"}
+_IN_HALVES = {"splitAlgorithmName": "range_equally_divide", "unload": "false"}
+
+SPLITS = (
+    Call("GET", f"{_NS}/simulated/agree/topics", query={"mode": "ALL", "includeSystemTopic": "true"}),
+    Call("GET", f"{_NS}/simulated/nosuch/topics", query={"mode": "ALL", "includeSystemTopic": "true"}),
+    Call("GET", split(0)),
+    Call("PUT", split(0), query={"splitAlgorithmName": "nosuch"}),
+    Call("PUT", split(1), query={"splitAlgorithmName": "nosuch"}),
+    Call("PUT", split(0), query=_SPECIFIED),
+    Call("PUT", split(0), query=_SPECIFIED, body="[]"),
+    Call("PUT", split(0), query=_SPECIFIED, body="{x"),
+    Call("PUT", split(0), query=_SPECIFIED, body='["a"]'),
+    Call("PUT", split(0), query=_SPECIFIED, body="[2147483648]"),
+    Call("PUT", split(0), query={"splitAlgorithmName": "flow_or_qps_equally_divide"}),
+    Call("PUT", f"{_NS}/simulated/agree/0x01000000_0x02000000/split"),
+    Call("PUT", f"{_NS}/simulated/agree/0x01000000/split"),
+    Call("PUT", f"{_NS}/simulated/agree/0xzz_0x02000000/split"),
+    Call("PUT", f"{_NS}/simulated/nosuch/0x01000000_0x02000000/split"),
+    Call("PUT", split(2), THIRD, _BY_COUNT),
+    Call("GET", positions(2), THIRD),
+    Call("PUT", unload(4), query=_TO_THIRD),
+    Call("PUT", split(4), OTHER, _BY_COUNT),
+    Call("GET", positions(4)),
+    Call("PUT", split(0), OTHER, _IN_HALVES),
+    Call("GET", f"{_NS}/simulated/agree/bundles"),
+    Call("GET", positions(0)),
+    Call("GET", positions(0), OTHER),
+    Call("PUT", unload(0)),
+    Call("PUT", split(0)),
+    Call("GET", f"{_NS}/{{low}}/topicHashPositions", THIRD),
+    Call("PUT", split(2)),
+    Call("PUT", split(1), OTHER, {**_IN_HALVES, "unload": "true"}),
+)
+"""As at the beginning; each bundle has one topic."""
 
 LEADER_DEAD = (
     Call("GET", "/admin/v2/brokers/leaderBroker", OTHER),

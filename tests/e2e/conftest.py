@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import parts
 from tests.e2e import artifacts, cgroups
 from tests.e2e.cluster import Cluster
 from tests.e2e.settings import Spec
@@ -22,14 +23,10 @@ if TYPE_CHECKING:
 
     from _pytest.mark import ParameterSet
 
-_PARTS = ("brokers", "skew")
-
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster(**spec): what kind of cluster the test needs (fields of settings.Spec)")
-    unknown = _required() - set(_PARTS)
-    if unknown:
-        raise pytest.UsageError(f"LBD_REQUIRE_E2E names {', '.join(sorted(unknown))}; known parts: {', '.join(_PARTS)}")
+    parts.check_names()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -60,7 +57,7 @@ def _running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     spec: Spec = request.param
     missing = _missing(spec.version)
     if missing:
-        _do_without("brokers", missing)
+        parts.do_without("brokers", missing)
     if spec.brokers == 0:
         yield Cluster(spec)
         return
@@ -97,7 +94,7 @@ def quotas() -> None:
     """Asked for by tests that limit brokers' CPU: they are skipped where no control groups can be made."""
     hierarchy, reason = cgroups.find()
     if hierarchy is None:
-        _do_without("skew", reason)
+        parts.do_without("skew", reason)
 
 
 def _parameters(metafunc: pytest.Metafunc) -> list[ParameterSet]:
@@ -136,10 +133,6 @@ def _soak_versions() -> tuple[str, ...]:
     return tuple(version for version in artifacts.SOAK_VERSIONS if version not in _versions())
 
 
-def _required() -> set[str]:
-    return {part.strip() for part in os.environ.get("LBD_REQUIRE_E2E", "").split(",") if part.strip()}
-
-
 @cache
 def _missing(version: str) -> str:
     try:
@@ -147,9 +140,3 @@ def _missing(version: str) -> str:
     except artifacts.Missing as missing:
         return str(missing)
     return ""
-
-
-def _do_without(part: str, reason: str) -> NoReturn:
-    if part in _required():
-        pytest.fail(f"LBD_REQUIRE_E2E forbids to skip this: {reason}", pytrace=False)
-    pytest.skip(reason)

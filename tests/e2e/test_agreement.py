@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
@@ -14,6 +14,7 @@ from lbd.simulate.build import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.fake_pulsar.book import SESSION_SECONDS
 from lbd.simulate.scenario import Scenario
+from lbd.simulate.topics import topics_of
 from tests.e2e import agreement, placing, probe
 from tests.e2e.agreement import (
     CALLS,
@@ -22,7 +23,9 @@ from tests.e2e.agreement import (
     LEADER_REPLACED,
     LOAD_REPORT,
     NAMESPACE,
+    SPLITS,
     TENANT,
+    TOPIC_STATS,
     WITH_POLICIES,
     Side,
     row,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 VERSION = "4.0.8"
 TABLE = Path(__file__).parents[2] / "docs" / "agreement.md"
+COUNTED_WITHIN_SECONDS = 61.0
 POLICY = {
     "namespaces": ["nobody/.*"],
     "primary": ["127.0.0.9"],
@@ -61,14 +65,21 @@ def fake() -> Iterator[tuple[FakePulsar, Side]]:
 
 
 @contextmanager
-def real(cluster: Cluster) -> Iterator[Side]:
-    """The same on real brokers."""
+def real(cluster: Cluster, later: str = "") -> Iterator[Side]:
+    """The same on real brokers, with the topics that fake bundles have; one of them may be made ``later``."""
     assert placing.namespace(cluster, NAMESPACE, agreement.BUNDLES, TENANT) == list(_bundles())
+    for topic in _topics():
+        if topic != later:
+            placing.create_topic(cluster, topic)
     try:
         ids = agreement.roles(probe.leader(cluster), cluster.brokers)
         yield Side(ids, agreement.names(), cluster.session)
     finally:
         placing.remove_namespace(cluster, f"{TENANT}/{NAMESPACE}")
+
+
+def _topics() -> list[str]:
+    return [topics_of(bundle, 1)[0].name for bundle in _bundles()]
 
 
 def _bundles() -> Iterator[str]:
@@ -104,10 +115,44 @@ def counted(side: Side) -> Told:
     return told
 
 
+@pytest.mark.cluster(versions=[VERSION])
+def test_they_tell_of_topics_and_split_alike(cluster: Cluster, tell: Callable[[str], None]):
+    """Right and wrong splits, and what becomes of the bundles; a topic is loaded where it is made."""
+    loaded = _topics()[2]
+    with fake() as (simulated, ours), real(cluster, loaded) as theirs:
+        agreement.arranged(ours)
+        agreement.arranged(theirs)
+        placing.create_topic(cluster, loaded)
+        simulated.forward(COUNTED_WITHIN_SECONDS)
+        found = [(TOPIC_STATS, ours.ask(TOPIC_STATS), with_topics(theirs))]
+        found += compared(ours, theirs, SPLITS)
+    rows = [row(call, told) for call, _, told in found]
+    tell("\n".join(rows))
+    assert differences(found) == []
+    assert [line for line in rows if line not in TABLE.read_text()] == []
+
+
+def with_topics(side: Side) -> Told:
+    """What a broker tells of its topics, once it has counted one."""
+    for _ in range(60):
+        told = side.ask(TOPIC_STATS)
+        if told.body:
+            break
+        time.sleep(0.5)
+    return told
+
+
+def within(ours: Any, theirs: Any) -> bool:
+    """Whether everything that one tells is told by the other as well."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return all(key in theirs and within(value, theirs[key]) for key, value in ours.items())
+    return bool(ours == theirs)
+
+
 def agree(call: Call, ours: Told, theirs: Told) -> bool:
-    """The same, but that a fake broker tells only the part of its configuration that is about balancing."""
-    if call.path.endswith("/runtime") and isinstance(ours.body, dict):
-        return ours.hops == theirs.hops and ours.body.items() <= theirs.body.items()
+    """The same, but that a fake broker tells only what is about balancing of its configuration, and rates of topics."""
+    if call.path.endswith(("/runtime", "/broker-stats/topics")) and ours.body:
+        return ours.hops == theirs.hops and within(ours.body, theirs.body)
     return ours == theirs
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.learn.candidates import DEFAULT, LOW_THRESHOLDS, NOISE_DEVIATIONS, PRESENT, candidates
 from lbd.learn.choosing import choose, cost, split
 from lbd.learn.closed_loop import Course
@@ -121,7 +122,7 @@ class TestChoosing:
             ({"moves": 0, "p95_gap": 60.0}, {}, None, "no other settings"),
             ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart, the present 20.0"),
             ({"moves": 5}, {"moves": 10}, None, "not do clearly better on the last"),
-            ({"mean_gap": 4.5}, {}, None, "no other settings"),
+            ({"mean_gap": 4.8}, {}, None, "no other settings"),
         ],
         ids=["fewer moves", "less gap", "the same", "one move for a point", "longer over the threshold",
              "does nothing", "hold-out: worse", "hold-out: the same", "hardly better"],
@@ -142,7 +143,7 @@ class TestChoosing:
         found = choose({PRESENT: dict.fromkeys(range(3), DAY)}, range(3))
 
         assert (found.recommended, found.judged) == (None, ())
-        assert found.why == "the history is too short: 3 windows of history, at least 4 are wanted"
+        assert found.why == "the history is too short: 3 windows of history after the first, at least 4 are wanted"
 
     def test_the_hold_out_is_the_last_part(self):
         """Whatever order windows come in; there is always one."""
@@ -165,3 +166,22 @@ class TestChoosing:
         """Sixty points apart cost more than two, and a tenth of the bundles moved a day; half a point more does not."""
         assert cost(replace(DAY, moves=0, mean_gap=60.0)) > cost(replace(DAY, moves=10, mean_gap=2.0))
         assert cost(replace(DAY, moves=0, mean_gap=2.5)) < cost(replace(DAY, moves=1, mean_gap=2.0))
+
+
+class TestLeastMoves:
+    """The other strategy whose thresholds can be tried."""
+
+    def test_it_gets_its_share(self):
+        """Half of what is tried, its defaults among them; under names that tell it."""
+        found = candidates(AvgShedderSettings(), 1.0, 20, 1, ["least-moves"])
+        others = [one for one in found if one.name.startswith("least-moves")]
+
+        assert (len(found), others[0].name) == (20, "least-moves, default")
+        assert 8 <= len(others) <= 11
+        assert {one.values["strategy"] for one in others} == {"least-moves"}
+
+    def test_one_in_force_is_tried_alone(self):
+        """AvgShedder is not, unless somebody asks."""
+        found = candidates(LeastMovesSettings(), 1.0, 20, 1)
+
+        assert {one.values["strategy"] for one in found} == {"least-moves"}

@@ -184,9 +184,77 @@ def other_columns(root: Path) -> None:
 def test_what_is_no_history_is_told(spark: SparkSession, tmp_path: Path, make: Any, told: str):
     """In one line that names the folder."""
     from lbd.errors import UsageError
-    from lbd.learn import pipeline
+    from lbd.learn.reading import table
 
     make(tmp_path)
     with pytest.raises(UsageError, match=told) as found:
-        pipeline.table(spark, str(tmp_path), "decisions")
+        table(spark, str(tmp_path), "decisions")
     assert "\n" not in str(found.value)
+
+
+def part(root: Path, day: int, content: bytes | None = None, version: int = 1) -> Path:
+    """A file of decisions: one round, or these bytes."""
+    import json
+
+    import pyarrow.parquet as pq
+
+    path = root / "v1" / "decisions" / f"day=2026-01-{day:02d}" / "part-0.parquet"
+    path.parent.mkdir(parents=True)
+    if content is not None:
+        path.write_bytes(content)
+        return path
+    schema = pa.schema(
+        [(name, kind) for name, (kind, _) in COLUMNS["decisions"].items()],
+        metadata={"lbd.history": json.dumps({"version": version, "table": "decisions"})},
+    )
+    row = {**dict.fromkeys(schema.names), "t": at(day * 1440), "brokers": ["a"], "turn": day}
+    pq.write_table(pa.Table.from_pylist([row], schema=schema), path)
+    return path
+
+
+def test_what_is_torn_is_left_out_and_named(spark: SparkSession, tmp_path: Path):
+    """Half a file, an empty one and one of another kind; hidden files are nobody's."""
+    from lbd.learn.reading import table
+
+    whole = part(tmp_path, 1)
+    torn = [part(tmp_path, day, content) for day, content in enumerate((whole.read_bytes()[:-40], b"", b"junk" * 9), 2)]
+    (whole.parent / ".part-1.parquet.new").write_bytes(b"PAR1")
+    found = table(spark, str(tmp_path), "decisions")
+
+    assert [row["turn"] for row in found.rows.collect()] == [1]
+    assert [path.removeprefix("file:") for path in found.torn] == [str(path) for path in torn]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda root: (part(root, 1), part(root, 2, version=2)),
+            r"day=2026-01-02/part-0.parquet: history of version 2",
+        ),
+        (lambda root: part(root, 1, b"junk" * 9), "none of 1 files can be read"),
+        (lambda root: (root / "v2" / "decisions").mkdir(parents=True), "no history of version 1 there; there is v2"),
+    ],
+    ids=["a newer version", "junk alone", "a newer folder"],
+)
+def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path, make: Any, told: str):
+    """With the file, what was seen and what is wanted."""
+    from lbd.errors import UsageError
+    from lbd.learn.reading import table
+
+    make(tmp_path)
+    with pytest.raises(UsageError, match=told):
+        table(spark, str(tmp_path), "decisions")
+
+
+def test_each_window_is_beside_the_one_before(spark: SparkSession):
+    """The first has none, and a hole between two changes nothing; none is collected in one place for it."""
+    from lbd.learn import pipeline
+
+    packed = spark.createDataFrame(
+        [(number, str(number).encode()) for number in (7, 3, 4)], "window long, packed binary"
+    )
+    found = pipeline.with_before(spark, packed, [3, 4, 7])
+
+    assert sorted((row["window"], bytes(row["packed_before"])) for row in found.collect()) == [(4, b"3"), (7, b"4")]
+    assert "SinglePartition" not in found._jdf.queryExecution().executedPlan().toString()

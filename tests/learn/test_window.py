@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.learn.window import Window, from_bytes, to_bytes
+from lbd.learn.window import WARM_SECONDS, Window, after, from_bytes, joined, to_bytes
 from lbd.model import RESOURCES
 from tests.learn.windows import broker, bundle, minute, window
 
@@ -114,3 +114,38 @@ def same(first: Window, second: Window) -> None:
     """Equal in every field."""
     for name in Window.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+
+
+class TestJoined:
+    """Two stretches become one."""
+
+    def test_bundles_and_brokers_are_found_by_name(self):
+        """What the first has and the second has not is gone, with its broker."""
+        first = window([broker(0), broker(0, "c"), broker(1), broker(1, "c")], [bundle(0, "x"), bundle(0, "y", "c")])
+        second = window([broker(2), broker(2, "b"), broker(3), broker(3, "b")], [bundle(2, "y", "b")])
+        found = joined(first, second)
+
+        assert (found.brokers, found.bundles) == (("a", "b", "c"), ("x", "y"))
+        assert found.present.tolist() == [[True, False, True]] * 2 + [[True, True, False]] * 2
+        changes = zip(found.change_round, found.change_bundle, found.change_owner, strict=True)
+        assert [tuple(map(int, one)) for one in changes] == [(0, 0, 0), (0, 1, 2), (2, 0, -1), (2, 1, 1)]
+
+    @pytest.mark.parametrize(("first_minute", "present"), [(4, True), (8, False)], ids=["soon", "late"])
+    def test_a_broker_is_there_until_its_next_sample(self, first_minute: int, present: bool):
+        """If that comes soon: a stretch begins between two samples of each."""
+        first = window([broker(0), broker(0, "b", cpu=70)])
+        rows = [broker(minute) for minute in range(2, 10)]
+        rows += [broker(minute, "b", cpu=20 if minute == first_minute else None) for minute in range(2, 10)]
+        found = joined(first, window(rows))
+
+        assert found.present[1].tolist() == [True, present]
+        assert not found.fresh[1, 1]
+        assert found.used[1, 1, CPU] == 70 or not present
+
+    def test_only_the_last_hours_go_before(self):
+        """Bundles are where they were left, whenever that was."""
+        before = window([broker(number) for number in range(0, 1440, 10)], [bundle(0)])
+        found = after(before, window([broker(1440)], [bundle(1440)]))
+
+        assert found.at[0] == before.at[-1] - WARM_SECONDS
+        assert found.change_round.tolist() == [0, found.at.size - 1]

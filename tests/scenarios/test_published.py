@@ -251,3 +251,13 @@ def test_a_hundred_new_brokers():
     card = scorecard(simulation.trace(), 15, 40)
     assert card.first_move_after_seconds <= 180
     assert card.last.std_points < card.first.std_points
+
+
+@pytest.mark.soak
+@every_seed
+def test_a_hundred_new_brokers_to_the_end(seed: int):
+    """The new ones are filled to the average, so next to none gives away what it was given."""
+    card = run("hundred-new", seed).card
+    assert card.bundles_moved_twice <= 2
+    assert card.moves <= 680
+    assert card.minutes_to_balance is not None

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.model import bundle_range
+from lbd.model import bundle_namespace, bundle_range
+from lbd.record.journal.splits import splits_of
 from lbd.simulate.fake_pulsar import FakePulsar, Fault, Switch
+from lbd.split.cut import SplitResult
+from lbd.split.topic_hash import range_of
 from tests.simulate.fakes import run, settings
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from lbd.record.journal.moves import Move
+    from lbd.record.journal.splits import Split
     from tests.simulate.fakes import Run
 
+ROUNDED_SECONDS = 0.01
 TURNS = 120
 COOL_DOWN_MINUTES = 4
 EAGER: dict[str, Any] = {
@@ -42,8 +47,14 @@ QUICK = [fault for fault in Fault if fault not in {Fault.SILENT, Fault.SLOW, Fau
 PARTS = ["", "/unload", "/unload", "/lookup/", "/topicHashPositions", "/load-report", "/ownedNamespaces", "/ready"]
 
 
-def unsteady(chance: random.Random) -> FakePulsar:
-    """Three to five brokers under traffic that comes and goes, so that there is always something to move."""
+SPLITTING = {"split": {"enabled": True, "max_msg_rate": 6000, "max_splits_per_hour": 0}}
+
+
+def unsteady(chance: random.Random, topics: int = 8) -> FakePulsar:
+    """Three to five brokers under traffic that comes and goes, so that there is always something to move.
+
+    ``topics`` are those of each eight bundles.
+    """
     shapes = [
         {"kind": "wave", "amplitude": 0.9, "period_hours": 0.4, "peak_at_hours": chance.random()},
         {"kind": "on-off", "on_minutes": 4, "off_minutes": 4},
@@ -51,7 +62,15 @@ def unsteady(chance: random.Random) -> FakePulsar:
     ]
     brokers = [f"b{at}" for at in range(chance.randint(3, 5))]
     load = [
-        {"name": f"n{at}", "brokers": [broker], "mib_per_second": 20, "bundles": 8, "spread": 0.7, "shape": shape}
+        {
+            "name": f"n{at}",
+            "brokers": [broker],
+            "mib_per_second": 20,
+            "bundles": 8,
+            "spread": 0.7,
+            "shape": shape,
+            "topics": topics,
+        }
         for at, (broker, shape) in enumerate(zip(brokers, shapes, strict=False))
     ]
     parts = [{"id": broker, "background": chance.uniform(0, 20)} for broker in brokers]
@@ -59,11 +78,11 @@ def unsteady(chance: random.Random) -> FakePulsar:
     return FakePulsar(world, state, clients=chance.choice([0, 1, 6]), version=chance.choice(["4.0.8", "4.2.4"]))
 
 
-def disturb(cluster: FakePulsar, chance: random.Random) -> None:
+def disturb(cluster: FakePulsar, chance: random.Random, parts: Sequence[str] = PARTS) -> None:
     """Now and then something goes wrong, or is mended."""
     broker, what = chance.choice(cluster.brokers), chance.random()
     if what < 0.25:
-        fault, part = chance.choice(QUICK), chance.choice(PARTS)
+        fault, part = chance.choice(QUICK), chance.choice(parts)
         where = chance.choice([None, broker])
         seconds, acts = chance.uniform(-900, 900), chance.random() < 0.5
         cluster.faults.on(Switch(fault, where, part, chance.randint(1, 6), seconds, acts))
@@ -99,7 +118,29 @@ def check_notes(running: Run) -> None:
         assert any(key in {bundle, bundle_range(bundle)} and broker == noted for bundle, noted in known), (key, broker)
 
 
-@pytest.mark.parametrize("seed", [0, 5, 23, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(24, 60))])
+def check_splits(cluster: FakePulsar, splits: Iterable[Split]) -> int:
+    """How many were made; each ended as the cluster's own book says."""
+    begun = {one.bundle: cluster.begun_at + one.seconds for one in reversed(cluster.history())}
+    made = 0
+    for split in splits:
+        ended, whole = split.ended, split.cut.bundle
+        assert ended is not None, split
+        if ended.result is SplitResult.SPLIT:
+            made += 1
+            assert whole not in cluster.owners(), split
+            assert all(split.at - ROUNDED_SECONDS <= begun[part] <= ended.at for part in ended.parts), split
+        elif ended.result is SplitResult.NOT_SPLIT:
+            ends = range_of(whole)
+            inner = [name for name in begun if bundle_namespace(name) == bundle_namespace(whole) and name != whole]
+            within = [name for name in inner if ends[0] <= range_of(name)[0] and range_of(name)[1] <= ends[1]]
+            assert not [name for name in within if begun[name] <= ended.at], split
+    return made
+
+
+LONG = tuple(pytest.param(seed, marks=pytest.mark.soak) for seed in range(60) if seed not in {0, 5, 43})
+
+
+@pytest.mark.parametrize("seed", [0, 5, 43, *LONG])
 def test_no_rule_is_broken(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done is done one at a time and rarely, and told as it was."""
     chance = random.Random(seed)
@@ -111,3 +152,19 @@ def test_no_rule_is_broken(seed: int, tmp_path: Path, monkeypatch: pytest.Monkey
         moves = one.true_moves()
     check_pace(moves)
     assert len(moves) > 5
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
+def test_no_rule_is_broken_where_bundles_are_split(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Splits by the daemon's rule among the moves: each is told as it ended, and so is every move of a part."""
+    chance = random.Random(seed)
+    chosen = {**EAGER, **SPLITTING}
+    with unsteady(chance, topics=48) as cluster:
+        with run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path, **chosen)) as one:
+            for _ in range(TURNS):
+                disturb(cluster, chance, [*PARTS, "/split", "/topics", "/bundles"])
+                one.turn()
+            moves = one.true_moves()
+        check_pace(moves)
+        assert check_splits(cluster, splits_of(tmp_path)) > 3
+        assert len(moves) > 5

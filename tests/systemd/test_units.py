@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from lbd.config import load
+from lbd.record.history import FOLDER
 from tests import fake_pulsar
 from tests.daemon.test_service import Notified, settings_for
 
@@ -48,28 +49,49 @@ def setting(name: str) -> str:
     return str(found)
 
 
-def analyzed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """systemd-analyze over the units, with a program that is there."""
+def analyzed(folder: Path, unit: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """systemd-analyze over a unit, with a program that is there."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze")
-    for path in UNITS.glob("*.service"):
+    for path in (*UNITS.glob("*.service"), *UNITS.glob("*.timer")):
         (folder / path.name).write_text(path.read_text().replace("/opt/lbd/bin/lbd", sys.executable))
-    command = ["systemd-analyze", *words, str(folder / "lbd.service")]
+    command = ["systemd-analyze", *words, str(folder / unit)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_systemd_has_nothing_to_say_of_it(tmp_path: Path):
+@pytest.mark.parametrize("name", ["lbd.service", "lbd-calibrate.service", "lbd-calibrate.timer"])
+def test_systemd_has_nothing_to_say_of_it(name: str, tmp_path: Path):
     """No unknown key, no value that is ignored."""
-    found = analyzed(tmp_path, "verify", "--man=no")
+    found = analyzed(tmp_path, name, "verify", "--man=no")
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_exposure_is_low(tmp_path: Path):
-    """What is left is that it speaks to brokers, and that all may read its state."""
-    found = analyzed(tmp_path, "security", "--offline=true", "--no-pager")
-    level = re.search(r"Overall exposure level for lbd.service: ([\d.]+)", found.stdout)
+@pytest.mark.parametrize(("name", "most"), [("lbd.service", 1.5), ("lbd-calibrate.service", 1.5)])
+def test_exposure_is_low(name: str, most: float, tmp_path: Path):
+    """What is left: one speaks to brokers, the other makes code as it runs; and all may read their state."""
+    found = analyzed(tmp_path, name, "security", "--offline=true", "--no-pager")
+    level = re.search(r"Overall exposure level for \S+: ([\d.]+)", found.stdout)
     assert level is not None, found.stderr
-    assert float(level[1]) <= 1.5
+    assert float(level[1]) <= most
+
+
+def test_calibration_reads_the_daemons_history_and_writes_elsewhere():
+    """The same user; the daemon's directory is not among those it may write to, and no network is there."""
+    unit = (UNITS / "lbd-calibrate.service").read_text()
+    assert "StateDirectory=lbd-calibrate\n" in unit
+    assert "ReadWritePaths" not in unit
+    assert {"User=lbd", "ProtectSystem=strict", "PrivateNetwork=yes"} <= set(unit.splitlines())
+    assert f"ConditionPathIsDirectory={load(None, {}).settings.state_dir / FOLDER}\n" in unit
+
+
+def test_the_command_of_calibration_makes_a_new_directory_each_time(tmp_path: Path):
+    """As systemd hands it to the shell: its percent and dollar signs undone, and a program that shows its words."""
+    (line,) = re.findall(r"^ExecStart=/bin/sh -c '(.*)'$", (UNITS / "lbd-calibrate.service").read_text(), re.MULTILINE)
+    shown = line.replace("%%", "%").replace("$$", "$").replace("exec /opt/lbd/bin/lbd", "echo")
+    done = subprocess.run(
+        ["/bin/sh", "-c", shown], capture_output=True, text=True, check=True, env={"STATE_DIRECTORY": str(tmp_path)}
+    )
+    assert re.fullmatch(rf"calibrate --explain --out {tmp_path}/\d{{8}}T\d{{6}}Z\n", done.stdout)
 
 
 class Unit:

@@ -10,6 +10,7 @@
 ``configured.py``    what the brokers run with
 ``overrides.py``     dynamic settings that are stored and not taken
 ``traffic.py``       whether bundles and traffic can be levelled at all
+``leader.py``        who of several lbds leads
 ``policies.py``      isolation, and destinations that a leader may still hold
 ``own_settings.py``  settings of lbd that cannot work together
 ``state_dir.py``     the running lbd and what it keeps
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from lbd.daemon.doctor import (
     cluster,
     configured,
+    leader,
     machines,
     overrides,
     own_settings,
@@ -67,8 +69,9 @@ def examine(settings: Settings) -> Checkup:
     Raises :class:`~lbd.errors.UsageError` for settings with which no request can be sent.
     """
     seen = survey(settings)
-    found = sorted(_checks(seen), key=lambda one: LEVELS.index(one.level))
-    return Checkup(tuple(found), seen.observation is not None, seen.requests)
+    of_leader, asked = leader.check(settings)
+    found = sorted((*_checks(seen), *of_leader), key=lambda one: LEVELS.index(one.level))
+    return Checkup(tuple(found), seen.observation is not None, seen.requests + asked)
 
 
 def _checks(seen: Survey) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from lbd.daemon.telling import utc
 from lbd.errors import UsageError
 from lbd.files import owner, user_name
 from lbd.record.control import Control
+from lbd.record.drains import told_of
 from lbd.record.journal import KEEP_SECONDS, LIVE_NAME, read
 from lbd.record.status import read_status, running
 from lbd.words import counted
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
 LEAST_FREE_BYTES, FEW_FREE_BYTES = 16 * 1024**2, 512 * 1024**2
 """A journal is set aside at 8 MiB, averages of 100,000 bundles take 10; without room no intent can be written."""
 
+LASTING_SECONDS = 4 * 3600.0
+"""Longer than replacing a machine takes: a drain of that age was perhaps forgotten."""
+
 DIRECTORY = Check("state-dir", "without it lbd forgets cool-downs and open moves, and unloads nothing")
 RUNNING = Check("lbd", "only a running lbd moves anything")
 PAUSED = Check("pause", "while paused lbd observes and counts, and moves nothing")
+DRAINED = Check("drains", "a drained broker is in no pair, average or destination: the others carry its load")
 TAKE_OVER = Check("take-over", "while it lasts no broker balances by itself, also when lbd is stopped")
 JOURNAL = Check("journal", "it is the only truth about moves and cool-downs")
 
@@ -50,6 +55,7 @@ def check(seen: Survey) -> Iterator[Finding]:
         return
     yield _directory(directory)
     yield from _guarded(RUNNING, _running(directory, seen.taken_at))
+    yield from _guarded(DRAINED, drains(directory, seen.taken_at))
     yield from _guarded(TAKE_OVER, _taken_over(directory))
 
 
@@ -100,6 +106,20 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
     if pause is not None:
         until = f"until {utc(pause.until)}" if pause.until is not None else "without end"
         yield PAUSED.warning(f"by {pause.by} {until}{pause.reason and f': {pause.reason}'}", "lbd resume ends it")
+
+
+def drains(directory: Path, now: float) -> Iterator[Finding]:
+    """The drains in force: one that lasts was perhaps forgotten, one that left bundles needs a person."""
+    for drain, work in told_of(directory, now):
+        reason = f": {drain.reason}" if drain.reason else ""
+        told = f"{drain.broker} by {drain.by} since {utc(drain.since)}{reason}"
+        todo = f"lbd drain {drain.broker} --release ends it"
+        if work is not None and work.left:
+            yield DRAINED.warning(f"{told}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE tells why; {todo}")
+        elif now - drain.since > LASTING_SECONDS:
+            yield DRAINED.warning(f"{told}, for {(now - drain.since) / 3600:.0f} h", todo)
+        else:
+            yield DRAINED.ok(told)
 
 
 def _life(status: Status, pid: int | None, now: float) -> Finding:

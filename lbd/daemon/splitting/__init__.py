@@ -15,20 +15,21 @@ from lbd.daemon.splitting.rule import Round, choose
 from lbd.errors import LbdError, RefusedError, told
 from lbd.model import bundle_namespace
 from lbd.permit.eligibility import left_alone
+from lbd.permit.own_topic import carries
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer
 from lbd.split.cut import Cut, CutOutcome, SplitResult, cut_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lbd.config import Settings
     from lbd.cycle import CycleRecord, Hold
     from lbd.daemon.requests import Requests
     from lbd.pulsar.admin import Admin
     from lbd.record.control import SplitRequest
-    from lbd.record.journal import Journal
+    from lbd.record.journal import Journal, Split
 
 HOUR_SECONDS = 3600.0
 
@@ -67,6 +68,12 @@ class Splitting:
     def halt(self) -> None:
         """Begin no more of what the rule chose; the split that was asked for is brought to its end."""
         self._halted.set()
+
+    def inherit(self, found: Mapping[str, Split]) -> None:
+        """Take over these open splits of other processes, by id, and no others; not while one is made here."""
+        with self._changed:
+            if not self._under_way:
+                self._inherited = dict(found)
 
     def recover(self) -> None:
         """Give the splits of a killed process their outcome, those that can be told by now."""
@@ -183,6 +190,8 @@ class Splitting:
 def _allow(cut: Cut, settings: Settings) -> None:
     """What nobody may override."""
     reason = left_alone(cut.bundle, settings.guardrails)
+    if reason is None and carries(cut.bundle, settings.leader.kept_topic):
+        reason = Reason.LEADER_TOPIC
     if reason is not None:
         raise RefusedError(f"{reason.label}: nothing is split there, whoever asks")
 

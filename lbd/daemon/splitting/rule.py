@@ -15,6 +15,7 @@ from lbd.daemon.splitting.looking import look
 from lbd.errors import LbdError, RefusedError
 from lbd.model import bundle_namespace
 from lbd.permit.eligibility import barred
+from lbd.permit.own_topic import carries
 from lbd.permit.policies import Isolation
 from lbd.reason import Reason
 from lbd.split.triggers import too_large, within_namespaces
@@ -92,8 +93,8 @@ def _permitted(settings: Settings, seen: Round, due: Sequence[Due]) -> tuple[tup
     left: list[Left] = []
     for one in due:
         code = int(codes[at[one.bundle]])
-        if code:
-            left.append(Left(one.bundle, Reason.of(code).label))
+        if code or carries(one.bundle, settings.leader.kept_topic):
+            left.append(Left(one.bundle, Reason.of(code).label if code else Reason.LEADER_TOPIC.label))
         elif not seen.usable[position[one.broker]]:
             left.append(Left(one.bundle, f"{one.broker}: {Reason.NO_NEW_SAMPLE.label}"))
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.decide.avg_shedder.relays import portion
 from lbd.decide.avg_shedder.selection import fill
 from lbd.decide.candidates import UNITS, Measure, Offers
 from lbd.load.prediction import gap_left_at_best
@@ -42,6 +43,7 @@ class Levelling:
         self._settings, self._facts = settings, facts
         self._position = snapshot.brokers.index()
         self._scores: list[float] = facts.scores.tolist()
+        self._compared: list[float] = sorted(facts.scores[permission.paired == 0].tolist())
         self._minimum: dict[Measure, float] = {
             "msg_rate": settings.min_unload_message,
             "throughput": settings.min_unload_message_throughput,
@@ -120,11 +122,18 @@ class Levelling:
     def _amounts(self, pair: Pair) -> dict[Measure, float]:
         """How much the pair should exchange in each measure that counts."""
         hot, cold = self._ends(pair)
+        share = self._settings.max_unload_percentage * self._portion(pair)
         return {
-            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure))
-            * self._settings.max_unload_percentage
+            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure)) * share
             for measure in self._measures(hot)
         }
+
+    def _portion(self, pair: Pair) -> float:
+        """How much of that its destination takes: all, unless it had to give it away again."""
+        rise = pair.difference * self._settings.max_unload_percentage
+        if self._settings.relays == "make" or not rise > 0:
+            return 1.0
+        return portion(self._scores[self._ends(pair)[1]], rise, self._compared, self._settings.low_threshold)
 
     def _choose(self, pair: Pair, measure: Measure, amount: float) -> tuple[Reason, str] | None:
         broker = self._position[pair.source]
@@ -147,6 +156,7 @@ class Levelling:
         choices = self._choices(pair)
         destination = choices[0] if choices else pair.destination
         told = f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f} {UNITS[measure]}"
+        told += "; filled to the average only" if self._portion(pair) < 1 else ""
         return self._offers.unload(int(candidates.bundles[at]), (pair.source, destination), told, choices)
 
     def _choices(self, pair: Pair) -> tuple[str, ...]:

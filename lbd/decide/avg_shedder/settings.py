@@ -1,4 +1,4 @@
-"""Settings of ``strategy: avg-shedder``: Pulsar's own, under their own names, and three in which live differs."""
+"""Settings of ``strategy: avg-shedder``: Pulsar's own, under their own names, and four in which live differs."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ class AvgShedderSettings(StrategySettings):
         description="a gap that stays above the low threshold even if all traffic were levelled is named and left: "
         "moving bundles cannot close it (stock: ignore)",
     )
+    relays: Literal["avoid", "make"] = Field(
+        "avoid",
+        description="a destination that levelling would lift so far above the next colder broker that it had to give "
+        "away again is filled to the average only: no bundle moves twice where most brokers are cold (stock: make)",
+    )
     pulsar_version: Literal["5.0", "4.0.8", "4.0"] = Field(
         "5.0",
         description="whose details to follow: 5.0 replaces an overloaded planned destination; 4.0.8 keeps it; 4.0 also "
@@ -58,9 +63,8 @@ class AvgShedderSettings(StrategySettings):
 
     def stock(self) -> AvgShedderSettings:
         """The same numbers with Pulsar's own behaviour everywhere."""
-        return self.model_copy(
-            update={"sole_bundle": "move", "measure": "message-rate-first", "background_load": "ignore"}
-        )
+        pulsars = {"sole_bundle": "move", "measure": "message-rate-first", "background_load": "ignore"}
+        return self.model_copy(update={**pulsars, "relays": "make"})
 
     def eager(self) -> AvgShedderSettings:
         """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""

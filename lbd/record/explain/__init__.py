@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
 from lbd.reason import Reason
-from lbd.record.explain import because
+from lbd.record.drains import told_of
+from lbd.record.explain import because, cuts
 from lbd.record.explain.answers import Answer, BrokerAnswer, BundleAnswer, Fired, PassedOver, TurnAnswer
 from lbd.record.explain.names import broker_named, bundle_with, no_bundle
 from lbd.record.explain.stories import Story, stories
-from lbd.record.journal import history
+from lbd.record.journal import history, splits_of
 from lbd.record.turns import FOLDER
 from lbd.record.turns.bundles import load_bundles
 from lbd.record.turns.reading import KeptTurns
@@ -33,6 +34,10 @@ ATTEMPTS = 2
 
 MOVE_OF_TURN_SECONDS = 900.0
 """Moves that a turn planned are begun within this."""
+
+
+REPORTED_WITHIN_SECONDS = 120.0
+"""A report seen so soon after a landing may be older than it: brokers renew theirs about once a minute."""
 
 
 class Explainer:
@@ -88,7 +93,10 @@ class Explainer:
         moves = self._moves(lambda move: move.bundle in planned and begun[0] <= move.at <= begun[1], attempts)
         told = stories(moves)
         self._walk(told, lambda _: False, turn.at)
-        return TurnAnswer(turn, [story.told() for story in told])
+        following = self._turns.find(turn.last + 1)
+        until = self._now if following is None else following.at
+        begun_after = [split for split in splits_of(self._state_dir) if turn.at <= split.at < until]
+        return TurnAnswer(turn, [story.told() for story in told], cuts.stories(begun_after))
 
     def broker(self, name: str) -> BrokerAnswer:
         """One broker: its score, its pairs, what it waits for, and what it gave."""
@@ -105,11 +113,20 @@ class Explainer:
             last.ended_at,
             newest.verdict,
             last.broker(broker),
-            [gone] if gone else list(because.of_broker(last, broker)),
+            [*self._drained(broker), *([gone] if gone else because.of_broker(last, broker))],
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.told() for story in told],
         )
+
+    def _drained(self, broker: str) -> Iterator[str]:
+        """Since when, and what has become of it."""
+        for drain, work in told_of(self._state_dir, self._now):
+            if drain.broker == broker:
+                ago = f", {(self._now - drain.since) / 60:.0f} min ago" if drain.since else ""
+                yield f"{drain.by} drains it{ago}{drain.reason and f': {drain.reason}'}"
+                if work is not None and work.sentence:
+                    yield work.sentence.rstrip(".")
 
     def bundle(self, name: str) -> BundleAnswer:
         """One bundle: where it is and why, its moves, and why it was passed over."""
@@ -117,12 +134,17 @@ class Explainer:
         last = next((turn for turn in self._back() if turn.brokers), newest)
         told = stories(self._moves(lambda move: move.bundle == name))
         at = bundles.bundles.index(name) if bundles is not None and name in bundles.bundles else None
-        if at is None and not told:
+        splits = cuts.about(name, splits_of(self._state_dir))
+        if at is None and not (told or splits):
             raise UsageError(no_bundle(name, bundles.bundles if bundles is not None else []))
         owner, seen_at = (bundles.owner_of(at), bundles.at) if bundles is not None and at is not None else (None, None)
+        reported_at = (seen_at or 0) - REPORTED_WITHIN_SECONDS
         moved = next((story.move for story in told if story.move.owner is not None), None)
-        if moved is not None and moved.ended_at is not None and (seen_at is None or moved.ended_at > seen_at):
+        if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
             owner, seen_at = moved.owner, moved.ended_at
+        cut = cuts.gone(name, splits)
+        if cut is not None:
+            owner, seen_at = None, cut.at
         fired = self._walk(told, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates))
         left = self._cool_down_left(told)
         label = Reason.of(int(bundles.codes[at])).label if bundles is not None and at is not None else ""
@@ -132,10 +154,11 @@ class Explainer:
             seen_at,
             float(bundles.rates[at, 0]) if bundles is not None and at is not None else None,
             float(bundles.rates[at, 1]) if bundles is not None and at is not None else None,
-            list(_because(last, owner, label, left)),
+            [cuts.sentence(cut)] if cut is not None else list(_because(last, owner, label, left)),
             left,
             _passed_over(fired, name) if fired is not None else None,
             [story.told() for story in told],
+            splits[: self._last],
         )
 
     def _cool_down_left(self, told: list[Story]) -> float | None:

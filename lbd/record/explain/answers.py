@@ -36,6 +36,20 @@ class MoveStory(msgspec.Struct, frozen=True):
     came: Ends | None = None
 
 
+class SplitStory(msgspec.Struct, frozen=True):
+    """A split of the journal, and what came of it: ``result`` is None while it is open, ``parts`` what it made."""
+
+    at: float
+    bundle: str
+    owner: str
+    algorithm: str
+    positions: list[str]
+    result: str | None
+    parts: list[str]
+    reason: str
+    detail: str
+
+
 class Fired(msgspec.Struct, frozen=True):
     """The last turn in which a broker gave, or was to give: what was wanted, taken and passed over."""
 
@@ -48,10 +62,14 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class TurnAnswer(msgspec.Struct, frozen=True):
-    """One turn, with what became of the moves that it began; ``turn`` is as kept: what is not there was empty."""
+    """One turn, with what became of the moves that it began; ``turn`` is as kept: what is not there was empty.
+
+    ``splits`` are those that were begun before the next turn.
+    """
 
     turn: Turn
     moves: list[MoveStory]
+    splits: list[SplitStory]
 
 
 class BrokerAnswer(msgspec.Struct, frozen=True):
@@ -78,7 +96,10 @@ class PassedOver(msgspec.Struct, frozen=True):
 
 
 class BundleAnswer(msgspec.Struct, frozen=True):
-    """One bundle. ``owner`` is who reported it at ``at``, or who it was moved to since; ``because`` why it is there."""
+    """One bundle. ``owner`` is who reported it at ``at``, or who it was moved to since; ``because`` why it is there.
+
+    ``splits`` are those that cut it, and the one that it came out of.
+    """
 
     bundle: str
     owner: str | None
@@ -89,6 +110,7 @@ class BundleAnswer(msgspec.Struct, frozen=True):
     cool_down_left_seconds: float | None
     passed_over: PassedOver | None
     moves: list[MoveStory]
+    splits: list[SplitStory]
 
 
 Answer = TurnAnswer | BrokerAnswer | BundleAnswer

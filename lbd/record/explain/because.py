@@ -16,6 +16,7 @@ BARRED = {
     Reason.CHANGED_HANDS: "it rests because it changed its broker without lbd",
     Reason.PING_PONG: "it was moved to and fro lately: guardrails.max_moves_per_bundle",
     Reason.SYSTEM_NAMESPACE: "Pulsar's own topics are in its namespace",
+    Reason.LEADER_TOPIC: "the topic by which lbds agree on their leader is in it (leader.topic)",
     Reason.ISOLATION_POLICY: "an isolation policy binds its namespace to brokers that exclude the destination",
     Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination",
     Reason.EXCLUDED_NAMESPACE: "guardrails.excluded_namespaces names its namespace",
@@ -57,6 +58,8 @@ def of_broker(turn: Turn, broker: str) -> Iterator[str]:
     seen = turn.broker(broker)
     if seen is None:
         yield "it gave no usable load report in that turn"
+        return
+    if seen.doubt == Reason.DRAINED.label:
         return
     if seen.doubt is not None:
         yield f"its report is no ground to move on: {seen.doubt}"

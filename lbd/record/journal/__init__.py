@@ -153,8 +153,7 @@ class Journal:
         seconds = round(_finite(outcome.seconds), 3)
         with self._lock:
             self._append(Ended(self._now(), move, *proven, seconds, outcome.noted, outcome.leader))
-            if self._file.size > self._rotate_beyond:
-                self._rotate()
+            self._rotate_when_long()
 
     @property
     def open_splits(self) -> tuple[tuple[str, Split], ...]:
@@ -207,15 +206,20 @@ class Journal:
         if any(at > now for at in self._state.attempted_at.values()):
             self._state.settle(now, self._keep_seconds)
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, *entries: Entry) -> None:
         try:
-            line = encoded(entry)
-            header = b"" if self._file.size else encoded(Header(FORMAT, entry.at))
-            self._file.write(header + line)
+            lines = [encoded(entry) for entry in entries]
+            header = b"" if self._file.size else encoded(Header(FORMAT, entries[0].at))
+            self._file.write(header + b"".join(lines))
         except (OSError, UnicodeEncodeError) as error:
             why = getattr(error, "strerror", error)
             raise UsageError(f"{self._path}: journal cannot be written: {why}; no unload is sent without it") from error
-        self._state.take(entry, line)
+        for entry, line in zip(entries, lines, strict=True):
+            self._state.take(entry, line)
+
+    def _rotate_when_long(self) -> None:
+        if self._file.size > self._rotate_beyond:
+            self._rotate()
 
     def _rotate(self) -> None:
         self._rotate_beyond = self._file.size + RETRY_BYTES

@@ -66,6 +66,10 @@ class Splits:
         cut = Cut(entry.bundle, entry.owner, entry.algorithm, entry.positions, entry.reason)
         self._found[entry.split] = (Split(entry.at, cut), line.strip() + b"\n")
 
+    def knows(self, split: str) -> bool:
+        """Whether its intent is among the lines."""
+        return split in self._found
+
     def end(self, entry: SplitEnded, line: bytes) -> None:
         """Count an outcome in."""
         if entry.split in self._found:

@@ -12,6 +12,7 @@ from lbd.simulate.fake_pulsar import reports
 from lbd.simulate.fake_pulsar.bundles import Bundles
 from lbd.simulate.fake_pulsar.faults import LOAD_REPORT, Fault
 from lbd.simulate.fake_pulsar.http import Reply, Request, ok, page, refused, text
+from lbd.simulate.fake_pulsar.splits import Splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,6 +43,7 @@ class Answers:
 
     def _table(self, bundles: Bundles) -> Iterable[tuple[str, str, Handler]]:
         configuration, bundle = "/admin/v2/brokers/configuration", "/admin/v2/namespaces/{}/{}/{}"
+        splits = Splits(self._book, bundles)
         yield "GET", f"{configuration}/runtime", self._running
         yield "GET", f"{configuration}/values", lambda _: ok(self._configuration.overrides)
         yield "POST", f"{configuration}/{{}}/{{}}", self._override
@@ -54,13 +56,16 @@ class Answers:
         yield "GET", "/admin/v2/brokers/{}", self._listed
         yield "GET", "/admin/v2/brokers/{}/{}/ownedNamespaces", self._owned
         yield "GET", "/admin/v2/broker-stats/load-report", self._load_report
+        yield "GET", "/admin/v2/broker-stats/topics", self._topics
         yield "GET", "/admin/v2/clusters", lambda _: ok([self._configuration.cluster])
         yield "GET", "/admin/v2/clusters/{}/failureDomains", self._domains
         yield "GET", "/admin/v2/clusters/{}/namespaceIsolationPolicies", self._isolation
         yield "GET", "/admin/v2/namespaces/{}/antiAffinity/{}", self._members
         yield "GET", "/admin/v2/namespaces/{}/{}/antiAffinity", self._group
         yield "GET", "/admin/v2/namespaces/{}/{}/bundles", bundles.boundaries
+        yield "GET", "/admin/v2/namespaces/{}/{}/topics", bundles.topics
         yield "GET", f"{bundle}/topicHashPositions", bundles.positions
+        yield "PUT", f"{bundle}/split", splits.split
         yield "PUT", f"{bundle}/unload", bundles.unload
         yield "GET", "/lookup/v2/topic/{}/{}/{}/{}", bundles.look_up
 
@@ -95,6 +100,9 @@ class Answers:
             self._frozen[broker] = self._report(broker)
         found = self._frozen[broker]
         return ok(reports.of_nan(found) if faults.take(Fault.NAN, broker, LOAD_REPORT) else found)
+
+    def _topics(self, asked: Request) -> Reply:
+        return ok(reports.topic_stats(self._book, self._book.brokers[asked.broker]))
 
     def _report(self, broker: str) -> dict[str, Any]:
         skew = self._book.faults.take(Fault.CLOCK_SKEW, broker)

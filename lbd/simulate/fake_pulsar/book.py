@@ -20,11 +20,15 @@ from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.simulate.cluster import STEP_SECONDS, State, World, moved, step
 from lbd.simulate.fake_pulsar.faults import Fault, Faults
 from lbd.simulate.fake_pulsar.life import started, with_nobody
+from lbd.simulate.splitting import split
+from lbd.simulate.topics import topics_in
+from lbd.split.plan import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lbd.simulate.fake_pulsar.policies import Policies
+    from lbd.split.algorithms import Topic
 
 SESSION_SECONDS = 30.0
 """For so long a broker that died is listed, leads, and owns what it owned (metadataStoreSessionTimeoutMillis)."""
@@ -60,6 +64,7 @@ class Book:
         self.version, self.faults, self.policies = version, faults, policies
         self.brokers = {broker: _broker(broker, at, world) for at, broker in enumerate(ids)}
         self.world, self.state = with_nobody(world, state, ids)
+        self.first = self.world
         self.nobody = len(ids)
         self.bundles = {bundle: at for at, bundle in enumerate(world.bundles)}
         self.random = np.random.default_rng((world.seed, self.nobody))
@@ -68,7 +73,7 @@ class Book:
         self.closing: set[str] = set()
         self.history = [Owned(self.seconds, bundle, self.owner(bundle)) for bundle in self.bundles]
         self.on_free: Callable[[str, bool], None] = lambda *_: None
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._number = count()
         self._plan_lives(world)
         self.lead(self.listed[min(1, len(self.listed) - 1)])
@@ -89,7 +94,7 @@ class Book:
                 self.state = step(self.world, self.state)
         self.seconds = max(self.seconds, seconds)
 
-    def at(self, seconds: float, then: Callable[[], None]) -> None:
+    def at(self, seconds: float, then: Callable[[], object]) -> None:
         """Have this happen at that second of the run."""
         heapq.heappush(self._events, (seconds, next(self._number), then))
 
@@ -121,6 +126,18 @@ class Book:
         """The broker takes it, if nobody has it and the broker is there: who comes first wins."""
         if self.owner(bundle) is None and self.brokers[broker].up:
             self._give(bundle, broker)
+
+    def topics(self, bundle: str) -> tuple[Topic, ...]:
+        """The topics of a bundle, in the order of their hashes."""
+        return topics_in(self.first, self.world, self.bundles[bundle])
+
+    def split(self, bundle: str, positions: Sequence[int]) -> tuple[str, ...]:
+        """Its parts, which belong to its owner; the history tells no more of the whole."""
+        owner, at, parts = self.owner(bundle), self.bundles[bundle], parts_of(bundle, positions)
+        self.world, self.state = split(self.world, self.state, at, positions, self.topics(bundle))
+        self.bundles = {name: at for at, name in enumerate(self.world.bundles)}
+        self.history += [Owned(self.seconds, part, owner) for part in parts]
+        return parts
 
     def place(self, bundle: str) -> str:
         """Where the leader wants a bundle that nobody owns: by its note, which is used up, or else at random."""

@@ -37,7 +37,18 @@ class Bundles:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._ranges = _ranges(book.world.bundles)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Some namespace has other bundles than before."""
+        self._ranges = _ranges(self._book.world.bundles)
+
+    def topics(self, _: Request, tenant: str, namespace: str) -> Reply:
+        """All topics of a namespace."""
+        if f"{tenant}/{namespace}" not in self._ranges:
+            return NO_NAMESPACE
+        bundles = self._ranges[f"{tenant}/{namespace}"][1]
+        return ok([topic.name for bundle in bundles for topic in self._book.topics(bundle)])
 
     def boundaries(self, _: Request, tenant: str, namespace: str) -> Reply:
         """How a namespace is cut."""
@@ -52,15 +63,16 @@ class Bundles:
         bundle = f"{tenant}/{namespace}/{span}"
         if f"{tenant}/{namespace}" not in self._ranges:
             return NO_NAMESPACE
-        wrong = self._unknown(bundle)
+        wrong = self.unknown(bundle)
         if wrong is not None:
             return wrong
         owner = self._book.owner(bundle)
         if owner is None:
             return refused(412, f"Failed to find ownership for ServiceUnit:{bundle}")
         if owner != asked.broker:
-            return self._to_owner(owner, asked)
-        return ok({"namespace": bundle_namespace(bundle), "bundle": span, "topicHashPositions": {}})
+            return self.to_owner(owner, asked)
+        found = {topic.name: topic.position for topic in self._book.topics(bundle)}
+        return ok({"namespace": bundle_namespace(bundle), "bundle": span, "topicHashPositions": found})
 
     def unload(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
         """The leader notes a destination before it looks at anything else; the owner closes the bundle.
@@ -68,15 +80,15 @@ class Bundles:
         Raises :class:`Closing` when the bundle is to be closed: it is free, and 204 answered, after that.
         """
         bundle = f"{tenant}/{namespace}/{span}"
-        refused_or_sent_on = self._noted(asked, bundle) or self._unknown(bundle)
+        refused_or_sent_on = self._noted(asked, bundle) or self.unknown(bundle)
         if refused_or_sent_on is not None:
             return refused_or_sent_on
         owner = self._book.owner(bundle)
         if owner is None:
             return Reply(204)
-        return self._close(bundle) if owner == asked.broker else self._to_owner(owner, asked)
+        return self._close(bundle) if owner == asked.broker else self.to_owner(owner, asked)
 
-    def _to_owner(self, owner: str, asked: Request) -> Reply:
+    def to_owner(self, owner: str, asked: Request) -> Reply:
         """What the leader says of owners is so, what others say may not be."""
         return _elsewhere(owner, asked, authoritative=str(asked.broker == self._book.leader).lower())
 
@@ -109,13 +121,13 @@ class Bundles:
         if bundle in self._book.closing:
             return crash(f"Namespace bundle {bundle} is being unloaded")
         if self._book.owner(bundle) is None:
-            chosen = self._chosen(asked, bundle)
+            chosen = self.chosen(asked, bundle)
             if isinstance(chosen, Reply):
                 return chosen
             self._book.acquire(bundle, chosen)
         return ok(_found(self._book.owner(bundle) or asked.broker))
 
-    def _chosen(self, asked: Request, bundle: str) -> str | Reply:
+    def chosen(self, asked: Request, bundle: str) -> str | Reply:
         """The broker that was asked, if the bundle is its to take; else where to ask."""
         if asked.query.get("authoritative") == "true":
             return asked.broker
@@ -127,19 +139,23 @@ class Bundles:
         chosen = self._book.place(bundle)
         return chosen if chosen == leader else _elsewhere(chosen, asked, authoritative="true")
 
-    def _unknown(self, bundle: str) -> Reply | None:
+    def unknown(self, bundle: str) -> Reply | None:
         """Why it is no bundle of this cluster."""
         if bundle in self._book.bundles:
             return None
-        ends = bundle_range(bundle).split("_")
         if bundle_namespace(bundle) not in self._ranges:
             return _not_found()
-        if len(ends) != 2:
-            return crash("Invalid bundle range")
-        strange = next((end.removeprefix("0x") for end in ends if not _is_hex(end)), None)
-        if strange is not None:
-            return crash(f'For input string: "{strange}"')
-        return refused(412, f"Cannot find bundle {bundle} in the bundles list")
+        strange = malformed(bundle_range(bundle))
+        return crash(strange) if strange else refused(412, self._missing(bundle))
+
+    def _missing(self, bundle: str) -> str:
+        """A range that begins where a bundle does is told from one that does not."""
+        starts, bundles = self._ranges[bundle_namespace(bundle)]
+        lower = int(bundle_range(bundle).partition("_")[0], 16)
+        if lower not in starts:
+            return f"Cannot find bundle {bundle} in the bundles list"
+        found = bundles[starts.index(lower)]
+        return f"Invalid upper boundary for bundle {bundle}. Expected upper boundary of {found}"
 
     def _bundle_of(self, namespace: str, topic: str) -> str | None:
         """The bundle of a topic: CRC32 of its full name, ranges are [lower, upper)."""
@@ -157,6 +173,15 @@ def _ranges(bundles: Sequence[str]) -> dict[str, tuple[list[int], list[str]]]:
         namespace: ([start for start, _ in sorted(ones)], [bundle for _, bundle in sorted(ones)])
         for namespace, ones in found.items()
     }
+
+
+def malformed(span: str) -> str:
+    """What brokers say of a range that is none, nothing of others."""
+    ends = span.split("_")
+    if len(ends) != 2:
+        return "Invalid bundle range"
+    strange = next((end.removeprefix("0x") for end in ends if not _is_hex(end)), None)
+    return "" if strange is None else f'For input string: "{strange}"'
 
 
 def _is_hex(end: str) -> bool:

@@ -47,7 +47,7 @@ class Clients:
     def _look_up(self, bundle: str) -> None:
         """The leader chooses; between that and the choice's taking the bundle another one may look it up (#24884)."""
         book = self._book
-        if book.owner(bundle) is not None:
+        if bundle not in book.bundles or book.owner(bundle) is not None:
             return
         leader = book.brokers.get(book.leader or "")
         chosen = book.place(bundle) if leader is not None and leader.up else ""

@@ -30,6 +30,7 @@ class Request:
     method: str
     path: str
     query: Mapping[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -208,8 +209,9 @@ class _Handler(Answering):
 
     def _serve(self) -> None:
         url = urlsplit(self.path)
-        query = dict(parse_qsl(url.query))
-        self._send(self.server.answers(Request(self.server.id, self.command, unquote(url.path), query)))
+        query, length = dict(parse_qsl(url.query)), int(self.headers.get("Content-Length") or 0)
+        asked = Request(self.server.id, self.command, unquote(url.path), query, self.rfile.read(length))
+        self._send(self.server.answers(asked))
 
     do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the parent's names
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lbd.model import bundle_namespace, bundle_range
 from lbd.pulsar.admin import MODULAR
 
 if TYPE_CHECKING:
@@ -26,10 +27,13 @@ def heartbeats(cluster: str, broker: str) -> list[str]:
 def load_report(book: Book, broker: Broker, cluster: str, begun_at: float) -> dict[str, Any]:
     """What the broker says of itself now; ``begun_at`` is when the run began, epoch seconds, by its clock."""
     counted = book.state.counted[broker.at]
-    rows = counted.rates.tolist()
+    rows, numbers = counted.rates.tolist(), book.world.topics[counted.bundles].tolist()
     stats = {
-        heartbeats(cluster, broker.id)[0]: _statistics([0.0] * 4, clients=0),
-        **{book.world.bundles[at]: _statistics(row) for at, row in zip(counted.bundles.tolist(), rows, strict=True)},
+        heartbeats(cluster, broker.id)[0]: _statistics([0.0] * 4, topics=1, clients=0),
+        **{
+            book.world.bundles[at]: _statistics(row, topics, topics)
+            for at, row, topics in zip(counted.bundles.tolist(), rows, numbers, strict=True)
+        },
     }
     cpu = float(book.state.cpu[broker.at])
     host, _, port = broker.id.rpartition(":")
@@ -47,10 +51,10 @@ def load_report(book: Book, broker: Broker, cluster: str, begun_at: float) -> di
         **dict(zip(_RATES, counted.rates.sum(axis=0).tolist(), strict=True)),
         "lastUpdate": _milliseconds(begun_at + book.seconds),
         "lastStats": stats,
-        "numTopics": len(stats),
+        "numTopics": 1 + sum(numbers),
         "numBundles": len(stats),
-        "numConsumers": len(rows),
-        "numProducers": len(rows),
+        "numConsumers": sum(numbers),
+        "numProducers": sum(numbers),
         "bundles": list(stats),
         "lastBundleGains": [],
         "lastBundleLosses": [],
@@ -64,9 +68,20 @@ def load_report(book: Book, broker: Broker, cluster: str, begun_at: float) -> di
     }
 
 
-def _statistics(rates: list[float], clients: int = 1) -> dict[str, float]:
-    counts = {"consumerCount": clients, "producerCount": clients, "topics": 1, "cacheSize": 0}
+def _statistics(rates: list[float], topics: int, clients: int) -> dict[str, float]:
+    counts = {"consumerCount": clients, "producerCount": clients, "topics": topics, "cacheSize": 0}
     return {**dict(zip(_RATES, rates, strict=True)), **counts}
+
+
+def topic_stats(book: Book, broker: Broker) -> dict[str, Any]:
+    """Topics of each bundle that the broker has counted: equal shares of its rates, and of other numbers none."""
+    counted, found = book.state.counted[broker.at], dict[str, Any]()
+    for at, rates in zip(counted.bundles.tolist(), counted.rates, strict=True):
+        bundle, topics = book.world.bundles[at], book.topics(book.world.bundles[at])
+        each = {**dict(zip(_RATES, (rates / max(len(topics), 1)).tolist(), strict=True)), "producerCount": 1}
+        ranges = found.setdefault(bundle_namespace(bundle), {})
+        ranges[bundle_range(bundle)] = {"persistent": {topic.name: each for topic in topics}}
+    return found
 
 
 def _milliseconds(epoch_seconds: float) -> int:

@@ -1,0 +1,52 @@
+# docker build --target lbd --build-arg SOURCE_COMMIT="$(git describe --always --dirty --abbrev=12 --exclude='*')" -t lbd .
+# Targets: lbd, and lbd-learn with Spark and Java for `lbd calibrate`. docker/install.sh is also what the tests run.
+ARG PYTHON=3.13-slim-bookworm
+
+FROM python:${PYTHON} AS source
+WORKDIR /src
+COPY pyproject.toml hatch_build.py README.md CHANGELOG.md LICENSE ./
+COPY docker docker
+COPY lbd lbd
+ARG SOURCE_COMMIT=""
+
+FROM source AS build
+RUN docker/install.sh . /opt/lbd
+
+FROM source AS build-learn
+RUN docker/install.sh . /opt/lbd learn
+
+FROM python:${PYTHON} AS runtime
+# A name for the user: Spark asks for it. The state directory is its own, for those who mount no volume.
+RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/lbd --create-home --shell /usr/sbin/nologin lbd
+ENV PATH=/opt/lbd/bin:$PATH \
+    PYTHONUNBUFFERED=1
+WORKDIR /var/lib/lbd
+ENTRYPOINT ["lbd"]
+
+FROM runtime AS lbd-learn
+# Security updates of Java are wanted at each build, so no version is pinned.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build-learn /opt/lbd /opt/lbd
+ARG SOURCE_COMMIT=""
+LABEL org.opencontainers.image.title="lbd-learn" \
+      org.opencontainers.image.description="lbd with Spark, for lbd calibrate" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${SOURCE_COMMIT}"
+USER 10001:10001
+CMD ["calibrate", "--help"]
+
+FROM runtime AS lbd
+COPY --from=build /opt/lbd /opt/lbd
+ARG SOURCE_COMMIT=""
+LABEL org.opencontainers.image.title="lbd" \
+      org.opencontainers.image.description="A load balancer for Apache Pulsar's brokers" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${SOURCE_COMMIT}"
+USER 10001:10001
+HEALTHCHECK --interval=60s --timeout=20s --start-period=60s CMD ["lbd", "status"]
+CMD ["run"]

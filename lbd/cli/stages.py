@@ -1,0 +1,70 @@
+"""Stages of a long work on stderr: a bar on a terminal, a line each elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import TaskID
+
+    Counted = Callable[[], tuple[int, int]]
+
+LOOK_SECONDS = 0.5
+
+
+@contextmanager
+def stages(counted: Counted) -> Iterator[Callable[[str], None]]:
+    """What is to be told of each stage as it begins. ``counted`` gives how many of its parts are done, and how many
+    there are.
+    """
+    if not sys.stderr.isatty():
+        yield lambda text: click.echo(f"{text} ...", err=True)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = _Bar(progress, counted)
+        try:
+            yield bar.begin
+        finally:
+            bar.end()
+
+
+class _Bar:
+    """A line for each stage, the last of which moves."""
+
+    def __init__(self, progress: Progress, counted: Counted) -> None:
+        self._progress, self._counted = progress, counted
+        self._task: TaskID | None = None
+        self._over = Event()
+        self._thread = Thread(target=self._look, name="progress", daemon=True)
+        self._thread.start()
+
+    def begin(self, text: str) -> None:
+        """The stage before is done."""
+        self._full()
+        self._task = self._progress.add_task(text, total=None)
+
+    def end(self) -> None:
+        """The last stage is over; only one that was followed by others is known to be done."""
+        self._over.set()
+        self._thread.join()
+
+    def _full(self) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, total=1, completed=1)
+            self._progress.stop_task(self._task)
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            done, known = self._counted()
+            if self._task is not None and known:
+                self._progress.update(self._task, total=known, completed=done)

@@ -1,0 +1,54 @@
+"""What a drain or a fill would do, only shown: neither the cluster nor the state directory is changed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbd.daemon.draining.beginning import cannot_spare, first_pass
+from lbd.daemon.draining.job import Pacing, estimate
+from lbd.daemon.draining.planning import Look, look_to_drain, look_to_fill
+from lbd.daemon.dry import live_parts
+from lbd.daemon.parts import observing
+from lbd.record.drains import Drains
+
+if TYPE_CHECKING:
+    from lbd.config import Settings
+    from lbd.record.drains import Drain
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A look, how long its moves would take, and why the cluster could not do without the broker (empty: it could).
+
+    ``drain`` is the one in force, ``at_once`` how many moves would be in flight.
+    """
+
+    look: Look
+    eta_seconds: float
+    at_once: int
+    cannot_spare: str = ""
+    drain: Drain | None = None
+
+
+def show_drain(settings: Settings, broker: str) -> Shown:
+    """Whether a broker can be spared, and where its bundles would go. Raises :class:`~lbd.errors.LbdError`."""
+    drain = Drains(settings.state_dir).in_force(time.time()).get(broker) if settings.state_dir.is_dir() else None
+    with observing(settings) as observer:
+        asked = first_pass(broker, drain, time.time(), settings, None)
+        look = look_to_drain(live_parts(settings, observer), observer.admin, asked)
+    return _shown(settings, look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
+
+
+def show_fill(settings: Settings, broker: str) -> Shown:
+    """What a broker would be given. Raises :class:`~lbd.errors.LbdError`."""
+    with observing(settings) as observer:
+        look = look_to_fill(live_parts(settings, observer), observer.admin, broker)
+    sources = len({unload.source for unload in look.plan.unloads})
+    return _shown(settings, look, min(settings.drain.max_unloads_at_once, max(sources, 1)))
+
+
+def _shown(settings: Settings, look: Look, at_once: int, refusal: str = "", drain: Drain | None = None) -> Shown:
+    pacing = Pacing(at_once, settings.drain.unload_spacing_seconds, look.by_name)
+    return Shown(look, estimate([one.bundle for one in look.plan.unloads], pacing), at_once, refusal, drain)

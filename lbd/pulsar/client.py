@@ -1,0 +1,151 @@
+"""Pulsar's binary protocol, as far as lbd speaks it: a topic that one lbd at a time may write, and all may read.
+
+An exclusive producer is granted while no other one is connected. When the broker lets another one in, it raises the
+topic's epoch, and what the old one still sends fails (PIP-68; Topic.addProducer, PersistentTopic.incrementTopicEpoch).
+The library is loaded by who needs it: without ``leader.enabled`` lbd runs as if it were not there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from lbd.errors import ObserveError, UsageError
+from lbd.pulsar.http import Secret
+from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.pulsar.settings import PulsarSettings
+
+BATCH = 1000
+"""So many lines are handed on together at most."""
+
+_DRAINED_MILLISECONDS = 20
+
+
+class SharedLog:
+    """One topic: read from its first line on by everybody, written by the one who was :meth:`elect`-ed.
+
+    Not thread-safe but for :meth:`publish`. All methods raise :class:`ObserveError` when the topic cannot be had.
+    """
+
+    def __init__(self, settings: PulsarSettings, topic: str, name: str) -> None:
+        """Connect to ``pulsar.service_url``; ``name`` is what the broker shows of who writes.
+
+        Raises :class:`UsageError` where the library is not installed or a secret cannot be read.
+        """
+        self._pulsar, self._topic, self._name = _library(), topic, name
+        self._producer: Any = None
+        self._away_since: float | None = None
+        self._client: Any = _connected(self._pulsar, settings)
+        try:
+            self._reader = self._client.create_reader(topic, self._pulsar.MessageId.earliest)
+        except self._pulsar.PulsarException as error:
+            self._client.close()
+            raise self._failed("cannot be read", error) from error
+
+    def read(self, seconds: float) -> list[bytes]:
+        """The next lines, waiting so long for the first of them; empty when none came."""
+        return list(self._lines(seconds))
+
+    def _lines(self, seconds: float) -> Iterator[bytes]:
+        patience = max(int(seconds * 1000), 1)
+        for _ in range(BATCH):
+            try:
+                yield self._reader.read_next(patience).data()
+            except self._pulsar.Timeout:
+                return
+            except self._pulsar.PulsarException as error:
+                raise self._failed("cannot be read", error) from error
+            patience = _DRAINED_MILLISECONDS
+
+    def elect(self) -> bool:
+        """Try to become the one who writes; False while another one does."""
+        try:
+            self._producer = self._client.create_producer(
+                self._topic,
+                producer_name=self._name,
+                access_mode=self._pulsar.ProducerAccessMode.Exclusive,
+                send_timeout_millis=int(ACKNOWLEDGED_WITHIN_SECONDS * 1000),
+                batching_enabled=False,
+            )
+        except (self._pulsar.ProducerFenced, self._pulsar.ProducerBusy):
+            return False
+        except self._pulsar.PulsarException as error:
+            raise self._failed("cannot be written", error) from error
+        return True
+
+    def publish(self, line: bytes) -> None:
+        """Write a line; it is stored when the call returns. Raises when another one writes by now, or in 10 s at last.
+
+        A line that was not acknowledged may stand in the topic all the same.
+        """
+        begun = time.monotonic()
+        try:
+            self._producer.send(line)
+        except self._pulsar.PulsarException as error:
+            raise self._failed("cannot be written", error) from error
+        if time.monotonic() - begun > ACKNOWLEDGED_WITHIN_SECONDS:  # this process may have stood still meanwhile
+            raise ObserveError(f"{self._topic}: no acknowledgement within {ACKNOWLEDGED_WITHIN_SECONDS:.0f} s")
+
+    def lost(self) -> bool:
+        """Whether the writer has had no connection for as long as an acknowledgement may take."""
+        if self._producer is not None and self._producer.is_connected():
+            self._away_since = None
+            return False
+        now = time.monotonic()
+        self._away_since = self._away_since or now
+        return now - self._away_since > ACKNOWLEDGED_WITHIN_SECONDS
+
+    def close(self) -> None:
+        """Leave: the next one may write at once."""
+        try:
+            self._client.close()
+        except self._pulsar.PulsarException:
+            self._client.shutdown()  # a broker that does not answer learns it by the connection
+
+    def _failed(self, how: str, error: Exception) -> ObserveError:
+        return ObserveError(f"{self._topic} {how}: {error}; is pulsar.service_url right, and may its role do so?")
+
+
+def _library() -> Any:  # noqa: ANN401 - the library has no types
+    try:
+        import pulsar  # noqa: PLC0415 - loaded by who needs it
+    except ImportError as error:
+        raise UsageError(f"leader.enabled needs the package pulsar-client: {error}") from error
+    return pulsar
+
+
+def _connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see _library
+    """A client. What it would log, in a format of its own, comes as an exception or as a lost connection."""
+    tls = {"tls_trust_certs_file_path": str(settings.tls.ca_file)} if settings.tls.ca_file else {}
+    if settings.service_url is None:
+        raise UsageError("pulsar.service_url is not set; wanted pulsar://host:port, or pulsar+ssl://host:port")
+    try:
+        return pulsar.Client(
+            settings.service_url,
+            authentication=_authentication(pulsar, settings),
+            operation_timeout_seconds=int(ACKNOWLEDGED_WITHIN_SECONDS),
+            connection_timeout_ms=int(settings.connect_timeout_seconds * 1000),
+            tls_validate_hostname=True,
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
+            **tls,
+        )
+    except (pulsar.PulsarException, ValueError) as error:
+        raise ObserveError(f"pulsar.service_url {settings.service_url}: no client: {error}") from error
+
+
+def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see _library
+    """As for the admin API; a token is read again whenever the client connects."""
+    if settings.token_file is not None:
+        token = Secret(settings.token_file)
+        token.word()
+        return pulsar.AuthenticationToken(token.word)
+    if settings.basic is not None:
+        return pulsar.AuthenticationBasic(settings.basic.username, Secret(settings.basic.password_file).value())
+    if settings.tls.cert_file is not None and settings.tls.key_file is not None:
+        return pulsar.AuthenticationTLS(str(settings.tls.cert_file), str(settings.tls.key_file))
+    return None

@@ -1,0 +1,185 @@
+"""``lbd drain`` and ``lbd fill``: words, JSON, exit codes, and nothing done on junk or without --apply."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lbd.cli import main
+from lbd.config import Settings
+from lbd.daemon.engine import engine
+from lbd.record.control import Control, Pause
+from lbd.record.drains import Drains
+from tests.simulate import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from lbd.simulate.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakePulsar]:
+    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
+    with fakes.hot() as found:
+        yield found
+
+
+@pytest.fixture
+def config(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings of that cluster."""
+    for name in [name for name in os.environ if name.startswith("LBD_")]:
+        monkeypatch.delenv(name)
+    chosen = fakes.settings(cluster, tmp_path / "state", drain={"unload_spacing_seconds": 0})
+    path = tmp_path / "lbd.yaml"
+    path.write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))), encoding="utf-8")
+    return path
+
+
+def lbd(*arguments: object) -> Result:
+    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@contextmanager
+def running(config: Path) -> Iterator[None]:
+    """A lbd that serves requests and goes on with drains, as the daemon does twice a second."""
+    settings = Settings.model_validate(yaml.safe_load(config.read_text()))
+    done = threading.Event()
+
+    def serve() -> None:
+        with engine(settings) as found:
+            found.turn()
+            ready.set()
+            while not done.is_set():
+                found.serve()
+                time.sleep(0.05)
+            found.halt()
+            found.wait()
+
+    ready = threading.Event()
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def owned(cluster: FakePulsar, broker: str) -> int:
+    """How many bundles a broker owns."""
+    return sum(owner == broker for owner in cluster.owners().values())
+
+
+class TestShown:
+    def test_whether_it_can_be_spared_and_what_would_go_where(self, cluster: FakePulsar, config: Path, tmp_path: Path):
+        """Scores, bundles, time; and nothing is done."""
+        found = lbd("drain", cluster.brokers[0], "--config", config)
+        assert found.exit_code == 0, found.output
+        assert f"The cluster can do without {cluster.brokers[0]}" in found.stdout
+        assert found.stdout.count(f"{cluster.brokers[0]}  127.") == 14
+        assert "14 bundles, 4 at once: about" in found.stdout
+        assert (owned(cluster, cluster.brokers[0]), (tmp_path / "state").exists()) == (14, False)
+
+    def test_as_json(self, cluster: FakePulsar, config: Path):
+        """For programs; the sentence goes to stderr."""
+        found = lbd("drain", cluster.brokers[0], "--config", config, "--format", "json")
+        told = json.loads(found.stdout)
+        assert [len(told[key]) for key in ("brokers", "unloads", "stay")] == [2, 14, 0]
+        assert (told["hold"], told["cannot_spare"], told["drain"]) == (None, None, None)
+        assert told["eta_seconds"] > 0
+
+    def test_a_cluster_that_cannot_do_without_it(self, cluster: FakePulsar, config: Path):
+        """Exit 4, and which bundles nobody can bear."""
+        values = yaml.safe_load(config.read_text())
+        values["guardrails"]["max_destination_score"] = 40
+        config.write_text(yaml.safe_dump(values))
+        found = lbd("drain", cluster.brokers[0], "--config", config)
+        assert found.exit_code == 4
+        assert "the cluster cannot do without" in found.stdout
+        assert "destination-overloaded" in found.stdout
+
+    def test_what_a_fill_would_bring(self, cluster: FakePulsar, config: Path):
+        """From where, and how far it would come."""
+        found = lbd("fill", cluster.brokers[2], "--config", config)
+        assert found.exit_code == 0, found.output
+        assert "would go from" in found.stdout
+        hottest = lbd("fill", cluster.brokers[0], "--config", config)
+        assert (hottest.exit_code, "nothing that would help may move" in hottest.stdout) == (0, True)
+
+
+class TestApplied:
+    def test_without_a_daemon(self, cluster: FakePulsar, config: Path, tmp_path: Path):
+        """To the end, in this process; then it is released."""
+        target = cluster.brokers[0]
+        found = lbd("drain", target, "--apply", "--for", "2h", "--reason", "new disk", "--config", config)
+        assert (found.exit_code, owned(cluster, target)) == (0, 0), found.output
+        assert f"{target} owns nothing: 14 bundles gone in" in found.stdout
+        assert f"The drain of {target} has begun: 14 bundles" in found.stderr
+        drain = Drains(tmp_path / "state").in_force(time.time())[target]
+        assert (drain.reason, round((drain.until or 0) - drain.since)) == ("new disk", 7200)
+        again = lbd("drain", target, "--config", config)
+        assert "Drained: " in again.stdout
+        assert "There is nothing to move." in again.stdout
+        released = lbd("drain", target, "--release", "--config", config)
+        assert (released.exit_code, released.stdout[:10]) == (0, "Released: ")
+        assert "is not drained" in lbd("drain", target, "--release", "--config", config).stdout
+
+    def test_through_a_running_lbd(self, cluster: FakePulsar, config: Path):
+        """The same, asked for and watched; status tells of it."""
+        target = cluster.brokers[0]
+        with running(config):
+            found = lbd("drain", target, "--apply", "--config", config, "--format", "json")
+            assert found.exit_code == 0, found.output
+            work = json.loads(found.stdout)
+            assert (work["landed"] + work["elsewhere"], work["owned"], work["left"]) == (14, 0, [])
+            filled = lbd("fill", target, "--apply", "--config", config)
+            assert (filled.exit_code, "is being drained" in filled.stdout) == (4, True), filled.output
+            assert owned(cluster, target) == 0
+
+    def test_a_fill(self, cluster: FakePulsar, config: Path):
+        """All of it lands."""
+        found = lbd("fill", cluster.brokers[2], "--apply", "--config", config)
+        assert found.exit_code == 0, found.output
+        assert f"{cluster.brokers[2]} was given" in found.stdout
+
+    def test_what_is_refused(self, cluster: FakePulsar, config: Path, tmp_path: Path):
+        """A pause, told in one line; nothing is begun."""
+        Control(tmp_path / "state").pause(Pause(0.0, None, "look", "bob"))
+        found = lbd("drain", cluster.brokers[0], "--apply", "--config", config)
+        assert (found.exit_code, found.stdout) == (4, "Refused: paused: by bob until lbd resume: look\n")
+        assert Drains(tmp_path / "state").in_force(time.time()) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("drain", "nobody:1"), 2, "no active broker"),
+        (("drain", "nobody:1", "--apply"), 2, "no active broker"),
+        (("fill", "nobody:1"), 2, "no active broker"),
+        (("drain", "b:1", "--reason", "x"), 2, "go with --apply"),
+        (("drain", "b:1", "--for", "2h"), 2, "go with --apply"),
+        (("drain", "b:1", "--apply", "--override", " "), 2, "the reason is empty"),
+        (("drain", "b:1", "--apply", "--for", "soon"), 2, "is no duration"),
+        (("drain", "b:1", "--apply", "--release"), 2, "--release ends a drain"),
+        (("fill", "b:1", "--override", "x"), 2, "go with --apply"),
+        (("drain",), 2, "Missing argument"),
+    ],
+)
+def test_junk(words: tuple[Any, ...], code: int, told: str, config: Path):
+    """What is wrong, and exit 2."""
+    found = lbd(*words, "--config", config)
+    assert (found.exit_code, told in found.output) == (code, True), found.output

@@ -1,0 +1,360 @@
+"""Drains and fills of a live lbd on a simulated cluster: nothing twice, nothing to a drained broker, and proof."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lbd.daemon.doctor.state_dir import drains as doctors_drains
+from lbd.model import Result
+from lbd.record.control import Answer, Control, DrainRequest, FillRequest, Pause, PlaceRequest, UnloadRequest
+from lbd.record.drains import Drains, Works
+from lbd.record.explain import Explainer
+from lbd.record.journal import history
+from tests.simulate import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lbd.config import Settings
+    from lbd.record.drains import Work
+    from lbd.simulate.fake_pulsar import FakePulsar
+    from tests.simulate.fakes import Run
+
+PATIENCE_SECONDS = 60.0
+FAST = {"unload_spacing_seconds": 0}
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakePulsar]:
+    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
+    with fakes.hot() as found:
+        yield found
+
+
+def settings(cluster: FakePulsar, folder: Path, **drain: Any) -> Settings:
+    """No pause between two moves of a drain, and a strategy that wants nothing by itself."""
+    shedder = {"low_threshold": 95, "high_threshold": 99}
+    return fakes.settings(cluster, folder, drain={**FAST, **drain}, avg_shedder=shedder)
+
+
+@pytest.fixture
+def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """A live lbd beside it."""
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as found:
+        yield found
+
+
+def asked(broker: str, name: str = "r1", **changes: Any) -> DrainRequest:
+    """A drain of a broker."""
+    values = {"seconds": None, "reason": "new disk", "override": None, "by": "ann", "at": 0.0, "expires_at": 1e12}
+    return DrainRequest(name, broker, **{**values, **changes})
+
+
+def done(lbd: Run, request: Any) -> tuple[Answer, Work | None]:
+    """A request to its end, the answer to its beginning, and what came of it."""
+    answers: dict[str, Answer] = {}
+    lbd.engine.requests.deliver = answers.__setitem__
+    lbd.engine.by_hand(request)
+    return answers[request.id], lbd.engine.draining.works.of(request.id)
+
+
+def ended(lbd: Run, request: Any) -> Work:
+    """The same of one that was begun."""
+    answer, work = done(lbd, request)
+    assert answer.exit_code == 0, answer
+    assert work is not None
+    return work
+
+
+def owned(cluster: FakePulsar, broker: str) -> list[str]:
+    """What a broker owns, by the cluster's own book."""
+    return sorted(bundle for bundle, owner in cluster.owners().items() if owner == broker)
+
+
+def give(cluster: FakePulsar, bundle: str, broker: str) -> None:
+    """As a client's lookup does."""
+    with cluster._lived():
+        cluster._book.free(bundle)
+        cluster._book.acquire(bundle, broker)
+
+
+def moves(cluster: FakePulsar, broker: str) -> Counter[str]:
+    """How often each bundle left a broker."""
+    left: Counter[str] = Counter()
+    before: dict[str, str | None] = {}
+    for change in cluster.history():
+        if before.get(change.bundle) == broker and change.owner != broker:
+            left[change.bundle] += 1
+        before[change.bundle] = change.owner
+    return left
+
+
+class TestDrain:
+    def test_it_owns_nothing_in_the_end_and_no_bundle_moved_twice(self, lbd: Run, cluster: FakePulsar):
+        """Proven by the broker itself; the journal tells each move, and the cluster's own book agrees."""
+        work = ended(lbd, asked(cluster.brokers[0]))
+        assert (work.exit_code, work.total, work.landed, work.owned) == (0, 14, 14, 0), work
+        assert owned(cluster, cluster.brokers[0]) == []
+        assert set(moves(cluster, cluster.brokers[0]).values()) == {1}
+        told = lbd.true_moves()
+        assert {move.result for move in told} == {Result.LANDED}
+        assert {move.destination for move in told} == set(cluster.brokers[1:])
+        assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann"
+
+    def test_nothing_goes_to_a_drained_broker(self, lbd: Run, cluster: FakePulsar):
+        """Not by a turn, by hand, or by a placement; and it is in no pair."""
+        target = cluster.brokers[0]
+        ended(lbd, asked(target))
+        record = lbd.turn()
+        assert record.decision is not None
+        assert not [pair for pair in record.decision.facts.pairs if target in {pair.source, pair.destination}]
+        cluster.forward(120)
+        lbd.turn()
+        bundle = owned(cluster, cluster.brokers[1])[0]
+        hand = UnloadRequest("r2", bundle, target, "because", "ann", 0.0, 1e12)
+        answer, _ = done(lbd, hand)
+        assert (answer.exit_code, "drained" in answer.sentence) == (4, True), answer
+        with cluster._lived():
+            cluster._book.free(bundle)
+        answer, _ = done(lbd, PlaceRequest("r3", [bundle], "rendezvous", "ann", 0.0, 1e12))
+        assert isinstance(answer.placed, list)
+        assert answer.placed[0].answer != target
+
+    def test_what_is_placed_there_later_is_moved_off_once_in_a_while(self, lbd: Run, cluster: FakePulsar):
+        """The brokers know nothing of a drain. Ten minutes after the first time, not before."""
+        target = cluster.brokers[0]
+        bundle = owned(cluster, target)[0]
+        ended(lbd, asked(target))
+        give(cluster, bundle, target)
+        lbd.turns(2)
+        self.go_on(lbd)
+        assert owned(cluster, target) == [bundle]
+        cluster.forward(601)
+        lbd.turns(2)
+        self.go_on(lbd)
+        assert owned(cluster, target) == []
+        assert moves(cluster, target)[bundle] == 2
+
+    def go_on(self, lbd: Run) -> None:
+        """As the daemon does twice a second, until nothing is at work."""
+        lbd.engine.go_on()
+        lbd.engine.draining.to_the_end(lbd.engine.go_on)
+
+    def test_a_second_drain_goes_on(self, lbd: Run, cluster: FakePulsar):
+        """It keeps its beginning and its reason, and says who owns what once more."""
+        target = cluster.brokers[0]
+        ended(lbd, asked(target))
+        first = lbd.engine.draining.in_force()[target]
+        again, work = done(lbd, asked(target, "r2", reason="", by="bob"))
+        drain = lbd.engine.draining.in_force()[target]
+        assert "goes on: 0 bundles" in again.sentence
+        assert work is not None
+        assert (work.exit_code, work.sentence) == (0, f"{target} owns nothing, and needed no move.")
+        assert (drain.since, drain.reason, drain.by, drain.carried) == (first.since, "new disk", "bob", first.carried)
+
+    def test_it_ends_with_a_release_an_end_and_a_restart(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """After each the broker is one among the others."""
+        target, drains = cluster.brokers[0], Drains(tmp_path)
+        ended(lbd, asked(target, seconds=60.0))
+        cluster.forward(61)
+        lbd.turn()
+        assert (lbd.engine.draining.drained(), drains.all()) == (frozenset(), [])
+        ended(lbd, asked(target, "r2", override="again"))
+        assert drains.release(target) is not None
+        assert lbd.engine.draining.drained() == frozenset()
+        ended(lbd, asked(target, "r3", override="again"))
+        cluster.leave(target)
+        lbd.turn()
+        assert lbd.engine.draining.drained() == {target}
+        cluster.start(target)
+        cluster.forward(300)
+        lbd.turn()
+        assert lbd.engine.draining.drained() == frozenset()
+
+    def test_a_release_in_the_middle_begins_no_further_move(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """What was moved stays where it is."""
+        target = cluster.brokers[0]
+        answers: dict[str, Answer] = {}
+        lbd.engine.requests.deliver = answers.__setitem__
+        lbd.engine.draining.begin(asked(target), lbd.engine._real.tools(lbd.engine._real.parts()))
+        Drains(tmp_path).release(target)
+        self.go_on(lbd)
+        assert len(owned(cluster, target)) == 14
+        work = lbd.engine.draining.works.of("r1")
+        assert work is not None
+        assert (work.exit_code, work.owned, work.sentence[:12]) == (4, None, "The drain of")
+
+    def test_a_pause_holds_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """Refused before it begins; and a reason passes it."""
+        Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+        answer, _ = done(lbd, asked(cluster.brokers[0]))
+        assert (answer.exit_code, answer.sentence) == (4, "Refused: paused: by bob until lbd resume: look")
+        assert lbd.engine.draining.drained() == frozenset()
+        assert ended(lbd, asked(cluster.brokers[0], "r2", override="I paused it")).owned == 0
+
+    @pytest.mark.parametrize(
+        ("request_of", "code", "words"),
+        [
+            (lambda _: asked("nobody:1"), 2, "no active broker"),
+            (lambda _: FillRequest("r1", "nobody:1", None, "ann", 0.0, 1e12), 2, "no active broker"),
+        ],
+        ids=["drain", "fill"],
+    )
+    def test_who_is_not_there(self, lbd: Run, request_of: Callable[[Any], Any], code: int, words: str):
+        """Told with those that are."""
+        answer, work = done(lbd, request_of(lbd))
+        assert (answer.exit_code, words in answer.sentence, work) == (code, True, None)
+
+    def test_a_turn_waits_for_it(self, lbd: Run, cluster: FakePulsar):
+        """And says for what."""
+        lbd.engine.draining.begin(asked(cluster.brokers[0]), lbd.engine._real.tools(lbd.engine._real.parts()))
+        lbd.engine.go_on()
+        record = lbd.engine.turn()
+        self.go_on(lbd)
+        assert record.hold is not None
+        assert record.hold[0].label == "moves-unfinished"
+
+    def test_status_explain_and_doctor_tell_of_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """Who, since when, why, and what came of it; after four hours doctor warns."""
+        target = cluster.brokers[0]
+        ended(lbd, asked(target))
+        lbd.turn()
+        now = cluster.now()
+        explained = Explainer(tmp_path, now=now, since=now - 3600, last=5, cool_down_seconds=0).of(target)
+        assert any("ann drains it" in why for why in explained.because), explained  # type: ignore[union-attr]
+        assert any("owns nothing" in why for why in explained.because)  # type: ignore[union-attr]
+        soon, late = (next(iter(doctors_drains(tmp_path, now + later))) for later in (60, 5 * 3600))
+        assert (soon.level, late.level) == ("ok", "warning")
+        assert f"{target} by ann since" in late.seen
+
+
+class TestWhatStays:
+    def test_a_policy_keeps_a_bundle_there_and_the_exit_code_says_so(self, lbd: Run, cluster: FakePulsar):
+        """One namespace is bound to the broker, the others go."""
+        target = cluster.brokers[0]
+        cluster.policies.isolation["own"] = {
+            "namespaces": ["simulated/n0"],
+            "primary": [target.rpartition(":")[0]],
+            "secondary": [],
+            "auto_failover_policy": {"policy_type": "min_available", "parameters": {"min_limit": "1"}},
+        }
+        give(cluster, owned(cluster, cluster.brokers[1])[0], target)
+        lbd.turns(10)
+        work = ended(lbd, asked(target))
+        assert (work.exit_code, work.landed, work.owned) == (4, 1, 14)
+        assert {left.reason for left in work.left} == {"isolation-policy"}
+        assert "still owns 14 bundles" in work.sentence
+
+    def test_a_cluster_that_cannot_do_without_it_says_so(self, cluster: FakePulsar, tmp_path: Path, monkeypatch: Any):
+        """Nothing is moved; with a reason what fits is, never above the limit."""
+        chosen = settings(cluster, tmp_path)
+        rails = chosen.guardrails.model_copy(update={"max_destination_score": 40})
+        chosen = chosen.model_copy(update={"guardrails": rails})
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
+            answer, _ = done(lbd, asked(cluster.brokers[0]))
+            assert (answer.exit_code, "cannot do without" in answer.sentence) == (4, True)
+            assert (len(owned(cluster, cluster.brokers[0])), lbd.engine.draining.drained()) == (14, frozenset())
+            work = ended(lbd, asked(cluster.brokers[0], "r2", override="half of it helps"))
+            assert work.exit_code == 4
+            assert 0 < work.landed < 14
+            assert {left.reason for left in work.left} == {"destination-overloaded"}
+
+    def test_the_hour_has_a_limit_of_its_own(self, cluster: FakePulsar, tmp_path: Path, monkeypatch: Any):
+        """Five an hour: the others are named with the setting."""
+        with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path, max_unloads_per_hour=5)) as lbd:
+            work = ended(lbd, asked(cluster.brokers[0]))
+        assert (work.exit_code, work.landed, work.owned) == (4, 5, 9)
+        assert "5 of 5 used within the hour (drain.max_unloads_per_hour)" in work.sentence
+
+    def test_a_bundle_that_rests_stays_unless_limits_are_passed(self, lbd: Run, cluster: FakePulsar):
+        """It was moved there by hand a moment ago."""
+        bundle = owned(cluster, cluster.brokers[1])[0]
+        hand = UnloadRequest("r0", bundle, cluster.brokers[2], None, "ann", 0.0, 1e12)
+        assert done(lbd, hand)[0].exit_code == 0
+        cluster.forward(120)
+        lbd.turn()
+        work = ended(lbd, asked(cluster.brokers[2]))
+        assert [(left.bundle, left.reason) for left in work.left] == [(bundle, "cool-down")]
+        assert work.exit_code == 4
+
+
+class TestFill:
+    def test_slices_of_the_hot_ones_come_to_the_cold_one(self, lbd: Run, cluster: FakePulsar):
+        """The third broker has a few points; in the end none of the three is above the mean that was not before."""
+        work = ended(lbd, FillRequest("r1", cluster.brokers[2], None, "ann", 0.0, 1e12))
+        assert work.exit_code == 0, work
+        assert work.landed == work.total > 0
+        assert len(owned(cluster, cluster.brokers[2])) == 2 + work.total
+        assert lbd.engine.draining.drained() == frozenset()
+
+    def test_the_hottest_gets_nothing(self, lbd: Run, cluster: FakePulsar):
+        """It is above the mean."""
+        work = ended(lbd, FillRequest("r1", cluster.brokers[0], None, "ann", 0.0, 1e12))
+        assert (work.total, work.exit_code) == (0, 0)
+
+    def test_a_drained_broker_is_not_filled(self, lbd: Run, cluster: FakePulsar):
+        """Both cannot be meant."""
+        ended(lbd, asked(cluster.brokers[2]))
+        answer, _ = done(lbd, FillRequest("r2", cluster.brokers[2], None, "ann", 0.0, 1e12))
+        assert (answer.exit_code, "is being drained" in answer.sentence) == (4, True)
+
+
+def wait_for(found: Callable[[], Any]) -> Any:
+    """What is there in the end; a slow machine is no failure."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (seen := found()):
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)
+    return seen
+
+
+class TestKilled:
+    def test_the_next_daemon_goes_on_and_moves_nothing_twice(self, cluster: FakePulsar, tmp_path: Path):
+        """kill -9 in the middle of a drain: the order is on disk, and so is what has been moved."""
+        target, state = cluster.brokers[0], tmp_path / "state"
+        chosen = settings(cluster, state, unload_spacing_seconds=0.5, max_unloads_at_once=2)
+        (tmp_path / "lbd.yaml").write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))))
+        Control(state).ask(asked(target, at=time.time()))
+        first = self.daemon(tmp_path)
+        try:
+            wait_for(lambda: len(moves(cluster, target)) >= 4)
+        finally:
+            first.send_signal(signal.SIGKILL)
+            first.wait()
+        moved = len(moves(cluster, target))
+        assert 4 <= moved < 14
+        assert set(Drains(state).in_force(time.time())) == {target}
+        second = self.daemon(tmp_path)
+        try:
+            work = wait_for(lambda: self.ended(Drains(state).works(), target))
+        finally:
+            second.terminate()
+            second.wait()
+        assert (work.exit_code, work.owned) == (0, 0), work
+        assert owned(cluster, target) == []
+        assert set(moves(cluster, target).values()) == {1}
+        assert {move.result for move in history(state)} <= {Result.LANDED, Result.ELSEWHERE}
+
+    @staticmethod
+    def ended(works: Works, broker: str) -> Work | None:
+        work = works.drains.get(broker)
+        return work if work is not None and work.ended_at is not None else None
+
+    @staticmethod
+    def daemon(folder: Path) -> subprocess.Popen[bytes]:
+        """``lbd run`` as a process of its own."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
+        command = [sys.executable, "-m", "lbd", "run", "--config", str(folder / "lbd.yaml")]
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, env=clean)

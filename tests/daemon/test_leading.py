@@ -1,0 +1,166 @@
+"""Who leads of several lbds, on a topic in memory that lets one of them write at a time, as brokers do."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.daemon import leading
+from lbd.daemon.leading import Leadership
+from lbd.errors import RefusedError
+from lbd.model import Outcome, Result, Unload
+from lbd.reason import Reason
+from lbd.record.journal.shared import SharedJournal
+from tests.leader_topic import Connection, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+MOVE = Unload("t/n/0x00000000_0xffffffff", "a:80", "b:80", 1, 1)
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pauses of a machine, not of a network."""
+    for name in ("ELECT_EVERY_SECONDS", "AGAIN_AFTER_SECONDS"):
+        monkeypatch.setattr(leading, name, 0.01)
+
+
+@contextmanager
+def lbd(path: Path, topic: Topic, name: str, on_gain: Callable[[], None] = lambda: None) -> Iterator[Leadership]:
+    """One lbd that follows the topic, and leaves it in the end."""
+    (path / name).mkdir()
+    journal = SharedJournal(path / name / "journal.jsonl", time.time)
+    found = Leadership(name, journal, time.time, lambda: Connection(topic))
+    found.on_gain = on_gain
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
+        journal.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for it, as long as a busy machine may take."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "in vain"
+        time.sleep(0.005)
+
+
+def test_one_leads_and_the_other_stands_by(tmp_path: Path):
+    """And each says so: to lead is no hold, to stand by is one that names the leader."""
+    topic = Topic()
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        with lbd(tmp_path, topic, "two") as two:
+            until(lambda: "one leads since" in two.words)
+            hold = two.hold()
+
+            assert one.hold() is None
+            assert one.words.startswith("this lbd leads since ")
+            assert hold is not None
+            assert hold[0] is Reason.NOT_LEADER
+            assert hold[1].startswith("this lbd stands by, one leads since ")
+            with pytest.raises(RefusedError, match=r"does not lead"):
+                two.journal.intend(MOVE, 1)
+
+
+def test_the_next_leader_knows_open_moves_before_it_may_move(tmp_path: Path):
+    """What the one before wrote is read to its end first, and then taken over, while the hold still stands."""
+    topic = Topic()
+    taken: list[object] = []
+
+    def take_over() -> None:
+        taken.append((two.hold() is not None, [unload.bundle for _, unload in two.journal.open]))
+
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        one.journal.intend(MOVE, 1)
+        with lbd(tmp_path, topic, "two", take_over) as two:
+            until(lambda: two.journal.open)
+            assert taken == []
+            one.stop()
+            assert two.wait(PATIENCE_SECONDS)
+
+    assert taken == [(True, [MOVE.bundle])]
+
+
+def test_who_was_replaced_writes_nothing_more(tmp_path: Path):
+    """As after a long standstill: its next intent fails, and what it ends is known to it alone."""
+    topic = Topic()
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        move = one.journal.intend(MOVE, 1)
+        with topic.changed:
+            topic.writer = Connection(topic)  # the broker lets another one in
+        with pytest.raises(RefusedError, match=r"leads no more|does not lead"):
+            one.journal.intend(MOVE, 1)
+        one.journal.conclude(move, Outcome(MOVE, Result.LANDED, "b:80", ""))
+
+        assert one.hold() is not None
+        assert one.journal.open == ()
+        assert sum(b'"outcome"' in line for line in topic.lines) == 0
+
+
+def test_a_topic_that_is_gone_for_a_while_is_waited_for(tmp_path: Path):
+    """Nobody leads then; the reason is told, and afterwards somebody does, with what ended meanwhile."""
+    topic = Topic()
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        move = one.journal.intend(MOVE, 1)
+        topic.gone = True
+        until(lambda: "no broker has it" in one.words)
+        one.journal.conclude(move, Outcome(MOVE, Result.LANDED, "b:80", ""))
+        assert one.hold() is not None
+        topic.gone = False
+        until(lambda: one.leading)
+
+        assert [b'"outcome"' in line for line in topic.lines].count(True) == 1
+
+
+def test_changes_are_told_once(tmp_path: Path):
+    """Who leads, and that one leads no more; not each try."""
+    topic, said = Topic(), []
+    with lbd(tmp_path, topic, "one") as one, lbd(tmp_path, topic, "two") as two:
+        until(lambda: one.leading or two.leading)
+        first, second = (one, two) if one.leading else (two, one)
+        second.on_change = said.append
+        until(lambda: first.name in second.words)
+        first.stop()
+        until(lambda: second.leading)
+        topic.gone = True
+        until(lambda: not second.leading)
+        until(lambda: said and said[-1].startswith("leads no more"))
+
+    assert [line for line in said if not line.endswith(f"{first.name} leads")] == ["leads", *said[-1:]]
+
+
+def test_many_kills_leave_one_leader_and_no_open_move(tmp_path: Path):
+    """Each leader in turn intends, and is cut off before it can conclude: the next one finds all of it."""
+    topic, names = Topic(), count()
+    for _ in range(5):
+        with lbd(tmp_path, topic, f"lbd-{next(names)}") as one:
+            assert one.wait(PATIENCE_SECONDS)
+            for move, unload in one.journal.open:
+                one.journal.conclude(move, Outcome(unload, Result.LANDED, "b:80", "found open"))
+            one.journal.intend(MOVE, 1)
+    with lbd(tmp_path, topic, "last") as last:
+        assert last.wait(PATIENCE_SECONDS)
+        assert len(last.journal.open) == 1
+
+
+def test_lines_that_are_none_are_counted(tmp_path: Path):
+    """They may be a newer lbd's."""
+    topic = Topic()
+    topic.lines += [b"junk", b'{"event":"from-the-future"}']
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        assert [warning.partition(":")[2].split(";")[0] for warning in one.warnings] == [" 2 lines cannot be read"]

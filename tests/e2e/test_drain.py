@@ -1,0 +1,70 @@
+"""A broker of three is drained under traffic: it owns nothing in the end, and publishers lose nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e import placing, probe
+from tests.e2e.balancing import run
+from tests.e2e.daemon import Daemon
+from tests.e2e.test_daemon import BY_HAND
+from tests.e2e.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.e2e.cluster import Cluster
+
+BUNDLES, RATE = 24, 10.0
+SETTINGS: dict[str, Any] = {**BY_HAND, "log": {"format": "json"}}
+
+
+def owned(cluster: Cluster, broker: str, namespace: str = "") -> list[str]:
+    """The bundles that a broker claims, but for its own and Pulsar's."""
+    found = probe.owners(cluster, namespace)
+    return sorted(one for one, owners in found.items() if broker in owners and not one.startswith("pulsar/"))
+
+
+@pytest.mark.cluster(versions=["4.0.8"])
+def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
+    cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
+):
+    """24 bundles under traffic on one broker of three, several moving at once, through a running lbd."""
+    target = cluster.brokers[0]
+    bundles = placing.namespace(cluster, f"drain{time.time_ns()}", BUNDLES)
+    namespace = bundles[0].rpartition("/")[0]
+    topics = [f"persistent://{namespace}/t{number}" for number in range(BUNDLES)]
+    with Daemon(cluster, tmp_path, SETTINGS) as daemon, Traffic(cluster, dict.fromkeys(topics, RATE)) as load:
+        placing.place_all(cluster, dict.fromkeys(bundles, target))
+        assert len(owned(cluster, target, f"{namespace}/")) == BUNDLES
+        begun = time.time()
+        words = ("drain", target, "--apply", "--reason", "a test", "--override", "placed a moment ago")
+        done = run(daemon.command(*words, "--format", "json"))
+        seconds = time.time() - begun
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        work = json.loads(done.stdout)
+        left = owned(cluster, target)
+        turned = run(daemon.command("status", "--format", "json"))
+        released = run(daemon.command("drain", target, "--release"))
+        result = load.stop()
+        moves = daemon.moves()
+
+    gap = max((gap.seconds for gap in result.gaps if gap.at > begun), default=0.0)
+    tell(
+        f"drained of {work['total']} bundles in {seconds:.1f} s, {work['landed']} landed, {work['elsewhere']} on "
+        f"another broker; longest publish gap {gap:.2f} s; {done.stderr.splitlines()[1:2]}"
+    )
+    assert left == []
+    assert work["owned"] == 0
+    assert work["landed"] + work["elsewhere"] >= BUNDLES
+    gone = Counter(move.bundle for move in moves if move.source == target and move.owner not in {None, target})
+    assert set(gone.values()) == {1}
+    assert [one["drain"]["broker"] for one in json.loads(turned.stdout)["drains"]] == [target]
+    assert released.returncode == 0
+    assert (result.lost, result.duplicates) == (0, 0)

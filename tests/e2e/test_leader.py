@@ -1,0 +1,128 @@
+"""Two lbds on one real cluster: one moves, the other takes over when it is killed, stopped or cut off."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e import naming, placing, probe
+from tests.e2e.daemon import SETTINGS, SHEDDER
+from tests.e2e.kills import Hot
+from tests.e2e.landing import CLIENTS
+from tests.e2e.leaders import Pair, at_once, topic_broker
+from tests.e2e.traffic import Traffic
+from tests.e2e.witness import Witness, contradictions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tests.e2e.cluster import Cluster
+
+NO_LIMITS = (
+    *("cool_down_minutes", "membership_settle_seconds", "max_moves_per_bundle", "ping_pong_window_hours"),
+    *("max_unloads_per_hour", "max_unloads_per_day", "max_unloads_per_source_per_hour"),
+    *("max_unloads_per_destination_per_hour", "max_unloads_per_namespace_per_hour"),
+)
+BY_HAND: dict[str, Any] = {
+    **SETTINGS,
+    "interval_seconds": 1,
+    "avg_shedder": {**SHEDDER, "hit_count_low": 1_000_000, "hit_count_high": 1_000_000},
+    "guardrails": dict.fromkeys(NO_LIMITS, 0),
+}
+"""Daemons that move nothing of their own will, and what they are asked for as often as one likes."""
+
+TAKEN_OVER_SECONDS = 30.0
+"""After a kill -9; a leader that stands still is missed by its broker after one or two keep-alives of 30 s each."""
+
+
+@pytest.mark.usefixtures("quotas")
+@pytest.mark.cluster(versions=["4.0.8"])
+def test_the_other_one_takes_over(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
+    """Three kills in the midst of a move, one leader that stands still and comes back."""
+    struck(cluster, tmp_path, tell, [*["kill -9"] * 3, "SIGSTOP"])
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("quotas")
+@pytest.mark.cluster(versions=["4.0.8"])
+def test_the_other_one_takes_over_at_length(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
+    """Ten kills, five that stand still, and the death of the broker that carries the topic."""
+    struck(cluster, tmp_path, tell, [*["kill -9"] * 10, *["SIGSTOP"] * 5, "broker"])
+
+
+def struck(cluster: Cluster, directory: Path, tell: Callable[[str], None], blows: Sequence[str]) -> None:
+    """No bundle is moved by two, no move stays open, and the brokers confirm the journal."""
+    bundles = placing.namespace(cluster, f"leaders{int(time.time())}", 16)
+    rates = {naming.topic_in(bundle): 1.0 for bundle in bundles}
+    hot = Hot(cluster, bundles)
+    with (
+        Traffic(cluster, rates, clients=CLIENTS) as traffic,
+        Witness(cluster) as witness,
+        Pair.of(cluster, directory, BY_HAND) as pair,
+    ):
+        pair.leader()
+        hot.heat(next(at for at in range(3) if at != topic_broker(cluster) and not _leads(cluster, at)))
+        pair.serve(hot)
+        for number, blow in enumerate(blows):
+            _blow(cluster, pair, hot, blow, number)
+        time.sleep(4)  # so that the witness has seen what the last outcome claims
+        told = pair.moves()
+        owners = probe.owners(cluster)
+        denied = contradictions(told, witness, owners, cluster.kills, hot.brought_back)
+        ended = [daemon.terminate().code for daemon in pair.daemons]
+        result = traffic.stop()
+
+    tell(_row(pair, Counter(str(move.result) for move in told), result.lost))
+    assert [move for move in told if move.result is None] == []
+    assert at_once(told) == []
+    assert denied == []
+    assert pair.codes.keys() <= {0, 4, 5}, pair.said
+    assert any(found.open_then for found in pair.take_overs), "no blow hit a move"
+    killed = [found.seconds for found in pair.take_overs if found.how == "kill -9"]
+    assert max(killed, default=0.0) < TAKEN_OVER_SECONDS
+    assert result.lost == 0
+    assert ended == [0, 0], pair.last_lines()
+
+
+def _blow(cluster: Cluster, pair: Pair, hot: Hot, blow: str, number: int) -> None:
+    """One blow, until both lbds run, nothing is open, and the one that leads then has made a move."""
+    if blow == "broker":
+        dead = topic_broker(cluster)
+        cluster.kill_broker(dead, signal.SIGKILL)
+        begun = time.monotonic()
+        pair.none_leads()
+        pair.leader()
+        pair.lapses.append(time.monotonic() - begun)
+        cluster.start_broker(dead)
+    else:
+        leader = pair.leader()
+        pair.strike(hot, blow, number)
+        pair.bring_back(leader)
+    pair.settle()
+    pair.serve(hot)
+
+
+def _leads(cluster: Cluster, index: int) -> bool:
+    return probe.leader(cluster, 0) == cluster.brokers[index]
+
+
+def _row(pair: Pair, results: Counter[str], lost: int) -> str:
+    found = {
+        "take-overs, s": {
+            how: [round(one.seconds, 1) for one in pair.take_overs if one.how == how]
+            for how in dict.fromkeys(one.how for one in pair.take_overs)
+        },
+        "with a move open": sum(one.open_then for one in pair.take_overs),
+        "topic's broker dead, s until somebody leads": [round(seconds, 1) for seconds in pair.lapses],
+        "results": results,
+        "exit codes": pair.codes,
+        "lost": lost,
+        "said": dict(pair.said.most_common(6)),
+    }
+    return json.dumps(found)

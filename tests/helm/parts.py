@@ -1,0 +1,79 @@
+"""What the tests of the chart need beside Python: Helm, built from its Go module, and the operator's schemas, from its.
+
+``python -m tests.helm.parts`` fetches both; what is there already costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from tests.e2e.artifacts import Missing, cache_root
+
+HELM = "v3.22.0"
+OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+BUILD_SECONDS = 600
+
+LINKED = " ".join(f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersion{part}" for part in ("Major=1", "Minor=30"))
+"""The Kubernetes that helm takes for its own where it asks none; releases are built with theirs."""
+
+
+@cache
+def helm() -> Path:
+    """The helm command. Raises :class:`Missing` where it is neither there nor can be built."""
+    folder = cache_root() / f"helm-{HELM}"
+    command = folder / "helm"
+    if not command.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
+            _go("install", f"-ldflags={LINKED}", f"helm.sh/helm/v3/cmd/helm@{HELM}", GOBIN=fresh)
+            folder.mkdir(exist_ok=True)
+            (Path(fresh) / "helm").replace(command)
+    return command
+
+
+@cache
+def definitions() -> Path:
+    """The folder with the custom resource definitions of Prometheus' operator."""
+    found = json.loads(_go("mod", "download", "-json", OPERATOR))
+    return Path(found["Dir"]) / "example" / "prometheus-operator-crd"
+
+
+def _go(*words: str, **environ: str) -> str:
+    if shutil.which("go") is None:
+        raise Missing("no go command found; Helm is built from its Go module (Go 1.25 or newer)")
+    with tempfile.TemporaryDirectory() as outside:
+        done = subprocess.run(
+            ["go", *words],
+            capture_output=True,
+            text=True,
+            cwd=outside,
+            env=os.environ | environ,
+            timeout=BUILD_SECONDS,
+            check=False,
+        )
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        raise Missing(f"go {words[0]} {words[-1]}: {' '.join(last)}")
+    return done.stdout
+
+
+def main() -> int:
+    """Fetch both, and say what is missing."""
+    try:
+        print(f"helm {HELM} in {helm()}")
+        print(f"custom resource definitions in {definitions()}")
+    except (Missing, subprocess.TimeoutExpired) as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,312 @@
+"""The chart: what it makes is valid, what it must not make it refuses, and lbd takes the settings that it mounts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.helm import files, readme
+from tests.helm.readme import CHART
+from tests.helm.rendering import KUBERNETES, SETUPS, Rejected, one, pods, settings
+
+if TYPE_CHECKING:
+    from tests.helm.rendering import Chart, Manifest
+
+OPERATOR = "monitoring.coreos.com/v1"
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+LED = {"leader": {"enabled": True}, "pulsar": {"service_url": "pulsar://pulsar-broker:6650"}}
+FULL = CHART / "ci" / "values-full.yaml"
+
+setups = pytest.mark.parametrize("setup", SETUPS, ids=lambda path: path.stem)
+
+
+def test_helm_has_nothing_to_say_of_it(chart: Chart):
+    """Not even a warning, with any of the values in ci/."""
+    for words in ((), *(("-f", str(setup)) for setup in SETUPS)):
+        assert "0 chart(s) failed" in chart.run("lint", "--strict", str(CHART), *words)
+
+
+@setups
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes_takes_all_of_it(chart: Chart, setup: Path, version: str):
+    """Every manifest, by the schemas of each version; unknown fields are faults."""
+    found = [each for each in chart.of(setup, version=version) if each["apiVersion"] != OPERATOR]
+
+    assert {each["kind"] for each in found} >= {"StatefulSet", "Service", "ConfigMap", "ServiceAccount"}
+    for manifest in found:
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_the_operator_takes_its_resources(chart: Chart, operator: Path):
+    """By its own definitions, which are made as strict as the API server is when one asks it."""
+    found = [each for each in chart.of(FULL) if each["apiVersion"] == OPERATOR]
+
+    assert sorted(each["kind"] for each in found) == ["PodMonitor", "PrometheusRule"]
+    for manifest in found:
+        path = operator / f"monitoring.coreos.com_{manifest['kind'].lower()}s.yaml"
+        (version,) = yaml.safe_load(path.read_text())["spec"]["versions"]
+        jsonschema.validate(manifest, strict(version["schema"]["openAPIV3Schema"]))
+
+
+def strict(schema: Any) -> Any:
+    """The schema with fields that it does not name forbidden; metadata, which it leaves open, stays so."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: strict(value) for key, value in schema.items()}
+    if isinstance(inner.get("pattern"), str):
+        inner["pattern"] = inner["pattern"].replace("^(?i)", "(?i)^")  # Go lets flags stand anywhere
+    if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema:
+        inner["additionalProperties"] = False
+    return inner
+
+
+@setups
+def test_lbd_takes_the_settings(chart: Chart, setup: Path, tmp_path: Path):
+    """lbd's own parser, on the mounted file and the environment of each pod; the state directory is on the volume."""
+    found = chart.of(setup)
+
+    for name, pod in pods(found):
+        wanted = yaml.safe_load(setup.read_text())["config"]
+        loaded = settings(found, pod, tmp_path)
+        state = str(loaded.settings.state_dir)
+        assert state in {mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}, name
+        pulsar = VALUES["config"]["pulsar"] | wanted.pop("pulsar", {})
+        assert yaml.safe_load((tmp_path / "lbd.yaml").read_text()) == wanted | {"pulsar": pulsar}
+
+
+@setups
+def test_every_pod_may_do_little(chart: Chart, setup: Path):
+    """No token of Kubernetes, no root, nothing to write to but its volumes, no capability, bounded memory."""
+    for name, pod in pods(chart.of(setup)):
+        (container,) = pod["spec"]["containers"]
+        assert pod["spec"]["automountServiceAccountToken"] is False, name
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert container["securityContext"] == VALUES["securityContext"], name
+        assert container["resources"]["limits"]["memory"], name
+        writable = {each["name"] for each in container["volumeMounts"] if not each.get("readOnly")}
+        assert writable - {"more"} == {"state", "tmp"}, name
+
+
+@setups
+def test_every_mount_has_its_volume(chart: Chart, setup: Path):
+    """And every volume is mounted; those of claims are the StatefulSet's own."""
+    found = chart.of(setup)
+    claims = {each["metadata"]["name"] for each in one(found, "StatefulSet")["spec"].get("volumeClaimTemplates", [])}
+    for name, pod in pods(found):
+        of_set = claims if name == one(found, "StatefulSet")["metadata"]["name"] else set()
+        volumes = {each["name"] for each in pod["spec"]["volumes"]} | of_set
+        assert {each["name"] for each in pod["spec"]["containers"][0]["volumeMounts"]} == volumes, name
+
+
+def test_a_change_of_settings_restarts_the_pod(chart: Chart):
+    """By the checksum in its annotations, which nothing else changes."""
+
+    def checksum(**values: Any) -> str:
+        pod = dict(pods(chart.with_values(values)))["lbd"]
+        return str(pod["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum() == checksum(replicaCount=1) != checksum(config={"interval_seconds": 30})
+
+
+def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
+    """Observing is the default."""
+
+    def words(values: dict[str, Any]) -> list[str]:
+        pod = dict(pods(chart.with_values(values)))["lbd"]
+        return list(pod["spec"]["containers"][0]["args"])
+
+    assert words({}) == ["run", "--observe"]
+    assert words({"observe": False}) == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"replicaCount": 2}, "replicaCount: 2 needs config.leader.enabled: true"),
+        ({"config": {"leader": {"enabled": True}}}, "config.leader.enabled needs config.pulsar.service_url"),
+        ({"replicaCount": "one"}, "at '/replicaCount': got string, want integer"),
+        ({"observed": True}, "additional properties 'observed' not allowed"),
+        ({"token": {"secret": "x"}}, "at '/token': additional properties 'secret' not allowed"),
+        ({"terminationGracePeriodSeconds": 60}, "at '/terminationGracePeriodSeconds': minimum: got 60, want 90"),
+        ({"config": {"pulsar": {"admin_urls": []}}}, "at '/config/pulsar/admin_urls': minItems: got 0, want 1"),
+        ({"config": {"in_broker_shedding": "takeover"}}, "value must be one of 'refuse', 'take-over'"),
+        ({"config": {"state_dir": "/data"}}, "config.state_dir: /data is not on the volume"),
+        ({"config": {"api": {"listen": "0.0.0.0:8085"}}}, "config.api.listen: 0.0.0.0:8085 is open to others"),
+        ({"podMonitor": {"enabled": True}}, "podMonitor.enabled needs api.tokenSecretName"),
+        (
+            {"config": {"in_broker_shedding": "take-over"}, "persistence": {"enabled": False}},
+            "take-over needs persistence.enabled: true",
+        ),
+        ({"calibrate": {"enabled": True}, "persistence": {"enabled": False}}, "calibrate.enabled needs persistence"),
+        (
+            {"calibrate": {"enabled": True}, "persistence": {"accessModes": ["ReadWriteOncePod"]}},
+            "no second pod may read history",
+        ),
+        (
+            {"calibrate": {"enabled": True}, "config": {"history": {"enabled": False}}},
+            "calibrate.enabled needs history",
+        ),
+        (
+            {"token": {"secretName": "token"}, "config": {"pulsar": {"token_file": "/more/token"}}},
+            "token.secretName and config.pulsar.token_file name two tokens",
+        ),
+    ],
+)
+def test_what_would_lose_something_is_refused(chart: Chart, values: dict[str, Any], complaint: str):
+    """With one line that names the value and what would be right."""
+    with pytest.raises(Rejected) as rejected:
+        chart.with_values(values)
+    assert complaint in str(rejected.value)
+
+
+def test_calibration_reaches_the_history(chart: Chart):
+    """The claim of replica 0, read-only but for its proposals, on the node of the pod that has it."""
+    found = chart.with_values({"calibrate.enabled": True, "replicaCount": 2, "config": LED})
+    pod = dict(pods(found))["lbd-calibrate"]["spec"]
+
+    assert {"name": "state", "persistentVolumeClaim": {"claimName": "state-lbd-0"}} in pod["volumes"]
+    assert [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "state"] == [
+        {"name": "state", "mountPath": "/var/lib/lbd", "readOnly": True},
+        {"name": "state", "mountPath": "/calibration", "subPath": "calibration"},
+    ]
+    (together,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = together["labelSelector"]["matchLabels"]
+    daemon = one(found, "StatefulSet")["spec"]
+    assert labels == daemon["selector"]["matchLabels"] | {"statefulset.kubernetes.io/pod-name": "lbd-0"}
+    assert daemon["template"]["metadata"]["labels"].items() >= daemon["selector"]["matchLabels"].items()
+
+
+def test_a_shared_volume_is_reached_from_anywhere(chart: Chart):
+    """With ReadWriteMany no node is asked for."""
+    found = chart.with_values({"calibrate.enabled": True, "persistence.accessModes": ["ReadWriteMany"]})
+    assert "affinity" not in dict(pods(found))["lbd-calibrate"]["spec"]
+
+
+def test_shedding_is_given_back_when_the_release_goes(chart: Chart):
+    """After the pods are gone, on each volume, with settings that go last."""
+    found = chart.of(CHART / "ci" / "values-leader.yaml")
+    jobs = [each for each in found if each["kind"] == "Job"]
+
+    assert [each["metadata"]["name"] for each in jobs] == ["lbd-release-0", "lbd-release-1"]
+    claims = [each["spec"]["template"]["spec"]["volumes"][-1]["persistentVolumeClaim"]["claimName"] for each in jobs]
+    assert claims == ["state-lbd-0", "state-lbd-1"]
+    for manifest in (*jobs, one(found, "ConfigMap", "-release")):
+        assert manifest["metadata"]["annotations"]["helm.sh/hook"] == "post-delete"
+    assert one(found, "StatefulSet")["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Retain"
+    assert [each for each in chart.template() if each["kind"] == "Job"] == []
+
+
+def test_beside_the_apache_chart(chart: Chart, tmp_path: Path):
+    """Its names are found: brokers, the superuser's token, the authority, the labels of its pods."""
+    found = chart.of(CHART / "ci" / "values-apache-pulsar-chart.yaml")
+    pod = dict(pods(found))["lbd"]
+    reached = settings(found, pod, tmp_path).settings.pulsar
+    secrets = {each["secret"]["secretName"]: each["secret"] for each in pod["spec"]["volumes"] if "secret" in each}
+
+    assert reached.admin_urls == ("https://pulsar-broker:8443",)
+    assert str(reached.token_file) == "/var/run/secrets/lbd/token/token"
+    assert str(reached.tls.ca_file) == "/var/run/secrets/lbd/ca/ca.crt"
+    assert secrets["pulsar-token-admin"]["items"] == [{"key": "TOKEN", "path": "token"}]
+    assert secrets["pulsar-ca-tls"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+    to = one(found, "NetworkPolicy")["spec"]["egress"][1]
+    assert to["to"] == [{"podSelector": {"matchLabels": {"app": "pulsar", "component": "broker"}}}]
+
+
+def test_probes_ask_the_api_where_it_can_be_reached(chart: Chart):
+    """By http or https; else the command asks."""
+
+    def probe(values: dict[str, Any]) -> Manifest:
+        container = dict(pods(chart.with_values(values)))["lbd"]["spec"]["containers"][0]
+        return dict(container["readinessProbe"])
+
+    assert probe({})["exec"] == {"command": ["lbd", "status"]}
+    assert probe({"api.tokenSecretName": "api"})["httpGet"] == {"path": "/readyz", "port": "api", "scheme": "HTTP"}
+    secure = {"api.tokenSecretName": "api", "api.tlsSecretName": "tls"}
+    assert probe(secure)["httpGet"]["scheme"] == "HTTPS"
+
+
+@pytest.mark.parametrize(("observe", "next_step"), [(True, "--set observe=false"), (False, "lbd pause")])
+def test_the_notes_say_what_comes_next(chart: Chart, tmp_path: Path, *, observe: bool, next_step: str):
+    """Commands with the names that were given; rendered as a manifest, as helm prints notes only beside a cluster."""
+    copy = Path(shutil.copytree(CHART, tmp_path / "lbd"))
+    (copy / "templates" / "shown.yaml").write_text(
+        'notes: {{ include (print $.Template.BasePath "/NOTES.txt") . | quote }}'
+    )
+    words = ("--show-only", "templates/shown.yaml", "-n", "pulsar", "--set", f"observe={json.dumps(observe)}")
+    notes = yaml.safe_load(chart.run("template", "mine", str(copy), *words))["notes"]
+
+    assert "kubectl -n pulsar exec mine-lbd-0 -- lbd doctor" in notes
+    assert next_step in notes
+
+
+def test_the_chart_has_the_alerts_and_dashboards_of_the_examples():
+    """As ``python -m tests.helm.files`` copies them."""
+    assert sorted(files.there()) == sorted(files.wanted())
+    assert files.there() == files.wanted()
+
+
+def test_every_alert_is_in_the_runbook(chart: Chart):
+    """What it means, and what to type; and the name that alerts look for is the one that is scraped."""
+    found = chart.of(FULL)
+    rules = [rule for group in one(found, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    text = (CHART.parents[1] / "docs" / "runbook.md").read_text()
+
+    assert [rule["alert"] for rule in rules if f"| `{rule['alert']}` |" not in text] == []
+    (endpoint,) = one(found, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "lbd"}]
+
+
+def test_the_dashboard_is_handed_over_whole(chart: Chart):
+    """Each as JSON under its own name, where Grafana's sidecar looks for it."""
+    made = one(chart.of(FULL), "ConfigMap", "-dashboard")
+
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    dashboards = {name: json.loads(text) for name, text in made["data"].items()}
+    assert dashboards == {name: json.loads(text) for name, text in files.wanted().items() if name.endswith(".json")}
+    assert dashboards
+
+
+def test_the_readme_has_the_values():
+    """As ``python -m tests.helm.readme`` writes them."""
+    assert readme.README.read_text() == readme.current()
+
+
+def test_every_value_is_told_of():
+    """By a comment of its own or one above it."""
+    told = set(readme.documented())
+    assert [
+        name for name in _leaves(VALUES) if not any(name == one or name.startswith(f"{one}.") for one in told)
+    ] == []
+
+
+def test_the_schema_knows_every_value_and_no_other():
+    """It forbids what it does not name, everywhere but where Kubernetes or lbd decides."""
+    jsonschema.validate(VALUES, SCHEMA)
+    assert list(_loose(SCHEMA)) == []
+    assert set(SCHEMA["properties"]) == {*VALUES, "global"}
+
+
+def _leaves(values: dict[str, Any], above: str = "") -> list[str]:
+    found: list[str] = []
+    for name, value in values.items():
+        path = f"{above}{name}"
+        found.extend(_leaves(value, f"{path}.") if isinstance(value, dict) and value else [path])
+    return found
+
+
+def _loose(schema: dict[str, Any], above: str = "") -> list[str]:
+    if above == ".config" or "properties" not in schema:
+        return []
+    loose = [] if schema.get("additionalProperties") is False else [above]
+    return loose + [one for name, inner in schema["properties"].items() for one in _loose(inner, f"{above}.{name}")]

@@ -1,0 +1,77 @@
+"""``lbd calibrate`` on a cluster of its own: a master and two workers, as they come with PySpark."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.learn.histories import CALM, settled, simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.spark
+PATIENCE_SECONDS = 300
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Starts daemons of Spark, and ends them; what each says is in the file that is returned."""
+    pyspark = pytest.importorskip("pyspark")
+    home = Path(pyspark.__file__).parent
+    environ = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1",
+               "PYSPARK_PYTHON": sys.executable}  # fmt: skip
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin(name: str, *words: str) -> Path:
+        said = tmp_path / f"{name}.log"
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{words[0]}", *words[1:]]
+        with said.open("wb") as file:
+            running.append(subprocess.Popen(command, stdout=file, stderr=file, env=environ, cwd=tmp_path))
+        return said
+
+    yield begin
+    for process in reversed(running):
+        process.terminate()
+    for process in running:
+        process.wait(timeout=PATIENCE_SECONDS)
+
+
+def told(said: Path, pattern: str, times: int = 1) -> list[str]:
+    """What a daemon says, once it has said it so often."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        found = re.findall(pattern, said.read_text(errors="replace"))
+        if len(found) >= times:
+            return found
+        time.sleep(0.2)
+    pytest.fail(f"{said.name} did not say {pattern!r} {times} times: {said.read_text(errors='replace')[-2000:]}")
+
+
+def test_a_standalone_cluster(start: Callable[..., Path], tmp_path: Path):
+    """Two workers of one core each do the work, and what comes of it is where the command ran."""
+    simulated(tmp_path / "history", settled(**CALM), hours=6)
+    loopback = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    master = start("master", "master.Master", *loopback)
+    (url,) = told(master, r"Starting Spark master at (spark://\S+)")
+    for number in (1, 2):
+        folder = ("--work-dir", str(tmp_path / f"work-{number}"))
+        start(f"worker-{number}", "worker.Worker", *loopback, "--cores", "1", "--memory", "1500m", *folder, url)
+    told(master, r"Registering worker", 2)
+    out = tmp_path / "calibration"
+    words = ("--history", str(tmp_path / "history"), "--master", url, "--out", str(out), "--candidates", "3")
+    done = subprocess.run(
+        [sys.executable, "-m", "lbd", "calibrate", *words], capture_output=True, text=True, check=False, timeout=900
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(("Recommended: ", "Nothing is recommended: "))
+    assert (out / "candidates.parquet").is_file()
+    assert len(set(told(master, r"Launching executor app-\S+ on worker (\S+)", 2))) == 2
