@@ -21,6 +21,7 @@ from lbd.decide.drain_settings import DrainSettings
 from lbd.documents import ends, flat, read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
+from lbd.load.settings import LoadSettings
 from lbd.permit.settings import Guardrails
 from lbd.place import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings, PulsarSettings
@@ -101,6 +102,7 @@ class Settings(_Strategies):
     """All settings of lbd: those of all strategies, and what is the same for each."""
 
     weights: Weights = Weights()
+    load: LoadSettings = LoadSettings()
     in_broker_shedding: Literal["refuse", "take-over"] = Field(
         "refuse",
         description="while the brokers' own shedder is on: refuse: lbd moves nothing and says so; take-over: lbd turns "

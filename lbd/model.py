@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from lbd.memory import Memory as Memory
 from lbd.memory import Placing as Placing
 from lbd.memory import broker_of as broker_of
 from lbd.memory import counter_of as counter_of
+from lbd.slopes import Slopes as Slopes  # noqa: TC001 - told again beside the other nouns
 
 if TYPE_CHECKING:
     from lbd.reason import Reason
@@ -147,18 +148,6 @@ class Pool:
     name: str
     brokers: BoolArray
     bundles: BoolArray
-
-
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """What traffic costs each broker (``load/linear.py``), float64 (B, 5): percent for each byte/s, NaN where unknown.
-
-    CPU: for each message/s where ``measure`` is ``msg_rate``. ``noise``: deviation of a sample in percent, (B, 5).
-    """
-
-    slope: FloatArray
-    noise: FloatArray
-    measure: Literal["throughput", "msg_rate"] = "throughput"
 
 
 @dataclass(frozen=True, eq=False)

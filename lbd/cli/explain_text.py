@@ -182,6 +182,10 @@ def _broker_lines(found: BrokerAnswer, now: float) -> Iterator[Line]:
     yield "seen", f"{told}, in turn {found.turn}, {_ago(found.at, now)}", ""
     for number, one in enumerate(found.because):
         yield "" if number else "because", one, ""
+    if found.load is not None:
+        yield "load", found.load.words, ""
+        if found.load.neighbour:
+            yield "", found.load.neighbour, "yellow"
     yield "cluster", found.verdict.head if found.pairs else found.verdict.words, ""
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from lbd.cycle.document import document, hits_before, skips
 from lbd.daemon.telling import broker_statuses
+from lbd.load.told import loads, summary
 from lbd.model import Result, Skip
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def as_text(record: CycleRecord, *, everything: bool) -> None:
         console.print(Text(f"{source} -> {destination or '(the broker chooses)'}", "bold"))
         console.print(_unload_table(record, unloads))
     _print_skips(console, record, everything=everything)
+    if record.slopes is not None and record.observation is not None and not record.acts:
+        known = loads(record.observation.snapshot.brokers.ids, record.slopes, {})
+        console.print(Text(f"load model: {summary(known)}", "dim"))
     console.print(Text(record.sentence, style="bold"))
 
 

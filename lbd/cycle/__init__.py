@@ -139,6 +139,7 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
         averages=averages,
         evidence=evidence,
         expected=expected,
+        slopes=permission.slopes,
     )
 
 
@@ -182,6 +183,7 @@ def _ledger(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Poli
         sent=parts.sent(),
         permission=known,
         ignored=parts.ignored_bars,
+        weights=parts.weights,
     )
 
 

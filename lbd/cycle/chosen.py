@@ -44,7 +44,7 @@ def wanted_hits(settings: Settings) -> Hits:
 
 def learner_of(settings: Settings) -> Callable[[Snapshot], Slopes | None]:
     """What learns slopes turn by turn, where the strategy in force wants them."""
-    return Learning() if configured(settings).wants_slopes else lambda _: None
+    return Learning(settings.load) if configured(settings).wants_slopes else lambda _: None
 
 
 def strategy_of(settings: Settings, *, eager: bool = False) -> Strategy:

@@ -9,6 +9,7 @@ import msgspec
 
 from lbd.cycle.verdict import verdict
 from lbd.load.scoring import percent
+from lbd.load.told import loads
 from lbd.model import CLUSTER, RESOURCES, Hits, Skip, counter_of
 from lbd.reason import Reason
 
@@ -36,6 +37,9 @@ def document(record: CycleRecord, *, everything: bool) -> dict[str, Any]:
         "verdict": msgspec.to_builtins(verdict(record)),
         "summary": record.sentence,
     }
+    if record.slopes is not None:
+        known = loads(record.observation.snapshot.brokers.ids, record.slopes, {})
+        found["load"] = [{"id": one.broker, "state": one.state, "background": one.background} for one in known]
     if record.outcomes:
         found["outcomes"] = [_outcome(outcome) for outcome in record.outcomes]
     return found

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load.fit import fit
-from lbd.load.linear import Source
+from lbd.load.linear import CPU, Source
 from lbd.load.samples import Gathering
+from lbd.load.settings import NOTHING_KNOWN
 from lbd.model import Slopes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbd.load.linear import LoadModel
+    from lbd.load.samples import BrokerSamples
+    from lbd.load.settings import LoadSettings
     from lbd.model import Snapshot
 
 KEPT = 240
@@ -27,10 +30,14 @@ HOUR_SAMPLES = 60
 
 
 class Learning:
-    """Slopes fitted to the rounds seen so far; a broker that was restarted with other limits begins anew."""
+    """Slopes fitted to the rounds seen so far; a broker that was restarted, or has other limits, begins anew.
 
-    def __init__(self) -> None:
-        self._gathering = Gathering(KEPT)
+    What is ``given`` stands in for what no samples tell; ``known`` are samples from before a restart of lbd's own.
+    """
+
+    def __init__(self, given: LoadSettings = NOTHING_KNOWN, known: Mapping[str, BrokerSamples] | None = None) -> None:
+        self.given = given
+        self._gathering = Gathering(KEPT, known)
         self._model: LoadModel | None = None
         self._fitted: tuple[tuple[str, ...], int] = ((), 0)
         self._rounds = 0
@@ -43,12 +50,22 @@ class Learning:
     def known(self, snapshot: Snapshot) -> Slopes | None:
         """What the rounds so far tell of the brokers of this one."""
         if self._due(self._gathering.sizes()):
-            self._model = fit(self._gathering.samples())
+            with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
+                self._model = fit(self._gathering.samples(), self.given)
         return slopes(self._model, snapshot)
 
     def take(self, snapshot: Snapshot) -> None:
         """One more round, of which nothing is asked."""
-        self._gathering.take(snapshot)
+        with np.errstate(all="ignore"):
+            self._gathering.take(snapshot)
+
+    def samples(self) -> Mapping[str, BrokerSamples]:
+        """What was gathered of each broker."""
+        return self._gathering.samples()
+
+    def told(self, given: LoadSettings) -> None:
+        """Go on with other settings: the next fit is made with them."""
+        self.given, self._fitted = given, ((), 0)
 
     def _due(self, sizes: Mapping[str, int]) -> bool:
         """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
@@ -69,4 +86,5 @@ def slopes(model: LoadModel | None, snapshot: Snapshot) -> Slopes | None:
     own = model.of(snapshot.brokers.ids)
     unknown = np.array([[source is Source.UNKNOWN for source in row] for row in own.sources])
     slope = np.where(unknown, np.nan, own.slope)
-    return Slopes(slope, own.noise, own.measure)
+    sources = tuple(row[CPU].value for row in own.sources)
+    return Slopes(slope, own.noise, own.measure, own.half_width, own.background, sources)

@@ -100,7 +100,8 @@ class CycleRecord:
     ``unloads`` is what this turn planned; ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` tell of
     plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown.
     ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
-    broker that the plan touches, once all of it has landed. ``number`` names a turn that is kept; 0: it is not.
+    broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
+    names a turn that is kept; 0: it is not.
     """
 
     sentence: str = ""
@@ -124,4 +125,5 @@ class CycleRecord:
     averages: Averages | None = None
     evidence: Evidence | None = None
     expected: Mapping[str, float] = field(default_factory=dict)
+    slopes: Slopes | None = None
     number: int = 0

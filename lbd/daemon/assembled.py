@@ -11,9 +11,10 @@ from lbd.act.placer import Placer
 from lbd.act.unloader import Unloader
 from lbd.cycle import Hold, Parts
 from lbd.cycle.calm import Watch
-from lbd.cycle.chosen import gap_seconds, learner_of, strategy_of, wanted_hits
+from lbd.cycle.chosen import gap_seconds, strategy_of, wanted_hits
 from lbd.daemon.actuators import Acting, Beside, Observing
 from lbd.daemon.draining import Draining, Tools
+from lbd.daemon.learned import Learned
 from lbd.daemon.placing import Placing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import OVERRIDDEN_HOLDS, ordered
@@ -71,8 +72,9 @@ class Assembled:
         self.policies = PolicyReader(self.observer.admin)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = Placing(journal, ended)
+        self.learned = Learned(settings, timebase.now())
         self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
-        self._watch, self._learn = Watch(), learner_of(settings)
+        self._watch = Watch()
         self.leading.serve(self.executor, self.splitting)
 
     def _observe(self, settings: Settings) -> Asking:
@@ -87,7 +89,8 @@ class Assembled:
         self.splitting.halt()
         self.observer.close()
         self.settings, self.observer = settings, self._observe(settings)
-        self.policies, self._learn = PolicyReader(self.observer.admin), learner_of(settings)
+        self.policies = PolicyReader(self.observer.admin)
+        self.learned.take(settings)
 
     def recover(self, seconds: float = 0.0) -> None:
         """Close what a killed process left open, or one that led before."""
@@ -149,7 +152,7 @@ class Assembled:
         return Parts(
             observer=self.observer,
             strategy=strategy_of(settings),
-            learn=self._learn,
+            learn=self.learned,
             strategy_name=settings.strategy,
             weights=settings.weights,
             guardrails=settings.guardrails,
@@ -180,4 +183,5 @@ class Assembled:
     def beside(self, request: UnloadRequest | None) -> Parts:
         """Beside the turns: counters, samples and what has ended are left to them."""
         store = Scratch(self.memory.load(), self.memory.load_averages(self.timebase.now()))
-        return replace(self.parts(), actuator=Beside(self.executor, self._orders(request)), store=store, watch=Watch())
+        acts = Beside(self.executor, self._orders(request))
+        return replace(self.parts(), actuator=acts, store=store, watch=Watch(), learn=self.learned.known)

@@ -12,6 +12,7 @@ from lbd.config import section_of
 from lbd.cycle import CycleRecord, Hold, Parts, turn
 from lbd.cycle.chosen import configured, gap_seconds, learner_of, strategy_of, wanted_hits
 from lbd.cycle.learning import Learning
+from lbd.daemon.learned import beside
 from lbd.daemon.parts import observing
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.requests import ordered
@@ -75,6 +76,7 @@ def live_parts(settings: Settings, observer: Observer) -> Parts:
         eager=True,
         assumed=configured(settings).assumed,
         wanted_hits=wanted_hits(settings),
+        learn=beside(settings),
         drained=partial(_drained, settings),
     )
 
@@ -150,7 +152,7 @@ def _learned(path: Path, header: Header, settings: Settings) -> Callable[[Snapsh
     """What the rounds of the last recording in a file tell, where the strategy wants to know."""
     if not configured(settings).wants_slopes:
         return learner_of(settings)
-    learning = Learning()
+    learning = Learning(settings.load)
     for own, _, snapshot in rounds(path):
         if own.where == header.where:
             learning.take(snapshot)

@@ -208,6 +208,7 @@ class Engine:
         broken = f"{self._real.control.broken} requests by hand cannot be read and were set aside as *.broken"
         beside = [self.requests.warning, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         found = [*journal, broken if self._real.control.broken else "", *beside]
+        found.append(self._real.learned.trouble)
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
@@ -232,6 +233,7 @@ class Engine:
 
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
+        self._real.learned.close()
         self._real.memory.close()
 
     def close(self) -> None:

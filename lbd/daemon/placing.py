@@ -170,7 +170,13 @@ def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
     """What judges each destination as a turn would; what bars the bundle itself is the turn's to say."""
     snapshot = now.observation.snapshot
     nothing = np.zeros(len(snapshot.bundles), dtype=np.int8)
-    known = Permission(nothing, counts=now.evidence.fresh, paired=now.evidence.paired, settled=now.evidence.settled)
+    known = Permission(
+        nothing,
+        counts=now.evidence.fresh,
+        paired=now.evidence.paired,
+        settled=now.evidence.settled,
+        slopes=parts.learn(snapshot),
+    )
     scores = scoring.scores(snapshot.brokers, parts.weights)
     return Ledger(
         snapshot,
@@ -181,6 +187,7 @@ def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
         sent=parts.sent(),
         permission=known,
         ignored=parts.ignored_bars,
+        weights=parts.weights,
     )
 
 

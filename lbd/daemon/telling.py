@@ -6,14 +6,18 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from lbd import __version__
 from lbd.cycle.document import brokers, hits_before
 from lbd.cycle.verdict import verdict
+from lbd.daemon.learned import broker_loads
 from lbd.model import Outcome, Skip
 from lbd.record.status import BrokerStatus, BudgetStatus, HitStatus, PairStatus, Status, UnfinishedStatus
 from lbd.split.cut import CutOutcome
 
 if TYPE_CHECKING:
+    from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
     from lbd.errors import LbdError
@@ -92,7 +96,7 @@ def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: flo
         hold=record.hold[0].label if record.hold is not None else None,
         observe_only=engine.observe_only,
         leader=engine.leading.words or None,
-        brokers=broker_statuses(record),
+        brokers=_with_loads(record, engine.settings),
         pairs=[_pair(record, pair) for pair in record.decision.facts.pairs] if record.decision is not None else [],
         unfinished=[
             UnfinishedStatus(one.bundle, one.source, one.destination, engine.since(one)) for one in engine.unfinished
@@ -114,6 +118,15 @@ def broker_statuses(record: CycleRecord) -> list[BrokerStatus]:
         BrokerStatus(row["id"], row["score"], row["binding"], row["msg_rate"], row["throughput"], row["bundles"])
         for row in brokers(record)
     ]
+
+
+def _with_loads(record: CycleRecord, settings: Settings) -> list[BrokerStatus]:
+    """The same with what was learned of each."""
+    found = broker_statuses(record)
+    if record.observation is None or not found:
+        return found
+    known = broker_loads(record.observation.snapshot, record.slopes, settings)
+    return [msgspec.structs.replace(row, load=one) for row, one in zip(found, known, strict=True)]
 
 
 def _pair(record: CycleRecord, pair: Pair) -> PairStatus:

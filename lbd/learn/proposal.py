@@ -10,6 +10,8 @@ from lbd.config import section_of
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT
 from lbd.learn.choosing import cost, moves_per_day
+from lbd.load.linear import CPU, Source
+from lbd.load.settings import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,16 +20,21 @@ if TYPE_CHECKING:
     from lbd.learn.candidates import Candidate
     from lbd.learn.choosing import Judged
     from lbd.learn.scoring import Figures
+    from lbd.load.linear import LoadModel
 
 
 def settings_file(found: Calibration) -> str:
-    """``proposal.yaml``: what differs from the present settings, with the evidence as comments. ``lbd config check``
-    accepts it; where nothing is recommended it holds comments alone.
+    """``proposal.yaml``: what differs from the present settings, with the evidence as comments, and what traffic costs
+    each broker that showed it. ``lbd config check`` accepts it; where nothing is recommended no strategy's setting is
+    in it.
     """
     lines = [f"# {line}" for line in evidence(found)]
     best = found.recommended
     if best is not None:
         lines += ["", yaml.safe_dump(_changed(best, found.tried[PRESENT]), sort_keys=False).rstrip()]
+    known = _load(found.model)
+    if known:
+        lines += ["", yaml.safe_dump({"load": known}, sort_keys=False).rstrip()]
     return "\n".join(lines) + "\n"
 
 
@@ -39,6 +46,16 @@ def _changed(best: Candidate, present: Candidate) -> dict[str, Any]:
     values = {key: value for key, value in best.settings.model_dump(mode="json").items() if value != before[key]}
     section = {section_of(strategy): values} if values else {}
     return section if same else {"strategy": strategy, **section}
+
+
+def _load(model: LoadModel) -> dict[str, object]:
+    """The ``load:`` section with what brokers' own samples tell, in its units; empty where none tells anything."""
+    brokers = [
+        {"broker": broker, "slope": float(f"{model.slope[at, CPU] * UNIT[model.measure]:.4g}")}
+        for at, broker in enumerate(model.brokers)
+        if model.sources[at][CPU] is Source.FITTED
+    ]
+    return {"measure": model.measure, "brokers": brokers} if brokers else {}
 
 
 def broker_conf(found: Calibration) -> str:

@@ -1,4 +1,7 @@
-"""From samples to a load model: each broker's own where they tell enough, else those of its like, else all. Pure."""
+"""From samples to a load model: each broker's own where they tell enough, else those of its like, else all. Pure.
+
+Slopes are shared for a broker of capacity 1: half as steep on one of 2 (``capacity.py``).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.capacity import capacities, completed
 from lbd.load.linear import CPU, DRIVEN, LoadModel, Measure, Source, driving
+from lbd.load.settings import NOTHING_KNOWN
 from lbd.load.theil_sen import UNKNOWN, WIDTH, Line, line
 from lbd.model import RESOURCES
 
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lbd.load.samples import BrokerSamples
+    from lbd.load.settings import LoadSettings
     from lbd.model import FloatArray
 
 CONFIDENT_SHARE = 0.25
@@ -33,24 +39,38 @@ MEASURE_GAIN = 0.9
 
 @dataclass(frozen=True)
 class _Points:
-    """One broker's points of one resource: x (n,) traffic, y (n,) percent."""
+    """One broker's points of one resource: x (n,) traffic, of CPU by its ``capacity``, and y (n,) percent."""
 
     x: FloatArray
     y: FloatArray
+    capacity: float
 
 
-def fit(samples: Mapping[str, BrokerSamples]) -> LoadModel:
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Trusted samples by broker, and how much each broker carries beside one of 1."""
+
+    samples: Mapping[str, BrokerSamples]
+    capacity: Mapping[str, float]
+
+
+def fit(samples: Mapping[str, BrokerSamples], given: LoadSettings = NOTHING_KNOWN) -> LoadModel:
     """The load model of the brokers that gave these samples; those that saw bundles come or go are left out.
 
     A resource without a known limit gets no slope. Where not even all brokers together tell a slope, its source is
-    :attr:`~lbd.load.linear.Source.UNKNOWN`: their traffic did not change, or there are too few samples.
+    :attr:`~lbd.load.linear.Source.UNKNOWN`: their traffic did not change, or there are too few samples. What is
+    ``given`` holds where a broker's own samples do not tell.
     """
     brokers = tuple(sorted(samples))
     trusted = {broker: samples[broker].where(samples[broker].trusted) for broker in brokers}
-    measure = _measure(trusted)
+    limits = {broker: own.hardware[CPU] for broker, own in trusted.items()}
+    seen = _Seen(trusted, capacities(limits, given))
+    measure = given.measure or _measure(seen)
     lines, sources = _blank(len(brokers)), [[Source.MEMORY] * len(RESOURCES) for _ in brokers]
     for column in DRIVEN:
-        found = _column(trusted, column, measure)
+        found = _column(seen, column, measure)
+        if column == CPU:
+            found = completed(found, brokers, seen.capacity, given)
         for row, (source, one) in enumerate(found):
             sources[row][column] = source
             lines[row, column] = (one.slope, one.half_width, one.noise)
@@ -72,15 +92,15 @@ def _blank(brokers: int) -> FloatArray:
     return np.zeros((brokers, len(RESOURCES), 3))
 
 
-def _measure(samples: Mapping[str, BrokerSamples]) -> Measure:
+def _measure(seen: _Seen) -> Measure:
     """What explains CPU better, by the noise that is left when all brokers share a slope per kind of machine."""
-    left = {measure: _noise_left(samples, measure) for measure in ("throughput", "msg_rate")}
+    left = {measure: _noise_left(seen, measure) for measure in ("throughput", "msg_rate")}
     return "msg_rate" if left["msg_rate"] < MEASURE_GAIN * left["throughput"] else "throughput"
 
 
-def _noise_left(samples: Mapping[str, BrokerSamples], measure: Measure) -> float:
-    kinds = _by_hardware(samples)
-    noises = [line(_groups(_points(samples, CPU, measure), kind)).noise for kind in kinds.values()]
+def _noise_left(seen: _Seen, measure: Measure) -> float:
+    kinds = _by_hardware(seen.samples)
+    noises = [line(_groups(_points(seen, CPU, measure), kind)).noise for kind in kinds.values()]
     known = [noise for noise in noises if np.isfinite(noise)]
     return sum(known) / len(known) if known else np.inf
 
@@ -92,12 +112,13 @@ def _by_hardware(samples: Mapping[str, BrokerSamples]) -> dict[tuple[float, ...]
     return found
 
 
-def _points(samples: Mapping[str, BrokerSamples], column: int, measure: Measure) -> dict[str, _Points]:
+def _points(seen: _Seen, column: int, measure: Measure) -> dict[str, _Points]:
     found = {}
-    for broker, own in samples.items():
-        x, y = driving(own.carried, measure)[:, column], own.used[:, column]
+    for broker, own in seen.samples.items():
+        capacity = seen.capacity[broker] if column == CPU else 1.0
+        x, y = driving(own.carried, measure)[:, column] / capacity, own.used[:, column]
         told = np.isfinite(y) & (y < SATURATED_PERCENT)
-        found[broker] = _Points(x[told], y[told])
+        found[broker] = _Points(x[told], y[told], capacity)
     return found
 
 
@@ -105,9 +126,9 @@ def _groups(points: Mapping[str, _Points], brokers: Iterable[str]) -> Sequence[t
     return [(points[broker].x, points[broker].y) for broker in brokers if points[broker].x.size]
 
 
-def _column(samples: Mapping[str, BrokerSamples], column: int, measure: Measure) -> list[tuple[Source, Line]]:
+def _column(seen: _Seen, column: int, measure: Measure) -> list[tuple[Source, Line]]:
     """Slope of one resource for each broker, and where it comes from."""
-    points = _points(samples, column, measure)
+    samples, points = seen.samples, _points(seen, column, measure)
     most = max((float(own.x.max()) for own in points.values() if own.x.size), default=0.0)
     kinds = {kind: _shared(points, brokers) for kind, brokers in _by_hardware(samples).items()}
     pooled = _shared(points, samples)
@@ -117,7 +138,9 @@ def _column(samples: Mapping[str, BrokerSamples], column: int, measure: Measure)
             found.append((Source.UNLIMITED, Line(0.0, 0.0, 0.0)))
         else:
             shared = ((Source.CLASS, kinds[own.hardware]), (Source.POOLED, pooled))
-            found.append(_chosen(_shared(points, [broker]), shared, most))
+            source, one = _chosen(_shared(points, [broker]), shared, most)
+            capacity = points[broker].capacity
+            found.append((source, replace(one, slope=one.slope / capacity, half_width=one.half_width / capacity)))
     return found
 
 

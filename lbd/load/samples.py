@@ -51,7 +51,7 @@ class BrokerSamples:
     ``at`` is float64 (n,), epoch seconds; ``carried`` (n, 4), messages/s and bytes/s of its bundles; ``used`` (n, 5),
     percent of the limit, NaN where none is known. ``since_change`` is int32 (n,): how many new samples came before
     this one since the report of the broker's bundles changed; 0 also for one that came with that report. ``hardware``
-    is equal on like brokers.
+    is equal on like brokers. ``started_at`` is when it was started, epoch seconds; NaN where reports do not tell.
     """
 
     at: FloatArray
@@ -59,12 +59,12 @@ class BrokerSamples:
     used: FloatArray
     since_change: IntArray
     hardware: tuple[float, ...]
+    started_at: float = math.nan
 
     def where(self, chosen: BoolArray) -> BrokerSamples:
         """Some of them: ``chosen`` is bool (n,)."""
-        return BrokerSamples(
-            self.at[chosen], self.carried[chosen], self.used[chosen], self.since_change[chosen], self.hardware
-        )
+        columns = self.at[chosen], self.carried[chosen], self.used[chosen], self.since_change[chosen]
+        return BrokerSamples(*columns, self.hardware, self.started_at)
 
     @property
     def trusted(self) -> BoolArray:
@@ -85,14 +85,17 @@ class _Sample:
 
 @dataclass
 class _Kept:
-    """What is being gathered of one broker. ``waiting``: what it carried meanwhile has not been counted yet."""
+    """What is being gathered of one broker. ``waiting``: what it carried meanwhile has not been counted yet.
+
+    ``usage`` is the sample seen last, None where it may be among those known from before.
+    """
 
     hardware: tuple[float, ...]
     started_at: float
     samples: deque[tuple[_Sample, FloatArray]]
     meter: Meter = field(default_factory=Meter)
     waiting: list[_Sample] = field(default_factory=list)
-    usage: tuple[float, ...] = ()
+    usage: tuple[float, ...] | None = ()
     sampled_at: float = -math.inf
     since_change: int = NEVER
 
@@ -124,11 +127,15 @@ class _Kept:
 
 
 class Gathering:
-    """Takes rounds one after the other; at most ``keep`` samples of a broker are kept, the latest."""
+    """Takes rounds one after the other; at most ``keep`` samples of a broker are kept, the latest.
 
-    def __init__(self, keep: int = KEPT) -> None:
+    It goes on with what is ``known`` from before. The sample that it finds may be one of those, and nobody saw what
+    happened to bundles until the next one: the first to be trusted is the second new one.
+    """
+
+    def __init__(self, keep: int = KEPT, known: Mapping[str, BrokerSamples] | None = None) -> None:
         self._keep = keep
-        self._of: dict[str, _Kept] = {}
+        self._of = {broker: _resumed(own, keep) for broker, own in (known or {}).items()}
         self._before: Snapshot | None = None
 
     def take(self, snapshot: Snapshot) -> None:
@@ -140,8 +147,8 @@ class Gathering:
             kept = self._of[broker] = self._known(snapshot, at)
             usage = tuple(snapshot.brokers.usage[at, SAMPLED].tolist())
             kept.meter.take(snapshot.taken_at, carried[at])
-            if not np.array_equal(usage, kept.usage, equal_nan=True):
-                kept.usage = usage
+            seen, kept.usage = kept.usage, usage
+            if seen is not None and not np.array_equal(usage, seen, equal_nan=True):
                 kept.take(snapshot.taken_at, since, used[at], changed=bool(changed[at]))
             if changed[at]:
                 kept.since_change = -1
@@ -216,6 +223,12 @@ def _differ(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
     return moved > CHANGED_SHARE * max(sum(before.values()), sum(now.values()))
 
 
+def _resumed(own: BrokerSamples, keep: int) -> _Kept:
+    rows = zip(own.at.tolist(), own.used, own.since_change.tolist(), own.carried, strict=True)
+    samples = deque(((_Sample(at, at, at, used, since), carried) for at, used, since, carried in rows), maxlen=keep)
+    return _Kept(own.hardware, own.started_at, samples, usage=None, since_change=-1)
+
+
 def _columns(kept: _Kept) -> BrokerSamples:
     seen, carried = [one for one, _ in kept.samples], [rates for _, rates in kept.samples]
     return BrokerSamples(
@@ -224,4 +237,5 @@ def _columns(kept: _Kept) -> BrokerSamples:
         used=np.array([one.used for one in seen]).reshape(-1, 5),
         since_change=np.array([one.since_change for one in seen], dtype=np.int32),
         hardware=kept.hardware,
+        started_at=kept.started_at,
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load import prediction
+from lbd.load.scoring import Weights
 from lbd.model import Skip, Unload, bundle_namespace
 from lbd.permit.anti_affinity import Spread
 from lbd.permit.budget import Budget
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER
 from lbd.permit.ping_pong import Trips
+from lbd.permit.predicted import Predictor, Rise
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from lbd.permit.budget import Sent, Used
     from lbd.permit.policies import Policies
     from lbd.permit.settings import Guardrails
+
+EVERYBODYS = Weights()
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,14 @@ class Ledger:
         sent: Collection[Sent] = (),
         permission: Permission | None = None,
         ignored: frozenset[Reason] = frozenset(),
+        weights: Weights = EVERYBODYS,
     ) -> None:
         self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
         self._position = snapshot.brokers.index()
         self._policies, self._spread = policies, Spread(snapshot, policies)
         self._predicted = scores.copy()
+        slopes = permission.slopes if permission is not None else None
+        self._predictor = Predictor(snapshot, scores, slopes, weights)
         self._topics = snapshot.brokers.topics.copy()
         self._at = _positions(snapshot, {unload.bundle for unload in plan})
         self._bundle_topics = _topics_of(snapshot, self._at)
@@ -87,7 +93,7 @@ class Ledger:
             self._spread.undo(unload)
         stays = not (self._no_destination(moved) or self._too_much_load(moved))
         if stays:
-            self._predicted[self._position[owner]] += self.rise(moved)
+            self._predicted[self._position[owner]] += self._rise(moved).points
         if stays or planned:
             self._spread.take(moved if stays else unload)
         return stays
@@ -95,7 +101,7 @@ class Ledger:
     def take(self, unload: Unload) -> None:
         """Count an unload that will happen."""
         destination = self._position[unload.destination or ""]
-        self._predicted[destination] += self.rise(unload)
+        self._predicted[destination] += self._rise(unload).points
         self._topics[destination] += self._bundle_topics.get(unload.bundle, 0)
         self._spread.take(unload)
         self._messages_left -= unload.msg_rate
@@ -112,21 +118,28 @@ class Ledger:
         return self._budget.usage()
 
     def expected(self, taken: Iterable[Unload]) -> dict[str, float]:
-        """Scores, in points, of the brokers that these unloads touch, once all have landed: see ``load/prediction``.
-
-        The same estimate is added to a destination and taken from a source, so neither gets better than this.
-        """
+        """Scores, in points, of the brokers that these unloads touch, once all have landed: see ``predicted.py``."""
         found: dict[str, float] = {}
         for unload in taken:
             source, destination = unload.source, unload.destination or ""
             before = found.get(source, float(self._predicted[self._position[source]]))
-            found[source] = max(before - self.rise(unload), 0.0)
+            found[source] = max(before - self._predictor.fall(unload), 0.0)
             found[destination] = float(self._predicted[self._position[destination]])
         return found
 
+    def explained(self, unload: Unload) -> Unload:
+        """The same, with what its destination is expected to gain where two ways of telling differ."""
+        words = self._rise(unload).words
+        told = "; ".join(filter(None, (unload.reason, f"{unload.destination}{words}")))
+        return replace(unload, reason=told) if words else unload
+
     def rise(self, unload: Unload) -> float:
-        """Points that an unload is expected to add to its destination: see ``load/prediction``."""
-        return prediction.points(unload, self._brokers, self._scores, self._position)
+        """Points that an unload is expected to add to its destination: see ``predicted.py``."""
+        return self._rise(unload).points
+
+    def _rise(self, unload: Unload) -> Rise:
+        at = self._position.get(unload.destination or "")
+        return self._predictor.rise(unload, float(self._predicted[at]) if at is not None else None)
 
     def _not_permitted(self, unload: Unload) -> Skip | None:
         """What is known before a strategy is asked; one that was told of it does not come here."""
@@ -170,7 +183,8 @@ class Ledger:
 
     def _too_much_load(self, unload: Unload) -> Skip | None:
         destination, source = self._position[unload.destination or ""], self._position[unload.source]
-        predicted = float(self._predicted[destination]) + self.rise(unload)
+        rise = self._rise(unload)
+        predicted = float(self._predicted[destination]) + rise.points
         limit = self._guardrails.max_destination_score
         if not np.isfinite(predicted):
             told = f"what it would add to {unload.destination} cannot be told: {unload.source} reports no traffic"
@@ -179,13 +193,14 @@ class Ledger:
             return Skip(
                 unload.bundle,
                 Reason.DESTINATION_OVERLOADED,
-                f"{unload.destination} would reach {predicted:.1f} points, limit {limit:g}",
+                f"{unload.destination} would reach {predicted:.1f} points{rise.words}, limit {limit:g}",
             )
         if Reason.DESTINATION_ABOVE_SOURCE not in self._ignored and not predicted < self._scores[source]:
             return Skip(
                 unload.bundle,
                 Reason.DESTINATION_ABOVE_SOURCE,
-                f"{unload.destination} would reach {predicted:.1f}, {unload.source} has {self._scores[source]:.1f}",
+                f"{unload.destination} would reach {predicted:.1f}{rise.words}, "
+                f"{unload.source} has {self._scores[source]:.1f}",
             )
         return None
 
@@ -207,8 +222,9 @@ def permit(plan: Iterable[Unload], ledger: Ledger) -> Permitted:
     for unload in plan:
         refusal = ledger.refusal(unload)
         if refusal is None:
-            ledger.take(unload)
-            allowed.append(unload)
+            explained = ledger.explained(unload)
+            ledger.take(explained)
+            allowed.append(explained)
         else:
             skips.append(refusal)
     return Permitted(tuple(allowed), tuple(skips))

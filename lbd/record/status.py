@@ -10,6 +10,7 @@ import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import FILE_MODE, FRESH, decoded, refused, telling
+from lbd.load.told import BrokerLoad
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ INTERVALS_UNTIL_LATE = 3
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
-    """One broker: score in points, the resource behind it, messages/s and bytes/s in + out; None where unknown."""
+    """One broker: score in points, the resource behind it, messages/s and bytes/s in + out; None where unknown.
+
+    ``load`` is what lbd has learned of it.
+    """
 
     id: str
     score: float | None
@@ -28,6 +32,7 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     msg_rate: float | None
     throughput: float | None
     bundles: int
+    load: BrokerLoad | None = None
 
 
 class HitStatus(msgspec.Struct, frozen=True):

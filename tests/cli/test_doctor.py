@@ -94,7 +94,7 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
         *("rights", "leader", "reports", "versions", "named-destinations", "destination-key", "load-manager"),
         *("in-broker-shedding", "avg-shedder", "distribute-evenly", "auto-split", "sample-intervals", "unload-timeout"),
         *("dynamic-values", "isolation-policies", "nic-speed", "cpu-source", "clocks", "minimums", "bundle-count"),
-        *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd"),
+        *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd", "load-model"),
     }
     assert not (tmp_path / "state").exists()
 

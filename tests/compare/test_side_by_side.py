@@ -107,7 +107,7 @@ def test_over_real_brokers():
     assert average.card.fewest_moves <= average.card.moves
     assert threshold.card.moves == 0
     assert found.error is not None
-    assert found.error.number == 5
+    assert found.error.number == 7
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

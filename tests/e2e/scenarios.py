@@ -1,10 +1,13 @@
 """The daemon on real brokers in the situations of a cluster's life: one row of figures for each.
 
-    python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [burner] [spike] [--max-traffic 0.35] [--keep DIR]
+    python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [--max-traffic 0.35]
+        [--strategy least-moves] [--minutes 10] [--keep DIR]
 
-s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; burner: a noisy neighbour in
-the group of the broker with the least traffic (burner-cold), then of the one with the most (burner-hot); spike: the
-same for one minute only. Guardrails are lbd's defaults unless --max-traffic is given; hit counts 3 and 2, minimums low.
+s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; s5 equal traffic on brokers of
+which one has three times the quota; unlike: the same, and the operator has told what they carry (load.brokers); burner:
+a noisy neighbour in the group of the broker with the least traffic (burner-cold), then of the one with the most
+(burner-hot); spike: the same for one minute only. Guardrails are lbd's defaults unless --max-traffic is given; hit
+counts 3 and 2, minimums low.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.e2e import figures, probe, settings, skew
 from tests.e2e.cluster import Cluster
-from tests.e2e.daemon import SETTINGS, Daemon
+from tests.e2e.daemon import SETTINGS, SHEDDER, Daemon
 from tests.e2e.meters import Meters
 from tests.e2e.witness import Witness
 
@@ -39,6 +42,22 @@ CALM_SECONDS = 150.0
 LONGEST_SECONDS = 15 * 60.0
 DRAIN_SECONDS = 180.0
 _WATCH_SECONDS = 0.25
+LIKE, UNLIKE = (0.4, 0.4, 0.4), (0.9, 0.3, 0.3)
+"""CPU quotas, cores."""
+
+POINTS_PER_KMSG = 12.0
+"""Of the broker with 0.3 cores, at a guess: in s1 30 points are 1,875 messages/s, in and out, on 0.4 cores."""
+
+TOLD = {
+    "load": {
+        "measure": "msg_rate",
+        "brokers": [
+            {"broker": settings.broker_id(at), "capacity": cores / 0.3, "slope": POINTS_PER_KMSG * 0.3 / cores}
+            for at, cores in enumerate(UNLIKE)
+        ],
+    }
+}
+"""What an operator of the unlike brokers knows."""
 
 
 @dataclass
@@ -51,6 +70,7 @@ class Stage:
     meters: Meters
     witness: Witness
     up_at: float
+    longest_seconds: float = LONGEST_SECONDS
     begun: float = field(default_factory=time.time)
 
     def trusted(self) -> None:
@@ -60,7 +80,7 @@ class Stage:
 
     def until_calm(self) -> None:
         """Wait until moves have closed the gap and nothing was moved for a while, or for the longest time."""
-        while time.time() < self.begun + LONGEST_SECONDS:
+        while time.time() < self.begun + self.longest_seconds:
             time.sleep(5)
             moved = [move.asked_at for move in self.daemon.moves()]
             closed = self.meters.true_gap(time.time(), 60) < 15 and self.meters.reported_gap() < 15
@@ -75,10 +95,26 @@ class Case:
     load: skew.Scenario
     happens: Callable[[Stage], None]
     absent: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
-def _load(rate: float, *shares: float, heavy: float = 0.0) -> skew.Scenario:
-    return skew.Scenario(rate=rate, shares=shares, warm_up_seconds=WARM_UP_SECONDS, heavy=heavy)
+@dataclass(frozen=True)
+class Tried:
+    """What lbd runs with: the strategy, guardrails that are not the default, and for how long at most."""
+
+    version: str = "4.2.4"
+    strategy: str = "avg-shedder"
+    guardrails: dict[str, Any] = field(default_factory=dict)
+    longest_seconds: float = LONGEST_SECONDS
+
+    def settings(self, case: Case) -> dict[str, Any]:
+        """The daemon's settings: what a strategy counts to, and how little it moves, is the same for each."""
+        own = {self.strategy.replace("-", "_"): SHEDDER}
+        return {**SETTINGS, **own, "strategy": self.strategy, "guardrails": self.guardrails, **case.settings}
+
+
+def _load(rate: float, *shares: float, heavy: float = 0.0, quotas: tuple[float, ...] = LIKE) -> skew.Scenario:
+    return skew.Scenario(rate=rate, shares=shares, quotas=quotas, warm_up_seconds=WARM_UP_SECONDS, heavy=heavy)
 
 
 def _hot(stage: Stage) -> None:
@@ -117,6 +153,8 @@ def _spike(stage: Stage) -> None:
 CASES = {
     "s1": Case(_load(3000, 0.75, 0.125, 0.125), _hot),
     "s2": Case(_load(3600, 0.5, 0.5, 0.0), _join, absent=2),
+    "s5": Case(_load(3600, 0.34, 0.33, 0.33, quotas=UNLIKE), _hot),
+    "unlike": Case(_load(3600, 0.34, 0.33, 0.33, quotas=UNLIKE), _hot, settings=TOLD),
     "s4": Case(_load(3000, 0.34, 0.33, 0.33, heavy=0.325), _flap),
     "burner-cold": Case(_load(2400, 0.2, 0.4, 0.4), _burn),
     "burner-hot": Case(_load(2400, 0.45, 0.275, 0.275), _burn),
@@ -124,27 +162,28 @@ CASES = {
 }
 
 
-def run(name: str, version: str, directory: Path, guardrails: dict[str, Any]) -> dict[str, Any]:
+def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
     """One scenario on a cluster of its own; the row of figures."""
     case = CASES[name]
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(settings.Spec(version, full_jit=True)))
+        cluster = stack.enter_context(Cluster(settings.Spec(tried.version, full_jit=True)))
         up_at = time.time()
         if case.absent is not None:
             _leave(cluster, case.absent)
         witness = stack.enter_context(Witness(cluster, _WATCH_SECONDS))
         running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", case.load))
         # not before: bundles that were placed under its eyes have changed hands without it, and rest
-        daemon = stack.enter_context(Daemon(cluster, directory, {**SETTINGS, "guardrails": guardrails}))
+        daemon = stack.enter_context(Daemon(cluster, directory, tried.settings(case)))
         meters = stack.enter_context(Meters(cluster))
-        stage = Stage(cluster, daemon, running, meters, witness, up_at)
+        stage = Stage(cluster, daemon, running, meters, witness, up_at, tried.longest_seconds)
         case.happens(stage)
         ended = time.time()
         cluster.restore()  # a broker that is still held down would not deliver in time what it has
         result = running.traffic.stop(DRAIN_SECONDS)
         row = figures.row(daemon, meters, running, result, (stage.begun, ended))
         denied = daemon.contradictions(witness)
-        return {"scenario": name, "version": version, "guardrails": guardrails, **row, "denied by the brokers": denied}
+        how = {"scenario": name, "version": tried.version, "strategy": tried.strategy, "guardrails": tried.guardrails}
+        return {**how, **row, "denied by the brokers": denied}
 
 
 def _leave(cluster: Cluster, index: int) -> None:
@@ -160,10 +199,13 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*CASES, "burner"]))
     parser.add_argument("--version", default="4.2.4")
+    parser.add_argument("--strategy", default="avg-shedder")
+    parser.add_argument("--minutes", type=float, default=LONGEST_SECONDS / 60, help="the longest that s1 and s2 go on")
     parser.add_argument("--max-traffic", type=float, help="max_traffic_per_turn instead of lbd's default")
     parser.add_argument("--keep", type=Path, help="keep each run's journal and log in this directory")
     chosen = parser.parse_args(words)
     guardrails = {} if chosen.max_traffic is None else {"max_traffic_per_turn": chosen.max_traffic}
+    tried = Tried(chosen.version, chosen.strategy, guardrails, chosen.minutes * 60)
     wanted = [
         name for word in chosen.scenarios or CASES for name in CASES if name in (word, f"{word}-cold", f"{word}-hot")
     ]
@@ -171,7 +213,7 @@ def main(words: Sequence[str]) -> int:
         for name in wanted:
             directory = (chosen.keep or Path(scratch)) / f"{name}-{chosen.version}-{int(time.time())}"
             directory.mkdir(parents=True)
-            print(json.dumps(run(name, chosen.version, directory, guardrails)), flush=True)
+            print(json.dumps(run(name, tried, directory)), flush=True)
     return 0
 
 

@@ -94,7 +94,13 @@ class TestKnownTruth:
 
         assert said[-1].startswith(f"Recommended: {found.choice.recommended}")
         assert all(f"# {line}\n" in proposal for line in said)
-        checked = Settings.model_validate(yaml.safe_load(proposal)).avg_shedder
+        proposed = Settings.model_validate(yaml.safe_load(proposal))
+        checked = proposed.avg_shedder
+        fitted = [at for at, own in enumerate(found.model.sources) if own[CPU] is Source.FITTED]
+        assert fitted
+        assert [one.broker for one in proposed.load.brokers] == [found.model.brokers[at] for at in fitted]
+        slopes = [proposed.load.slope(found.model.brokers[at]) for at in fitted]
+        assert slopes == pytest.approx(found.model.slope[fitted, CPU].tolist(), rel=1e-3)
         assert found.recommended is not None
         assert checked.low_threshold == found.recommended.settings.low_threshold
         assert f"loadBalancerAvgShedderLowThreshold={checked.low_threshold:g}" in broker_conf

@@ -79,18 +79,21 @@ def test_moves_before_anything_is_known_are_counted_apart():
 
 
 @pytest.mark.parametrize(
-    ("path", "number", "unpredicted"),
-    [(ROOT / "examples" / "moves.jsonl.gz", 5, 2), (ROOT / "tests/data/recordings/moves-4.0.8.jsonl.gz", 3, 4)],
+    ("path", "number", "unpredicted", "off", "share"),
+    [
+        (ROOT / "examples" / "moves.jsonl.gz", 7, 0, 1.5, 1 / 5),
+        (ROOT / "tests/data/recordings/moves-4.0.8.jsonl.gz", 5, 2, 3.5, 2 / 5),
+    ],
     ids=["4.2.4", "4.0.8, busy"],
 )
-def test_moves_on_real_brokers(path: Path, number: int, unpredicted: int):
-    """Three brokers of unlike quotas: two points off at most on average, a third of what "it stays" errs."""
+def test_moves_on_real_brokers(path: Path, number: int, unpredicted: int, off: float, share: float):
+    """Brokers of 0.4 and 0.55, and of 0.3 to 0.5 cores: so many points off on average, such a share of "it stays"."""
     ((_, found),) = recordings(path)
     error = measure(gather(found), Weights())
 
     assert (number, unpredicted) == (error.number, error.unpredicted)
-    assert error.mean_absolute < 2
-    assert error.mean_absolute < error.unchanged_mean_absolute / 3
+    assert error.mean_absolute < off
+    assert error.mean_absolute < error.unchanged_mean_absolute * share
 
 
 def test_slopes_of_real_brokers_stand_as_their_quotas():

@@ -10,6 +10,7 @@
 ``configured.py``    what the brokers run with
 ``overrides.py``     dynamic settings that are stored and not taken
 ``traffic.py``       whether bundles and traffic can be levelled at all
+``learned.py``       what lbd learned of brokers, and load that no bundle makes
 ``leader.py``        who of several lbds leads
 ``policies.py``      isolation, and destinations that a leader may still hold
 ``own_settings.py``  settings of lbd that cannot work together
@@ -25,6 +26,7 @@ from lbd.daemon.doctor import (
     cluster,
     configured,
     leader,
+    learned,
     machines,
     overrides,
     own_settings,
@@ -96,3 +98,4 @@ def _of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
     yield from machines.check(seen, observation)
     yield from samples.check(seen, observation)
     yield from traffic.check(seen, observation.snapshot)
+    yield from learned.check(seen, observation.snapshot)

@@ -16,6 +16,7 @@ from lbd.record.explain.answers import Answer, BrokerAnswer, BundleAnswer, Fired
 from lbd.record.explain.names import broker_named, bundle_with, no_bundle
 from lbd.record.explain.stories import Story, stories
 from lbd.record.journal import history, splits_of
+from lbd.record.status import read_status
 from lbd.record.turns import FOLDER
 from lbd.record.turns.bundles import load_bundles
 from lbd.record.turns.reading import KeptTurns
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from lbd.load.told import BrokerLoad
     from lbd.record.journal import Move
     from lbd.record.turns.lines import Turn
 
@@ -117,6 +119,7 @@ class Explainer:
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.told() for story in told],
+            _load(self._state_dir, broker),
         )
 
     def _drained(self, broker: str) -> Iterator[str]:
@@ -215,6 +218,15 @@ def _fired(turn: Turn, broker: str) -> Fired:
         [one for one in turn.candidates if one.broker == broker],
         turn.rest.get(broker, {}),
     )
+
+
+def _load(state_dir: Path, broker: str) -> BrokerLoad | None:
+    """What the last turn's status tells of a broker's load; where there is none to be read the rest is still told."""
+    try:
+        status = read_status(state_dir)
+    except UsageError:
+        return None
+    return next((one.load for one in status.brokers if one.id == broker), None)
 
 
 def _passed_over(turn: Turn, bundle: str) -> PassedOver:

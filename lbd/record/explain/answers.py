@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from lbd.load.told import BrokerLoad
 from lbd.record.turns.lines import BrokerSeen, Candidate, PairSeen, Planned, Turn, Verdict
 
 
@@ -73,7 +74,10 @@ class TurnAnswer(msgspec.Struct, frozen=True):
 
 
 class BrokerAnswer(msgspec.Struct, frozen=True):
-    """One broker. ``because`` is why it gives bundles away or does not, in sentences."""
+    """One broker. ``because`` is why it gives bundles away or does not, in sentences.
+
+    ``load`` is what the lbd that ran last on this state directory had learned of it; None where it told nothing.
+    """
 
     broker: str
     turn: int
@@ -84,6 +88,7 @@ class BrokerAnswer(msgspec.Struct, frozen=True):
     pairs: list[PairSeen]
     fired: Fired | None
     moves: list[MoveStory]
+    load: BrokerLoad | None = None
 
 
 class PassedOver(msgspec.Struct, frozen=True):

@@ -1,0 +1,90 @@
+"""The ``load:`` section: what an operator, or a calibration, knows of brokers before lbd has learned it. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+UNIT = {"throughput": 1e6, "msg_rate": 1e3}
+"""What a slope of the settings is for: MB/s or 1,000 msg/s."""
+
+
+class KnownBroker(BaseModel):
+    """What is known of one broker, or of all that a pattern names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    broker: str = Field(description="host:port, or a regular expression that matches all of it, or all of the host")
+    capacity: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="how much traffic it carries for the same CPU points beside a broker of 1; 1 where others are told",
+    )
+    slope: float | None = Field(
+        None, ge=0, le=1e6, description="points of CPU for each MB/s in + out, or for each 1,000 msg/s: load.measure"
+    )
+
+    @field_validator("broker")
+    @classmethod
+    def _a_pattern(cls, text: str) -> str:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from error
+        return text
+
+    @model_validator(mode="after")
+    def _tells_something(self) -> KnownBroker:
+        if self.capacity is None and self.slope is None:
+            raise ValueError("wanted capacity, slope, or both")
+        return self
+
+    def means(self, broker: str) -> bool:
+        """Whether a broker, ``host:port``, is meant."""
+        names = (broker, broker.rpartition(":")[0])
+        return self.broker == broker or any(re.fullmatch(self.broker, name) for name in names)
+
+
+class LoadSettings(BaseModel):
+    """What stands in for what lbd has not learned; a broker's own samples, once they tell enough, go before it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    measure: Literal["throughput", "msg_rate"] | None = Field(
+        None, description="what CPU follows, bytes or messages; null: what explains it better, by lbd's own rounds"
+    )
+    brokers: tuple[KnownBroker, ...] = Field(
+        (),
+        description="what holds until lbd has learned it: entries of broker (host:port, or a regular expression for "
+        "all of it or of the host), capacity (traffic that it carries for the same CPU points, beside a broker of 1) "
+        "and slope (points of CPU for each MB/s or 1,000 msg/s in + out); the first that names a broker counts",
+    )
+
+    @model_validator(mode="after")
+    def _in_a_unit(self) -> LoadSettings:
+        if self.measure is None and any(one.slope is not None for one in self.brokers):
+            raise ValueError(
+                "measure: wanted beside a slope: throughput (points for each MB/s) or msg_rate (1,000 msg/s)"
+            )
+        return self
+
+    @property
+    def tells_capacity(self) -> bool:
+        """Whether any capacity is given: then those of the others are 1."""
+        return any(one.capacity is not None for one in self.brokers)
+
+    def capacity(self, broker: str) -> float:
+        """How much it carries beside a broker of 1."""
+        return next((one.capacity for one in self.brokers if one.capacity and one.means(broker)), 1.0)
+
+    def slope(self, broker: str) -> float | None:
+        """Percent of CPU for a byte/s or message/s in + out; None where nobody told."""
+        told = (one.slope for one in self.brokers if one.slope is not None and one.means(broker))
+        found = next(told, None)
+        return None if found is None or self.measure is None else found / UNIT[self.measure]
+
+
+NOTHING_KNOWN = LoadSettings()

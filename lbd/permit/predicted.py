@@ -1,0 +1,119 @@
+"""Points that a move adds to its destination, by what was learned of it or by its source's share. Pure.
+
+Where a broker's own samples tell what traffic costs it, the upper end of that slope's 95 % interval counts. What only
+others tell of it makes a prediction higher and never lower; and so it is above :data:`LINEAR_UP_TO`, where CPU rises
+faster than any line. Where nothing is known the source's share counts (``load/prediction.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load import prediction
+from lbd.load.linear import CPU, DRIVEN, Source
+from lbd.load.scoring import SCORED, percent
+from lbd.model import RESOURCES
+
+if TYPE_CHECKING:
+    from lbd.load.scoring import Weights
+    from lbd.model import FloatArray, Slopes, Snapshot, Unload
+
+LINEAR_UP_TO = 75.0
+"""Points; above it published brokers rise faster than a line (docs/decisions/0007-simulated-cluster.md)."""
+
+OWN = {Source.FITTED.value, Source.GIVEN.value}
+"""Sources that speak of this very broker."""
+
+SLOPE, SHARE = "what traffic costs it", "its source's share"
+
+DIFFER_POINTS = 0.5
+"""Two predictions that are closer than this say the same."""
+
+TRAFFIC = np.isin(range(len(RESOURCES)), DRIVEN)
+"""Resources that follow traffic, bool (5,). All bytes of a bundle count for each direction."""
+
+
+@dataclass(frozen=True)
+class Rise:
+    """``points`` that a destination gains; ``share`` and ``slope`` are what the two ways of telling say.
+
+    ``slope`` is None where nothing was learned, ``own``: from the destination itself, or its operator.
+    """
+
+    points: float
+    share: float
+    slope: float | None = None
+    own: bool = False
+
+    @property
+    def words(self) -> str:
+        """Which of both counts, where they differ; else nothing."""
+        if self.slope is None or not abs(self.slope - self.share) > DIFFER_POINTS:
+            return ""
+        by_slope = self.points == self.slope
+        by, other = (SLOPE, SHARE) if by_slope else (SHARE, SLOPE)
+        return f" (+{self.points:.1f} by {by}; by {other} +{self.share if by_slope else self.slope:.1f})"
+
+
+class Predictor:
+    """Predicts for one round. ``scores`` float64 (B,) are the strategy's, in points."""
+
+    def __init__(self, snapshot: Snapshot, scores: FloatArray, slopes: Slopes | None, weights: Weights) -> None:
+        self._brokers, self._scores, self._slopes = snapshot.brokers, scores, slopes
+        self._position = snapshot.brokers.index()
+        self._weights = weights.row()
+        self._used = np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), 0.0)
+
+    def rise(self, unload: Unload, predicted: float | None) -> Rise:
+        """What the unload adds to its destination, which all before it have brought to ``predicted`` points.
+
+        None: it has no destination yet, and the source's share counts.
+        """
+        share = prediction.points(unload, self._brokers, self._scores, self._position)
+        slope = self._by_slope(unload) if predicted is not None and np.isfinite(share) else None
+        if predicted is None or slope is None or self._slopes is None or self._slopes.sources is None:
+            return Rise(share, share)
+        own = self._slopes.sources[self._position[unload.destination or ""]] in OWN
+        trusted = own and predicted + slope <= LINEAR_UP_TO
+        return Rise(slope if trusted else max(slope, share), share, slope, own)
+
+    def fall(self, unload: Unload) -> float:
+        """Points that the unload takes from its source: by the source's own slope where it has one, else its share."""
+        share = prediction.points(unload, self._brokers, self._scores, self._position)
+        source, known = self._position[unload.source], self._slopes
+        if known is None or known.sources is None or known.sources[source] not in OWN or not np.isfinite(share):
+            return share
+        return float(known.slope[source, CPU] * self._cpu(unload) * self._weights[CPU])
+
+    def _by_slope(self, unload: Unload) -> float | None:
+        """The most that any weighted resource of the destination rises; None where its CPU's slope is not known."""
+        known, source, at = self._slopes, self._position[unload.source], self._position[unload.destination or ""]
+        if known is None or known.half_width is None:
+            return None
+        steep = known.slope[at] + known.half_width[at]
+        if not np.isfinite(steep[CPU]):
+            return None
+        share = self._share(unload)
+        by_share = self._used[source] * share * self._larger(source, at)
+        by_slope = np.array([self._cpu(unload), 0.0, 0.0, unload.throughput, unload.throughput]) * steep
+        told = np.isfinite(steep) & TRAFFIC & (self._brokers.limit[at] > 0)
+        return float((np.where(told, by_slope, by_share) * self._weights)[list(SCORED)].max())
+
+    def _cpu(self, unload: Unload) -> float:
+        by_messages = self._slopes is not None and self._slopes.measure == "msg_rate"
+        return unload.msg_rate if by_messages else unload.throughput
+
+    def _larger(self, source: int, destination: int) -> FloatArray:
+        """How many times the destination's limit fits into the source's, float64 (5,), at least 1; 0: not known."""
+        limits = self._brokers.limit
+        with np.errstate(all="ignore"):
+            return np.where(limits[destination] > 0, np.fmax(limits[source] / limits[destination], 1.0), 0.0)
+
+    def _share(self, unload: Unload) -> float:
+        """The share of its source's traffic that moves, by messages or bytes, whichever is more; at most 1."""
+        rates = self._brokers.rates[self._position[unload.source]]
+        totals = ((unload.msg_rate, float(rates[:2].sum())), (unload.throughput, float(rates[2:].sum())))
+        return min(max((moved / total for moved, total in totals if total > 0), default=1.0), 1.0)
