@@ -258,7 +258,7 @@ def test_of_bundles_alike_those_with_the_fewest_clients_go() -> None:
 
 def test_a_dear_namespace_stays_while_a_cheaper_one_is_enough() -> None:
     """The smallest that is enough has a cost; the larger one without goes."""
-    seen = of((80, [18, 16]), (10, [5, 5]), (40, [5, 5]))
+    seen = of((80, [16, 14]), (20, [5, 5]), (60, [5, 5]))
     costs = np.zeros(len(seen.bundles))
     costs[seen.bundles.index(bundle(1))] = 5.0
 
