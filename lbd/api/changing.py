@@ -72,7 +72,8 @@ class Changes:
         try:
             result, found = change()
         except (LbdError, ProblemError) as error:
-            self._tell(request, who, f"refused: {error}")
+            status = error.status if isinstance(error, ProblemError) else "refused"
+            self._tell(request, who, f"{status}: {error}")
             raise
         self._tell(request, who, result)
         return found

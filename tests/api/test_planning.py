@@ -10,7 +10,6 @@ import pytest
 
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.daemon.test_service import eventually
-from tests.fake_pulsar import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +90,7 @@ class TestPlan:
     def test_a_move_that_misses_is_told(self, api: Api, pulsar: FakePulsar):
         """502: it was tried; the answer says of each move what came of it."""
         plan = api.get("/v1/plan").json()
-        pulsar.fault("/unload", Reply(500, b"{}"))
+        pulsar.steals[plan["unloads"][0]["bundle"]] = [pulsar.ids[1]] * 2
         found = api.post(f"/v1/plan/{plan['id']}/apply", WHO)
         assert found.status_code == 502, found.text
         assert {move["bundle"] for move in found.json()["moves"]} == {one["bundle"] for one in plan["unloads"]}
