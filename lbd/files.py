@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
+import tokenize
+import zlib
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
+from zipfile import BadZipFile
 
 import msgspec
 
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 FRESH = ".new"
 """Ending of a file that is being written; one that a kill left over is in nobody's way."""
+
+DAMAGED = (
+    *(ValueError, KeyError, EOFError, RuntimeError, IndexError, TypeError, MemoryError),
+    *(BadZipFile, zlib.error, tokenize.TokenError),
+)
+"""What NumPy and zipfile raise on files of arrays whose bytes are wrong, beside OSError where they cannot be read."""
 
 Kind = TypeVar("Kind")
 

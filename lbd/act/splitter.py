@@ -28,6 +28,7 @@ NAMED = 4
 """Bundles that an error names."""
 
 FOUND_OPEN = "found open after a restart"
+UNOWNED = "nobody owns it; for a split the leader would place it, unchecked: lbd place --apply does it first"
 
 
 class Splitter:
@@ -59,7 +60,7 @@ class Splitter:
             raise RefusedError(f"{bundle} is no bundle; {namespace} has {', '.join(there[:NAMED])}{more} there")
         found = self._ownership.owner_within(bundle, OWNER_SECONDS)
         if found is None:
-            raise RefusedError(f"{bundle}: nobody owns it; a broker that is asked to split it would take it")
+            raise RefusedError(f"{bundle}: {UNOWNED}")
         return found
 
     def check(self, cut: Cut) -> None:

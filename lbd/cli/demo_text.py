@@ -125,10 +125,9 @@ def serving(admin_url: str, state_dir: str, api: str | None) -> str:
     served = f"{api} is its API; changes need the token in {state_dir}/token" if api else "Its API has no port"
     return f"""
 It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
-  lbd doctor --admin-url {admin_url}
-  lbd dry-run --admin-url {admin_url}
+  export LBD_PULSAR__ADMIN_URLS='["{admin_url}"]'
   export LBD_STATE_DIR={state_dir}    and then
-  lbd status, lbd explain, lbd history, lbd pause, lbd unload BUNDLE --to BROKER, lbd split BUNDLE
+  lbd doctor, dry-run, status, explain, history, pause, unload BUNDLE, split BUNDLE, place BUNDLE, drain BROKER
 {served}.
 The log of its lbd is {state_dir}/lbd.log
 """

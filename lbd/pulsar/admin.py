@@ -185,8 +185,8 @@ class Admin(Asking):
     def split(self, bundle: str, algorithm: str, positions: Sequence[int] | None, at: str) -> Answer:
         """Ask for a split at the base URL ``at`` (the owner's); the caller judges the status, whatever it is.
 
-        204 is no proof: a broker that finds nothing to cut answers so, too. The parts stay with the owner. An unowned
-        bundle would be taken by the broker that is asked.
+        204 is no proof: a broker that finds nothing to cut answers so, too. The parts stay with the owner. A bundle
+        that nobody owns is placed by the leader first.
         """
         params = {"unload": "false", "splitAlgorithmName": algorithm}
         content = msgspec.json.encode(positions) if positions is not None else None

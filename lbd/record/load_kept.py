@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from io import BytesIO
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
-from lbd.files import FILE_MODE, FRESH, telling
+from lbd.files import DAMAGED, FILE_MODE, FRESH, telling
 from lbd.load.samples import BrokerSamples
 from lbd.model import RESOURCES
 
@@ -26,8 +25,6 @@ GO_STALE_SECONDS = 24 * 3600.0
 """A day: what a machine does for its traffic changes with restarts and limits, which are looked at, and with messages
 and settings of brokers, which are not."""
 
-BROKEN = (OSError, ValueError, KeyError, EOFError, RuntimeError, IndexError, UnicodeDecodeError, BadZipFile)
-
 
 def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:
     """The samples kept, none older than a day nor from a later time; none where the file is missing or unreadable.
@@ -39,9 +36,10 @@ def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:
             if int(file["format"]) != FORMAT:
                 return {}
             found = _brokers(file)
-    except BROKEN:
+        stale = now - GO_STALE_SECONDS
+        recent = {broker: own.where((own.at <= now) & (own.at > stale)) for broker, own in found.items()}
+    except (*DAMAGED, OSError):
         return {}
-    recent = {broker: own.where((own.at <= now) & (own.at > now - GO_STALE_SECONDS)) for broker, own in found.items()}
     return {broker: own for broker, own in recent.items() if own.at.size}
 
 
@@ -78,7 +76,7 @@ def _joined(columns: list[FloatArray], empty: tuple[int, ...]) -> FloatArray:
 def _brokers(file: Mapping[str, FloatArray]) -> dict[str, BrokerSamples]:
     """What the file holds. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
     names = file["brokers"].tobytes().decode().split("\n") if file["brokers"].size else []
-    at, carried, used = file["at"], file["carried"], file["used"]
+    at, carried, used = (file[name].astype(np.float64, casting="safe") for name in ("at", "carried", "used"))
     since: IntArray = file["since_change"].astype(np.int32)
     ends = np.cumsum(file["sizes"]).tolist()
     hardware, started_at = file["hardware"], file["started_at"]

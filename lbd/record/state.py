@@ -9,12 +9,12 @@ import time
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
 
 from lbd.errors import RefusedError, UsageError
+from lbd.files import DAMAGED
 from lbd.model import Averages, Hits, Load, Memory, Placing
 from lbd.permit.evidence import Sample
 from lbd.permit.progress import Progress
@@ -132,8 +132,9 @@ class StateDir:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 written_at = float(file["written_at"])
                 bundles = file["bundles"].tobytes().decode().split("\n") if file["bundles"].size else []
-                found = Averages(bundles, file["short"], file["long"], file["samples"])
-        except (OSError, ValueError, KeyError, EOFError, RuntimeError, BadZipFile):
+                short, long = (file[name].astype(np.float64, casting="safe") for name in ("short", "long"))
+                found = Averages(bundles, short, long, file["samples"].astype(np.int32, casting="safe"))
+        except (*DAMAGED, OSError):
             return Averages.empty()
         return found if 0 <= now - written_at <= AVERAGES_GO_STALE_SECONDS and _aligned(found) else Averages.empty()
 

@@ -155,7 +155,10 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("bundle", "words"),
         [
-            (UNOWNED, "nobody owns it; a broker that is asked to split it would take it"),
+            (
+                UNOWNED,
+                "nobody owns it; for a split the leader would place it, unchecked: lbd place --apply does it first",
+            ),
             (
                 f"{NAMESPACE}/0x00000000_0x90000000",
                 f"is no bundle; {NAMESPACE} has 0x00000000_0x80000000, 0x80000000_0xffffffff there",

@@ -203,10 +203,10 @@ class TestEnding:
         process = started(folder, "--seconds", "4", "--serve")
         said = read_until(process, "lbd.log")
         (state_dir,) = set(re.findall(r"LBD_STATE_DIR=(\S+)", said))
-        (url,) = set(re.findall(r"doctor --admin-url (\S+)", said))
+        (urls,) = set(re.findall(r"LBD_PULSAR__ADMIN_URLS='(\S+)'", said))
         config = tmp_path / "lbd.yaml"
         config.write_text("{}")
-        known = environ(folder, LBD_STATE_DIR=state_dir, LBD_CONFIG=str(config))
+        known = environ(folder, LBD_STATE_DIR=state_dir, LBD_PULSAR__ADMIN_URLS=urls, LBD_CONFIG=str(config))
 
         def lbd(*words: str) -> subprocess.CompletedProcess[str]:
             command = [sys.executable, "-m", "lbd", *words]
@@ -216,9 +216,14 @@ class TestEnding:
         assert status.returncode == 0, status.stdout + status.stderr
         assert f"running, process {process.pid}" in status.stdout
         assert "last turn" in status.stdout
-        planned = json.loads(lbd("dry-run", "--format", "json", "--admin-url", url).stdout)
+        planned = json.loads(lbd("dry-run", "--format", "json").stdout)
         assert planned["cluster"] == "simulated"
-        assert lbd("doctor", "--admin-url", url).returncode == 0
+        assert lbd("doctor").returncode == 0
+        (broker, *_) = planned["brokers"]
+        drained = lbd("drain", broker["id"])
+        assert drained.returncode == 0, drained.stdout + drained.stderr
+        split = lbd("split", "simulated/orders/0x00000000_0x0aaaaaaa")
+        assert "Would split 1 bundle" in split.stdout, split.stdout + split.stderr
         moves = lbd("history").stdout
         assert "landed" in moves
         assert time.strftime("%Y-%m-%d", time.gmtime()) in moves

@@ -78,7 +78,22 @@ def test_junk_is_as_good_as_nothing(tmp_path: Path):
     for change in ({"format": 2}, {"at": columns["at"][1:]}, {"sizes": np.array([7, -1])}, {"used": columns["at"]}):
         np.savez(tmp_path / NAME, **{**columns, **change})
         assert load_samples(tmp_path, NOW) == {}
+    words = np.array(["x"] * columns["at"].size)
+    kinds = ({"format": [1, 1]}, {"sizes": np.array([3.0, 3.0])}, {"sizes": np.array(["3", "3"])}, {"at": words})
+    for change in (*kinds, {"started_at": words[:2]}, {"used": np.repeat(words, 5).reshape(-1, 5)}):
+        np.savez(tmp_path / NAME, **{**columns, **change})
+        assert load_samples(tmp_path, NOW) == {}
     np.savez(tmp_path / NAME, **{name: column for name, column in columns.items() if name != "hardware"})
+    assert load_samples(tmp_path, NOW) == {}
+
+
+def test_a_byte_that_the_disk_lost_is_no_reason_to_stop(tmp_path: Path):
+    """In the header of a long array, which is read before its checksum: a bracket that nothing closes."""
+    save_samples(tmp_path, {"a:80": samples(1000)})
+    whole = (tmp_path / NAME).read_bytes()
+    at = whole.rindex(b"(1000, 5), }")
+    (tmp_path / NAME).write_bytes(whole[:at] + b"(1000, 5), (" + whole[at + 12 :])
+
     assert load_samples(tmp_path, NOW) == {}
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
 from lbd.errors import UsageError
-from lbd.files import FRESH, refused
+from lbd.files import DAMAGED, FRESH, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +64,7 @@ def load_bundles(folder: Path) -> Bundles | None:
         return None
     except OSError as error:
         raise refused(path, error, "read") from error
-    except (ValueError, KeyError, EOFError, RuntimeError, BadZipFile) as error:
+    except DAMAGED as error:
         raise _torn(path) from error
     if not _aligned(found):
         raise _torn(path)
