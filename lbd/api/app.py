@@ -35,6 +35,9 @@ TEXT: dict[int | str, dict[str, Any]] = {
 STREAM = "/v1/events"
 """It lasts as long as somebody listens, which says nothing of the API."""
 
+METHODS = frozenset({"GET", "POST"})
+"""A label for any other would be a word that somebody sent."""
+
 
 def application(backend: Backend) -> Guard:
     """The API of one lbd."""
@@ -61,7 +64,8 @@ def application(backend: Backend) -> Guard:
     def seen(scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", None) or "none"
         if route != STREAM:
-            backend.board.tally.answered(scope["method"] if route != "none" else "ANY", route, status, seconds)
+            method = scope["method"] if route != "none" and scope["method"] in METHODS else "ANY"
+            backend.board.tally.answered(method, route, status, seconds)
 
     return Guard(app, backend.settings.api, seen)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import http.client
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+import requests
 
 from lbd.config import Settings
-from tests.api.conftest import TOKEN, Api, serving
+from tests.api.conftest import PATIENCE_SECONDS, TOKEN, Api, serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +46,20 @@ class TestToken:
         path = tmp_path / "token"
         path.write_text(content) if content is not None else path.unlink()
         assert api.post("/v1/resume", {"owner": "ann"}, Authorization="Bearer ").status_code == status
+
+    def test_a_pipe_in_place_of_the_token_is_not_waited_for(self, api: Api, tmp_path: Path):
+        """503 with what would be right; the API answers on."""
+        path = tmp_path / "token"
+        path.unlink()
+        os.mkfifo(path)
+        found = api.post("/v1/resume", {"owner": "ann"})
+        assert (found.status_code, "wanted a file" in found.text) == (503, True)
+
+    def test_a_token_may_have_any_letters(self, api: Api, tmp_path: Path):
+        """They are compared as bytes."""
+        (tmp_path / "token").write_text("schlüssel", encoding="utf-8")
+        given: Any = "Bearer schlüssel".encode()
+        assert api.post("/v1/resume", {"owner": "ann"}, Authorization=given).status_code == 200
 
     def test_without_a_token_file_the_api_changes_nothing(self, pulsar: FakePulsar, tmp_path: Path):
         """It can be read on loopback all the same."""
@@ -101,6 +117,13 @@ class TestRequests:
             found = api.get(path)
             assert (found.status_code, found.headers["content-type"]) == (status, "application/problem+json"), path
             assert {"title", "status", "detail"} <= found.json().keys()
+
+    @pytest.mark.parametrize("path", ["/healthz", "/v1/status", "/v1/nope", "/metrics"])
+    def test_head_is_get_without_its_body(self, api: Api, path: str):
+        """As probes of load balancers ask."""
+        assert api.serving.url is not None
+        found = requests.head(api.serving.url + path, timeout=PATIENCE_SECONDS)
+        assert (found.status_code, found.content) == (api.get(path).status_code, b"")
 
     def test_a_bug_is_told_without_its_trace(self, api: Api, monkeypatch: pytest.MonkeyPatch):
         """The log has it."""

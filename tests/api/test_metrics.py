@@ -64,12 +64,14 @@ class TestMetrics:
         """No bundle, namespace or path that somebody sent; only brokers and words of closed lists."""
         for path in ("/v1/nope/1", "/v1/nope/2", "/v1/explain/x", "/v1/placement/t/n/0x1"):
             api.get(path)
+        for method in ("BREW", "BREW2"):
+            requests.request(method, f"{api.serving.url}/healthz", timeout=PATIENCE_SECONDS)
         text = api.get("/metrics").text
         labels = set(re.findall(r'[{,](\w+)="', text))
         closed = {"result", "outcome", "le", "method", "route", "code", "strategy", "verdict", "reason", "budget"}
         closed |= {"version", "resource", "state", "threshold", "broker", "source", "destination"}
         assert labels <= closed
-        assert not re.search(r"0x[0-9a-f]{8}|nope|t/n", text)
+        assert not re.search(r"0x[0-9a-f]{8}|nope|t/n|BREW", text)
         assert 'route="/v1/explain/{what}"' in text
 
     def test_names_are_by_the_conventions(self, api: Api):
