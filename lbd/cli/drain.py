@@ -229,5 +229,7 @@ def _watched(state_dir: Path, request: DrainRequest | FillRequest, progress: Cal
             if work.ended_at is not None:
                 return work
         if running(state_dir) is None:
-            raise ObserveError(f"{state_dir}: lbd has stopped; the next one goes on with the drain of {request.broker}")
+            drains_on = f"the next one goes on with the drain of {request.broker}"
+            after = drains_on if isinstance(request, DrainRequest) else f"ask for the filling of {request.broker} again"
+            raise ObserveError(f"{state_dir}: lbd has stopped; {after}")
         time.sleep(POLL_SECONDS)

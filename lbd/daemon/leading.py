@@ -95,6 +95,8 @@ class Leadership:
         """Whose open moves and splits are taken over when this lbd comes to lead."""
 
         def inherit() -> None:
+            executor.halt(Reason.ROUND_STOPPED, "not asked for: another lbd may have led since it was planned")
+            splitting.halt()
             executor.inherit(dict(self.journal.open))
             splitting.inherit(dict(self.journal.open_splits))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import contextmanager
 from itertools import count
@@ -9,10 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbd.act.executor import Executor
+from lbd.act.orders import Orders
+from lbd.act.unloader import Ready
 from lbd.daemon import leading
 from lbd.daemon.leading import Leadership
 from lbd.errors import RefusedError
 from lbd.model import Outcome, Result, Unload
+from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.record.journal.shared import SharedJournal
 from tests.leader_topic import Connection, Topic
@@ -164,3 +169,42 @@ def test_lines_that_are_none_are_counted(tmp_path: Path):
     with lbd(tmp_path, topic, "one") as one:
         assert one.wait(PATIENCE_SECONDS)
         assert [warning.partition(":")[2].split(";")[0] for warning in one.warnings] == [" 2 lines cannot be read"]
+
+
+class _Still:
+    """Splits, of which there are none here."""
+
+    def halt(self) -> None: ...
+    def inherit(self, found: object) -> None: ...
+
+
+def test_a_plan_of_before_is_not_gone_on_with_after_another_one_led(tmp_path: Path):
+    """What it was judged by is over: the other lbd may have moved what the budget allows."""
+    topic, sent, go_on = Topic(), [], threading.Event()
+    moves = [Unload(f"t/n/0x{at:08x}_0x{at + 1:08x}", "a:80", "b:80", 1, 1) for at in range(2)]
+
+    class Sender:
+        """An unloader whose first move lasts until it is told."""
+
+        def check(self, move: Unload) -> Ready:
+            return Ready(move, Leader("b:80", "http://b:80"), named=True)
+
+        def send(self, ready: Ready) -> Outcome:
+            sent.append(ready.move.bundle)
+            go_on.wait(PATIENCE_SECONDS)
+            return Outcome(ready.move, Result.LANDED, ready.move.destination)
+
+    with lbd(tmp_path, topic, "one") as one:
+        executor = Executor(one.journal, time.time)
+        one.serve(executor, _Still())  # type: ignore[arg-type]
+        assert one.wait(PATIENCE_SECONDS)
+        executor.start(moves, lambda *_: True, Orders(Sender(), held=one.hold))  # type: ignore[arg-type]
+        until(lambda: sent)
+        topic.gone = True
+        until(lambda: not one.leading)
+        topic.gone = False
+        until(lambda: one.leading)
+        go_on.set()
+        assert executor.wait(PATIENCE_SECONDS)
+
+    assert sent == [moves[0].bundle]

@@ -14,11 +14,13 @@ from lbd.daemon.draining.job import Job
 from lbd.daemon.draining.lasting import forget_ended
 from lbd.daemon.draining.planning import Look, Pass, look_to_drain
 from lbd.daemon.draining.sending import orders_of, within
+from lbd.daemon.draining.telling import without_orphan
+from lbd.daemon.requests import OVERRIDDEN_HOLDS
 from lbd.daemon.splitting.looking import CLOCK
 from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.model import Skip
 from lbd.reason import Reason
-from lbd.record.control import FillRequest
+from lbd.record.control import DrainRequest, FillRequest
 from lbd.record.drains import Drains, Works
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from lbd.act.executor import Executor
     from lbd.cycle import CycleRecord, Hold
     from lbd.model import Outcome, Unload
-    from lbd.record.control import Answer, DrainRequest
+    from lbd.record.control import Answer
     from lbd.record.drains import Drain, Work
 
 __all__ = ["Draining", "Tools"]
@@ -37,6 +39,8 @@ STEP_SECONDS = 0.2
 
 LOOK_AGAIN_SECONDS = 5.0
 """How long is waited where nothing may move now, or the cluster cannot be seen."""
+
+_GONE = "it is no active broker any more; the drain stands until it is started again or released, or expires"
 
 
 class Draining:
@@ -55,7 +59,7 @@ class Draining:
         self._asked: dict[str, str] = {}
         self._trouble: dict[str, str] = {}
         self._works = Works()
-        self._known = False
+        self._known, self._untold = False, False
         self.on_work: Callable[[Work], None] = lambda _: None
 
     def in_force(self) -> dict[str, Drain]:
@@ -83,7 +87,9 @@ class Draining:
     def works(self) -> Works:
         """How far each has come."""
         if not self._known:
-            self._works, self._known = self._drains.works(), True
+            found = self._drains.works()
+            self._works, self._known = without_orphan(found, self._now()), True
+            self._untold = self._works != found
         return self._works
 
     @property
@@ -100,7 +106,8 @@ class Draining:
     def begin(self, request: DrainRequest | FillRequest, tools: Tools) -> Answer:
         """Begin what a person asked for. Raises :class:`LbdError` for what is refused; then nothing is changed."""
         job = self._job
-        if job is not None and (isinstance(request, FillRequest) or job.broker != request.broker):
+        goes_on = isinstance(request, DrainRequest) and job is not None and job.kind == "drain"
+        if job is not None and not (goes_on and job.broker == request.broker):
             raise RefusedError(f"a {job.kind} of {job.broker} is at work; lbd status tells how far it is")
         if isinstance(request, FillRequest):
             self._fill, answer = fill_of(request, tools)
@@ -136,6 +143,7 @@ class Draining:
     def step(self, tools: Callable[[], Tools]) -> None:
         """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
         try:
+            self._write()
             self._released_before_begun()
             if self._job is not None or self.in_force():
                 found = tools()
@@ -188,8 +196,14 @@ class Draining:
 
     def _empty(self, job: Job, tools: Tools) -> None:
         """The next part of a drain, or its end."""
-        drain = self.in_force()[job.broker]
-        again, passes = tools.settings.drain.again_minutes * 60, job.override is not None
+        if job.broker not in tools.admin.active_brokers():
+            self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, _GONE),))
+            return
+        passes, hold = job.override is not None, self._held()
+        if hold is not None and not (passes and hold[0] in OVERRIDDEN_HOLDS):
+            job.waits(words(hold), self._now() + LOOK_AGAIN_SECONDS)
+            return
+        drain, again = self.in_force()[job.broker], tools.settings.drain.again_minutes * 60
         asked = Pass(job.broker, job.begun_at, drain.since, again, passes, job.carried, job.scores)
         look = look_to_drain(tools.parts, tools.admin, asked)
         job.looked(look, tools.paced(look))
@@ -221,7 +235,7 @@ class Draining:
         self._executor.start([replace(one, reason=job.reason) for one in part], look.accepts, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
-        self._job = None
+        self._job = self._fill = None
         self._tell(job.end(self._now(), owned, stay, alone))
 
     def _tell(self, work: Work) -> None:
@@ -234,9 +248,16 @@ class Draining:
             drains[work.broker] = work
         found = Works(drains=drains, fill=fill)
         if found != self._works:
-            self._works = found
-            self._drains.tell(found)
+            self._works, self._untold = found, True
+            self._write()
             self.on_work(work)
+
+    def _write(self) -> None:
+        """What could not be written, as on a full disk, is written as soon as it can be: people wait for it."""
+        works = self.works
+        if self._untold:
+            self._drains.tell(works)
+            self._untold = False
 
 
 def _over(broker: str) -> Skip:

@@ -79,6 +79,8 @@ def drain_of(request: DrainRequest, before: Drain | None, now: float, tools: Too
 def cannot_spare(broker: str, look: Look) -> str:
     """Why the others cannot do without a broker; empty where they can."""
     beyond = look.plan.beyond_capacity
+    if not look.before:
+        return f"the cluster cannot do without {broker}: there is no other broker that is not drained"
     if not beyond:
         return ""
     number = counted(len(beyond), "bundle")

@@ -78,8 +78,9 @@ class Job:
         """A look has shown what is left to move."""
         self.scores = self.scores or look.before
         self._left, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
-        self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
-        self._seen = self.tried
+        if look.hold is None:  # what may not move is not tried in vain
+            self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
+            self._seen = self.tried
         self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._left), held="")
 
     @property

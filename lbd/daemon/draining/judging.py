@@ -9,8 +9,9 @@ from lbd.daemon.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
 from lbd.load import scoring
 from lbd.model import Permission
 from lbd.permit.drained import marked
-from lbd.permit.eligibility import barred
+from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.limits import Ledger
+from lbd.permit.own_topic import kept_bundles
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Policies
 from lbd.pulsar.paths import keys_destinations_by_range
@@ -61,6 +62,8 @@ class Judge:
         self.barred = barred(self.snapshot, attempted_at, now.policies.isolation, parts.guardrails, tired=tired)
         for reason in self._ignored:
             self.barred[self.barred == reason.code] = 0
+        if own := kept_bundles(self.snapshot.bundles, parts.leader_topic):
+            self.barred = bar_more(self.barred, self.snapshot, own)
 
     @property
     def by_name(self) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lbd.model import Skip
 from lbd.permit.eligibility import left_alone
+from lbd.permit.own_topic import kept_bundles
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def resting(bundle: str, parts: Parts, asked: Pass, seen: Observation) -> Skip |
     One that the drain moved off before, and that Pulsar has placed there again, rests as the ``drain:`` section says;
     what changed hands without lbd does not rest at all, or what Pulsar places there would stay for half an hour.
     """
-    alone = left_alone(bundle, parts.guardrails)
+    alone = left_alone(bundle, parts.guardrails) or kept_bundles((bundle,), parts.leader_topic).get(bundle)
     if alone is not None:
         return Skip(bundle, alone, "")
     at = parts.attempted_at().get(bundle, 0.0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lbd.record.control import FAILED, REFUSED
 from lbd.words import counted
 
 if TYPE_CHECKING:
-    from lbd.record.drains import Work
+    from lbd.record.drains import Work, Works
 
 
 def told(work: Work, *, missed: int, system: int) -> tuple[int, str]:
@@ -23,6 +25,19 @@ def told(work: Work, *, missed: int, system: int) -> tuple[int, str]:
     if system:
         words += f"; {counted(system, 'bundle')} of pulsar/system stay there (guardrails.move_system_namespace)"
     return code, f"{words}{_why(work)}."
+
+
+def without_orphan(works: Works, now: float) -> Works:
+    """What was told before this lbd started, a fill that was under way then ended: nobody goes on with it."""
+    fill = works.fill
+    if fill is None or fill.ended_at is not None:
+        return works
+    sentence = (
+        f"The filling of {fill.broker} was cut short, as lbd was ended: "
+        f"{fill.landed} of {counted(fill.total, 'bundle')} landed; ask for it again."
+    )
+    over = msgspec.structs.replace(fill, ended_at=now, held="", eta_seconds=None, exit_code=FAILED, sentence=sentence)
+    return msgspec.structs.replace(works, fill=over)
 
 
 def _drained(work: Work, took: str) -> str:

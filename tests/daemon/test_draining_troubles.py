@@ -1,0 +1,172 @@
+"""What goes wrong around drains and fills of a live lbd: a pause in the middle, a broker that dies, a full disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.errors import UsageError
+from lbd.reason import Reason
+from lbd.record.control import Control, FillRequest, Pause
+from lbd.record.drains import Drains
+from tests.daemon.test_draining import asked, done, ended, moves, owned, settings
+from tests.simulate import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.simulate.fake_pulsar import FakePulsar
+    from tests.simulate.fakes import Run
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakePulsar]:
+    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
+    with fakes.hot() as found:
+        yield found
+
+
+@pytest.fixture
+def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """A live lbd beside it."""
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as found:
+        yield found
+
+
+def begun(lbd: Run, request: Any, monkeypatch: pytest.MonkeyPatch, part: int = 4) -> None:
+    """Asked for and begun, with so many moves in each part, of which the first has ended."""
+    monkeypatch.setattr("lbd.daemon.draining.sending.PART", part)
+    lbd.engine.requests.begun(request)
+    draining, real = lbd.engine.draining, lbd.engine._real
+    draining.begin(request, real.tools(real.parts()))
+    lbd.engine.go_on()
+    lbd.engine.wait(60)
+
+
+def test_a_pause_in_the_middle_is_waited_for(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """However long: after it the drain goes on and comes to its end."""
+    target = cluster.brokers[0]
+    begun(lbd, asked(target), monkeypatch)
+    Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+    for _ in range(6):
+        cluster.forward(6)
+        lbd.engine.go_on()
+        assert lbd.engine.draining.busy
+    Control(tmp_path).resume()
+    cluster.forward(6)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.owned, work.landed) == (0, 0, 14), work
+
+
+def test_while_it_waits_for_people_or_another_lbd_the_brokers_are_not_asked(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A standby with a drain of its own would else read the whole cluster every five seconds."""
+    begun(lbd, asked(cluster.brokers[0]), monkeypatch)
+    Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+    looks: list[object] = []
+    monkeypatch.setattr("lbd.daemon.draining.look_to_drain", lambda *found: looks.append(found))
+    for _ in range(3):
+        cluster.forward(6)
+        lbd.engine.go_on()
+
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (looks, work.held) == ([], "paused: by bob until lbd resume: look")
+
+
+def test_a_broker_that_leaves_in_the_middle_holds_nobody(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """It has nothing left to give; the rest of the cluster is balanced again at once, and the order stands."""
+    target = cluster.brokers[0]
+    begun(lbd, asked(target), monkeypatch)
+    cluster.leave(target)
+    cluster.forward(6)
+    for _ in range(3):
+        lbd.engine.go_on()
+
+    assert lbd.engine.draining.hold() is None
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, "is no active broker" in work.sentence) == (4, True), work
+    assert lbd.engine.draining.drained() == {target}
+
+
+def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whatever the namespace: its move would cut off the one who makes it."""
+    target = cluster.brokers[0]
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as lbd:
+        kept = owned(cluster, target)[0]
+        monkeypatch.setattr(
+            "lbd.daemon.draining.resting.kept_bundles",
+            lambda bundles, _: {name: Reason.LEADER_TOPIC for name in bundles if name == kept},
+        )
+        work = ended(lbd, asked(target))
+    assert owned(cluster, target) == [kept]
+    assert [(left.bundle, left.reason) for left in work.left] == [(kept, "leader-topic")]
+
+
+def test_a_broker_that_is_filled_is_not_drained_meanwhile(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """Or bundles would go to a drained broker."""
+    target = cluster.brokers[2]
+    begun(lbd, FillRequest("r1", target, None, "ann", 0.0, 1e12), monkeypatch, part=1)
+    answer, _ = done(lbd, asked(target, "r2"))
+    assert (answer.exit_code, f"a fill of {target} is at work" in answer.sentence) == (4, True), answer
+    assert lbd.engine.draining.drained() == frozenset()
+
+
+def test_the_only_broker_that_is_left_is_not_drained(lbd: Run, cluster: FakePulsar):
+    """There is nobody who could bear its bundles; nothing is begun."""
+    for at, broker in enumerate(cluster.brokers[1:]):
+        ended(lbd, asked(broker, f"r{at}", override="all of them"))
+    answer, _ = done(lbd, asked(cluster.brokers[0], "last"))
+    assert (answer.exit_code, "cannot do without" in answer.sentence) == (4, True), answer
+    assert lbd.engine.draining.drained() == set(cluster.brokers[1:])
+
+
+def test_an_end_that_could_not_be_written_is_written_later(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Who watches reads it from the disk, which was full."""
+    target, tell = cluster.brokers[0], Drains.tell
+    begun(lbd, asked(target), monkeypatch, part=60)
+
+    def full(*_: object) -> None:
+        raise UsageError("drains.json: No space left on device")
+
+    monkeypatch.setattr(Drains, "tell", full)
+    lbd.engine.go_on()
+    assert any("No space left" in one for one in lbd.engine.draining.warnings)
+    monkeypatch.setattr(Drains, "tell", tell)
+    cluster.forward(6)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+    lbd.engine.go_on()
+
+    told = Drains(tmp_path).works().drains[target]
+    assert (told.exit_code, told.owned, told.request) == (0, 0, "r1"), told
+    assert set(moves(cluster, target).values()) == {1}
+
+
+def test_a_fill_that_was_cut_short_is_over(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """After a kill nobody goes on with it: who watches is told so by the next lbd."""
+    target = cluster.brokers[2]
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as first:
+        begun(first, FillRequest("r1", target, None, "ann", 0.0, 1e12), monkeypatch, part=1)
+    fill = Drains(tmp_path).works().fill
+    assert fill is not None
+    assert fill.ended_at is None
+    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as second:
+        second.engine.go_on()
+    fill = Drains(tmp_path).works().fill
+    assert fill is not None
+    assert (fill.exit_code, fill.ended_at is None, "ask for it again" in fill.sentence) == (5, False, True), fill
