@@ -13,6 +13,7 @@ from lbd.api.answers import answer
 from lbd.api.events import TooManyError
 from lbd.api.problems import ProblemError
 from lbd.api.snapshot import snapshot
+from lbd.config import section_of
 from lbd.record.control import Control
 from lbd.record.drains import told_of
 from lbd.record.journal import History, history
@@ -85,6 +86,13 @@ def reading(backend: Backend) -> APIRouter:
     async def gaps(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
         """Highest, lowest and mean score of each turn of this process, a day at most, the oldest first."""
         return answer(backend.board.gaps(since))
+
+    @router.get("/strategy")
+    async def strategy() -> Response:
+        """Who decides what moves, with its settings: thresholds are points of score."""
+        found = backend.settings
+        settings = getattr(found, section_of(found.strategy)).model_dump(mode="json")
+        return answer({"name": found.strategy, "settings": settings})
 
     @router.get("/decisions")
     def decisions(last: Last = 20) -> Response:

@@ -1,0 +1,415 @@
+"use strict";
+// Reads the API and nothing else. What comes from it is set as text only: bundle names are whatever a tenant chose.
+
+const POLL_SECONDS = 5;
+const MOVES = 50;
+const POINTS = 300;
+const SVG = "http://www.w3.org/2000/svg";
+
+const $ = (id) => document.getElementById(id);
+const seen = { status: null, at: 0, moves: [], gaps: [], plan: null, limits: {}, silentSince: null };
+let token = null;
+
+// -- words
+
+const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+
+function spoken(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 120) return `${whole} s`;
+  if (whole < 7200) return `${Math.floor(whole / 60)} min`;
+  return whole < 172800 ? `${Math.floor(whole / 3600)} h` : `${Math.floor(whole / 86400)} days`;
+}
+
+function amount(bytes) {
+  if (bytes === null) return "?";
+  const unit = ["B/s", "kB/s", "MB/s", "GB/s"];
+  let power = 0;
+  for (; bytes >= 1000 && power < 3; power += 1) bytes /= 1000;
+  return `${bytes.toFixed(power && bytes < 100 ? 1 : 0)} ${unit[power]}`;
+}
+
+const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+const ends = (move) => `${short(move.source || "nobody")} → ${move.destination || move.owner ? short(move.destination || move.owner) : "the broker chooses"}`;
+
+/** The domain and port that all brokers share say nothing. */
+let shared = "";
+function learnNames(brokers) {
+  const names = brokers.map((one) => one.id);
+  let end = names.length > 1 ? names[0] : "";
+  for (const name of names) while (!name.endsWith(end)) end = end.slice(1);
+  const from = end.search(/\.(?=[^\d.])|:/);
+  shared = from < 0 ? "" : end.slice(from);
+}
+const short = (name) => (shared && name.endsWith(shared) ? name.slice(0, -shared.length) : name);
+
+// -- the document
+
+function say(id, words, style) {
+  const node = $(id);
+  if (node.textContent !== words) node.textContent = words;
+  if (style !== undefined) node.className = `big ${style}`;
+}
+
+function element(name, className, words) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (words !== undefined) made.textContent = words;
+  return made;
+}
+
+/** As many rows as there are items; rows stay, so that focus and scrolling do. */
+function rows(body, items, columns, empty, fill) {
+  const shown = items.length ? items : [null];
+  while (body.rows.length > shown.length) body.deleteRow(-1);
+  shown.forEach((item, at) => {
+    let row = body.rows[at];
+    if (!row || row.dataset.empty !== String(item === null)) {
+      const fresh = element("tr");
+      fresh.dataset.empty = String(item === null);
+      if (item === null) {
+        const cell = element("td", "note", empty);
+        cell.colSpan = columns.length;
+        fresh.append(cell);
+      } else columns.forEach((style, column) => {
+        const cell = element(column ? "td" : "th", style);
+        if (!column) cell.scope = "row";
+        fresh.append(cell);
+      });
+      if (row) row.replaceWith(fresh); else body.append(fresh);
+      row = fresh;
+    }
+    if (item !== null) fill(item, row.cells);
+  });
+}
+
+function write(cell, words, title) {
+  if (cell.textContent !== words) cell.textContent = words;
+  if (title && cell.title !== title) cell.title = title;
+}
+
+// -- what is shown
+
+const now = () => (seen.status ? seen.status.at + seen.status.age_seconds + (performance.now() - seen.at) / 1000 : 0);
+
+function showAge() {
+  const status = seen.status;
+  const silent = seen.silentSince !== null;
+  if (status) {
+    const age = now() - status.at;
+    const late = age > 3 * status.interval_seconds;
+    const next = status.next_turn_at === null ? "" : `, next in ${spoken(status.next_turn_at - now())}`;
+    say("age", `data ${spoken(age)} old${late || silent ? "" : next}`);
+    document.body.classList.toggle("stale", late || silent);
+    if (!silent) trouble(late ? `The data is stale: the last turn ended ${spoken(age)} ago, wanted every ${spoken(status.interval_seconds)}.` : "");
+  }
+  if (silent) {
+    const since = spoken((performance.now() - seen.silentSince) / 1000);
+    trouble(`${seen.why || "lbd does not answer"}, since ${since}.${status ? " What is shown below is old." : ""} Asking again every ${POLL_SECONDS} s.`);
+  }
+}
+
+function trouble(words) {
+  $("trouble").hidden = !words;
+  // Told once; the seconds that pass are not read out again and again.
+  $("trouble").setAttribute("aria-live", words ? "off" : "assertive");
+  say("trouble", words);
+}
+
+const VERDICTS = {
+  balanced: ["Yes", "good"], waiting: ["No, not yet", "warn"], moving: ["No, it moves", "warn"],
+  held: ["No, and held", "warn"], "not-fixable": ["No, and moving cannot help", "wrong"], unknown: ["Unknown", "wrong"],
+};
+
+function showBalance(status) {
+  const kind = status.verdict ? status.verdict.kind : "unknown";
+  const [words, style] = VERDICTS[kind] || VERDICTS.unknown;
+  const scores = status.brokers.map((one) => one.score).filter((score) => score !== null);
+  const gap = scores.length ? `${(Math.max(...scores) - Math.min(...scores)).toFixed(1)} points between highest and lowest` : "";
+  say("balance", words, style);
+  say("balance-why", [gap, status.verdict && kind !== "waiting" ? status.verdict.detail : ""].filter(Boolean).join("; "));
+}
+
+function showActing(status) {
+  const under = status.unfinished.length;
+  const hour = `${counted(status.moves_last_hour, "move")} in the last hour`;
+  const why = [hour, ...status.budgets.filter((one) => one.limit !== null).map((one) => `${one.name} ${one.used} of ${one.limit}`)].join("; ");
+  if (status.paused) say("acting", "No: paused", "warn");
+  else if (status.observe_only) say("acting", "No: it only observes", "warn");
+  else if (status.error) say("acting", "No: the turn failed", "wrong");
+  else if (under) say("acting", `Yes: ${counted(under, "move")} under way`, "good");
+  else if (status.hold) say("acting", `No: held by ${status.hold}`, "warn");
+  else say("acting", "Ready, nothing under way", "good");
+  say("acting-why", status.error || why);
+}
+
+function showLast() {
+  const last = seen.moves.find((move) => move.result !== null);
+  if (!last) {
+    say("did", "No move is kept");
+    say("did-why", "");
+    return;
+  }
+  const ago = spoken(now() - (last.ended_at || last.at));
+  say("did", `${short(last.source || "nobody")} → ${short(last.owner || last.destination || "?")}: ${last.result}, ${ago} ago`, last.result === "landed" ? "" : "wrong");
+  say("did-why", [last.bundle, last.reason, last.detail].filter(Boolean).join("; "));
+}
+
+function showNext(status) {
+  const verdict = status.verdict || {};
+  const plan = seen.plan && seen.plan.unloads ? seen.plan.unloads : [];
+  const would = plan.length ? `then it would move ${counted(plan.length, "bundle")}: ${plan[0].bundle} ${ends(plan[0])}${plan.length > 1 ? " first" : ""}` : "";
+  if (status.paused) {
+    const until = status.paused.until === null ? "until somebody resumes it" : `for ${spoken(status.paused.until - now())} more`;
+    say("next", `Observe, ${until}`);
+    say("next-why", would.replace("then it", "not paused, it"));
+  } else if (status.unfinished.length) {
+    say("next", `End ${counted(status.unfinished.length, "move")}, then look again`);
+    say("next-why", "");
+  } else if (verdict.kind === "waiting") {
+    say("next", verdict.samples ? `Wait for ${counted(verdict.samples, "more fresh sample")}` : "Wait");
+    say("next-why", [verdict.detail, would].filter(Boolean).join("; "));
+  } else {
+    const words = { balanced: "Nothing, while it stays so", held: `Nothing, until ${verdict.reason} lets go`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
+    say("next", words[verdict.kind] || "Look again");
+    say("next-why", verdict.kind === "balanced" ? "" : verdict.reason || "");
+  }
+}
+
+function showBanners(status) {
+  const pause = status.paused;
+  $("paused").hidden = !pause;
+  if (pause) {
+    const until = pause.until === null ? "until somebody resumes it" : `until ${clock(pause.until)}`;
+    say("paused", `Paused by ${pause.by}, ${until}: ${pause.reason || "no reason was given"}`);
+  }
+  const notes = [
+    ...status.drains.map((one) => `${short(one.drain.broker)} is being drained`),
+    ...(status.leader ? [`leader: ${status.leader}`] : []),
+    ...status.warnings,
+  ];
+  $("notes").hidden = !notes.length;
+  if ($("notes").dataset.told !== notes.join("\n")) {
+    $("notes").dataset.told = notes.join("\n");
+    $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
+  }
+}
+
+function showBrokers(status) {
+  const brokers = [...status.brokers].sort((one, other) => (other.score ?? -1) - (one.score ?? -1));
+  const scores = brokers.map((one) => one.score).filter((score) => score !== null);
+  const mean = scores.reduce((sum, score) => sum + score, 0) / (scores.length || 1);
+  const full = Math.max(100, ...scores);
+  const hot = new Set(status.pairs.map((pair) => pair.source));
+  const cold = new Set(status.pairs.map((pair) => pair.destination));
+  rows($("brokers"), brokers, ["", "wide", "", "num", "num"], "no broker was seen", (broker, cells) => {
+    write(cells[0], short(broker.id), broker.id);
+    if (!cells[1].firstChild) {
+      const bar = element("div", "bar");
+      const track = element("div", "track");
+      track.append(element("div", "fill"), element("div", "mean"));
+      bar.append(element("span"), track);
+      cells[1].append(bar);
+    }
+    const [value, track] = cells[1].firstChild.children;
+    const [fill, line] = track.children;
+    write(value, broker.score === null ? "?" : broker.score.toFixed(1));
+    fill.style.width = `${(100 * (broker.score ?? 0)) / full}%`;
+    fill.className = hot.has(broker.id) ? "fill hot" : cold.has(broker.id) ? "fill cold" : "fill";
+    line.style.left = `${(100 * mean) / full}%`;
+    write(cells[2], broker.binding || "?");
+    write(cells[3], amount(broker.throughput));
+    write(cells[4], broker.bundles.toLocaleString("en"));
+  });
+  const colours = hot.size ? " Red: too far above another; green: where its bundles would go." : "";
+  say("brokers-note", scores.length ? `The upright line is the mean, ${mean.toFixed(1)} points.${colours}${shared ? ` Names end in ${shared}.` : ""}` : "");
+}
+
+function pips(cell, hits, wanted) {
+  const key = `${hits}/${wanted}`;
+  if (cell.dataset.key === key) return;
+  cell.dataset.key = key;
+  const box = element("span", "pips");
+  box.setAttribute("aria-hidden", "true");
+  for (let at = 0; at < Math.min(wanted, 12); at += 1) box.append(element("i", at < (hits * Math.min(wanted, 12)) / wanted ? "on" : ""));
+  cell.replaceChildren(box, `${hits} of ${wanted}`);
+}
+
+function showPairs(status) {
+  rows($("pairs"), status.pairs, ["", "num", "", ""], "none", (pair, cells) => {
+    write(cells[0], pair.destination === null ? short(pair.source) : `${short(pair.source)} → ${short(pair.destination)}`);
+    write(cells[1], pair.difference === null ? "?" : pair.difference.toFixed(1));
+    pips(cells[2], pair.hits.low, pair.hits.low_wanted);
+    pips(cells[3], pair.hits.high, pair.hits.high_wanted);
+  });
+  rows($("live"), status.unfinished, ["", "", ""], "none", (move, cells) => {
+    write(cells[0], move.bundle);
+    write(cells[1], ends(move));
+    write(cells[2], move.since ? `under way for ${spoken(now() - move.since)}` : "waits for its turn");
+  });
+}
+
+function showMoves() {
+  rows($("moves"), seen.moves, ["", "", "", "", "num", ""], "none is kept", (move, cells) => {
+    write(cells[0], clock(move.at), new Date(move.at * 1000).toISOString());
+    write(cells[1], move.bundle);
+    write(cells[2], ends(move));
+    write(cells[3], move.result || (move.ended_at ? "unknown" : "under way"));
+    cells[3].className = move.result === null || move.result === "landed" ? "" : "wrong";
+    write(cells[4], move.result ? `${move.seconds.toFixed(1)} s` : "");
+    write(cells[5], [move.reason, move.detail].filter(Boolean).join("; "));
+  });
+}
+
+// -- the gap over time
+
+/** At most so many points, each the widest gap of its stretch. */
+function thinned(points) {
+  const step = Math.ceil(points.length / POINTS);
+  const found = [];
+  for (let at = 0; at < points.length; at += step) {
+    found.push(points.slice(at, at + step).reduce((one, other) => (other.gap > one.gap ? other : one)));
+  }
+  return found;
+}
+
+function drawn(name, attributes, words) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (words !== undefined) made.textContent = words;
+  return made;
+}
+
+function showGap() {
+  const known = seen.gaps.filter((one) => one.highest !== null).map((one) => ({ at: one.at, gap: one.highest - one.lowest }));
+  if (!known.length) {
+    $("gap").replaceChildren();
+    say("gap-words", "No turn has told scores yet.");
+    return;
+  }
+  const points = thinned(known);
+  const { low_threshold: low, high_threshold: high } = seen.limits;
+  const limits = [["low", low], ["high", high]].filter(([, value]) => typeof value === "number");
+  const top = 1.1 * Math.max(10, ...points.map((one) => one.gap), ...limits.map(([, value]) => value));
+  const [first, last] = [known[0].at, known[known.length - 1].at];
+  const x = (at) => 40 + (550 * (at - first)) / Math.max(last - first, 1);
+  const y = (gap) => 175 - (165 * gap) / top;
+  const parts = [drawn("line", { class: "axis", x1: 40, x2: 590, y1: 175, y2: 175 })];
+  for (const value of [0, Math.round(top / 2), Math.round(top)]) parts.push(drawn("text", { x: 34, y: y(value) + 4, "text-anchor": "end" }, value));
+  for (const [name, value] of limits) {
+    parts.push(drawn("line", { class: name, x1: 40, x2: 590, y1: y(value), y2: y(value) }));
+    parts.push(drawn("text", { x: 590, y: y(value) - 4, "text-anchor": "end" }, `${name} threshold ${value}`));
+  }
+  parts.push(drawn("text", { x: 40, y: 193 }, clock(first)), drawn("text", { x: 590, y: 193, "text-anchor": "end" }, clock(last)));
+  parts.push(drawn("polyline", { class: "curve", points: points.map((one) => `${x(one.at).toFixed(1)},${y(one.gap).toFixed(1)}`).join(" ") }));
+  const end = known[known.length - 1];
+  parts.push(drawn("circle", { class: "dot", cx: x(end.at), cy: y(end.gap), r: 3.5 }));
+  $("gap").replaceChildren(...parts);
+  const widest = Math.max(...known.map((one) => one.gap));
+  say("gap-words", `Now ${end.gap.toFixed(1)} points, ${widest.toFixed(1)} at most in ${spoken(last - first)}${limits.length ? `; lbd acts above ${limits.map(([, value]) => value).join(" (slowly) and ")}${limits.length > 1 ? " (soon)" : ""}` : ""}.`);
+}
+
+function show() {
+  const status = seen.status;
+  learnNames(status.brokers);
+  document.title = `${status.verdict ? status.verdict.kind : "unknown"} · lbd ${status.cluster}`;
+  say("cluster", `· cluster ${status.cluster || "?"}`);
+  say("about", `lbd ${status.version}, ${counted(status.turns, "turn")}, strategy ${seen.strategy || "?"}. Times are this browser's.`);
+  if (seen.told !== status.at) say("sentence", `Last turn: ${status.sentence}`);
+  seen.told = status.at;
+  for (const part of [showBanners, showBalance, showActing, showNext, showBrokers, showPairs]) part(status);
+  for (const part of [showLast, showMoves, showGap, showAge]) part();
+}
+
+// -- asking
+
+class Unanswered extends Error {}
+
+async function get(path) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  let answer;
+  try {
+    answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(20000) });
+  } catch (error) {
+    throw new Unanswered("lbd does not answer");
+  }
+  const found = await answer.json().catch(() => null);
+  if (answer.status === 401) $("ask").hidden = false;
+  if (!answer.ok || found === null) throw new Unanswered(`lbd answers ${answer.status}: ${(found && found.detail) || answer.statusText}`);
+  return found;
+}
+
+async function readTurn() {
+  const since = seen.gaps.length ? seen.gaps[seen.gaps.length - 1].at : 0;
+  const [gaps, moves, strategy] = await Promise.all([get(`/v1/gaps?since=${since}`), get(`/v1/moves?last=${MOVES}`), get("/v1/strategy")]);
+  seen.gaps = seen.gaps.concat(gaps.filter((one) => one.at > since)).slice(-5760);
+  seen.moves = moves;
+  seen.strategy = strategy.name;
+  seen.limits = strategy.settings;
+}
+
+/** What a turn would begin: only asked for where something is to come, and an lbd that cannot say is no trouble. */
+async function readPlan(status) {
+  const coming = status.verdict && status.verdict.kind === "waiting";
+  seen.plan = coming && !document.hidden ? await get("/v1/plan").catch(() => null) : null;
+}
+
+let asking = false;
+let again = false;
+
+/** Reads what is new and shows it; asked for while it runs, it runs once more. */
+async function refresh(moved) {
+  if (asking) {
+    again = again || moved;
+    return;
+  }
+  asking = true;
+  try {
+    const status = await get("/v1/status");
+    const turned = !seen.status || status.at !== seen.status.at || status.pid !== seen.status.pid;
+    if (seen.status && status.pid !== seen.status.pid) seen.gaps = [];
+    Object.assign(seen, { status, at: performance.now() });
+    if (turned || moved) await readTurn();
+    $("ask").hidden = true;
+    Object.assign(seen, { silentSince: null, why: "" });
+    show();
+    if (turned) {
+      await readPlan(status);
+      showNext(status);
+    }
+  } catch (error) {
+    if (!(error instanceof Unanswered)) throw error;
+    Object.assign(seen, { silentSince: seen.silentSince ?? performance.now(), why: error.message });
+    showAge();
+  } finally {
+    asking = false;
+  }
+  if (again) {
+    again = false;
+    setTimeout(refresh, 500, true);
+  }
+}
+
+/** Events only say that there is something new. Where reading needs a token, which a stream cannot carry, it is polled. */
+function listen() {
+  const events = new EventSource("/v1/events");
+  events.addEventListener("turn", () => refresh(true));
+  events.addEventListener("move", () => refresh(true));
+  events.addEventListener("pause", () => refresh(false));
+  events.addEventListener("error", () => {
+    refresh(false);
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 1000 * POLL_SECONDS);
+  });
+}
+
+$("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = $("token").value.trim();
+  $("token").value = "";
+  refresh(true);
+});
+document.addEventListener("visibilitychange", () => document.hidden || refresh(false));
+setInterval(refresh, 1000 * POLL_SECONDS, false);
+setInterval(showAge, 1000);
+refresh(true);
+listen();
