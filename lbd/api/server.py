@@ -72,6 +72,7 @@ def _server(backend: Backend) -> uvicorn.Server:
     import uvicorn  # noqa: PLC0415 - see the module
 
     from lbd.api.app import application  # noqa: PLC0415 - see the module
+    from lbd.api.connection import Connection  # noqa: PLC0415 - see the module
 
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
     settings = backend.settings.api
@@ -79,7 +80,7 @@ def _server(backend: Backend) -> uvicorn.Server:
         uvicorn.Config(
             application(backend),
             loop="asyncio",
-            http="h11",
+            http=Connection,
             ws="none",
             lifespan="off",
             log_config=None,
