@@ -61,14 +61,14 @@ class Server:
 
     def _run(self) -> None:
         try:
-            self._server = _server(self._backend)
+            self._server = _server(self._backend, self._ended)
             if not self._ended.is_set():
                 self._server.run(sockets=[self._socket])
         except Exception as error:  # noqa: BLE001 - the daemon goes on balancing without its API
             structlog.get_logger().error("the API has ended; lbd goes on without it", failure=repr(error))
 
 
-def _server(backend: Backend) -> uvicorn.Server:
+def _server(backend: Backend, ending: threading.Event) -> uvicorn.Server:
     import uvicorn  # noqa: PLC0415 - see the module
 
     from lbd.api.app import application  # noqa: PLC0415 - see the module
@@ -78,7 +78,7 @@ def _server(backend: Backend) -> uvicorn.Server:
     settings = backend.settings.api
     return uvicorn.Server(
         uvicorn.Config(
-            application(backend),
+            application(backend, ending),
             loop="asyncio",
             http=Connection,
             ws="none",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,14 @@ class TestPlan:
         assert (first.status_code, again.json()) == (200, first.json())
         assert len({one.path for one in pulsar.asked("/unload")}) == len(plan["unloads"])
 
+    def test_what_was_tried_and_failed_is_not_tried_again_under_its_key(self, api: Api, pulsar: FakePulsar):
+        """502 and 502: the moves were begun once."""
+        plan = api.get("/v1/plan").json()
+        pulsar.fault("/unload", Reply(500, b"{}"))
+        first = api.post(f"/v1/plan/{plan['id']}/apply", WHO, **{"Idempotency-Key": "k"})
+        again = api.post(f"/v1/plan/{plan['id']}/apply", WHO, **{"Idempotency-Key": "k"})
+        assert (first.status_code, again.status_code, again.json()) == (502, 502, first.json())
+
     def test_a_plan_that_nobody_was_shown_is_not_known(self, api: Api):
         """404."""
         assert api.post("/v1/plan/0123456789abcdef/apply", WHO).status_code == 404
@@ -119,3 +128,18 @@ def test_where_nobody_works_requests_off_the_plan_is_withdrawn(pulsar: FakePulsa
         api.engine.serve()
         eventually(lambda: api.engine.wait(PATIENCE_SECONDS))
     assert pulsar.asked("/unload") == []
+
+
+def test_an_lbd_that_ends_takes_nothing_with_it_to_its_next_start(pulsar: FakePulsar, tmp_path: Path):
+    """503, nothing was begun: no request is left behind that a restart would find and carry out."""
+    with serving(pulsar, tmp_path, avg_shedder={"hit_count_high": 90, "hit_count_low": 90}) as api:
+        api.turn()
+        plan = api.get("/v1/plan").json()
+        left = api.engine.settings.state_dir / "control" / "requests"
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(api.post, f"/v1/plan/{plan['id']}/apply", {**WHO, "timeout_seconds": 600})
+            eventually(lambda: list(left.glob("*.json")) != [])
+            api.serving.stop()
+            found = asked.result()
+        assert (found.status_code, found.json()["detail"]) == (503, "lbd is ending: nothing was begun")
+        assert list(left.glob("*.json")) == []
