@@ -21,6 +21,7 @@ from lbd.api.problems import RESPONSES, ProblemError, add_handlers
 from lbd.api.reading import probes, reading
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from starlette.types import Scope
@@ -39,8 +40,8 @@ METHODS = frozenset({"GET", "POST"})
 """A label for any other would be a word that somebody sent."""
 
 
-def application(backend: Backend) -> Guard:
-    """The API of one lbd."""
+def application(backend: Backend, ending: threading.Event) -> Guard:
+    """The API of one lbd, until it is ``ending``."""
     app = FastAPI(
         title="lbd",
         version=__version__,
@@ -53,7 +54,7 @@ def application(backend: Backend) -> Guard:
     app.include_router(probes(backend))
     changes = Changes()
     read = (reading(backend), explaining(backend), placement(backend))
-    for router in (*read, changing(backend, changes), planning(backend, changes)):
+    for router in (*read, changing(backend, changes), planning(backend, changes, ending)):
         app.include_router(router)
     app.add_api_route(
         "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response

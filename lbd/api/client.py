@@ -25,10 +25,7 @@ class Client:
     """
 
     def __init__(self, url: str, token_file: Path | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in url or parts.path.strip("/"):
-            raise UsageError(f"--api {url!r}: wanted http://host:port or https://host:port")
-        self._url, self._token_file = f"{parts.scheme}://{parts.netloc}", token_file
+        self._url, self._token_file = _checked(url), token_file
 
     def get(self, *path: str, **query: str | float) -> dict[str, Any]:
         """Ask."""
@@ -46,7 +43,7 @@ class Client:
             )
             content = found.content
         except requests.RequestException as error:
-            raise ObserveError(f"{self._url}: no lbd answers there: {type(error).__name__}") from error
+            raise ObserveError(f"{self._url}: no lbd answers there: {_why(error)}") from error
         told = _decoded(content)
         if found.status_code == 200 and told is not None:
             return told
@@ -62,6 +59,26 @@ class Client:
         if not (token.isascii() and token.isprintable() and token and " " not in token):
             raise UsageError(f"api.token_file {self._token_file}: wanted one word of plain characters")
         return {"Authorization": f"Bearer {token}"}
+
+
+def _checked(url: str) -> str:
+    """Scheme, host and port, and nothing else."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # no such port, or half a bracket
+        known = None
+    if not known or "@" in url or parts.path.strip("/") or parts.query or parts.fragment:
+        raise UsageError(f"--api {url!r}: wanted http://host:port or https://host:port")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _why(error: requests.RequestException) -> str:
+    if isinstance(error, requests.exceptions.SSLError):
+        return "its certificate is not trusted, or it speaks no https; REQUESTS_CA_BUNDLE names another CA"
+    if isinstance(error, requests.Timeout):
+        return f"nothing within {TIMEOUT_SECONDS:g} s"
+    return "it cannot be reached" if isinstance(error, requests.ConnectionError) else type(error).__name__
 
 
 def _decoded(content: bytes) -> dict[str, Any] | None:

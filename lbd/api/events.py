@@ -58,6 +58,12 @@ class Events:
             event = b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), msgspec.json.encode(data))
             self._hand(listeners, event)
 
+    @property
+    def listening(self) -> int:
+        """How many listen."""
+        with self._lock:
+            return len(self._listeners)
+
     def close(self) -> None:
         """End every stream."""
         with self._lock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path
@@ -12,7 +14,7 @@ from starlette.responses import Response
 
 from lbd.api.answers import answer
 from lbd.api.changing import Changes, Key, Who
-from lbd.api.problems import ProblemError
+from lbd.api.problems import ProblemError, problem
 from lbd.api.reading import last_turn
 from lbd.record.asking import asked, new_id
 from lbd.record.control import FAILED, REFUSED, Control, PlanRequest
@@ -31,8 +33,8 @@ class ApplyBody(Who):
     timeout_seconds: float = Field(120, ge=1, le=600, description="wait so long for the end of its moves")
 
 
-def planning(backend: Backend, changes: Changes) -> APIRouter:
-    """The routes. One plan is applied at a time."""
+def planning(backend: Backend, changes: Changes, ending: threading.Event) -> APIRouter:
+    """The routes. One plan is applied at a time; once lbd is ``ending``, its answer is no longer waited for."""
     router = APIRouter(prefix="/v1")
     applying = threading.Lock()
 
@@ -60,7 +62,7 @@ def planning(backend: Backend, changes: Changes) -> APIRouter:
             if not applying.acquire(blocking=False):
                 raise ProblemError(409, "another plan is being applied; ask again when it has ended")
             try:
-                return _applied(backend, found, body)
+                return _applied(backend, found, body, ending)
             finally:
                 applying.release()
 
@@ -69,18 +71,33 @@ def planning(backend: Backend, changes: Changes) -> APIRouter:
     return router
 
 
-def _applied(backend: Backend, plan: Plan, body: ApplyBody) -> tuple[str, Response]:
+def _applied(backend: Backend, plan: Plan, body: ApplyBody, ending: threading.Event) -> tuple[str, Response]:
+    """What was begun is answered, also where it failed: the same key does not begin it again."""
     if not plan.moves:
         return "nothing to move", answer({"exit_code": 0, "sentence": "The plan has no moves.", "moves": []})
     name, _ = new_id()
     now = backend.now()
     asking = (list(plan.moves), body.reason, body.owner, now, now + body.timeout_seconds)
-    found, untouched = asked(Control(backend.state_dir), PlanRequest(name, plan.id, *asking))
+    found, untouched = asked(
+        Control(backend.state_dir),
+        PlanRequest(name, plan.id, *asking),
+        monotonic=lambda: math.inf if ending.is_set() else time.monotonic(),
+    )
     if found is None:
-        so_far = "nothing was begun" if untouched else "it is under way, see /v1/moves"
-        raise ProblemError(504, f"no answer within {body.timeout_seconds:g} s: {so_far}")
+        return _unanswered(body, ending, untouched=untouched)
     moves = found.placed or []
     told = {"exit_code": found.exit_code, "sentence": found.sentence, "moves": moves}
     if found.exit_code == 0:
         return found.sentence, answer(told)
+    if found.exit_code == FAILED:
+        return found.sentence, problem(STATUS_OF[FAILED], found.sentence, moves=moves)
     raise ProblemError(STATUS_OF.get(found.exit_code, 500), found.sentence, moves=moves)
+
+
+def _unanswered(body: ApplyBody, ending: threading.Event, *, untouched: bool) -> tuple[str, Response]:
+    over = ending.is_set()
+    status, why = (503, "lbd is ending") if over else (504, f"no answer within {body.timeout_seconds:g} s")
+    if untouched:
+        raise ProblemError(status, f"{why}: nothing was begun")
+    words = f"{why}: it is under way, see /v1/moves"
+    return words, problem(status, words)

@@ -61,25 +61,26 @@ class Server:
 
     def _run(self) -> None:
         try:
-            self._server = _server(self._backend)
+            self._server = _server(self._backend, self._ended)
             if not self._ended.is_set():
                 self._server.run(sockets=[self._socket])
         except Exception as error:  # noqa: BLE001 - the daemon goes on balancing without its API
             structlog.get_logger().error("the API has ended; lbd goes on without it", failure=repr(error))
 
 
-def _server(backend: Backend) -> uvicorn.Server:
+def _server(backend: Backend, ending: threading.Event) -> uvicorn.Server:
     import uvicorn  # noqa: PLC0415 - see the module
 
     from lbd.api.app import application  # noqa: PLC0415 - see the module
+    from lbd.api.connection import Connection  # noqa: PLC0415 - see the module
 
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
     settings = backend.settings.api
     return uvicorn.Server(
         uvicorn.Config(
-            application(backend),
+            application(backend, ending),
             loop="asyncio",
-            http="h11",
+            http=Connection,
             ws="none",
             lifespan="off",
             log_config=None,

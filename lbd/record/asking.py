@@ -14,18 +14,21 @@ if TYPE_CHECKING:
 
 
 def asked(
-    control: Control, request: Request, on_asked: Callable[[], object] = lambda: None
+    control: Control,
+    request: Request,
+    on_asked: Callable[[], object] = lambda: None,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> tuple[Answer | None, bool]:
     """The running lbd's answer until the request expires, None when there was none.
 
     ``on_asked`` is called once the request is there. What was not taken by then is withdrawn, also when the waiting is
-    broken off; whether that was so is told.
+    broken off; whether that was so is told. ``monotonic`` is seconds; infinity ends the waiting.
     """
     answer = None
     control.ask(request)
     on_asked()
     try:
-        answer = control.wait(request.id, request.expires_at - request.at, time.sleep, time.monotonic)
+        answer = control.wait(request.id, request.expires_at - request.at, time.sleep, monotonic)
     finally:
         untouched = answer is None and control.withdraw(request.id)
     return answer, untouched

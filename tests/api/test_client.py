@@ -9,7 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from lbd.api.client import Client
 from lbd.cli import main
+from lbd.errors import ObserveError, UsageError
 from tests.api.conftest import TOKEN
 from tests.fake_pulsar import HOT
 
@@ -75,3 +77,18 @@ def test_what_goes_wrong_is_told_in_one_line(api: Api, tmp_path: Path):
     runner = CliRunner().invoke(main, ["status", "--api", "http://127.0.0.1:9"], prog_name="lbd")
     assert (runner.exit_code, "no lbd answers there" in runner.output) == (3, True), runner.output
     assert CliRunner().invoke(main, ["status", "--api", "ftp://x"], prog_name="lbd").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[", "http://127.0.0.1:99999", "http://127.0.0.1:x", "http://127.0.0.1:1?x", "ftp://x", "x", ""]
+)
+def test_an_address_that_is_none_is_told(url: str):
+    """With what would be right, before anything is asked."""
+    with pytest.raises(UsageError, match="wanted http://host:port"):
+        Client(url, None)
+
+
+def test_why_no_lbd_answers_is_told_in_words():
+    """Nobody listens there."""
+    with pytest.raises(ObserveError, match="no lbd answers there: it cannot be reached"):
+        Client("http://127.0.0.1:1", None).get("status")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -88,11 +89,13 @@ class TestPlan:
         assert pulsar.asked("/unload") == []
 
     def test_a_move_that_misses_is_told(self, api: Api, pulsar: FakePulsar):
-        """502: it was tried; the answer says of each move what came of it."""
+        """502: it was tried; the answer says of each move what came of it, and the same key does not try it again."""
         plan = api.get("/v1/plan").json()
         pulsar.steals[plan["unloads"][0]["bundle"]] = [pulsar.ids[1]] * 2
-        found = api.post(f"/v1/plan/{plan['id']}/apply", WHO)
+        found = api.post(f"/v1/plan/{plan['id']}/apply", WHO, **{"Idempotency-Key": "k"})
         assert found.status_code == 502, found.text
+        again = api.post(f"/v1/plan/{plan['id']}/apply", WHO, **{"Idempotency-Key": "k"})
+        assert (again.status_code, again.json()) == (502, found.json())
         assert {move["bundle"] for move in found.json()["moves"]} == {one["bundle"] for one in plan["unloads"]}
 
     def test_the_same_key_applies_it_once(self, api: Api, pulsar: FakePulsar):
@@ -118,3 +121,18 @@ def test_where_nobody_works_requests_off_the_plan_is_withdrawn(pulsar: FakePulsa
         api.engine.serve()
         eventually(lambda: api.engine.wait(PATIENCE_SECONDS))
     assert pulsar.asked("/unload") == []
+
+
+def test_an_lbd_that_ends_takes_nothing_with_it_to_its_next_start(pulsar: FakePulsar, tmp_path: Path):
+    """503, nothing was begun: no request is left behind that a restart would find and carry out."""
+    with serving(pulsar, tmp_path, avg_shedder={"hit_count_high": 90, "hit_count_low": 90}) as api:
+        api.turn()
+        plan = api.get("/v1/plan").json()
+        left = api.engine.settings.state_dir / "control" / "requests"
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(api.post, f"/v1/plan/{plan['id']}/apply", {**WHO, "timeout_seconds": 600})
+            eventually(lambda: list(left.glob("*.json")) != [])
+            api.serving.stop()
+            found = asked.result()
+        assert (found.status_code, found.json()["detail"]) == (503, "lbd is ending: nothing was begun")
+        assert list(left.glob("*.json")) == []

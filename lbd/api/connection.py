@@ -1,0 +1,60 @@
+"""One connection of the web server, which does not keep its place for ever: there are few, and probes need one too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+QUIET_SECONDS = 30.0
+"""A request is asked within this, and what was answered is taken within it. uvicorn has no such limit: a client
+that opens connections and says nothing, or a byte now and then, keeps everybody else out."""
+
+
+class Connection(H11Protocol):
+    """Broken off where its client neither asks nor reads on."""
+
+    _asking: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """From now on a request is waited for."""
+        super().connection_made(transport)
+        self._await_request()
+
+    def on_response_complete(self) -> None:
+        """From now on the next one is."""
+        self._await_request()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is told."""
+        super().pause_writing()
+        self._reading = self.loop.call_later(QUIET_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read on."""
+        super().resume_writing()
+        _cancel(self._reading)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        _cancel(self._asking)
+        _cancel(self._reading)
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        _cancel(self._asking)
+        self._asking = self.loop.call_later(QUIET_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

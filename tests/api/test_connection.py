@@ -1,0 +1,97 @@
+"""Clients that hold a connection and neither ask nor read: they do not keep others out."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from lbd.api.server import CONNECTIONS
+from tests.api.conftest import PATIENCE_SECONDS
+from tests.daemon.test_service import eventually
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Api
+
+EVENTS = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit, shortened."""
+    monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 0.5)
+
+
+def _connected(api: Api) -> socket.socket:
+    assert api.serving.url is not None
+    parts = urlsplit(api.serving.url)
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    found.settimeout(PATIENCE_SECONDS)
+    found.connect((parts.hostname, parts.port))
+    return found
+
+
+def _ended(connection: socket.socket) -> bool:
+    """Whether the server has broken it off; waits for that."""
+    try:
+        return connection.recv(1 << 16) == b""
+    except ConnectionError:
+        return True
+
+
+def test_connections_without_a_request_keep_nobody_out(api: Api):
+    """As many as there may be, all silent: the probe is answered again."""
+    with ExitStack() as held:
+        for _ in range(CONNECTIONS):
+            held.enter_context(_connected(api))
+        eventually(lambda: api.get("/healthz").status_code == 200)
+
+
+def test_a_request_in_drops_is_not_waited_for(api: Api):
+    """A byte now and then is no request."""
+    with _connected(api) as connection:
+        connection.settimeout(0.1)
+        ended = False
+        for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 2000:
+            with suppress(TimeoutError):
+                ended = _sent_to_nobody(connection, byte)
+            if ended:
+                break
+        assert ended
+
+
+def _sent_to_nobody(connection: socket.socket, byte: int) -> bool:
+    try:
+        connection.sendall(bytes([byte]))
+    except ConnectionError:
+        return True
+    return _ended(connection)
+
+
+def test_a_listener_that_does_not_read_loses_its_place(api: Api):
+    """Its connection is broken off, and the place is free for another."""
+    events = api.serving.board.events
+    with _connected(api) as connection:
+        connection.sendall(EVENTS)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        events.tell("turn", "x" * (32 << 20))
+        eventually(lambda: events.listening == 0)
+
+
+def test_a_listener_that_reads_stays(api: Api):
+    """However long nothing happens."""
+    with _connected(api) as connection:
+        connection.sendall(EVENTS)
+        found = b""
+        while b"retry" not in found:
+            found += connection.recv(4096)
+        time.sleep(1.5)  # three times the limit
+        api.serving.board.events.tell("turn", "here")
+        while b"here" not in found:
+            found += connection.recv(4096)
+        assert api.serving.board.events.listening == 1
