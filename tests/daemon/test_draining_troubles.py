@@ -175,3 +175,22 @@ def test_a_fill_that_was_cut_short_is_over(cluster: FakePulsar, tmp_path: Path, 
     fill = Drains(tmp_path).works().fill
     assert fill is not None
     assert (fill.exit_code, fill.ended_at is None, "ask for it again" in fill.sentence) == (5, False, True), fill
+
+
+def test_a_drained_broker_that_is_away_is_asked_for_now_and_then(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """It may be away for hours; the daemon goes by here twice a second."""
+    target, admin = cluster.brokers[0], lbd.engine._real.observer.admin
+    ended(lbd, asked(target))
+    cluster.leave(target)
+    cluster.forward(700)
+    questions: list[None] = []
+    ask = admin.active_brokers
+    monkeypatch.setattr(admin, "active_brokers", lambda: questions.append(None) or ask())
+    for _ in range(4):
+        lbd.engine.go_on()
+    assert len(questions) == 1
+    cluster.forward(6)
+    lbd.engine.go_on()
+    assert len(questions) == 2
