@@ -93,6 +93,7 @@ def look_parts(
         assumed=configured(settings).assumed,
         wanted_hits=wanted_hits(settings),
         learn=beside(settings),
+        leader_topic=settings.leader.kept_topic,
         drained=partial(_drained, settings),
     )
 

@@ -14,14 +14,16 @@ import yaml
 from click.testing import CliRunner
 
 from lbd.cli import main
+from lbd.cli.drain import _watched
 from lbd.config import Settings
 from lbd.daemon.engine import engine
-from lbd.record.control import Control, Pause
+from lbd.errors import ObserveError
+from lbd.record.control import Control, DrainRequest, FillRequest, Pause
 from lbd.record.drains import Drains
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from click.testing import Result
@@ -183,3 +185,22 @@ def test_junk(words: tuple[Any, ...], code: int, told: str, config: Path):
     """What is wrong, and exit 2."""
     found = lbd(*words, "--config", config)
     assert (found.exit_code, told in found.output) == (code, True), found.output
+
+
+@pytest.mark.parametrize(
+    ("request_of", "told"),
+    [
+        (
+            lambda: DrainRequest("r1", "b:1", None, "", None, "ann", 0.0, 1e12),
+            "the next one goes on with the drain of b:1",
+        ),
+        (lambda: FillRequest("r1", "b:1", None, "ann", 0.0, 1e12), "ask for the filling of b:1 again"),
+    ],
+    ids=["drain", "fill"],
+)
+def test_who_watches_is_told_what_becomes_of_it_when_lbd_stops(
+    request_of: Callable[[], Any], told: str, tmp_path: Path
+):
+    """The next lbd goes on with a drain, and with no fill."""
+    with pytest.raises(ObserveError, match=told):
+        _watched(tmp_path, request_of(), lambda _: None)

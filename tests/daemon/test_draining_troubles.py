@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.daemon.draining.showing import show_drain
 from lbd.errors import UsageError
+from lbd.permit.own_topic import carries
+from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
 from lbd.record.control import Control, FillRequest, Pause
 from lbd.record.drains import Drains
@@ -101,15 +104,17 @@ def test_a_broker_that_leaves_in_the_middle_holds_nobody(
 
 
 def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Whatever the namespace: its move would cut off the one who makes it."""
-    target = cluster.brokers[0]
-    with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as lbd:
-        kept = owned(cluster, target)[0]
-        monkeypatch.setattr(
-            "lbd.daemon.draining.resting.kept_bundles",
-            lambda bundles, _: {name: Reason.LEADER_TOPIC for name in bundles if name == kept},
-        )
+    """Whatever the namespace, shown or done: its move would cut off the one who makes it."""
+    target, topic = cluster.brokers[0], "persistent://simulated/n0/lbd-leader"
+    kept = next(bundle for bundle in owned(cluster, target) if carries(bundle, topic))
+    chosen = settings(cluster, tmp_path)
+    told = chosen.model_copy(update={"leader": LeaderSettings(enabled=True, topic=topic)})
+    with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
+        lbd.turn()
+        monkeypatch.setattr(lbd.engine._real, "settings", told)
+        shown = show_drain(told, target)
         work = ended(lbd, asked(target))
+    assert [(skip.what, skip.reason) for skip in shown.look.plan.stay] == [(kept, Reason.LEADER_TOPIC)]
     assert owned(cluster, target) == [kept]
     assert [(left.bundle, left.reason) for left in work.left] == [(kept, "leader-topic")]
 
@@ -170,3 +175,22 @@ def test_a_fill_that_was_cut_short_is_over(cluster: FakePulsar, tmp_path: Path, 
     fill = Drains(tmp_path).works().fill
     assert fill is not None
     assert (fill.exit_code, fill.ended_at is None, "ask for it again" in fill.sentence) == (5, False, True), fill
+
+
+def test_a_drained_broker_that_is_away_is_asked_for_now_and_then(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """It may be away for hours; the daemon goes by here twice a second."""
+    target, admin = cluster.brokers[0], lbd.engine._real.observer.admin
+    ended(lbd, asked(target))
+    cluster.leave(target)
+    cluster.forward(700)
+    questions: list[None] = []
+    ask = admin.active_brokers
+    monkeypatch.setattr(admin, "active_brokers", lambda: questions.append(None) or ask())
+    for _ in range(4):
+        lbd.engine.go_on()
+    assert len(questions) == 1
+    cluster.forward(6)
+    lbd.engine.go_on()
+    assert len(questions) == 2

@@ -202,3 +202,18 @@ def _try(step: Callable[[], object]) -> None:
         step()
     except (RefusedError, ObserveError):
         return
+
+
+def test_a_note_that_is_gone_stays_gone_when_all_is_read_again(tmp_path: Path):
+    """As after each start and each loss of the topic: the last line on a bundle holds, however many come at once."""
+    lines = [
+        Intent(NOW, "m1", FIRST, "a:80", "b:80"),
+        Ended(NOW + 1, "m1", Result.ELSEWHERE, "c:80", FIRST, noted="b:80", leader="a:80"),
+        Noted(NOW + 2, FIRST, None),
+    ]
+    one, two = journal(tmp_path, "one"), journal(tmp_path, "two")
+    for line in lines:
+        one.take([line])
+    two.take(lines)
+    one.take([Noted(NOW + 1, FIRST, "b:80", "a:80"), *lines])
+    assert (dict(one.notes), dict(two.notes)) == ({}, {})

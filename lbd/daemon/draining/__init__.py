@@ -57,6 +57,7 @@ class Draining:
         self._job: Job | None = None
         self._fill: Look | None = None
         self._asked: dict[str, str] = {}
+        self._looked: dict[str, float] = {}
         self._trouble: dict[str, str] = {}
         self._works = Works()
         self._known, self._untold = False, False
@@ -178,8 +179,12 @@ class Draining:
         return None
 
     def _looks_again(self, broker: str, last: Work | None, tools: Tools) -> bool:
-        ago = self._now() - (last.ended_at or 0.0 if last is not None else 0.0)
-        return ago >= tools.settings.drain.again_minutes * 60 and broker in tools.admin.active_brokers()
+        now, ended_at = self._now(), last.ended_at or 0.0 if last is not None else 0.0
+        due = ended_at + tools.settings.drain.again_minutes * 60, self._looked.get(broker, 0.0) + LOOK_AGAIN_SECONDS
+        if now < max(due):
+            return False
+        self._looked[broker] = now
+        return broker in tools.admin.active_brokers()
 
     def _step(self, job: Job, tools: Tools) -> None:
         if job.kind == "drain" and job.broker not in self.in_force():

@@ -156,18 +156,21 @@ class SharedJournal(Journal):
         """What this journal does not have; of a day at most, as budgets and open moves need no more."""
         since = self._now() - DAY_SECONDS
         begun: set[str] = set()
+        noted: dict[str, str | None] = {}
         fresh: list[Entry] = []
         for entry in lines:
-            if isinstance(entry, Leads) or self._known(entry, begun, since):
+            if isinstance(entry, Leads) or self._known(entry, begun, noted, since):
                 continue
+            if isinstance(entry, Noted | Ended) and entry.bundle is not None:
+                noted[entry.bundle] = entry.noted
             begun |= {getattr(entry, "move", ""), getattr(entry, "split", "")}
             fresh.append(entry)
         return fresh
 
-    def _known(self, entry: Entry, begun: set[str], since: float) -> bool:
+    def _known(self, entry: Entry, begun: set[str], noted: dict[str, str | None], since: float) -> bool:
         """Lines come more than once: as this lbd's own, after a restart, and when a client sends again.
 
-        ``begun`` are moves and splits of lines that are fresh, too.
+        ``begun`` are moves and splits of lines that are fresh, too, ``noted`` what these note last.
         """
         state, known = self._state, True
         match entry:
@@ -182,6 +185,6 @@ class SharedJournal(Journal):
             case Placing():
                 known = entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
             case Noted():
-                noted = state.notes.get(entry.bundle)
-                known = entry.at <= since or (noted.broker if noted else None) == entry.noted
+                note = state.notes.get(entry.bundle)
+                known = entry.at <= since or noted.get(entry.bundle, note.broker if note else None) == entry.noted
         return known
