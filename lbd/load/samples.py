@@ -40,6 +40,10 @@ LONGEST_SECONDS = 300.0
 KEPT = 1440
 """Samples of a broker: a day of them."""
 
+GO_STALE_SECONDS = 24 * 3600.0
+"""A day: what a machine does for its traffic changes with restarts and limits, which are looked at, and with messages
+and settings of brokers, which are not."""
+
 NEVER = 1_000_000
 """Samples since the bundles of a broker changed, where nobody saw them change."""
 
@@ -154,6 +158,14 @@ class Gathering:
                 kept.since_change = -1
             kept.settle()
         self._before = snapshot
+
+    def forget(self, before: float) -> None:
+        """Leave out samples from before that time, epoch seconds, and brokers that are away and have no others."""
+        for broker, kept in list(self._of.items()):
+            while kept.samples and kept.samples[0][0].at <= before:
+                kept.samples.popleft()
+            if not kept.samples and (self._before is None or broker not in self._before.brokers.ids):
+                del self._of[broker]
 
     def sizes(self) -> Mapping[str, int]:
         """How many samples of each broker are kept."""
