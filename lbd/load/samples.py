@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -118,6 +118,10 @@ class _Kept:
         if not young and ((known >= 0) & np.isfinite(known)).all():
             self.waiting.append(_Sample(at, begin, end, used, self.since_change))
 
+    def doubt(self) -> None:
+        """Bundles came or went: what was carried until then is told by the last count, and nobody will make it."""
+        self.waiting = [replace(one, since_change=0) for one in self.waiting]
+
     def settle(self) -> None:
         """Samples of which is known by now what was carried meanwhile."""
         still = []
@@ -150,6 +154,8 @@ class Gathering:
         for at, broker in enumerate(snapshot.brokers.ids):
             kept = self._of[broker] = self._known(snapshot, at)
             usage = tuple(snapshot.brokers.usage[at, SAMPLED].tolist())
+            if changed[at]:
+                kept.doubt()
             kept.meter.take(snapshot.taken_at, carried[at])
             seen, kept.usage = kept.usage, usage
             if seen is not None and not np.array_equal(usage, seen, equal_nan=True):
