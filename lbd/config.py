@@ -255,7 +255,7 @@ def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
 
 def _known(path: tuple[Any, ...]) -> list[str]:
     model: Any = Settings
-    for part in path:
+    for part in (part for part in path if not isinstance(part, int)):
         annotation = model.model_fields[part].annotation if part in getattr(model, "model_fields", {}) else None
         options = [annotation, *getattr(annotation, "__args__", ())]
         model = next((option for option in options if hasattr(option, "model_fields")), None)

@@ -105,6 +105,7 @@ class TestProblems:
             ("intervall_seconds: 5", "intervall_seconds: no such setting; did you mean interval_seconds?"),
             ("avg_shedder: {low_treshold: 5}", "low_treshold: no such setting; did you mean low_threshold?"),
             ("pulsar: {tls: {cafile: x}}", "pulsar.tls.cafile: no such setting; did you mean ca_file?"),
+            ("load: {brokers: [{broker: b, capacity: 1, slop: 1}]}", "slop: no such setting; did you mean slope?"),
             ("xyzzy: 1", "xyzzy: no such setting"),
             ("profile: bold", "profile: 'bold': Input should be 'live' or 'stock'"),
             ("interval_seconds: 0", "interval_seconds: 0: Input should be greater than 0"),

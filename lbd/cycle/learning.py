@@ -8,7 +8,7 @@ import numpy as np
 
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
-from lbd.load.samples import Gathering
+from lbd.load.samples import GO_STALE_SECONDS, Gathering
 from lbd.load.settings import NOTHING_KNOWN
 from lbd.model import Slopes
 
@@ -24,9 +24,10 @@ KEPT = 240
 """Samples of a broker: four hours of them."""
 
 MORE = 1.1
-"""A fit is made anew when there are so many times the samples of the last one, and each hour when all are kept."""
+"""A fit is made anew when there are so many times the samples of the last one, and each hour: with all that are kept
+their number stays as it is."""
 
-HOUR_SAMPLES = 60
+HOUR_SECONDS = 3600.0
 
 
 class Learning:
@@ -40,7 +41,7 @@ class Learning:
         self._gathering = Gathering(KEPT, known)
         self._model: LoadModel | None = None
         self._fitted: tuple[tuple[str, ...], int] = ((), 0)
-        self._rounds = 0
+        self._fitted_at = 0.0
 
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
         """What is known with one more round, later than those before; None before anything is."""
@@ -49,7 +50,7 @@ class Learning:
 
     def known(self, snapshot: Snapshot) -> Slopes | None:
         """What the rounds so far tell of the brokers of this one."""
-        if self._due(self._gathering.sizes()):
+        if self._due(self._gathering.sizes(), snapshot.taken_at):
             with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
                 self._model = fit(self._gathering.samples(), self.given)
         return slopes(self._model, snapshot)
@@ -58,6 +59,7 @@ class Learning:
         """One more round, of which nothing is asked."""
         with np.errstate(all="ignore"):
             self._gathering.take(snapshot)
+        self._gathering.forget(snapshot.taken_at - GO_STALE_SECONDS)
 
     def samples(self) -> Mapping[str, BrokerSamples]:
         """What was gathered of each broker."""
@@ -67,15 +69,14 @@ class Learning:
         """Go on with other settings: the next fit is made with them."""
         self.given, self._fitted = given, ((), 0)
 
-    def _due(self, sizes: Mapping[str, int]) -> bool:
+    def _due(self, sizes: Mapping[str, int], now: float) -> bool:
         """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
         seen = (tuple(sizes), sum(sizes.values()))
-        self._rounds += 1
         brokers, last = self._fitted
-        full = last >= KEPT * len(sizes) and self._rounds >= HOUR_SAMPLES
-        due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or full
+        is_old = not 0 <= now - self._fitted_at < HOUR_SECONDS
+        due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or is_old
         if due:
-            self._fitted, self._rounds = seen, 0
+            self._fitted, self._fitted_at = seen, now
         return due
 
 

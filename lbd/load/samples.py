@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +39,10 @@ LONGEST_SECONDS = 300.0
 
 KEPT = 1440
 """Samples of a broker: a day of them."""
+
+GO_STALE_SECONDS = 24 * 3600.0
+"""A day: what a machine does for its traffic changes with restarts and limits, which are looked at, and with messages
+and settings of brokers, which are not."""
 
 NEVER = 1_000_000
 """Samples since the bundles of a broker changed, where nobody saw them change."""
@@ -114,6 +118,10 @@ class _Kept:
         if not young and ((known >= 0) & np.isfinite(known)).all():
             self.waiting.append(_Sample(at, begin, end, used, self.since_change))
 
+    def doubt(self) -> None:
+        """Bundles came or went: what was carried until then is told by the last count, and nobody will make it."""
+        self.waiting = [replace(one, since_change=0) for one in self.waiting]
+
     def settle(self) -> None:
         """Samples of which is known by now what was carried meanwhile."""
         still = []
@@ -146,6 +154,8 @@ class Gathering:
         for at, broker in enumerate(snapshot.brokers.ids):
             kept = self._of[broker] = self._known(snapshot, at)
             usage = tuple(snapshot.brokers.usage[at, SAMPLED].tolist())
+            if changed[at]:
+                kept.doubt()
             kept.meter.take(snapshot.taken_at, carried[at])
             seen, kept.usage = kept.usage, usage
             if seen is not None and not np.array_equal(usage, seen, equal_nan=True):
@@ -154,6 +164,14 @@ class Gathering:
                 kept.since_change = -1
             kept.settle()
         self._before = snapshot
+
+    def forget(self, before: float) -> None:
+        """Leave out samples from before that time, epoch seconds, and brokers that are away and have no others."""
+        for broker, kept in list(self._of.items()):
+            while kept.samples and kept.samples[0][0].at <= before:
+                kept.samples.popleft()
+            if not kept.samples and (self._before is None or broker not in self._before.brokers.ids):
+                del self._of[broker]
 
     def sizes(self) -> Mapping[str, int]:
         """How many samples of each broker are kept."""

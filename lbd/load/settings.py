@@ -24,7 +24,7 @@ class KnownBroker(BaseModel):
         description="how much traffic it carries for the same CPU points beside a broker of 1; 1 where others are told",
     )
     slope: float | None = Field(
-        None, ge=0, le=1e6, description="points of CPU for each MB/s in + out, or for each 1,000 msg/s: load.measure"
+        None, gt=0, le=1e6, description="points of CPU for each MB/s in + out, or for each 1,000 msg/s: load.measure"
     )
 
     @field_validator("broker")

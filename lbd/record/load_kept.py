@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.files import DAMAGED, FILE_MODE, FRESH, telling
-from lbd.load.samples import BrokerSamples
+from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
 from lbd.model import RESOURCES
 
 if TYPE_CHECKING:
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 NAME = "load.npz"
 FORMAT = 1
-
-GO_STALE_SECONDS = 24 * 3600.0
-"""A day: what a machine does for its traffic changes with restarts and limits, which are looked at, and with messages
-and settings of brokers, which are not."""
 
 
 def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.cycle.learning import Learning
+from lbd.cycle.learning import KEPT, Learning
 from lbd.load.linear import CPU
+from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
 from lbd.load.settings import LoadSettings
 from lbd.load.told import loads, summary
 from lbd.observe.parse import LoadReport, Usage
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 from tests.load.histories import THREE, rounds
+
+if TYPE_CHECKING:
+    from lbd.model import Snapshot
 
 ODD = st.sampled_from([0.0, -1.0, float("nan"), float("inf"), -float("inf"), 1e308, 1e-320, 5.0, 80.0])
 USAGE = st.builds(Usage, ODD, ODD | st.just(100.0))
@@ -51,3 +60,42 @@ def test_settings_count_at_once_and_only_until_samples_tell():
     assert found[0].sources == ("given",) * 3
     assert found[0].slope[:, CPU].tolist() == [1e-6] * 3
     assert found[-1].sources == ("fitted",) * 3
+
+
+def lived(minutes: int) -> dict[str, BrokerSamples]:
+    """What was gathered of two brokers, up to a minute before the first round."""
+    at = TAKEN_AT - 60.0 * np.arange(minutes, 0, -1)
+    brokers = quiet(0).brokers
+    rates, used, since = np.ones((minutes, 4)), np.ones((minutes, 5)), np.ones(minutes, dtype=np.int32)
+    own = BrokerSamples(at, rates, used, since, tuple(brokers.limit[0].tolist()), float(brokers.started_at[0]))
+    return {"a:80": own, "b:80": own}
+
+
+def quiet(minute: int, *brokers: str) -> Snapshot:
+    """Brokers with one report that does not change."""
+    return snapshot({name: report(Usage(50, 100), {}) for name in brokers or ("a:80", "b:80")}, TAKEN_AT + 60 * minute)
+
+
+def test_it_goes_on_when_it_has_as_many_samples_as_it_keeps():
+    """What traffic costs halves; four hours later, all of them full of new samples, that is what is known."""
+    before = list(rounds(KEPT + 60, THREE))
+    cheaper = {**THREE, "points_per_mib": 0.15}
+    after = [replace(one, taken_at=one.taken_at + 60.0 * len(before)) for one in rounds(KEPT + 60, cheaper)]
+    learning = Learning()
+    first = [learning(one) for one in before][-1]
+    last = [learning(one) for one in after][-1]
+
+    assert first is not None
+    assert last is not None
+    assert last.slope[0, CPU] == pytest.approx(first.slope[0, CPU] * 0.15 / 0.33, rel=0.1)
+
+
+def test_who_is_gone_for_a_day_is_forgotten():
+    """A broker that was taken away neither counts for the others nor stays in memory."""
+    learning = Learning(known=lived(30))
+    learning(quiet(0))
+    learning(quiet(1, "a:80"))
+    assert set(learning.samples()) == {"a:80", "b:80"}
+    learning(quiet(int(GO_STALE_SECONDS / 60) + 1, "a:80"))
+    assert set(learning.samples()) == {"a:80"}
+    assert learning.samples()["a:80"].at.size == 0

@@ -88,6 +88,18 @@ def test_what_saw_bundles_come_is_not_trusted():
     assert [True, True, True, False, False, True, True] == found.trusted.tolist()
 
 
+@pytest.mark.parametrize("counted_at", range(1, 5))
+@pytest.mark.parametrize("gone_at", range(24, 29))
+def test_what_saw_bundles_go_before_rates_were_counted_is_not_trusted(counted_at: int, gone_at: int):
+    """A drain between a sample and the next count of rates: what was carried until then is never told."""
+    was = {**TWO, bundle(3): stats(500)}
+    carried = [TWO if at < counted_at else was if at < gone_at else {} for at in range(48)]
+    found = seen(*[{"cpu": 50.0 + at // 4, "statistics": one} for at, one in enumerate(carried)], every=15)
+    late = found.where(found.trusted & (found.at > TAKEN_AT + 15 * 12)).carried.sum(axis=1)
+
+    assert len(set(late.round(3))) == 2
+
+
 def test_a_bundle_without_traffic_changes_nothing():
     """Idle bundles come and go with lookups and heartbeats."""
     more = {**TWO, bundle(3): stats(0)}

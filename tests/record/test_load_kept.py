@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lbd.errors import UsageError
-from lbd.load.samples import BrokerSamples
-from lbd.record.load_kept import GO_STALE_SECONDS, NAME, load_samples, save_samples
+from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
+from lbd.record.load_kept import NAME, load_samples, save_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
