@@ -13,7 +13,7 @@ import numpy as np
 from lbd.load.capacity import capacities, completed
 from lbd.load.linear import CPU, DRIVEN, LoadModel, Measure, Source, driving
 from lbd.load.settings import NOTHING_KNOWN
-from lbd.load.theil_sen import UNKNOWN, WIDTH, Line, line
+from lbd.load.theil_sen import FLAT_SHARE, UNKNOWN, WIDTH, Line, line
 from lbd.model import RESOURCES
 
 if TYPE_CHECKING:
@@ -123,7 +123,16 @@ def _points(seen: _Seen, column: int, measure: Measure) -> dict[str, _Points]:
 
 
 def _groups(points: Mapping[str, _Points], brokers: Iterable[str]) -> Sequence[tuple[FloatArray, FloatArray]]:
-    return [(points[broker].x, points[broker].y) for broker in brokers if points[broker].x.size]
+    own = (points[broker] for broker in brokers)
+    return [(one.x, one.y) for one in own if _told_by_several(one.x)]
+
+
+def _told_by_several(x: FloatArray) -> bool:
+    """One point alone beside others that are level would be the slope, and nothing would tell that it is wrong."""
+    if x.size <= 2:
+        return False
+    ends = np.partition(x, (0, 1, x.size - 2, x.size - 1))
+    return bool(min(ends[-2] - ends[0], ends[-1] - ends[1]) > FLAT_SHARE * np.abs(x).max())
 
 
 def _column(seen: _Seen, column: int, measure: Measure) -> list[tuple[Source, Line]]:

@@ -192,3 +192,18 @@ def test_at_its_limit_a_broker_tells_no_slope():
 
     assert (capped.used[:, CPU] == 100).sum() > 5
     assert fit({"a:80": capped}).slope[0, CPU] == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.parametrize(("odd", "source"), [(1, Source.UNKNOWN), (2, Source.FITTED)])
+def test_one_sample_beside_level_traffic_is_no_slope(odd: int, source: Source):
+    """After a drain, the first sample without traffic; the second one tells whether it was right."""
+    count = 16
+    carried = np.zeros((count, 4))
+    carried[: count - odd, 2] = 200e6
+    used = np.full((count, 5), np.nan)
+    used[:, CPU] = 20 + 0.15 * carried[:, 2] / 1e6 + np.sin(np.arange(count))
+    since = np.ones(count, dtype=np.int32)
+    own = BrokerSamples(60.0 * np.arange(count), carried, used, since, (100.0, 1.0, 1.0, 1.0, 1.0))
+    model = fit({"a:80": own})
+
+    assert model.sources[0][CPU] is source
