@@ -93,7 +93,7 @@ class Serving:
         """The engine's settings have changed from these."""
         self._picker.close()
         self._picker, self._planner = Picker(self.settings, self.now), Planner(self._engine)
-        if self.settings.api != before.api or self._trouble:
+        if self.settings.api != before.api or self._trouble or self.settings.api.secure:  # certificates are renewed
             self._end()
             self.start()
 
