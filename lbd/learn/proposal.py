@@ -49,11 +49,14 @@ def _changed(best: Candidate, present: Candidate) -> dict[str, Any]:
 
 
 def _load(model: LoadModel) -> dict[str, object]:
-    """The ``load:`` section with what brokers' own samples tell, in its units; empty where none tells anything."""
+    """The ``load:`` section with what brokers' own samples tell, in its units; empty where none tells anything.
+
+    Traffic that costs nothing is told by noise, and no setting.
+    """
     brokers = [
         {"broker": broker, "slope": float(f"{model.slope[at, CPU] * UNIT[model.measure]:.4g}")}
         for at, broker in enumerate(model.brokers)
-        if model.sources[at][CPU] is Source.FITTED
+        if model.sources[at][CPU] is Source.FITTED and model.slope[at, CPU] > 0
     ]
     return {"measure": model.measure, "brokers": brokers} if brokers else {}
 
