@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-PARTS = ("brokers", "skew", "helm")
+PARTS = ("brokers", "skew", "helm", "browser")
 
 
 def required() -> set[str]:

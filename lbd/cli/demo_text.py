@@ -122,7 +122,8 @@ What next:
 
 def serving(admin_url: str, state_dir: str, api: str | None) -> str:
     """What can be tried on a cluster that is kept up."""
-    served = f"{api} is its API; changes need the token in {state_dir}/token" if api else "Its API has no port"
+    shown = f"{api} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
+    served = shown if api else "Its API has no port"
     return f"""
 It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
   export LBD_PULSAR__ADMIN_URLS='["{admin_url}"]'

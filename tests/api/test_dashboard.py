@@ -1,0 +1,137 @@
+"""The page at / in a real browser: what a person reads, and when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.api.browser import browsing, sized
+from tests.api.conftest import serving
+from tests.fake_pulsar import HOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from selenium.webdriver import Chrome
+
+    from tests.api.conftest import Api
+    from tests.fake_pulsar import FakePulsar
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    """One for all tests: it takes a second to start."""
+    with browsing() as found:
+        yield found
+
+
+def text(browser: Chrome, what: str) -> str:
+    """What stands in an element, shown or not."""
+    return str(browser.find_element(By.ID, what).get_property("textContent"))
+
+
+def opened(browser: Chrome, api: Api) -> None:
+    """The page, once it has read the API."""
+    browser.get(f"{api.serving.url}/")
+    reads(browser, "balance", "…", not_=True)
+
+
+def reads(browser: Chrome, what: str, wanted: str, *, not_: bool = False) -> str:
+    """The text of an element as soon as ``wanted`` is in it (or is not any more)."""
+    told = f"#{what}: wanted {'no ' if not_ else ''}{wanted!r}"
+    WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: (wanted in text(one, what)) is not not_, told)
+    return text(browser, what)
+
+
+def test_the_four_answers(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Is it balanced, does lbd act, what did it last do, what will it do next; each broker with its bar."""
+    with serving(pulsar, tmp_path, avg_shedder={}) as api:
+        api.turn()
+        opened(browser, api)
+        assert text(browser, "balance") == "No, not yet"
+        assert "points between highest and lowest" in text(browser, "balance-why")
+        assert text(browser, "acting") == "Ready, nothing under way"
+        assert text(browser, "did") == "No move is kept"
+        assert reads(browser, "next", "Wait for ") == "Wait for 1 more fresh sample"
+        assert "then it would move " in reads(browser, "next-why", "then it would move ")
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#brokers tr")) == 3
+        assert "hits" in text(browser, "sentence")
+
+
+def test_a_turn_is_shown_as_it_ends(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """No reload: what moved, why, and how it ended."""
+    with serving(pulsar, tmp_path) as api:
+        api.turn()
+        opened(browser, api)
+        pulsar.sample(81, 46, 11)
+        api.turn()
+        api.engine.wait()
+        api.turn()
+        assert "landed" in reads(browser, "did", "landed")
+        assert any(bundle in text(browser, "moves") for bundle in HOT)
+
+
+def test_a_pause_is_told_with_its_reason(browser: Chrome, api: Api):
+    """Who, until when, why; whatever stands there is text."""
+    opened(browser, api)
+    reason = "<img src=x onerror=alert(1)> maintenance"
+    assert api.post("/v1/pause", {"owner": "ann", "reason": reason}).status_code == 200
+    api.turn()
+    assert "Paused by ann" in reads(browser, "paused", "Paused by")
+    assert reason in text(browser, "paused")
+    assert browser.find_elements(By.TAG_NAME, "img") == []
+    assert text(browser, "acting") == "No: paused"
+
+
+def test_a_daemon_that_is_gone(browser: Chrome, api: Api):
+    """Said, and that what is shown is old."""
+    opened(browser, api)
+    api.serving.stop()
+    told = reads(browser, "trouble", "lbd does not answer")
+    assert "What is shown below is old." in told
+
+
+def test_data_that_is_stale(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """The page of an lbd that answers and does not turn."""
+    with serving(pulsar, tmp_path, interval_seconds=1) as api:
+        api.turn()
+        opened(browser, api)
+        assert "wanted every 1 s" in reads(browser, "trouble", "The data is stale")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_nothing_is_wider_than_the_screen(browser: Chrome, api: Api, width: int, scheme: str):
+    """On a phone tables scroll, the page does not; in the dark it is dark."""
+    sized(browser, width, 900, scheme)
+    opened(browser, api)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    background = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    shade = sum(int(part) for part in background.removeprefix("rgb(").removesuffix(")").split(",")) / 3
+    assert (shade < 128) is (scheme == "dark"), background
+
+
+def test_nothing_is_asked_of_others_and_nothing_goes_wrong(browser: Chrome, api: Api):
+    """Every request goes to lbd; no script or style breaks the content security policy."""
+    browser.get_log("browser")
+    opened(browser, api)
+    asked: list[Any] = browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
+    assert asked
+    assert [name for name in asked if not name.startswith((str(api.serving.url), "data:"))] == []
+    assert [line for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
+
+
+def test_every_table_can_be_heard(browser: Chrome, api: Api):
+    """Headings name their columns and rows; what changes is said; the keyboard skips to the answers."""
+    opened(browser, api)
+    assert browser.find_elements(By.CSS_SELECTOR, "th:not([scope])") == []
+    assert browser.find_element(By.ID, "sentence").get_attribute("aria-live") == "polite"
+    assert (
+        browser.execute_script("return document.querySelector('a, button, input').getAttribute('href')") == "#answers"
+    )
