@@ -46,6 +46,7 @@ def application(backend: Backend, ending: threading.Event) -> Guard:
         title="lbd",
         version=__version__,
         openapi_url="/v1/openapi.json",
+        redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
         responses=RESPONSES,

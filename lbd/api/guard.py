@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
-import stat
-import threading
+import re
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 
 from lbd.api.problems import ProblemError, problem
+from lbd.api.token import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,14 +24,12 @@ BODY_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 """For what is answered from memory and the state directory; a stream and an applied plan have limits of their own."""
 
-UNLIMITED = ("/v1/events", "/apply")
+UNLIMITED = re.compile(r"/v1/events|/v1/plan/[^/]*/apply")
 OPEN = frozenset({"/", "/healthz", "/readyz"})
 """Probes ask without a token, and a page must be there before anybody can give it one; neither tells anything."""
 
 STATIC = "/static/"
 SAFE = frozenset({"GET", "HEAD"})
-
-LONGEST_TOKEN_BYTES = 16 << 10
 
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -41,42 +37,6 @@ SECURITY_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-
-
-class TokenFile:
-    """The token that stands in a file, read again when the file changes."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
-        self._token = b""
-
-    def refusal(self, authorization: str) -> tuple[int, str] | None:
-        """Status and reason why this header opens nothing; None when it does. Takes as long for any wrong token."""
-        if self._path is None:
-            return 403, "this needs a token, and lbd has none: set api.token_file"
-        try:
-            token = self._current(self._path)
-        except OSError as error:
-            return 503, f"api.token_file cannot be read: {error.strerror or error}"
-        if not token:
-            return 503, "api.token_file is empty"
-        scheme, _, given = authorization.partition(" ")
-        if not authorization:
-            return 401, "this needs a token: Authorization: Bearer TOKEN"
-        fits = hmac.compare_digest(given.strip().encode("latin-1"), token)
-        return None if fits and scheme.lower() == "bearer" else (401, "wrong token")
-
-    def _current(self, path: Path) -> bytes:
-        with self._lock:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST_TOKEN_BYTES:
-                raise OSError(f"wanted a file of at most {LONGEST_TOKEN_BYTES:,} bytes")  # a pipe would be waited for
-            seen = found.st_mtime_ns, found.st_size, found.st_ino
-            if seen != self._seen:
-                self._token, self._seen = path.read_bytes().strip(), seen
-            return self._token
 
 
 class Guard:
@@ -90,7 +50,7 @@ class Guard:
         """One request; nothing else is served."""
         if scope["type"] != "http":
             return
-        if scope["method"] == "HEAD" and not scope["path"].endswith(UNLIMITED):
+        if scope["method"] == "HEAD" and not UNLIMITED.fullmatch(scope["path"]):
             scope = {**scope, "method": "GET"}  # the server leaves the body out
         loop = asyncio.get_running_loop()
         watched, began = _Watched(send), loop.time()
@@ -103,7 +63,7 @@ class Guard:
         try:
             self._admit(scope)
             body = await asyncio.wait_for(_body(Headers(scope=scope), receive), BODY_SECONDS)
-            limit = None if scope["path"].endswith(UNLIMITED) else ANSWER_SECONDS
+            limit = None if UNLIMITED.fullmatch(scope["path"]) else ANSWER_SECONDS
             await asyncio.wait_for(self._app(scope, _once(body, receive), send), limit)
         except ProblemError as error:
             await problem(error.status, error.detail, error.headers)(scope, receive, send)

@@ -9,6 +9,7 @@ import structlog
 
 from lbd.api.board import Board, Published
 from lbd.api.server import Server
+from lbd.api.token import TokenFile
 from lbd.daemon.picking import Picker
 from lbd.daemon.planning import Planner
 from lbd.daemon.telling import move_line
@@ -104,7 +105,8 @@ class Serving:
 
     def publish(self, record: CycleRecord, status: Status) -> Status:
         """Show a turn; returns its status with what there is to say of the API."""
-        warnings = [*status.warnings, self._trouble] if self._trouble else status.warnings
+        token = TokenFile(self.settings.api.token_file).trouble if self._server is not None else ""
+        warnings = [*status.warnings, *filter(None, (self._trouble, token))]
         status = msgspec.structs.replace(status, api=self.url, warnings=warnings)
         published = Published(status, record, self.settings)
         self.board.publish(published)

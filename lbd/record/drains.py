@@ -131,8 +131,11 @@ class Drains:
         return {drain.broker: drain for drain in self.all() if drain.until is None or now < drain.until}
 
     def works(self) -> Works:
-        """How far each has come; nothing where none was told."""
-        found = decoded(self._works, Works)
+        """How far each has come; nothing where none was told. Raises :class:`UsageError` where it cannot be read."""
+        try:
+            found = decoded(self._works, Works)
+        except UsageError as error:
+            raise UsageError(f"{error}; remove it, and only how far drains have come is forgotten") from error
         return found if found is not None and found.format == FORMAT else Works()
 
     def tell(self, works: Works) -> None:

@@ -46,6 +46,8 @@ class TestToken:
         path = tmp_path / "token"
         path.write_text(content) if content is not None else path.unlink()
         assert api.post("/v1/resume", {"owner": "ann"}, Authorization="Bearer ").status_code == status
+        api.turn()
+        assert any("api.token_file" in one for one in api.get("/v1/status").json()["warnings"])
 
     def test_a_pipe_in_place_of_the_token_is_not_waited_for(self, api: Api, tmp_path: Path):
         """503 with what would be right; the API answers on."""
@@ -113,7 +115,13 @@ class TestRequests:
 
     def test_errors_are_problems(self, api: Api):
         """RFC 9457, whatever went wrong."""
-        for path, status in (("/v1/nope", 404), ("/v1/moves?last=x", 422), ("/v1/pause", 405), ("/static/no", 404)):
+        for path, status in (
+            ("/v1/nope", 404),
+            ("/v1/moves?last=x", 422),
+            ("/v1/pause", 405),
+            ("/static/no", 404),
+            ("/v1/status/", 404),
+        ):
             found = api.get(path)
             assert (found.status_code, found.headers["content-type"]) == (status, "application/problem+json"), path
             assert {"title", "status", "detail"} <= found.json().keys()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbd.errors import UsageError
 from lbd.load.carried import Carried
 from lbd.record.drains import Drain, Drains, Work, Works, told_of
 
@@ -63,3 +64,12 @@ def test_what_is_told_of_each(tmp_path: Path):
     assert told_of(tmp_path, 150.0) == [(DRAIN, WORK)]
     assert drains.works().of("r1") == WORK
     assert drains.works().of("r2") is None
+
+
+def test_what_cannot_be_read_says_what_to_do(tmp_path: Path):
+    """The drains themselves stand in files of their own."""
+    drains = Drains(tmp_path)
+    drains.tell(Works())
+    next(tmp_path.rglob("drains.json")).write_text("{broken")
+    with pytest.raises(UsageError, match="remove it, and only how far drains have come is forgotten"):
+        drains.works()
