@@ -90,11 +90,13 @@ def test_a_pause_is_told_with_its_reason(browser: Chrome, api: Api):
 
 
 def test_a_daemon_that_is_gone(browser: Chrome, api: Api):
-    """Said, and that what is shown is old."""
+    """Said, also aloud, and that what is shown is old."""
     opened(browser, api)
     api.serving.stop()
     told = reads(browser, "trouble", "lbd does not answer")
     assert "What is shown below is old." in told
+    trouble = browser.find_element(By.ID, "trouble")
+    assert (trouble.get_dom_attribute("role"), trouble.get_dom_attribute("aria-live")) == ("alert", None)
 
 
 def test_data_that_is_stale(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):

@@ -67,6 +67,7 @@ function rows(body, items, columns, empty, fill) {
     if (!row || row.dataset.empty !== String(item === null)) {
       const fresh = element("tr");
       fresh.dataset.empty = String(item === null);
+      fresh.setAttribute("role", "row");
       if (item === null) {
         const cell = element("td", "note", empty);
         cell.colSpan = columns.length;
@@ -74,6 +75,7 @@ function rows(body, items, columns, empty, fill) {
       } else columns.forEach((style, column) => {
         const cell = element(column ? "td" : "th", style);
         if (!column) cell.scope = "row";
+        cell.setAttribute("role", column ? "cell" : "rowheader");
         fresh.append(cell);
       });
       if (row) row.replaceWith(fresh); else body.append(fresh);
@@ -101,18 +103,17 @@ function showAge() {
     const next = status.next_turn_at === null ? "" : `, next in ${spoken(status.next_turn_at - now())}`;
     say("age", `data ${spoken(age)} old${late || silent ? "" : next}`);
     document.body.classList.toggle("stale", late || silent);
-    if (!silent) trouble(late ? `The data is stale: the last turn ended ${spoken(age)} ago, wanted every ${spoken(status.interval_seconds)}.` : "");
+    if (!silent) trouble(late ? `The data is stale: the last turn ended at ${clock(status.at)}, wanted every ${spoken(status.interval_seconds)}.` : "");
   }
   if (silent) {
-    const since = spoken((performance.now() - seen.silentSince) / 1000);
+    const since = clock((performance.timeOrigin + seen.silentSince) / 1000);
     trouble(`${seen.why || "lbd does not answer"}, since ${since}.${status ? " What is shown below is old." : ""} Asking again every ${POLL_SECONDS} s.`);
   }
 }
 
+/** Read aloud whenever it changes: so it holds times, and no seconds that pass. */
 function trouble(words) {
   $("trouble").hidden = !words;
-  // Told once; the seconds that pass are not read out again and again.
-  $("trouble").setAttribute("aria-live", words ? "off" : "assertive");
   say("trouble", words);
 }
 
@@ -133,7 +134,9 @@ function showBalance(status) {
 function showActing(status) {
   const under = status.unfinished.length;
   const hour = `${counted(status.moves_last_hour, "move")} in the last hour`;
-  const why = [hour, ...status.budgets.filter((one) => one.limit !== null).map((one) => `${one.name} ${one.used} of ${one.limit}`)].join("; ");
+  const limits = status.budgets.filter((one) => one.limit).sort((one, other) => other.used / other.limit - one.used / one.limit);
+  const nearest = limits.length ? `nearest limit: ${limits[0].name}, ${limits[0].used} of ${limits[0].limit} used` : "";
+  const why = [hour, nearest].filter(Boolean).join("; ");
   if (status.paused) say("acting", "No: paused", "warn");
   else if (status.observe_only) say("acting", "No: it only observes", "warn");
   else if (status.error) say("acting", "No: the turn failed", "wrong");
@@ -168,7 +171,7 @@ function showNext(status) {
     say("next-why", "");
   } else if (verdict.kind === "waiting") {
     say("next", verdict.samples ? `Wait for ${counted(verdict.samples, "more fresh sample")}` : "Wait");
-    say("next-why", [verdict.detail, would].filter(Boolean).join("; "));
+    say("next-why", would || verdict.detail);
   } else {
     const words = { balanced: "Nothing, while it stays so", held: `Nothing, until ${verdict.reason} lets go`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
     say("next", words[verdict.kind] || "Look again");
@@ -220,6 +223,7 @@ function showBrokers(status) {
     write(cells[2], broker.binding || "?");
     write(cells[3], amount(broker.throughput));
     write(cells[4], broker.bundles.toLocaleString("en"));
+    cells[4].dataset.label = "bundles";
   });
   const colours = hot.size ? " Red: too far above another; green: where its bundles would go." : "";
   say("brokers-note", scores.length ? `The upright line is the mean, ${mean.toFixed(1)} points.${colours}${shared ? ` Names end in ${shared}.` : ""}` : "");
@@ -239,6 +243,7 @@ function showPairs(status) {
   rows($("pairs"), status.pairs, ["", "num", "", ""], "none", (pair, cells) => {
     write(cells[0], pair.destination === null ? short(pair.source) : `${short(pair.source)} → ${short(pair.destination)}`);
     write(cells[1], pair.difference === null ? "?" : pair.difference.toFixed(1));
+    [cells[1].dataset.label, cells[2].dataset.label, cells[3].dataset.label] = ["apart", "low", "high"];
     pips(cells[2], pair.hits.low, pair.hits.low_wanted);
     pips(cells[3], pair.hits.high, pair.hits.high_wanted);
   });
@@ -292,15 +297,18 @@ function showGap() {
   const limits = [["low", low], ["high", high]].filter(([, value]) => typeof value === "number");
   const top = 1.1 * Math.max(10, ...points.map((one) => one.gap), ...limits.map(([, value]) => value));
   const [first, last] = [known[0].at, known[known.length - 1].at];
-  const x = (at) => 40 + (550 * (at - first)) / Math.max(last - first, 1);
+  const wide = Math.max($("gap").clientWidth, 200);
+  const right = wide - 10;
+  $("gap").setAttribute("viewBox", `0 0 ${wide} 200`);
+  const x = (at) => 40 + ((right - 40) * (at - first)) / Math.max(last - first, 1);
   const y = (gap) => 175 - (165 * gap) / top;
-  const parts = [drawn("line", { class: "axis", x1: 40, x2: 590, y1: 175, y2: 175 })];
+  const parts = [drawn("line", { class: "axis", x1: 40, x2: right, y1: 175, y2: 175 })];
   for (const value of [0, Math.round(top / 2), Math.round(top)]) parts.push(drawn("text", { x: 34, y: y(value) + 4, "text-anchor": "end" }, value));
   for (const [name, value] of limits) {
-    parts.push(drawn("line", { class: name, x1: 40, x2: 590, y1: y(value), y2: y(value) }));
-    parts.push(drawn("text", { x: 590, y: y(value) - 4, "text-anchor": "end" }, `${name} threshold ${value}`));
+    parts.push(drawn("line", { class: name, x1: 40, x2: right, y1: y(value), y2: y(value) }));
+    parts.push(drawn("text", { x: right, y: y(value) - 4, "text-anchor": "end" }, `${name} threshold ${value}`));
   }
-  parts.push(drawn("text", { x: 40, y: 193 }, clock(first)), drawn("text", { x: 590, y: 193, "text-anchor": "end" }, clock(last)));
+  parts.push(drawn("text", { x: 40, y: 193 }, clock(first)), drawn("text", { x: right, y: 193, "text-anchor": "end" }, clock(last)));
   parts.push(drawn("polyline", { class: "curve", points: points.map((one) => `${x(one.at).toFixed(1)},${y(one.gap).toFixed(1)}`).join(" ") }));
   const end = known[known.length - 1];
   parts.push(drawn("circle", { class: "dot", cx: x(end.at), cy: y(end.gap), r: 3.5 }));
@@ -408,6 +416,11 @@ $("ask").addEventListener("submit", (event) => {
   $("token").value = "";
   refresh(true);
 });
+// Told in so many words, for on a phone rows are laid out as blocks, which makes browsers forget that they are a table's.
+for (const [selector, role] of [["table", "table"], ["thead, tbody", "rowgroup"], ["thead tr", "row"], ["thead th", "columnheader"]]) {
+  for (const node of document.querySelectorAll(selector)) node.setAttribute("role", role);
+}
+addEventListener("resize", () => seen.status && showGap());
 document.addEventListener("visibilitychange", () => document.hidden || refresh(false));
 setInterval(refresh, 1000 * POLL_SECONDS, false);
 setInterval(showAge, 1000);
