@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.record.control import REFUSED
 from tests.e2e import placing, probe
 from tests.e2e.balancing import run
 from tests.e2e.daemon import Daemon
@@ -18,6 +19,7 @@ from tests.e2e.traffic import Traffic
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from subprocess import CompletedProcess
 
     from tests.e2e.cluster import Cluster
 
@@ -32,12 +34,13 @@ def owned(cluster: Cluster, broker: str, namespace: str = "") -> list[str]:
     return sorted(one for one, owners in found.items() if broker in owners and not one.startswith("pulsar/"))
 
 
-def _wait_until_trusted(daemon: Daemon) -> None:
-    """The samples of a broker's first minutes are no ground to move on: a drain is refused until then."""
+def _drained(daemon: Daemon, target: str) -> CompletedProcess[str]:
+    """Asked again until it can be done: a broker's first minutes are no ground to move on, nor is their heat."""
     deadline = time.monotonic() + TRUSTED_WITHIN_SECONDS
-    while "too-few-brokers" in (told := run(daemon.command("status")).stdout):
-        assert time.monotonic() < deadline, told
-        time.sleep(1)
+    words = ("drain", target, "--apply", "--reason", "a test", "--override", "placed a moment ago", "--format", "json")
+    while (done := run(daemon.command(*words))).returncode == REFUSED and time.monotonic() < deadline:
+        time.sleep(2)
+    return done
 
 
 @pytest.mark.cluster(versions=["4.0.8"])
@@ -52,10 +55,8 @@ def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     with Daemon(cluster, tmp_path, SETTINGS) as daemon, Traffic(cluster, dict.fromkeys(topics, RATE)) as load:
         placing.place_all(cluster, dict.fromkeys(bundles, target))
         assert len(owned(cluster, target, f"{namespace}/")) == BUNDLES
-        _wait_until_trusted(daemon)
         begun = time.time()
-        words = ("drain", target, "--apply", "--reason", "a test", "--override", "placed a moment ago")
-        done = run(daemon.command(*words, "--format", "json"))
+        done = _drained(daemon, target)
         seconds = time.time() - begun
         assert done.returncode == 0, (done.stdout, done.stderr)
         work = json.loads(done.stdout)
@@ -73,8 +74,8 @@ def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     )
     assert left == []
     assert work["owned"] == 0
-    assert work["landed"] + work["elsewhere"] >= BUNDLES
     gone = Counter(move.bundle for move in moves if move.source == target and move.owner not in {None, target})
+    assert len(gone) >= BUNDLES
     assert set(gone.values()) == {1}
     assert [one["drain"]["broker"] for one in json.loads(turned.stdout)["drains"]] == [target]
     assert released.returncode == 0
