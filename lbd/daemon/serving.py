@@ -41,7 +41,7 @@ class Serving:
         self._engine = engine
         self._server: Server | None = None
         self._picker, self._planner = Picker(engine.settings, self.now), Planner(engine)
-        self._trouble = ""
+        self._trouble, self._token = "", TokenFile(None)
 
     @property
     def settings(self) -> Settings:
@@ -79,6 +79,7 @@ class Serving:
         self._trouble = ""
         if not self.settings.api.enabled:
             return
+        self._token = TokenFile(self.settings.api.token_file)
         try:
             self._server = Server(self)
         except UsageError as error:
@@ -105,7 +106,7 @@ class Serving:
 
     def publish(self, record: CycleRecord, status: Status) -> Status:
         """Show a turn; returns its status with what there is to say of the API."""
-        token = TokenFile(self.settings.api.token_file).trouble if self._server is not None else ""
+        token = self._token.trouble if self._server is not None else ""
         warnings = [*status.warnings, *filter(None, (self._trouble, token))]
         status = msgspec.structs.replace(status, api=self.url, warnings=warnings)
         published = Published(status, record, self.settings)
