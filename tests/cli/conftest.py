@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have settings of an lbd in the environment."""
+    for name in [name for name in os.environ if name.startswith("LBD_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

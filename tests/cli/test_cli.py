@@ -36,12 +36,6 @@ def pulsar() -> Iterator[FakePulsar]:
         yield cluster
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("LBD_")]:
-        monkeypatch.delenv(name)
-
-
 def lbd(*arguments: object) -> Result:
     """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)

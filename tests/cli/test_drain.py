@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from contextlib import contextmanager
@@ -39,10 +38,8 @@ def cluster() -> Iterator[FakePulsar]:
 
 
 @pytest.fixture
-def config(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(cluster: FakePulsar, tmp_path: Path) -> Path:
     """Settings of that cluster."""
-    for name in [name for name in os.environ if name.startswith("LBD_")]:
-        monkeypatch.delenv(name)
     chosen = fakes.settings(cluster, tmp_path / "state", drain={"unload_spacing_seconds": 0})
     path = tmp_path / "lbd.yaml"
     path.write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))), encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,8 +33,6 @@ MOVED, LEFT = HOT[:3], HOT[3:]
 
 @pytest.fixture(autouse=True)
 def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("LBD_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path / "state"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
 
 GIVEN = {"measure": "msg_rate", "brokers": [{"broker": ".*", "slope": 4}]}
 UNKNOWN = "load model: what traffic costs brokers is not known: a destination is taken to gain its source's points"
-
-
-@pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("LBD_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 import zlib
@@ -44,10 +43,8 @@ def pulsar() -> Iterator[FakePulsar]:
 
 
 @pytest.fixture
-def config(pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(pulsar: FakePulsar, tmp_path: Path) -> Path:
     """Settings of that cluster."""
-    for name in [name for name in os.environ if name.startswith("LBD_")]:
-        monkeypatch.delenv(name)
     guardrails = {"membership_settle_seconds": 0, "unload_spacing_seconds": 0}
     path = tmp_path / "lbd.yaml"
     values = {"pulsar": {"admin_urls": pulsar.urls}, "state_dir": str(tmp_path / "state"), "guardrails": guardrails}

@@ -29,10 +29,8 @@ KEY = "loadBalancerSheddingEnabled"
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_back, "PATIENCE_SECONDS", 0.2)
-    for name in [name for name in os.environ if name.startswith("LBD_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture
