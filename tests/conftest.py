@@ -22,6 +22,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
     if folder not in VALUES_ONLY:
         item.add_marker(pytest.mark.flaky(reruns=1))
+    if item.get_closest_marker("soak"):
+        item.add_marker(pytest.mark.timeout(0))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_SECONDS = 120.0
 SETUP_TIMEOUT_SECONDS = 60.0
+DUMP_SECONDS = 2.0
 _BURNER = "while True: pass"
 
 
@@ -107,7 +108,7 @@ class Cluster:
     def stop(self, *, keep_files: bool = False) -> None:
         """End every process at once, whatever its state, and remove what the cluster left."""
         if "session" in self.__dict__:
-            self.session.close()
+            self.__dict__.pop("session").close()  # the next start makes new credentials
         for process in self.processes.values():
             process.signal(signal.SIGKILL)
         for process in self.processes.values():
@@ -116,6 +117,7 @@ class Cluster:
         for group in self.groups:
             group.remove()
         self.groups.clear()
+        self.quotas = [None] * self.spec.brokers
         if not keep_files and self.work != Path():
             shutil.rmtree(self.work, ignore_errors=True)
 
@@ -220,7 +222,17 @@ class Cluster:
             self.set_quota(index, quota)
 
     def restore(self) -> None:
-        """Bring back ended brokers, lift quotas and end burners, so that the next test finds a whole cluster."""
+        """A whole cluster for the next test; one that does not come back, as with a hung broker, is started anew."""
+        try:
+            self._mend()
+        except ClusterError as error:
+            self._leave_thread_dumps()
+            print(f"the cluster is started anew, the logs of the old one stay in {self.work}: {error}")
+            self.stop(keep_files=True)
+            self.start()
+
+    def _mend(self) -> None:
+        """Bring back ended brokers, lift quotas and end burners."""
         for name in [name for name in self.processes if name.startswith("burner-")]:
             self.processes.pop(name).kill()
         for index in range(self.spec.brokers):
@@ -231,6 +243,12 @@ class Cluster:
                 self.processes.pop(_name(index), None)
                 self.start_broker(index, wait=False)
         self.wait_ready()
+
+    def _leave_thread_dumps(self) -> None:
+        """What hangs in a broker is in its log then."""
+        for name in [name for name in self.processes if name.startswith("broker-")]:
+            self.processes[name].signal(signal.SIGQUIT)
+        time.sleep(DUMP_SECONDS)
 
     def set_quota(self, index: int, cores: float | None) -> None:
         """Limit a broker to so many cores; None lifts the limit."""
