@@ -12,6 +12,7 @@ from starlette.staticfiles import StaticFiles
 
 from lbd import __version__
 from lbd.api.changing import Changes, changing
+from lbd.api.draining import draining, drains
 from lbd.api.explaining import explaining
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
@@ -54,8 +55,9 @@ def application(backend: Backend, ending: threading.Event) -> Guard:
     add_handlers(app)
     app.include_router(probes(backend))
     changes = Changes()
-    read = (reading(backend), explaining(backend), placement(backend))
-    for router in (*read, changing(backend, changes), planning(backend, changes, ending)):
+    read = (reading(backend), explaining(backend), placement(backend), drains(backend))
+    change = (changing(backend, changes), planning(backend, changes, ending), draining(backend, changes, ending))
+    for router in (*read, *change):
         app.include_router(router)
     app.add_api_route(
         "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response

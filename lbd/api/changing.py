@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import structlog
 from fastapi import APIRouter, Header
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,22 +30,24 @@ Key = Annotated[
 ]
 
 
+def _one_line(text: str) -> str:
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    if text and not line:
+        raise ValueError("wanted words")
+    return line
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+"""Words in one line: they are shown on terminals and in logs."""
+
+
 class Who(BaseModel):
     """Who asks for a change, and why: for the log, and for whoever meets it."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    owner: str = Field(min_length=1, max_length=100, description="a person or program")
-    reason: str = Field("", max_length=500)
-
-    @field_validator("owner", "reason")
-    @classmethod
-    def _one_line(cls, text: str) -> str:
-        """Words in one line: they are shown on terminals and in logs."""
-        line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
-        if text and not line:
-            raise ValueError("wanted words")
-        return line
+    owner: Line = Field(min_length=1, max_length=100, description="a person or program")
+    reason: Line = Field("", max_length=500)
 
 
 class PauseBody(Who):

@@ -18,7 +18,13 @@ from lbd.record.drains import told_of
 from lbd.record.status import document, read_status, running
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from lbd.record.drains import Drain, Work
     from lbd.record.status import Status
+
+    Drained: TypeAlias = Sequence[tuple[Drain, Work | None]]
 
 
 @click.command("status")
@@ -59,12 +65,12 @@ def status(
         raise ObserveError(f"{process(pid)}: {text.freshness(found, pid, now)}")
 
 
-def _show_elsewhere(found: Status, pause: Pause | None, now: float, url: str, form: str) -> None:
+def _show_elsewhere(found: Status, pause: Pause | None, now: float, drains: Drained, url: str, form: str) -> None:
     """The same of an lbd elsewhere, by its own clock."""
     if form == "json":
-        json_out(document(found, found.pid, pause, now))
+        json_out(document(found, found.pid, pause, now, drains))
     else:
-        text.show_status(found, found.pid, pause, now)
+        text.show_status(found, found.pid, pause, now, drains)
     if found.late(now):
         raise ObserveError(f"{url}: {text.freshness(found, found.pid, now)}")
 
