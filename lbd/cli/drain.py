@@ -11,6 +11,7 @@ from lbd.cli import drain_text as text
 from lbd.cli.asking import by, handing, new_id, one_line, process, reason_of, say
 from lbd.cli.drain_progress import Shown as Progress
 from lbd.cli.drain_words import drain_words, left_words
+from lbd.cli.operate import stands_by
 from lbd.cli.options import api_option, format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out, plain
 from lbd.cli.times import duration
@@ -180,9 +181,11 @@ def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere:
 
         in_force = drain_remote.drained(elsewhere)
         found = drain_remote.release(elsewhere, broker, by(), reason)
+        leader = drain_remote.stands_by(elsewhere)
     else:
         drains = Drains(settings.state_dir)
         in_force, found = drains.in_force(now), drains.release(broker)
+        leader = stands_by(settings.state_dir, running(settings.state_dir))
     if form == "json":
         json_out({"released": found})
     if found is not None:
@@ -190,6 +193,8 @@ def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere:
     else:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
         say(form, f"Nothing to release: {broker} is not drained{known}.")
+    if leader is not None:
+        say(form, f"This holds here only; now {leader}: release it there.")
     return 0
 
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from lbd.api.shapes import Begun, DrainPlan, DrainsTold, Released
-from lbd.cli.remote import read
+from lbd.cli.remote import read, stands_by
 from lbd.errors import ObserveError
 from lbd.record.control import DrainRequest, FillRequest
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from lbd.api.client import Client
     from lbd.record.drains import Drain, Work
+
+__all__ = ["begin", "drained", "release", "shown", "stands_by", "watched"]
 
 POLL_SECONDS = 1.0
 

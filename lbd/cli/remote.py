@@ -18,7 +18,7 @@ from lbd.place.placed import Placed, PlaceMemory
 from lbd.reason import Reason
 from lbd.record.control import Pause
 from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
-from lbd.record.status import Status
+from lbd.record.status import Status, standby_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,14 @@ def status(asked: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain
     found = read(told, Status)
     drains = [(one.drain, one.work) for one in read(told.get("drains"), list[DrainTold])]
     return found, read(told.get("paused"), Pause | None), found.at + read(told.get("age_seconds"), float), drains
+
+
+def stands_by(asked: Client) -> str | None:
+    """Who leads, where that lbd does not; None also where it has ended no turn yet and cannot tell."""
+    try:
+        return standby_words(status(asked)[0])
+    except ObserveError:
+        return None
 
 
 def pause(asked: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:

@@ -14,7 +14,7 @@ from lbd.api.token import TokenFile
 from lbd.daemon.draining.showing import plan_of, show_drain, show_fill
 from lbd.daemon.picking import Picker
 from lbd.daemon.planning import Planner
-from lbd.daemon.telling import move_line
+from lbd.daemon.telling import move_line, with_leader
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -124,6 +124,11 @@ class Serving:
         self.board.publish(published)
         self._picker.published(published)
         return status
+
+    def led(self) -> Status | None:
+        """Show who leads by now; the status of the last turn with that, None before the first."""
+        last = self.board.last
+        return None if last is None else self.board.again(with_leader(last.status, self._engine.leading)).status
 
     def moved(self, ended: Outcome | Skip) -> None:
         """A move has ended."""

@@ -11,6 +11,7 @@ import msgspec
 from lbd.errors import UsageError
 from lbd.files import FILE_MODE, FRESH, decoded, refused, telling
 from lbd.load.told import BrokerLoad
+from lbd.reason import Reason
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ def document(
     extra = {"running": pid, "late": status.late(now), "age_seconds": round(now - status.at, 1), "paused": pause}
     drained = [{"drain": drain, "work": work} for drain, work in drains]
     return {**msgspec.to_builtins(status), **extra, "drains": drained}
+
+
+def standby_words(status: Status) -> str | None:
+    """Who leads, where this lbd does not; None where it does, or is alone."""
+    return status.leader if status.hold == Reason.NOT_LEADER.label else None
 
 
 class _Format(msgspec.Struct):
