@@ -194,7 +194,7 @@ def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
         say(form, f"Nothing to release: {broker} is not drained{known}.")
     if leader is not None:
-        say(form, f"This holds here only; now {leader}: release it there.")
+        say(form, f"It holds here only; {leader}: release it there.")
     return 0
 
 

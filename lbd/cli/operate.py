@@ -120,7 +120,7 @@ def pause(
     if pid is None:
         say(form, f"No lbd is running on {state_dir}; the pause holds for the next one.")
     if leader is not None:
-        say(form, f"This holds here, and for all once this lbd leads; now {leader}: pause that one, too.")
+        say(form, f"It holds here, and for all once this lbd leads; {leader}: pause that one, too.")
 
 
 @click.command("resume")
@@ -161,7 +161,7 @@ def resume(
     if pid is None:
         say(form, f"No lbd is running on {state_dir}.")
     if leader is not None:
-        say(form, f"This holds here only; now {leader}: resume that one.")
+        say(form, f"It holds here only; {leader}: resume that one.")
 
 
 def stands_by(state_dir: Path, pid: int | None) -> str | None:
