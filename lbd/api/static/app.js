@@ -501,7 +501,9 @@ async function steer() {
     return;
   }
   if (answer.status === 401) {
+    const none = token === null;
     token = null;
+    if (none) found.detail = "this lbd wants its token first";
     $("proving").hidden = false;
     $("steer-token").focus();
   }
