@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -20,6 +19,7 @@ from lbd.api.placement import placement
 from lbd.api.planning import planning
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
 from lbd.api.reading import probes, reading
+from lbd.api.schemas import Documented
 
 if TYPE_CHECKING:
     import threading
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
 TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Text exposition.", "content": {"text/plain": {}, "application/openmetrics-text": {}}}
+    200: {
+        "description": "Text exposition.",
+        "content": {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")},
+    }
 }
 STREAM = "/v1/events"
 """It lasts as long as somebody listens, which says nothing of the API."""
@@ -43,7 +46,7 @@ METHODS = frozenset({"GET", "POST"})
 
 def application(backend: Backend, ending: threading.Event) -> Guard:
     """The API of one lbd, until it is ``ending``."""
-    app = FastAPI(
+    app = Documented(
         title="lbd",
         version=__version__,
         openapi_url="/v1/openapi.json",

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from lbd.api.answers import answer
 from lbd.api.once import Once
 from lbd.api.problems import ProblemError
+from lbd.api.shapes import Paused, Resumed
 from lbd.errors import LbdError
 from lbd.record.control import Control, Pause
 
@@ -102,7 +103,7 @@ def changing(backend: Backend, changes: Changes) -> APIRouter:
             until = now + body.for_seconds if body.for_seconds is not None else None
             wanted = Pause(now, until, body.reason, body.owner)
             replaced = Control(backend.state_dir).pause(wanted)
-            found = {"paused": wanted, "replaced": replaced, "running": os.getpid()}
+            found = Paused(wanted, replaced, os.getpid())
             backend.board.events.tell("pause", found)
             lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
             return f"paused {lasts}", answer(found)
@@ -117,7 +118,7 @@ def changing(backend: Backend, changes: Changes) -> APIRouter:
             control = Control(backend.state_dir)
             ended = control.paused(backend.now())
             control.resume()
-            found = {"ended": ended, "running": os.getpid()}
+            found = Resumed(ended, os.getpid())
             backend.board.events.tell("pause", {"paused": None, "replaced": ended})
             return "ended a pause" if ended is not None else "nothing was paused", answer(found)
 

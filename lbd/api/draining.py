@@ -14,10 +14,10 @@ from lbd.api.answers import answer
 from lbd.api.changing import LONGEST_PAUSE_SECONDS, Changes, Key, Line, Who
 from lbd.api.handing import STATUS_OF, handed, unanswered
 from lbd.api.problems import ProblemError
-from lbd.api.shapes import Begun, Drained, DrainsTold, DrainTold, Released
+from lbd.api.shapes import Begun, Drained, DrainsTold, Released
 from lbd.record.asking import new_id
 from lbd.record.control import DrainRequest, FillRequest
-from lbd.record.drains import Drains, told_of
+from lbd.record.drains import Drains, DrainTold, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ from lbd.api.changing import Changes, Key, Who
 from lbd.api.handing import STATUS_OF, handed, unanswered
 from lbd.api.problems import ProblemError, problem
 from lbd.api.reading import last_turn
+from lbd.api.shapes import Applied
 from lbd.record.asking import new_id
 from lbd.record.control import FAILED, PlanRequest
 
@@ -70,7 +71,7 @@ def planning(backend: Backend, changes: Changes, ending: threading.Event) -> API
 def _applied(backend: Backend, plan: Plan, body: ApplyBody, ending: threading.Event) -> tuple[str, Response]:
     """What was begun is answered, also where it failed: the same key does not begin it again."""
     if not plan.moves:
-        return "nothing to move", answer({"exit_code": 0, "sentence": "The plan has no moves.", "moves": []})
+        return "nothing to move", answer(Applied(0, "The plan has no moves.", []))
     name, _ = new_id()
     now = backend.now()
     asking = (list(plan.moves), body.reason, body.owner, now, now + body.timeout_seconds)
@@ -78,9 +79,8 @@ def _applied(backend: Backend, plan: Plan, body: ApplyBody, ending: threading.Ev
     if found is None:
         return unanswered(body.timeout_seconds, ending, "/v1/moves", untouched=untouched)
     moves = found.placed or []
-    told = {"exit_code": found.exit_code, "sentence": found.sentence, "moves": moves}
     if found.exit_code == 0:
-        return found.sentence, answer(told)
+        return found.sentence, answer(Applied(0, found.sentence, moves))
     if found.exit_code == FAILED:
         return found.sentence, problem(STATUS_OF[FAILED], found.sentence, moves=moves)
     raise ProblemError(STATUS_OF.get(found.exit_code, 500), found.sentence, moves=moves)

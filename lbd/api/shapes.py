@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lbd.record.drains import Drain, Left, Work
+from lbd.record.control import Pause, PlacedBundle
+from lbd.record.drains import Drain, DrainTold, Left, Work
+from lbd.record.status import HitStatus
+from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
     from lbd.observe.observer import Observation
@@ -112,13 +115,6 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     drain: Drain | None
 
 
-class DrainTold(msgspec.Struct, frozen=True):
-    """A drain in force, and how far it has come; ``work`` is null before its first look."""
-
-    drain: Drain
-    work: Work | None
-
-
 class DrainsTold(msgspec.Struct, frozen=True):
     """All drains in force, and the last fill."""
 
@@ -147,3 +143,136 @@ class Drained(msgspec.Struct, frozen=True):
     broker: str
     work: Work | None = None
     released: Drain | None = None
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """Whether turns and moves end: the last of them did so many seconds ago."""
+
+    alive: bool
+    silent_seconds: float
+    patience_seconds: float
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Whether the last turn observed the cluster, and is not late."""
+
+    ready: bool
+
+
+class StrategyTold(msgspec.Struct, frozen=True):
+    """Who decides, and its settings by their names."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+class Paused(msgspec.Struct, frozen=True):
+    """The pause in force now, the one that it replaced, and lbd's process id."""
+
+    paused: Pause
+    replaced: Pause | None
+    running: int
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """The pause that was ended, null where none was in force, and lbd's process id."""
+
+    ended: Pause | None
+    running: int
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A plan that was made true: what came of each of its moves."""
+
+    exit_code: int
+    sentence: str
+    moves: list[PlacedBundle]
+
+
+class BrokerRow(msgspec.Struct, frozen=True):
+    """A broker: score in points, usage in percent by resource (null: its limit is not known), traffic in + out."""
+
+    id: str
+    score: float | None
+    binding: str | None
+    usage: dict[str, float | None]
+    msg_rate: float | None
+    throughput: float | None
+    bundles: int
+
+
+class SeenBroker(BrokerRow, frozen=True):
+    """The same with how far its report is to be trusted: ``doubt`` is why it is no ground to move on."""
+
+    fresh: bool
+    doubt: str | None
+
+
+class SeenBundle(msgspec.Struct, frozen=True):
+    """A bundle as its broker reported it: messages/s and bytes/s."""
+
+    bundle: str
+    broker: str
+    msg_rate_in: float | None
+    msg_rate_out: float | None
+    throughput_in: float | None
+    throughput_out: float | None
+    topics: int
+    producers: int
+    consumers: int
+
+
+class SnapshotTold(msgspec.Struct, frozen=True):
+    """The load of one round; ``bundles_all`` is how many bundles there were to choose from."""
+
+    taken_at: float | None
+    cluster: str
+    brokers: list[SeenBroker]
+    bundles: list[SeenBundle]
+    bundles_all: int
+
+
+class PlanPair(msgspec.Struct, frozen=True):
+    """A pair, with its hits before the round."""
+
+    source: str
+    destination: str
+    difference: float | None
+    hits: HitStatus
+    pool: str = ""
+
+
+class PlannedUnload(msgspec.Struct, frozen=True):
+    """An unload of a plan, and why."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    msg_rate: float | None
+    throughput: float | None
+    reason: str
+
+
+class BrokerBackground(msgspec.Struct, frozen=True):
+    """What is known of a broker's load: points without traffic."""
+
+    id: str
+    state: str
+    background: float | None
+
+
+class PlanTold(msgspec.Struct, frozen=True):
+    """The JSON of ``lbd dry-run`` with a name; ``skipped`` counts bundles that stay, by reason."""
+
+    id: str
+    taken_at: float
+    cluster: str
+    strategy: str
+    brokers: list[BrokerRow]
+    pairs: list[PlanPair]
+    unloads: list[PlannedUnload]
+    skips: list[LeftOut]
+    skipped: dict[str, int]
+    verdict: Verdict
+    summary: str
+    load: list[BrokerBackground] | msgspec.UnsetType = msgspec.UNSET

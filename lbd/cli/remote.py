@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from lbd.api.client import Client
-from lbd.api.shapes import DrainTold, Placement
+from lbd.api.shapes import Placement
 from lbd.daemon.answering import Report
 from lbd.daemon.targets import target
 from lbd.errors import ObserveError, UsageError
@@ -17,6 +17,7 @@ from lbd.place.candidates import Candidates
 from lbd.place.placed import Placed, PlaceMemory
 from lbd.reason import Reason
 from lbd.record.control import Pause
+from lbd.record.drains import DrainTold
 from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.record.status import Status, standby_words
 
