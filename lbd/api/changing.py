@@ -83,7 +83,8 @@ class Changes:
 
     def _tell(self, request: Request, who: Who, result: str) -> None:
         came_from = request.client.host if request.client is not None else None
-        facts = {"by": who.owner, "why": who.reason, "result": result, "address": came_from}
+        asked = who.model_dump(exclude={"owner", "reason"}, exclude_none=True)
+        facts = {"by": who.owner, "why": who.reason, "asked": asked, "result": result, "address": came_from}
         self._log.info("change asked for over the API", what=request.url.path, **facts)
 
 

@@ -28,6 +28,7 @@ TEMPLATES = (
     "namespaces/{tenant}/{namespace}/antiAffinity",
     "namespaces/{tenant}/{namespace}/bundles",
     "namespaces/{tenant}/{namespace}/topics",
+    "namespaces/{tenant}/{cluster}/{namespace}/antiAffinity",
     "namespaces/{tenant}/{namespace}/{bundle}/split",
     "namespaces/{tenant}/{namespace}/{bundle}/topicHashPositions",
     "namespaces/{tenant}/{namespace}/{bundle}/unload",

@@ -221,12 +221,13 @@ class TestOrders:
         topic, now = Topic(), time.time()
         pause = Pause(now, now + 3600, "upgrade", "ann")
         drain = Drain("a:80", now, now + 3600, "bob", "new disk", started_at=now - 9.5)
-        with lbd(tmp_path, topic, "two") as two, lbd(tmp_path, topic, "one"):
+        with lbd(tmp_path, topic, "two") as two:
             assert two.wait(PATIENCE_SECONDS)
-            Control(tmp_path / "two").pause(pause)
-            Drains(tmp_path / "two").begin(drain)
-            until(lambda: Control(tmp_path / "one").paused(now))
-            until(lambda: Drains(tmp_path / "one").in_force(now))
+            with lbd(tmp_path, topic, "one"):
+                Control(tmp_path / "two").pause(pause)
+                Drains(tmp_path / "two").begin(drain)
+                until(lambda: Control(tmp_path / "one").paused(now))
+                until(lambda: Drains(tmp_path / "one").in_force(now))
         with lbd(tmp_path, topic, "new") as new:
             assert new.wait(PATIENCE_SECONDS)
 

@@ -30,6 +30,7 @@ TOPIC = "persistent://t/n/topic"
         (paths.namespace("t/n"), "namespaces/{tenant}/{namespace}"),
         (paths.bundles("t/n"), "namespaces/{tenant}/{namespace}/bundles"),
         (paths.anti_affinity("t/n"), "namespaces/{tenant}/{namespace}/antiAffinity"),
+        (paths.anti_affinity("pulsar/c/b:80"), "namespaces/{tenant}/{cluster}/{namespace}/antiAffinity"),
         (paths.anti_affinity_namespaces("c", "g", "t"), "namespaces/{cluster}/antiAffinity/{group}"),
         (paths.failure_domains("c"), "clusters/{cluster}/failureDomains"),
         (paths.isolation_policies("c"), "clusters/{cluster}/namespaceIsolationPolicies"),
