@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from lbd import __version__
 from lbd.api.changing import Changes, changing
+from lbd.api.draining import draining, drains
 from lbd.api.explaining import explaining
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
@@ -19,6 +19,7 @@ from lbd.api.placement import placement
 from lbd.api.planning import planning
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
 from lbd.api.reading import probes, reading
+from lbd.api.schemas import Documented
 
 if TYPE_CHECKING:
     import threading
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
 TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Text exposition.", "content": {"text/plain": {}, "application/openmetrics-text": {}}}
+    200: {
+        "description": "Text exposition.",
+        "content": {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")},
+    }
 }
 STREAM = "/v1/events"
 """It lasts as long as somebody listens, which says nothing of the API."""
@@ -42,7 +46,7 @@ METHODS = frozenset({"GET", "POST"})
 
 def application(backend: Backend, ending: threading.Event) -> Guard:
     """The API of one lbd, until it is ``ending``."""
-    app = FastAPI(
+    app = Documented(
         title="lbd",
         version=__version__,
         openapi_url="/v1/openapi.json",
@@ -54,8 +58,9 @@ def application(backend: Backend, ending: threading.Event) -> Guard:
     add_handlers(app)
     app.include_router(probes(backend))
     changes = Changes()
-    read = (reading(backend), explaining(backend), placement(backend))
-    for router in (*read, changing(backend, changes), planning(backend, changes, ending)):
+    read = (reading(backend), explaining(backend), placement(backend), drains(backend))
+    change = (changing(backend, changes), planning(backend, changes, ending), draining(backend, changes, ending))
+    for router in (*read, *change):
         app.include_router(router)
     app.add_api_route(
         "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,13 @@ class Board:
         self.tally.turn(published.record, published.gap.verdict)
         self.last = published
         self.events.tell("turn", published.status)
+
+    def again(self, status: Status) -> Published:
+        """The last turn with a status that tells more than it did when it ended."""
+        assert self.last is not None
+        self.last = replace(self.last, status=status)
+        self.events.tell("turn", status)
+        return self.last
 
     def moved(self, ended: Outcome | Skip, move: dict[str, Any]) -> None:
         """A move has ended; ``move`` is how the log tells it."""

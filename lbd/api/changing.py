@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import structlog
 from fastapi import APIRouter, Header
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lbd.api.answers import answer
 from lbd.api.once import Once
 from lbd.api.problems import ProblemError
+from lbd.api.shapes import Paused, Resumed
 from lbd.errors import LbdError
 from lbd.record.control import Control, Pause
 
@@ -30,22 +31,24 @@ Key = Annotated[
 ]
 
 
+def _one_line(text: str) -> str:
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    if text and not line:
+        raise ValueError("wanted words")
+    return line
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+"""Words in one line: they are shown on terminals and in logs."""
+
+
 class Who(BaseModel):
     """Who asks for a change, and why: for the log, and for whoever meets it."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    owner: str = Field(min_length=1, max_length=100, description="a person or program")
-    reason: str = Field("", max_length=500)
-
-    @field_validator("owner", "reason")
-    @classmethod
-    def _one_line(cls, text: str) -> str:
-        """Words in one line: they are shown on terminals and in logs."""
-        line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
-        if text and not line:
-            raise ValueError("wanted words")
-        return line
+    owner: Line = Field(min_length=1, max_length=100, description="a person or program")
+    reason: Line = Field("", max_length=500)
 
 
 class PauseBody(Who):
@@ -80,7 +83,8 @@ class Changes:
 
     def _tell(self, request: Request, who: Who, result: str) -> None:
         came_from = request.client.host if request.client is not None else None
-        facts = {"by": who.owner, "why": who.reason, "result": result, "address": came_from}
+        asked = who.model_dump(exclude={"owner", "reason"}, exclude_none=True)
+        facts = {"by": who.owner, "why": who.reason, "asked": asked, "result": result, "address": came_from}
         self._log.info("change asked for over the API", what=request.url.path, **facts)
 
 
@@ -100,7 +104,7 @@ def changing(backend: Backend, changes: Changes) -> APIRouter:
             until = now + body.for_seconds if body.for_seconds is not None else None
             wanted = Pause(now, until, body.reason, body.owner)
             replaced = Control(backend.state_dir).pause(wanted)
-            found = {"paused": wanted, "replaced": replaced, "running": os.getpid()}
+            found = Paused(wanted, replaced, os.getpid())
             backend.board.events.tell("pause", found)
             lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
             return f"paused {lasts}", answer(found)
@@ -115,7 +119,7 @@ def changing(backend: Backend, changes: Changes) -> APIRouter:
             control = Control(backend.state_dir)
             ended = control.paused(backend.now())
             control.resume()
-            found = {"ended": ended, "running": os.getpid()}
+            found = Resumed(ended, os.getpid())
             backend.board.events.tell("pause", {"paused": None, "replaced": ended})
             return "ended a pause" if ended is not None else "nothing was paused", answer(found)
 

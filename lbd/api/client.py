@@ -31,19 +31,25 @@ class Client:
         """Ask."""
         return self._answer("GET", path, params=query)
 
-    def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask for a change."""
-        return self._answer("POST", path, json=body)
+    def post(self, *path: str, body: dict[str, Any], wait_seconds: float = 0.0) -> dict[str, Any]:
+        """Ask for a change, whose answer may take so long (``wait_seconds``) and what any answer may."""
+        return self._answer("POST", path, TIMEOUT_SECONDS + wait_seconds, json=body)
 
-    def _answer(self, method: str, path: tuple[str, ...], **more: Any) -> dict[str, Any]:  # noqa: ANN401 - see requests
+    def _answer(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        seconds: float = TIMEOUT_SECONDS,
+        **more: Any,  # noqa: ANN401 - see requests
+    ) -> dict[str, Any]:
         url = "/".join([self._url, "v1", *(quote(part, safe=":") for part in path)])
         try:
             found = requests.request(
-                method, url, headers=self._headers(), timeout=TIMEOUT_SECONDS, allow_redirects=False, **more
+                method, url, headers=self._headers(), timeout=seconds, allow_redirects=False, **more
             )
             content = found.content
         except requests.RequestException as error:
-            raise ObserveError(f"{self._url}: no lbd answers there: {_why(error)}") from error
+            raise ObserveError(f"{self._url}: no lbd answers there: {_why(error, seconds)}") from error
         told = _decoded(content)
         if found.status_code == 200 and told is not None:
             return told
@@ -73,11 +79,11 @@ def _checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _why(error: requests.RequestException) -> str:
+def _why(error: requests.RequestException, seconds: float) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not trusted, or it speaks no https; REQUESTS_CA_BUNDLE names another CA"
     if isinstance(error, requests.Timeout):
-        return f"nothing within {TIMEOUT_SECONDS:g} s"
+        return f"nothing within {seconds:g} s"
     return "it cannot be reached" if isinstance(error, requests.ConnectionError) else type(error).__name__
 
 

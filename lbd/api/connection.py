@@ -1,13 +1,24 @@
-"""One connection of the web server, which does not keep its place for ever: there are few, and probes need one too."""
+"""One connection of the web server, which does not keep its place for ever: there are few, and probes need one too.
+
+What the server refuses before lbd hears of it is told as lbd tells its errors (RFC 9457).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lbd.api.problems import problem
 
 if TYPE_CHECKING:
     import asyncio
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+CONNECTIONS = 128
+"""Streams included; more are answered 503."""
 
 QUIET_SECONDS = 30.0
 """A request is asked within this, and what was answered is taken within it. uvicorn has no such limit: a client
@@ -19,6 +30,25 @@ class Connection(H11Protocol):
 
     _asking: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
+    _served: ASGIApp
+
+    @property
+    def app(self) -> ASGIApp:
+        """Who answers the next request."""
+        full = max(len(self.connections), len(self.tasks)) >= CONNECTIONS
+        return _full if full else self._served
+
+    @app.setter
+    def app(self, app: ASGIApp) -> None:
+        self._served = app
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP."""
+        found = problem(400, msg, {"connection": "close"})
+        head = h11.Response(status_code=400, headers=found.raw_headers, reason=b"Bad Request")
+        for event in (head, h11.Data(data=bytes(found.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """From now on a request is waited for."""
@@ -53,6 +83,11 @@ class Connection(H11Protocol):
     def _give_up(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
             self.transport.abort()
+
+
+async def _full(scope: Scope, receive: Receive, send: Send) -> None:
+    words = f"there are {CONNECTIONS} connections already; ask again in a moment"
+    await problem(503, words, {"connection": "close", "retry-after": "5"})(scope, receive, send)
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 64 << 10
 BODY_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
-"""For what is answered from memory and the state directory; a stream and an applied plan have limits of their own."""
+"""For what is answered from memory and the state directory; a stream, and what moves begin with, have limits of
+their own."""
 
-UNLIMITED = re.compile(r"/v1/events|/v1/plan/[^/]*/apply")
+UNLIMITED = re.compile(r"/v1/(events|drain|fill|plan/[^/]*/apply)")
 OPEN = frozenset({"/", "/healthz", "/readyz"})
 """Probes ask without a token, and a page must be there before anybody can give it one; neither tells anything."""
 

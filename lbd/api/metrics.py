@@ -17,6 +17,7 @@ from lbd import __version__
 from lbd.cycle.document import brokers as broker_rows
 from lbd.cycle.verdict import verdict
 from lbd.model import RESOURCES
+from lbd.pulsar.metered import ADMIN
 from lbd.reason import Reason
 from lbd.record.control import Control
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     from lbd.api.backend import Backend
     from lbd.api.board import Published
-    from lbd.api.tally import Histogram, Tallied
+    from lbd.api.tally import Tallied
+    from lbd.histogram import Histogram
 
 VERDICTS = ("balanced", "waiting", "moving", "held", "not-fixable", "unknown")
 
@@ -96,11 +98,14 @@ def _counts(tallied: Tallied) -> Iterator[Metric]:
         "lbd_unload_landing_seconds", "From an unload's request to the proof that it landed.", tallied.landing
     )
     yield _histogram("lbd_observe_seconds", "What asking all brokers for their reports took.", tallied.observing)
-    labels = ["method", "route", "code"]
-    answers = HistogramMetricFamily("lbd_api_request_seconds", "Requests to the API.", labels=labels)
-    for key, one in tallied.answers.items():
-        answers.add_metric(list(key), one.buckets, one.total)
-    yield answers
+    yield _histograms("lbd_api_request_seconds", "Requests to the API.", "route", tallied.answers)
+    yield _histograms(
+        "lbd_admin_request_seconds", "Requests to brokers; code none: no answer.", "endpoint", ADMIN.read()
+    )
+    yield CounterMetricFamily("lbd_planned_moves", "Moves that turns planned.", value=tallied.planned)
+    yield CounterMetricFamily(
+        "lbd_needed_moves", "The fewest moves of any plans that get the highest broker as low.", value=tallied.needed
+    )
 
 
 def _of_turn(last: Published) -> Iterator[Metric]:
@@ -203,3 +208,11 @@ def _labelled(name: str, words: str, label: str, values: Mapping[str, float | No
 
 def _histogram(name: str, words: str, one: Histogram) -> Metric:
     return HistogramMetricFamily(name, words, buckets=one.buckets, sum_value=one.total)
+
+
+def _histograms(name: str, words: str, where: str, found: Mapping[tuple[str, str, str], Histogram]) -> Metric:
+    """By method, ``where`` and code."""
+    family = HistogramMetricFamily(name, words, labels=["method", where, "code"])
+    for key, one in found.items():
+        family.add_metric(list(key), one.buckets, one.total)
+    return family

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path
@@ -14,17 +12,16 @@ from starlette.responses import Response
 
 from lbd.api.answers import answer
 from lbd.api.changing import Changes, Key, Who
+from lbd.api.handing import STATUS_OF, handed, unanswered
 from lbd.api.problems import ProblemError, problem
 from lbd.api.reading import last_turn
-from lbd.record.asking import asked, new_id
-from lbd.record.control import FAILED, REFUSED, Control, PlanRequest
+from lbd.api.shapes import Applied
+from lbd.record.asking import new_id
+from lbd.record.control import FAILED, PlanRequest
 
 if TYPE_CHECKING:
     from lbd.api.backend import Backend
     from lbd.api.shapes import Plan
-
-STATUS_OF = {REFUSED: 409, FAILED: 502, 3: 503}
-"""What an answer's exit code is in HTTP; 0 is 200."""
 
 
 class ApplyBody(Who):
@@ -74,30 +71,16 @@ def planning(backend: Backend, changes: Changes, ending: threading.Event) -> API
 def _applied(backend: Backend, plan: Plan, body: ApplyBody, ending: threading.Event) -> tuple[str, Response]:
     """What was begun is answered, also where it failed: the same key does not begin it again."""
     if not plan.moves:
-        return "nothing to move", answer({"exit_code": 0, "sentence": "The plan has no moves.", "moves": []})
+        return "nothing to move", answer(Applied(0, "The plan has no moves.", []))
     name, _ = new_id()
     now = backend.now()
     asking = (list(plan.moves), body.reason, body.owner, now, now + body.timeout_seconds)
-    found, untouched = asked(
-        Control(backend.state_dir),
-        PlanRequest(name, plan.id, *asking),
-        monotonic=lambda: math.inf if ending.is_set() else time.monotonic(),
-    )
+    found, untouched = handed(backend, PlanRequest(name, plan.id, *asking), ending)
     if found is None:
-        return _unanswered(body, ending, untouched=untouched)
+        return unanswered(body.timeout_seconds, ending, "/v1/moves", untouched=untouched)
     moves = found.placed or []
-    told = {"exit_code": found.exit_code, "sentence": found.sentence, "moves": moves}
     if found.exit_code == 0:
-        return found.sentence, answer(told)
+        return found.sentence, answer(Applied(0, found.sentence, moves))
     if found.exit_code == FAILED:
         return found.sentence, problem(STATUS_OF[FAILED], found.sentence, moves=moves)
     raise ProblemError(STATUS_OF.get(found.exit_code, 500), found.sentence, moves=moves)
-
-
-def _unanswered(body: ApplyBody, ending: threading.Event, *, untouched: bool) -> tuple[str, Response]:
-    over = ending.is_set()
-    status, why = (503, "lbd is ending") if over else (504, f"no answer within {body.timeout_seconds:g} s")
-    if untouched:
-        raise ProblemError(status, f"{why}: nothing was begun")
-    words = f"{why}: it is under way, see /v1/moves"
-    return words, problem(status, words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from lbd.api.answers import answer
 from lbd.api.events import TooManyError
 from lbd.api.problems import ProblemError
+from lbd.api.shapes import Alive, Ready, StrategyTold
 from lbd.api.snapshot import snapshot
 from lbd.config import section_of
 from lbd.record.control import Control
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from lbd.record.journal import Move
 
 A_DAY_SECONDS = 86_400.0
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events as they happen.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
 Last = Annotated[int, Query(ge=1, le=1000, description="so many, the newest first")]
 Name = Annotated[str | None, Query(max_length=1000)]
 
@@ -50,8 +54,7 @@ def probes(backend: Backend) -> APIRouter:
     async def healthz() -> Response:
         """200 while turns or moves end; 503 once three turns are missing (at least a minute)."""
         silent, patience = backend.silent_seconds(), backend.patience_seconds()
-        found = {"alive": silent < patience, "silent_seconds": round(silent, 1), "patience_seconds": patience}
-        return answer(found, 200 if silent < patience else 503)
+        return answer(Alive(silent < patience, round(silent, 1), patience), 200 if silent < patience else 503)
 
     @router.get("/readyz")
     async def readyz() -> Response:
@@ -59,7 +62,7 @@ def probes(backend: Backend) -> APIRouter:
         last = backend.board.last
         late = last is None or last.status.late(backend.now())
         ready = not late and last is not None and last.record.observation is not None
-        return answer({"ready": ready}, 200 if ready else 503)
+        return answer(Ready(ready), 200 if ready else 503)
 
     return router
 
@@ -92,7 +95,7 @@ def reading(backend: Backend) -> APIRouter:
         """Who decides what moves, with its settings: thresholds are points of score."""
         found = backend.settings
         settings = getattr(found, section_of(found.strategy)).model_dump(mode="json")
-        return answer({"name": found.strategy, "settings": settings})
+        return answer(StrategyTold(found.strategy, settings))
 
     @router.get("/decisions")
     def decisions(last: Last = 20) -> Response:
@@ -105,9 +108,11 @@ def reading(backend: Backend) -> APIRouter:
         """Moves of the journal, also those under way, the newest first."""
         return answer(list(reversed(deque(_moves(history(backend.state_dir), bundle, broker), last))))
 
-    @router.get("/events")
+    @router.get("/events", responses=EVENTS)
     async def events() -> StreamingResponse:
-        """Server-sent events: ``turn`` (the status) after each turn, ``move`` as each move ends."""
+        """Server-sent events: ``turn`` (the status) after each turn, ``move`` as each move ends, ``pause`` as one
+        begins or ends, ``drain`` as the work on a broker goes on.
+        """
         try:
             stream = backend.board.events.listen()
         except TooManyError:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from lbd.api.settings import ApiSettings
 
 BACKLOG = 128
-CONNECTIONS = 128
-"""Streams included; more are answered 503."""
-
 KEEP_ALIVE_SECONDS = 15
 STOP_SECONDS = 3.0
 
@@ -86,7 +83,6 @@ def _server(backend: Backend, ending: threading.Event) -> uvicorn.Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
             ssl_certfile=settings.tls.cert_file,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.api.shapes import SeenBroker, SeenBundle, SnapshotTold
 from lbd.cycle.document import brokers, number
 from lbd.errors import UsageError
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
@@ -17,31 +18,33 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, Snapshot
 
 
-def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> dict[str, Any]:
+def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> SnapshotTold:
     """Brokers, and so many (``last``) bundles with most bytes/s, of one broker or namespace where one is named.
 
     Raises :class:`UsageError` for a broker that gave no report.
     """
     record = published.record
     if record.observation is None or record.decision is None:
-        return {"taken_at": None, "cluster": published.status.cluster, "brokers": [], "bundles": [], "bundles_all": 0}
+        return SnapshotTold(None, published.status.cluster, [], [], 0)
     seen = record.observation.snapshot
     chosen = _chosen(seen, broker, namespace)
-    return {
-        "taken_at": seen.taken_at,
-        "cluster": record.observation.cluster,
-        "brokers": [{**row, **_doubt(record, at)} for at, row in enumerate(brokers(record))],
-        "bundles": _bundles(seen, _largest(seen, chosen, last)),
-        "bundles_all": int(chosen.sum()),
-    }
+    return SnapshotTold(
+        taken_at=seen.taken_at,
+        cluster=record.observation.cluster,
+        brokers=_brokers(record),
+        bundles=_bundles(seen, _largest(seen, chosen, last)),
+        bundles_all=int(chosen.sum()),
+    )
 
 
-def _doubt(record: CycleRecord, at: int) -> dict[str, Any]:
-    """How far a broker's report is to be trusted: as kept turns tell it."""
-    if record.evidence is None:
-        return {"fresh": False, "doubt": None}
-    code = int(record.evidence.paired[at])
-    return {"fresh": bool(record.evidence.fresh[at]), "doubt": Reason.of(code).label if code else None}
+def _brokers(record: CycleRecord) -> list[SeenBroker]:
+    """Each with how far its report is to be trusted: as kept turns tell it."""
+    rows, evidence = brokers(record), record.evidence
+    if evidence is None:
+        return [SeenBroker(**row, fresh=False, doubt=None) for row in rows]
+    codes = [int(code) for code in evidence.paired]
+    doubts = [Reason.of(code).label if code else None for code in codes]
+    return [SeenBroker(**row, fresh=bool(evidence.fresh[at]), doubt=doubts[at]) for at, row in enumerate(rows)]
 
 
 def _chosen(seen: Snapshot, broker: str | None, namespace: str | None) -> BoolArray:
@@ -66,19 +69,19 @@ def _largest(seen: Snapshot, chosen: BoolArray, last: int) -> list[int]:
     return found
 
 
-def _bundles(seen: Snapshot, rows: list[int]) -> list[dict[str, Any]]:
-    owner = seen.rows.owner()
+def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
+    owner, rates, counts = seen.rows.owner(), seen.rows.rates, seen.rows.counts
     return [
-        {
-            "bundle": seen.bundles[int(seen.rows.bundle[at])],
-            "broker": seen.brokers.ids[int(owner[at])],
-            "msg_rate_in": number(seen.rows.rates[at, MSG_IN]),
-            "msg_rate_out": number(seen.rows.rates[at, MSG_OUT]),
-            "throughput_in": number(seen.rows.rates[at, BYTES_IN]),
-            "throughput_out": number(seen.rows.rates[at, BYTES_OUT]),
-            "topics": int(seen.rows.counts[at, 0]),
-            "producers": int(seen.rows.counts[at, 1]),
-            "consumers": int(seen.rows.counts[at, 2]),
-        }
+        SeenBundle(
+            bundle=seen.bundles[int(seen.rows.bundle[at])],
+            broker=seen.brokers.ids[int(owner[at])],
+            msg_rate_in=number(rates[at, MSG_IN]),
+            msg_rate_out=number(rates[at, MSG_OUT]),
+            throughput_in=number(rates[at, BYTES_IN]),
+            throughput_out=number(rates[at, BYTES_OUT]),
+            topics=int(counts[at, 0]),
+            producers=int(counts[at, 1]),
+            consumers=int(counts[at, 2]),
+        )
         for at in rows
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lbd.cycle.needed import fewest
+from lbd.histogram import Histogram
 from lbd.model import Outcome, Result, Skip
 
 if TYPE_CHECKING:
@@ -22,38 +22,12 @@ TURN_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 NOT_SENT = "not-sent"
 
 
-@dataclass
-class Histogram:
-    """Numbers by size: ``counts`` has one more than ``bounds``, for all above."""
-
-    bounds: tuple[float, ...]
-    counts: list[int] = field(default_factory=list)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Nothing is counted yet."""
-        self.counts = self.counts or [0] * (len(self.bounds) + 1)
-
-    def add(self, value: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    @property
-    def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound, and how many are at or below it, as Prometheus wants them."""
-        names = (*map(str, self.bounds), "+Inf")
-        return list(zip(names, map(float, accumulate(self.counts)), strict=True))
-
-    def copy(self) -> Histogram:
-        """As it is now."""
-        return Histogram(self.bounds, list(self.counts), self.total)
-
-
 @dataclass(frozen=True)
 class Tallied:
-    """All counts at one moment."""
+    """All counts at one moment; ``needed`` of the ``planned`` moves are the fewest of any plan that gets as far."""
 
+    planned: int
+    needed: int
     turns: Counter[str]
     unloads: Counter[str]
     landing: Histogram
@@ -66,6 +40,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._planned = self._needed = 0
         self._turns: Counter[str] = Counter()
         self._unloads: Counter[str] = Counter({**{one.value: 0 for one in Result}, NOT_SENT: 0})
         self._landing, self._observing = Histogram(LANDING_SECONDS), Histogram(TURN_SECONDS)
@@ -73,7 +48,9 @@ class Tally:
 
     def turn(self, record: CycleRecord, verdict: str) -> None:
         """A turn has ended."""
+        least = fewest(record)
         with self._lock:
+            self._planned, self._needed = self._planned + len(record.unloads), self._needed + least
             self._turns["error" if record.error is not None else verdict] += 1
             if record.observation is not None:
                 self._observing.add(record.observation.seconds)
@@ -99,4 +76,4 @@ class Tally:
         with self._lock:
             answers = {key: one.copy() for key, one in self._answers.items()}
             counts = self._turns.copy(), self._unloads.copy()
-            return Tallied(*counts, self._landing.copy(), self._observing.copy(), answers)
+            return Tallied(self._planned, self._needed, *counts, self._landing.copy(), self._observing.copy(), answers)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lbd.demo.stage import Stage
 
 LONGEST_SECONDS = 3600
+WANTED = ApiSettings()
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -88,7 +89,7 @@ def _go_on(found: Stage) -> None:
     """The scorecard, what can be tried now, and a line for each turn from now on."""
     try:
         _tell(found)
-        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir), found.api))
+        click.echo(demo_text.serving(found.cluster.admin_urls[0], str(found.settings.state_dir), found.api, WANTED))
     except OSError:
         found.end()  # nobody reads on
     else:

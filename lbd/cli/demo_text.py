@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from lbd.api.settings import ApiSettings
     from lbd.config import Settings
     from lbd.demo.seen import Move, Seen
     from lbd.record.turns.lines import Turn
@@ -120,9 +121,10 @@ What next:
   lbd dry-run --admin-url URL   what it would move there; both change nothing"""
 
 
-def serving(admin_url: str, state_dir: str, api: str | None) -> str:
-    """What can be tried on a cluster that is kept up."""
-    shown = f"{api} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
+def serving(admin_url: str, state_dir: str, api: str | None, wanted: ApiSettings) -> str:
+    """What can be tried on a cluster that is kept up; its API is on another port where the ``wanted`` one is taken."""
+    taken = "" if api == wanted.url() else f" ({wanted.listen} is taken)"
+    shown = f"{api}{taken} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
     served = shown if api else "Its API has no port"
     return f"""
 It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:

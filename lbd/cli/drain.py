@@ -11,7 +11,8 @@ from lbd.cli import drain_text as text
 from lbd.cli.asking import by, handing, new_id, one_line, process, reason_of, say
 from lbd.cli.drain_progress import Shown as Progress
 from lbd.cli.drain_words import drain_words, left_words
-from lbd.cli.options import format_option, loaded, settings_options, timeout_option
+from lbd.cli.operate import stands_by
+from lbd.cli.options import api_option, format_option, loaded, settings_options, timeout_option
 from lbd.cli.render import json_out, plain
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from lbd.api.client import Client
+    from lbd.api.shapes import DrainPlan
     from lbd.config import Settings
-    from lbd.daemon.draining.showing import Shown
     from lbd.record.control import Answer
     from lbd.record.drains import Work
 
@@ -42,6 +44,7 @@ POLL_SECONDS = 0.5
 @click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause; safety rules stay.")
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -55,6 +58,7 @@ def drain(
     reason: str,
     override: str | None,
     timeout_seconds: float,
+    api_url: str | None,
     *,
     applies: bool,
     release: bool,
@@ -74,13 +78,14 @@ def drain(
         raise UsageError("--release ends a drain; --apply, --for and --override begin one")
     _check_apply(applies, override, seconds, reason)
     passes, settings = reason_of(override), loaded(ctx, config_file, admin_urls).settings
+    elsewhere = _elsewhere(settings, api_url)
     if release:
-        ctx.exit(_release(settings.state_dir, broker, form))
+        ctx.exit(_release(settings, broker, one_line(reason), form, elsewhere))
     if not applies:
-        ctx.exit(_show_drain(settings, broker, form, everything=everything))
+        ctx.exit(_show_drain(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
     asked = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), now, now + timeout_seconds)
-    ctx.exit(_apply(settings, asked, form))
+    ctx.exit(_apply(settings, asked, form, elsewhere))
 
 
 @click.command("fill")
@@ -89,6 +94,7 @@ def drain(
 @click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause; safety rules stay.")
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -100,6 +106,7 @@ def fill(
     broker: str,
     override: str | None,
     timeout_seconds: float,
+    api_url: str | None,
     *,
     applies: bool,
     everything: bool,
@@ -114,10 +121,11 @@ def fill(
     """
     _check_apply(applies, override, None, "")
     passes, settings = reason_of(override), loaded(ctx, config_file, admin_urls).settings
+    elsewhere = _elsewhere(settings, api_url)
     if not applies:
-        ctx.exit(_show_fill(settings, broker, form, everything=everything))
+        ctx.exit(_show_fill(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
-    ctx.exit(_apply(settings, FillRequest(name, broker, passes, by(), now, now + timeout_seconds), form))
+    ctx.exit(_apply(settings, FillRequest(name, broker, passes, by(), now, now + timeout_seconds), form, elsewhere))
 
 
 def _check_apply(applies: bool, override: str | None, seconds: float | None, reason: str) -> None:
@@ -125,34 +133,59 @@ def _check_apply(applies: bool, override: str | None, seconds: float | None, rea
         raise UsageError("--override, --for and --reason go with --apply; without it nothing is done")
 
 
-def _show_drain(settings: Settings, broker: str, form: str, *, everything: bool) -> int:
-    from lbd.daemon.draining.showing import show_drain  # noqa: PLC0415 - a wrong usage is told without NumPy
+def _elsewhere(settings: Settings, api_url: str | None) -> Client | None:
+    """What asks the lbd whose API was named."""
+    if api_url is None:
+        return None
+    from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
 
-    found = show_drain(settings, broker)
+    return remote.client(api_url, settings)
+
+
+def _show_drain(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
+    found = _looked("drain", settings, broker, elsewhere)
     _show(found, form, text.drain_sentence(found, broker, time.time()), everything=everything)
-    return REFUSED if found.cannot_spare or found.look.hold is not None or found.look.plan.stay else 0
+    return REFUSED if found.cannot_spare or found.hold is not None or found.stay else 0
 
 
-def _show_fill(settings: Settings, broker: str, form: str, *, everything: bool) -> int:
-    from lbd.daemon.draining.showing import show_fill  # noqa: PLC0415 - see _show_drain
-
-    found = show_fill(settings, broker)
+def _show_fill(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
+    found = _looked("fill", settings, broker, elsewhere)
     _show(found, form, text.fill_sentence(found, broker), everything=everything)
-    return REFUSED if found.look.hold is not None else 0
+    return REFUSED if found.hold is not None else 0
 
 
-def _show(found: Shown, form: str, sentence: str, *, everything: bool) -> None:
+def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None) -> DrainPlan:
+    if elsewhere is not None:
+        from lbd.cli import drain_remote  # noqa: PLC0415 - see _elsewhere
+
+        return drain_remote.shown(elsewhere, kind, broker)
+    from lbd.daemon.draining import showing  # noqa: PLC0415 - a wrong usage is told without NumPy
+
+    look = showing.show_drain if kind == "drain" else showing.show_fill
+    return showing.plan_of(look(settings, broker))
+
+
+def _show(found: DrainPlan, form: str, sentence: str, *, everything: bool) -> None:
     if form == "json":
-        json_out(text.document(found))
+        json_out(found)
     else:
         text.show(found, everything=everything)
     say(form, sentence)
 
 
-def _release(state_dir: Path, broker: str, form: str) -> int:
+def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere: Client | None) -> int:
     """As with a pause, removing the order ends it, whether a lbd runs or not."""
-    now, drains = time.time(), Drains(state_dir)
-    in_force, found = drains.in_force(now), drains.release(broker)
+    now = time.time()
+    if elsewhere is not None:
+        from lbd.cli import drain_remote  # noqa: PLC0415 - see _elsewhere
+
+        in_force = drain_remote.drained(elsewhere)
+        found = drain_remote.release(elsewhere, broker, by(), reason)
+        leader = drain_remote.stands_by(elsewhere)
+    else:
+        drains = Drains(settings.state_dir)
+        in_force, found = drains.in_force(now), drains.release(broker)
+        leader = stands_by(settings.state_dir, running(settings.state_dir))
     if form == "json":
         json_out({"released": found})
     if found is not None:
@@ -160,13 +193,20 @@ def _release(state_dir: Path, broker: str, form: str) -> int:
     else:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
         say(form, f"Nothing to release: {broker} is not drained{known}.")
+    if leader is not None:
+        say(form, f"It holds here only; {leader}: release it there.")
     return 0
 
 
-def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str) -> int:
+def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, elsewhere: Client | None) -> int:
     """Begin it and watch it to its end."""
-    pid = running(settings.state_dir)
-    work = _here(settings, request, form) if pid is None else _there(settings, request, form, pid)
+    pid = running(settings.state_dir) if elsewhere is None else None
+    if elsewhere is not None:
+        work = _by_api(elsewhere, request, form)
+    elif pid is None:
+        work = _here(settings, request, form)
+    else:
+        work = _there(settings, request, form, pid)
     if work is None:
         return FAILED
     if isinstance(work, int):
@@ -178,6 +218,20 @@ def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str) -
             say(form, left_words(left))
     say(form, work.sentence)
     return work.exit_code
+
+
+def _by_api(asked: Client, request: DrainRequest | FillRequest, form: str) -> Work | int | None:
+    """In the lbd whose API was named."""
+    from lbd.cli import drain_remote  # noqa: PLC0415 - see _elsewhere
+
+    begun = drain_remote.begin(asked, request)
+    click.echo(plain(begun.sentence), err=True)
+    try:
+        with Progress() as progress:
+            return drain_remote.watched(asked, request, begun, progress)
+    except KeyboardInterrupt:
+        _interrupted(request, form, "it goes on in that lbd; lbd status --api tells how far it is")
+        return None
 
 
 def _here(settings: Settings, request: DrainRequest | FillRequest, form: str) -> Work | int | None:

@@ -1,10 +1,9 @@
-"""A drain or a fill as a person and a program read it."""
+"""A drain or a fill as a person reads it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.text import Text
 
 from lbd.cli.drain_words import drain_words
@@ -14,95 +13,66 @@ from lbd.cli.times import spoken
 from lbd.words import counted
 
 if TYPE_CHECKING:
-    from lbd.daemon.draining.showing import Shown
+    from lbd.api.shapes import DrainPlan
 
 LINES = 20
 """Bundles that are printed each; ``--all`` prints every one."""
 
 
-def show(found: Shown, *, everything: bool) -> None:
+def show(found: DrainPlan, *, everything: bool) -> None:
     """Scores now and then, which bundle goes where, and what stays."""
-    out, look = console(), found.look
+    out = console()
     scores = table(("broker", "left"), ("score", "right"), ("then", "right"), ("", "left"), ("given", "right"))
-    for broker in sorted(look.before, key=lambda one: -look.after[one]):
-        number = sum(unload.destination == broker for unload in look.plan.unloads)
-        then = look.after[broker]
-        row = amount(look.before[broker], digits=1), amount(then, digits=1), bar(then, "green"), str(number)
-        scores.add_row(Text(plain(broker)), *row)
+    for broker in sorted(found.brokers, key=lambda one: -one.predicted):
+        number = sum(unload.destination == broker.id for unload in found.unloads)
+        then = broker.predicted
+        row = amount(broker.score, digits=1), amount(then, digits=1), bar(then, "green"), str(number)
+        scores.add_row(Text(plain(broker.id)), *row)
     out.print(scores)
-    most = len(look.plan.unloads) if everything else LINES
-    if look.plan.unloads:
+    most = len(found.unloads) if everything else LINES
+    if found.unloads:
         rows = table(("unload", "left"), ("from", "left"), ("to", "left"), ("msg/s", "right"), ("MB/s", "right"))
-        for one in look.plan.unloads[:most]:
+        for one in found.unloads[:most]:
             ends = plain(one.bundle), plain(one.source), plain(one.destination or "")
             rows.add_row(*ends, amount(one.msg_rate), amount(one.throughput, 1e6, 1))
         out.print(rows)
-    if (more := len(look.plan.unloads) - most) > 0:
+    if (more := len(found.unloads) - most) > 0:
         out.print(Text(f"and {counted(more, 'bundle')} more (--all)", "dim"))
-    for skip in look.plan.stay[: None if everything else LINES]:
-        told = f": {skip.detail}" if skip.detail else ""
-        out.print(Text(plain(f"stays: {skip.what}: {skip.reason.label}{told}"), "yellow"))
-    if not everything and (more := len(look.plan.stay) - LINES) > 0:
+    for left in found.stay[: None if everything else LINES]:
+        told = f": {left.detail}" if left.detail else ""
+        out.print(Text(plain(f"stays: {left.bundle}: {left.reason}{told}"), "yellow"))
+    if not everything and (more := len(found.stay) - LINES) > 0:
         out.print(Text(f"and {counted(more, 'bundle')} more stay (--all)", "dim"))
 
 
-def document(found: Shown) -> dict[str, Any]:
-    """The same as JSON."""
-    look = found.look
-    return {
-        "taken_at": look.observation.snapshot.taken_at,
-        "brokers": [
-            {"id": broker, "score": round(score, 3), "predicted": round(look.after[broker], 3)}
-            for broker, score in look.before.items()
-        ],
-        "unloads": [
-            {
-                "bundle": one.bundle,
-                "source": one.source,
-                "destination": one.destination,
-                "msg_rate": round(one.msg_rate, 3),
-                "throughput": round(one.throughput, 3),
-            }
-            for one in look.plan.unloads
-        ],
-        "stay": [{"bundle": one.what, "reason": one.reason.label, "detail": one.detail} for one in look.plan.stay],
-        "left_to_pulsar": [one.what for one in look.alone],
-        "hold": None if look.hold is None else {"reason": look.hold[0].label, "detail": look.hold[1]},
-        "cannot_spare": found.cannot_spare or None,
-        "eta_seconds": round(found.eta_seconds, 1),
-        "drain": None if found.drain is None else msgspec.to_builtins(found.drain),
-    }
-
-
-def drain_sentence(found: Shown, broker: str, now: float) -> str:
+def drain_sentence(found: DrainPlan, broker: str, now: float) -> str:
     """Whether the others hold, and how long it would take."""
-    look = found.look
     told = f"Drained: {drain_words(found.drain, now)}. " if found.drain is not None else ""
     if found.cannot_spare:
         return f"{told}Refused: {found.cannot_spare}."
-    if look.hold is not None:
-        return f"{told}Refused: {look.hold[0].label}: {look.hold[1]}."
-    top = max(look.after, key=lambda one: look.after[one], default="")
-    holds = f"The cluster can do without {broker}: {top} would be the highest with {look.after[top]:.1f} points"
-    stay = f"; {counted(len(look.plan.stay), 'bundle')} would stay" if look.plan.stay else ""
+    if found.hold is not None:
+        return f"{told}Refused: {found.hold.reason}: {found.hold.detail}."
+    top = max(found.brokers, key=lambda one: one.predicted)
+    holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
+    stay = f"; {counted(len(found.stay), 'bundle')} would stay" if found.stay else ""
     return f"{told}{holds}{stay}. {pace_words(found)}"
 
 
-def fill_sentence(found: Shown, broker: str) -> str:
+def fill_sentence(found: DrainPlan, broker: str) -> str:
     """What the broker would get."""
-    look = found.look
-    if look.hold is not None:
-        return f"Refused: {look.hold[0].label}: {look.hold[1]}."
-    before, after = look.before[broker], look.after[broker]
-    mean = sum(look.before.values()) / len(look.before)
-    if not look.plan.unloads:
-        return f"{broker} has {before:.1f} points, the mean is {mean:.1f}: nothing that would help may move."
-    return f"{broker} would go from {before:.1f} to {after:.1f} points, the mean is {mean:.1f}. {pace_words(found)}"
+    if found.hold is not None:
+        return f"Refused: {found.hold.reason}: {found.hold.detail}."
+    own = next(one for one in found.brokers if one.id == broker)
+    mean = sum(one.score for one in found.brokers) / len(found.brokers)
+    if not found.unloads:
+        return f"{broker} has {own.score:.1f} points, the mean is {mean:.1f}: nothing that would help may move."
+    told = f"{broker} would go from {own.score:.1f} to {own.predicted:.1f} points, the mean is {mean:.1f}."
+    return f"{told} {pace_words(found)}"
 
 
-def pace_words(found: Shown) -> str:
+def pace_words(found: DrainPlan) -> str:
     """How many, how fast, how long."""
-    number = len(found.look.plan.unloads)
+    number = len(found.unloads)
     if not number:
         return "There is nothing to move."
     once = f", {min(found.at_once, number)} at once" if number > 1 else ""

@@ -15,10 +15,17 @@ from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
 from lbd.record.drains import told_of
-from lbd.record.status import document, read_status, running
+from lbd.record.status import document, read_status, running, standby_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import TypeAlias
+
+    from lbd.record.drains import Drain, Work
     from lbd.record.status import Status
+
+    Drained: TypeAlias = Sequence[tuple[Drain, Work | None]]
 
 
 @click.command("status")
@@ -59,12 +66,12 @@ def status(
         raise ObserveError(f"{process(pid)}: {text.freshness(found, pid, now)}")
 
 
-def _show_elsewhere(found: Status, pause: Pause | None, now: float, url: str, form: str) -> None:
+def _show_elsewhere(found: Status, pause: Pause | None, now: float, drains: Drained, url: str, form: str) -> None:
     """The same of an lbd elsewhere, by its own clock."""
     if form == "json":
-        json_out(document(found, found.pid, pause, now))
+        json_out(document(found, found.pid, pause, now, drains))
     else:
-        text.show_status(found, found.pid, pause, now)
+        text.show_status(found, found.pid, pause, now, drains)
     if found.late(now):
         raise ObserveError(f"{url}: {text.freshness(found, found.pid, now)}")
 
@@ -99,9 +106,12 @@ def pause(
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
 
-        wanted, replaced, pid = remote.pause(remote.client(api_url, settings), wanted)
+        asked = remote.client(api_url, settings)
+        wanted, replaced, pid = remote.pause(asked, wanted)
+        leader = remote.stands_by(asked)
     else:
         replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
+        leader = stands_by(state_dir, pid)
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})
     say(form, f"Paused {text.pause_words(wanted, now)}.")
@@ -109,6 +119,8 @@ def pause(
         say(form, f"This replaces the pause {text.pause_words(replaced, now, in_force=False)}.")
     if pid is None:
         say(form, f"No lbd is running on {state_dir}; the pause holds for the next one.")
+    if leader is not None:
+        say(form, f"It holds here, and for all once this lbd leads; {leader}: pause that one, too.")
 
 
 @click.command("resume")
@@ -130,12 +142,14 @@ def resume(
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
 
-        in_force, pid = remote.resume(remote.client(api_url, settings), by())
-        found = None
+        asked = remote.client(api_url, settings)
+        in_force, pid = remote.resume(asked, by())
+        found, leader = None, remote.stands_by(asked)
     else:
         control = Control(state_dir)
         in_force = control.paused(now)
         found, pid = control.resume(), running(state_dir)
+        leader = stands_by(state_dir, pid)
     if form == "json":
         json_out({"ended": in_force, "running": pid})
     if in_force is not None:
@@ -146,3 +160,15 @@ def resume(
         say(form, "Nothing was paused.")
     if pid is None:
         say(form, f"No lbd is running on {state_dir}.")
+    if leader is not None:
+        say(form, f"It holds here only; {leader}: resume that one.")
+
+
+def stands_by(state_dir: Path, pid: int | None) -> str | None:
+    """Who leads, where the lbd that runs here does not, as its last turn tells it."""
+    if pid is None:
+        return None
+    try:
+        return standby_words(read_status(state_dir))
+    except UsageError:  # it has ended no turn yet
+        return None

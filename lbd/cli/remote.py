@@ -17,13 +17,15 @@ from lbd.place.candidates import Candidates
 from lbd.place.placed import Placed, PlaceMemory
 from lbd.reason import Reason
 from lbd.record.control import Pause
+from lbd.record.drains import DrainTold
 from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
-from lbd.record.status import Status
+from lbd.record.status import Status, standby_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lbd.config import Settings
+    from lbd.record.drains import Drain, Work
 
 Explained: TypeAlias = TurnAnswer | BrokerAnswer | BundleAnswer
 
@@ -35,24 +37,33 @@ def client(url: str, settings: Settings) -> Client:
     return Client(url, settings.api.token_file)
 
 
-def status(asked: Client) -> tuple[Status, Pause | None, float]:
-    """The status, the pause in force, and the time of that lbd's clock."""
+def status(asked: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, Work | None]]]:
+    """The status, the pause in force, the time of that lbd's clock, and the drains in force."""
     told = asked.get("status")
-    found = _read(told, Status)
-    return found, _read(told.get("paused"), Pause | None), found.at + _read(told.get("age_seconds"), float)
+    found = read(told, Status)
+    drains = [(one.drain, one.work) for one in read(told.get("drains"), list[DrainTold])]
+    return found, read(told.get("paused"), Pause | None), found.at + read(told.get("age_seconds"), float), drains
+
+
+def stands_by(asked: Client) -> str | None:
+    """Who leads, where that lbd does not; None also where it has ended no turn yet and cannot tell."""
+    try:
+        return standby_words(status(asked)[0])
+    except ObserveError:
+        return None
 
 
 def pause(asked: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
     """Pause that lbd; the pause as it has it, the one that was replaced, and its process id."""
     lasts = wanted.until - wanted.since if wanted.until is not None else None
     told = asked.post("pause", body={"owner": wanted.by, "reason": wanted.reason, "for_seconds": lasts})
-    return _read(told.get("paused"), Pause), _read(told.get("replaced"), Pause | None), _read(told.get("running"), int)
+    return read(told.get("paused"), Pause), read(told.get("replaced"), Pause | None), read(told.get("running"), int)
 
 
 def resume(asked: Client, owner: str) -> tuple[Pause | None, int]:
     """End its pause; the one that was in force, and its process id."""
     told = asked.post("resume", body={"owner": owner})
-    return _read(told.get("ended"), Pause | None), _read(told.get("running"), int)
+    return read(told.get("ended"), Pause | None), read(told.get("running"), int)
 
 
 def explained(asked: Client, what: str | None, last: int, since_seconds: float) -> Explained:
@@ -60,7 +71,7 @@ def explained(asked: Client, what: str | None, last: int, since_seconds: float) 
     path = ("explain", what) if what is not None else ("explain",)
     told = asked.get(*path, rows="true", last=last, since_seconds=since_seconds)
     kind = BundleAnswer if "bundle" in told else BrokerAnswer if "broker" in told else TurnAnswer
-    found: Explained = _read(told, kind)
+    found: Explained = read(told, kind)
     return found
 
 
@@ -87,7 +98,7 @@ def _placement(asked: Client, word: str, strategy: str) -> Placement:
         told = asked.get("placement", topic=word, strategy=strategy)
     else:
         told = asked.get("placement", *word.split("/"), strategy=strategy)
-    found: Placement = _read(told, Placement)
+    found: Placement = read(told, Placement)
     return found
 
 
@@ -98,7 +109,8 @@ def _answer(one: Placement) -> Answer:
     return Answer(one.bundle, one.owner, chosen, Candidates(one.candidates, left_out))
 
 
-def _read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for
+def read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for
+    """An answer as what it is. Raises :class:`ObserveError` for one that is something else."""
     try:
         return msgspec.convert(told, kind)
     except msgspec.ValidationError as error:

@@ -22,6 +22,7 @@ from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.reason import Reason
 from lbd.record.journal.shared import Leads, decoded, leads
+from lbd.record.shared_orders import Ordered, SharedOrders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +71,8 @@ class Leadership:
     """Elects, follows, and says who leads. Thread-safe.
 
     ``on_gain`` is called when this lbd comes to lead, before anything may move; ``on_change`` with a sentence whenever
-    it is known that somebody else leads, or nobody.
+    it is known that somebody else leads, or nobody, and of each order taken over; ``on_words`` when :attr:`words` are
+    others than before.
     """
 
     def __init__(
@@ -80,12 +82,15 @@ class Leadership:
         now: Callable[[], float],
         connect: Callable[[], Log],
         tidy: Callable[[], None] = lambda: None,
+        orders: SharedOrders | None = None,
     ) -> None:
         """``connect`` opens the topic, ``tidy`` lets go of its old lines; both raise :class:`LbdError`."""
-        self.name, self.journal = name, journal
+        self.name, self.journal, self._orders = name, journal, orders
         self._now, self._connect, self._tidy = now, connect, tidy
         self.on_gain: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda _: None
+        self.on_words: Callable[[], None] = lambda: None
+        self._said = ""
         self._seen = _Seen()
         self._leads, self._stopping = threading.Event(), threading.Event()
         self._elect_at = self._tidy_at = 0.0
@@ -156,12 +161,20 @@ class Leadership:
             except Exception as error:  # noqa: BLE001 - without its thread no lbd would lead; it is told and tried again
                 self._seen.trouble = str(told(error))
             self._lost()
+            self._spoken()
             self._stopping.wait(AGAIN_AFTER_SECONDS)
 
     def _lost(self) -> None:
         if self._leads.is_set():
             self._leads.clear()
             self.on_change(f"leads no more{self._seen.trouble and f': {self._seen.trouble}'}")
+
+    def _spoken(self) -> None:
+        """Who leads is told at once, and not with the next turn."""
+        words = self.words
+        if words != self._said:
+            self._said = words
+            self.on_words()
 
     def _follow(self) -> None:
         """Until the topic, or the right to write it, is lost; then all begins anew, from its first line."""
@@ -174,8 +187,10 @@ class Leadership:
             self._heard(before)
             while not self._stopping.is_set() and self._tried(log):
                 before = self._seen.leader
+                self._spoken()
                 self._take(log.read(READ_SECONDS))
                 self._heard(before)
+                self._spoken()
         finally:
             self.journal.resign()
             log.close()
@@ -183,7 +198,9 @@ class Leadership:
     def _tried(self, log: Log) -> bool:
         """Try to lead where nobody does, not too often; False when what was had is lost."""
         if self._leads.is_set():
-            self._tidied()
+            tidied = self._tidied()
+            if self._orders is not None and self.journal.leading:
+                self._orders.tell(log.publish, everything=tidied)
             return self.journal.leading and not log.lost()
         if time.monotonic() >= self._elect_at:
             self._elect_at = time.monotonic() + ELECT_EVERY_SECONDS
@@ -200,24 +217,30 @@ class Leadership:
             if time.monotonic() > deadline:
                 raise ObserveError("the leader topic cannot be read to its end")
             self._take(log.read(READ_SECONDS))
+        if self._orders is not None:
+            self._orders.tell(log.publish, everything=True)
         self.journal.lead(log.publish)
         self.on_gain()
         self._leads.set()
         self.on_change("leads")
 
-    def _tidied(self) -> None:
+    def _tidied(self) -> bool:
+        """Whether it was time to let go of old lines; what still stands is to be told again then."""
         if time.monotonic() < self._tidy_at:
-            return
+            return False
         self._tidy_at = time.monotonic() + TIDY_EVERY_SECONDS
         try:
             self._tidy()
         except LbdError as error:
             self.on_change(f"old lines of the leader topic stay: {error}")
+        return True
 
     def _take(self, lines: Sequence[bytes]) -> bool:
         found = [decoded(line) for line in lines]
         known: list[Shared] = [entry for entry in found if entry is not None]
         self.journal.take(known)
+        for words in self._orders.take(one for one in known if isinstance(one, Ordered)) if self._orders else ():
+            self.on_change(words)
         self._seen.unread += len(found) - len(known)
         self._seen.leader = next((one for one in reversed(known) if isinstance(one, Leads)), self._seen.leader)
         return bool(lines)
@@ -239,4 +262,5 @@ def leadership(settings: Settings, journal: SharedJournal, now: Callable[[], flo
         admin.create()
         return SharedLog(settings.pulsar, topic, name)
 
-    return Leadership(name, journal, now, connect, lambda: admin.forget(KEPT_SECONDS))
+    orders = SharedOrders(settings.state_dir, now)
+    return Leadership(name, journal, now, connect, lambda: admin.forget(KEPT_SECONDS), orders)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
     from lbd.model import Outcome, Skip
+    from lbd.record.status import Status
     from lbd.split.cut import CutOutcome
 
 INTERVALS_UNTIL_STUCK = 3
@@ -64,7 +65,7 @@ class Service:
         if self._systemd.socket is not None:
             self._systemd.socket.setblocking(False)  # a reader that has stopped must not stop the turns
         self._done = threading.Event()
-        self._busy = threading.Lock()
+        self._busy, self._showing = threading.Lock(), threading.Lock()
         self._alive_at = time.monotonic()
         self._turns = 0
         self._telling = Telling()
@@ -82,6 +83,7 @@ class Service:
         self._engine.on_end = self._moved
         self._engine.splitting.on_end = self._split
         self._engine.leading.on_change = lambda words: self._log.info(words, leader=self._engine.leading.words)
+        self._engine.leading.on_words = self._led
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
         self._plan(first=datetime.now(UTC))
         self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
@@ -182,7 +184,17 @@ class Service:
         job = self._scheduler.get_job("turn")
         due = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
         planned = self._engine.timebase.at(due) if due is not None else None
-        status = self._serving.publish(record, status_of(self._engine, record, self._turns, planned))
+        with self._showing:
+            self._keep(self._serving.publish(record, status_of(self._engine, record, self._turns, planned)))
+
+    def _led(self) -> None:
+        """Another one leads, or this one: who asks need not wait for the next turn to be told."""
+        with self._showing:
+            status = self._serving.led()
+            if status is not None:
+                self._keep(status)
+
+    def _keep(self, status: Status) -> None:
         try:
             write_status(self._engine.settings.state_dir, status)
         except LbdError as error:

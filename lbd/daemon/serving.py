@@ -9,17 +9,19 @@ import structlog
 
 from lbd.api.board import Board, Published
 from lbd.api.server import Server
+from lbd.api.shapes import Drained
 from lbd.api.token import TokenFile
+from lbd.daemon.draining.showing import plan_of, show_drain, show_fill
 from lbd.daemon.picking import Picker
 from lbd.daemon.planning import Planner
-from lbd.daemon.telling import move_line
+from lbd.daemon.telling import move_line, with_leader
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lbd.api.shapes import Placement, Plan
+    from lbd.api.shapes import DrainPlan, Placement, Plan
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
@@ -42,6 +44,7 @@ class Serving:
         self._server: Server | None = None
         self._picker, self._planner = Picker(engine.settings, self.now), Planner(engine)
         self._trouble, self._token = "", TokenFile(None)
+        engine.draining.on_work = lambda work: self.board.events.tell("drain", Drained(work.broker, work))
 
     @property
     def settings(self) -> Settings:
@@ -73,6 +76,14 @@ class Serving:
     def planned(self, name: str) -> Plan | None:
         """A plan that was shown lately."""
         return self._planner.find(name)
+
+    def show_drain(self, broker: str) -> DrainPlan:
+        """Whether a broker can be spared, by a look of its own at the cluster."""
+        return plan_of(show_drain(self.settings, broker))
+
+    def show_fill(self, broker: str) -> DrainPlan:
+        """What a broker would be given, by a look of its own at the cluster."""
+        return plan_of(show_fill(self.settings, broker))
 
     def start(self) -> None:
         """Listen, where settings want it."""
@@ -113,6 +124,11 @@ class Serving:
         self.board.publish(published)
         self._picker.published(published)
         return status
+
+    def led(self) -> Status | None:
+        """Show who leads by now; the status of the last turn with that, None before the first."""
+        last = self.board.last
+        return None if last is None else self.board.again(with_leader(last.status, self._engine.leading)).status
 
     def moved(self, ended: Outcome | Skip) -> None:
         """A move has ended."""

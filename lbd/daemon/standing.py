@@ -23,9 +23,13 @@ LED_WITHIN_SECONDS = 15.0
 
 
 class Standing(Protocol):
-    """Whether this lbd may move. ``on_change`` hears of it in words, ``words`` says it at any time."""
+    """Whether this lbd may move. ``on_change`` hears of it in words, ``words`` says it at any time.
+
+    ``on_words`` is called whenever these are others than before.
+    """
 
     on_change: Callable[[str], None]
+    on_words: Callable[[], None]
 
     @property
     def leading(self) -> bool: ...
@@ -47,6 +51,7 @@ class Alone:
 
     def __init__(self) -> None:
         self.on_change: Callable[[str], None] = lambda _: None
+        self.on_words: Callable[[], None] = lambda: None
 
     def hold(self) -> None:
         """Nothing holds it."""

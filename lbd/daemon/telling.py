@@ -13,6 +13,7 @@ from lbd.cycle.document import brokers, hits_before
 from lbd.cycle.verdict import verdict
 from lbd.daemon.learned import broker_loads
 from lbd.model import Outcome, Skip
+from lbd.reason import Reason
 from lbd.record.status import BrokerStatus, BudgetStatus, HitStatus, PairStatus, Status, UnfinishedStatus
 from lbd.split.cut import CutOutcome
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
+    from lbd.daemon.standing import Standing
     from lbd.errors import LbdError
     from lbd.model import Pair
 
@@ -108,6 +110,16 @@ def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: flo
         warnings=list(engine.warnings),
         error=str(record.error) if record.error is not None else None,
     )
+
+
+def with_leader(status: Status, leading: Standing) -> Status:
+    """The same, when another one leads than in its turn."""
+    stands_by, hold = leading.hold(), status.hold
+    if stands_by is not None:
+        hold = stands_by[0].label
+    elif hold == Reason.NOT_LEADER.label:
+        hold = None
+    return msgspec.structs.replace(status, leader=leading.words or None, hold=hold)
 
 
 def broker_statuses(record: CycleRecord) -> list[BrokerStatus]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import secrets
+import socket
 import tempfile
 import threading
 import time
@@ -26,6 +27,7 @@ from lbd.simulate.fake_pulsar import FakePulsar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lbd.api.settings import ApiSettings
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
@@ -107,7 +109,7 @@ def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> 
     """
     with _folder() as folder, _cluster(scenario, seed, time.time() - seconds * (SPEED - 1)) as cluster:
         pulsar = settings.pulsar.model_copy(update={"admin_urls": cluster.admin_urls})
-        api = settings.api.model_copy(update={"token_file": _token(folder)})
+        api = settings.api.model_copy(update={"token_file": _token(folder), "listen": free(settings.api)})
         own = settings.model_copy(update={"pulsar": pulsar, "state_dir": folder, "api": api})
         timebase = Timebase(cluster.now, lambda: cluster.speed)
         with (
@@ -116,6 +118,20 @@ def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> 
             engine(own, timebase=timebase) as balancer,
         ):
             yield Stage(cluster, balancer)
+
+
+def free(api: ApiSettings) -> str:
+    """Where the API can listen: where it is wanted, and where that is taken, on a port that the system chooses."""
+    if not api.enabled:
+        return api.listen
+    with socket.socket(socket.AF_INET6 if ":" in api.host else socket.AF_INET) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((api.host, api.port))
+            tried.listen()
+        except OSError:
+            return api.listen.rpartition(":")[0] + ":0"
+    return api.listen
 
 
 def _token(folder: Path) -> Path:

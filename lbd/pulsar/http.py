@@ -20,6 +20,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, Re
 from urllib3.util import Retry
 
 from lbd.errors import AdminError, UsageError
+from lbd.pulsar.metered import ADMIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,7 +158,8 @@ class Http:
         if host_of(url) not in self._trusted:
             refused = f"{host_of(url) or 'this'} is no broker of this cluster; not followed, nothing sent there"
             raise AdminError(f"{method} {_told(url)}: {refused}", sent=False)
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
+        deadline, status = begun + timeout, None
         self.sent = next(self._requests)
         try:
             with self._session().request(
@@ -171,10 +173,13 @@ class Http:
                 stream=True,
             ) as response:
                 body = self._body(response, deadline, f"{method} {url.partition('?')[0]}")
+                status = response.status_code
                 location = response.headers.get("Location") if response.status_code in _REDIRECTS else None
                 return Answer(response.status_code, body, url, location, response.headers.get("Date"))
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             raise _translated(method, url, error) from error
+        finally:
+            ADMIN.answered(method, urlsplit(url).path, status, time.monotonic() - begun)
 
     def _body(self, response: requests.Response, deadline: float, what: str) -> bytes:
         """``read1`` gives what has come: an answer that drips must not outlive its deadline."""

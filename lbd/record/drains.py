@@ -83,6 +83,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return self.landed + self.elsewhere + self.failed
 
 
+class DrainTold(msgspec.Struct, frozen=True):
+    """A drain in force, and how far it has come; ``work`` is null before its first look."""
+
+    drain: Drain
+    work: Work | None
+
+
 class Works(msgspec.Struct, frozen=True):
     """``drains.json``: the last work on each drained broker, and the last fill."""
 

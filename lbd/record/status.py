@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import FILE_MODE, FRESH, decoded, refused, telling
 from lbd.load.told import BrokerLoad
+from lbd.reason import Reason
+from lbd.record.control import Pause
+from lbd.record.drains import Drain, DrainTold, Work
 from lbd.record.turns.lines import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from lbd.record.control import Pause
 
 FORMAT = 1
 INTERVALS_UNTIL_LATE = 3
@@ -114,13 +115,33 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return abs(now - self.at) > INTERVALS_UNTIL_LATE * self.interval_seconds
 
 
+class StatusTold(Status, frozen=True, kw_only=True, rename={"is_late": "late"}):
+    """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none."""
+
+    running: int | None
+    is_late: bool
+    age_seconds: float
+    paused: Pause | None
+    drains: list[DrainTold]
+
+
 def document(
-    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[object, object]] = ()
-) -> dict[str, Any]:
-    """The JSON of ``lbd status`` and of the API. ``pid`` is that of the lbd that runs, None where none does."""
-    extra = {"running": pid, "late": status.late(now), "age_seconds": round(now - status.at, 1), "paused": pause}
-    drained = [{"drain": drain, "work": work} for drain, work in drains]
-    return {**msgspec.to_builtins(status), **extra, "drains": drained}
+    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
+) -> StatusTold:
+    """The status as it is told ``now`` (epoch seconds)."""
+    return StatusTold(
+        **msgspec.structs.asdict(status),
+        running=pid,
+        is_late=status.late(now),
+        age_seconds=round(now - status.at, 1),
+        paused=pause,
+        drains=[DrainTold(drain, work) for drain, work in drains],
+    )
+
+
+def standby_words(status: Status) -> str | None:
+    """Who leads, where this lbd does not; None where it does, or is alone."""
+    return status.leader if status.hold == Reason.NOT_LEADER.label else None
 
 
 class _Format(msgspec.Struct):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -67,10 +68,22 @@ def pulsar() -> Iterator[FakePulsar]:
 @contextmanager
 def serving(pulsar: FakePulsar, folder: Path, api: dict[str, Any] | None = None, **changes: Any) -> Iterator[Api]:
     """An lbd that has ended no turn yet."""
+    own = {**own_api(folder), **(api or {})}
+    settings = Settings.model_validate(settings_for(pulsar, folder, api=own, **{"interval_seconds": 3600, **changes}))
+    with listening(settings) as found:
+        yield found
+
+
+def own_api(folder: Path) -> dict[str, Any]:
+    """A free port, and a token."""
     token = folder / "token"
     token.write_text(f"{TOKEN}\n")
-    own = {"listen": "127.0.0.1:0", "token_file": str(token), **(api or {})}
-    settings = Settings.model_validate(settings_for(pulsar, folder, api=own, **{"interval_seconds": 3600, **changes}))
+    return {"listen": "127.0.0.1:0", "token_file": str(token)}
+
+
+@contextmanager
+def listening(settings: Settings) -> Iterator[Api]:
+    """The same of any settings."""
     silent = [0.0]
     with engine(settings) as balancer:
         found = Serving(balancer, lambda: silent[0], lambda: 60.0)
@@ -81,6 +94,24 @@ def serving(pulsar: FakePulsar, folder: Path, api: dict[str, Any] | None = None,
         finally:
             found.stop()
             balancer.wait()
+
+
+@contextmanager
+def working(api: Api) -> Iterator[None]:
+    """The daemon's thread that works off what is asked for by hand."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.05):
+            api.engine.serve()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.fixture

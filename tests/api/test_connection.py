@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lbd.api.server import CONNECTIONS
+from lbd.api.connection import CONNECTIONS
 from tests.api.conftest import PATIENCE_SECONDS
 from tests.daemon.test_service import eventually
 
@@ -95,3 +95,26 @@ def test_a_listener_that_reads_stays(api: Api):
         while b"here" not in found:
             found += connection.recv(4096)
         assert api.serving.board.events.listening == 1
+
+
+def test_one_too_many_is_told_as_a_problem(api: Api, monkeypatch: pytest.MonkeyPatch):
+    """As every other error, and only while there are so many."""
+    monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 2 * PATIENCE_SECONDS)
+    monkeypatch.setattr("lbd.api.connection.CONNECTIONS", 2)
+    with _connected(api):
+        found = api.get("/healthz")
+    assert (found.status_code, found.headers["content-type"]) == (503, "application/problem+json")
+    assert found.json()["detail"] == "there are 2 connections already; ask again in a moment"
+    eventually(lambda: api.get("/healthz").status_code == 200)
+
+
+def test_what_is_no_http_is_told_as_a_problem(api: Api):
+    """And the connection is closed."""
+    with _connected(api) as connection:
+        connection.sendall(b"BREW\x00 coffee\r\n\r\n")
+        found = b""
+        while piece := connection.recv(4096):
+            found += piece
+    assert found.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"application/problem+json" in found
+    assert b'"status":400' in found

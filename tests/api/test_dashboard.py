@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from lbd.record.control import Control
+from lbd.record.drains import Drain, Drains, Work, Works
 from tests.api.browser import browsing, sized
-from tests.api.conftest import serving
+from tests.api.conftest import TOKEN, serving
 from tests.fake_pulsar import HOT
 
 if TYPE_CHECKING:
@@ -89,6 +94,79 @@ def test_a_pause_is_told_with_its_reason(browser: Chrome, api: Api):
     assert text(browser, "acting") == "No: paused"
 
 
+def steered(browser: Chrome, **words: str) -> None:
+    """The form, filled in by keyboard and sent."""
+    for field, value in words.items():
+        box = browser.find_element(By.ID, field.replace("_", "-"))
+        box.clear()
+        box.send_keys(value)
+    browser.find_element(By.ID, "why").send_keys(Keys.ENTER)
+
+
+def test_a_pause_from_the_page_and_its_end(browser: Chrome, api: Api):
+    """With who and why; a wrong token is told and asked for again, a right one is asked for once and kept nowhere."""
+    opened(browser, api)
+    browser.find_element(By.ID, "steer").click()
+    assert browser.switch_to.active_element.get_attribute("id") == "who"
+    steered(browser, who="ann", why="broker upgrade", steer_token="wrong-one")
+    assert "wrong token" in reads(browser, "steer-trouble", "Not done")
+    assert Control(api.engine.settings.state_dir).paused(0.0) is None
+    assert browser.switch_to.active_element.get_attribute("id") == "steer-token"
+    steered(browser, steer_token=TOKEN)
+    assert "Paused by ann" in reads(browser, "paused", "Paused by ann")
+    pause = Control(api.engine.settings.state_dir).paused(0.0)
+    assert pause is not None
+    assert (pause.by, pause.reason, pause.until) == ("ann", "broker upgrade", None)
+
+    reads(browser, "steer", "Resume")
+    browser.find_element(By.ID, "steer").click()
+    assert not browser.find_element(By.ID, "steer-token").is_displayed()
+    steered(browser)
+    reads(browser, "steer", "Pause")
+    assert Control(api.engine.settings.state_dir).paused(0.0) is None
+    kept = browser.execute_script("return document.cookie + JSON.stringify([localStorage, sessionStorage])")
+    assert kept == "[{},{}]"
+
+
+def test_the_form_is_left_by_keyboard(browser: Chrome, api: Api):
+    """Escape closes it, and leads back to the button; without a reason nothing is sent."""
+    opened(browser, api)
+    button = browser.find_element(By.ID, "steer")
+    button.send_keys(Keys.ENTER)
+    steered(browser, who="ann")
+    assert browser.find_element(By.ID, "steering").is_displayed()
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert not browser.find_element(By.ID, "steering").is_displayed()
+    assert browser.switch_to.active_element.get_attribute("id") == "steer"
+    assert Control(api.engine.settings.state_dir).paused(0.0) is None
+
+
+def test_a_drain_is_shown_as_it_goes(browser: Chrome, api: Api):
+    """Who, why, how many of how many, as a bar that is one for who cannot see it; then its end, also aloud."""
+    opened(browser, api)
+    assert not browser.find_element(By.ID, "drains").is_displayed()
+    now, broker = time.time(), "127.0.0.9:8080"
+    drains = Drains(api.engine.settings.state_dir)
+    drains.begin(Drain(broker, now, now + 3600, "ann", "new disk"))
+    work = Work(kind="drain", broker=broker, request="r", begun_at=now, total=40, landed=12, eta_seconds=30.0)
+
+    def tell(found: Work) -> None:
+        drains.tell(Works(drains={broker: found}))
+        api.engine.draining.on_work(found)
+
+    tell(work)
+    assert "by ann" in reads(browser, "works", "12 of 40 bundles, about 30 s left")
+    bar = browser.find_element(By.CSS_SELECTOR, "#works progress")
+    shown = [bar.get_property("value"), bar.get_property("max"), bar.aria_role, bar.accessible_name]
+    assert shown == [12, 40, "progressbar", "bundles moved, of 40"]
+    tell(msgspec.structs.replace(work, landed=40, ended_at=now + 9, sentence="It owns nothing: 40 gone."))
+    assert "It owns nothing: 40 gone." in reads(browser, "drain-said", "It owns nothing")
+    assert not browser.find_element(By.CSS_SELECTOR, "#works progress").is_displayed()
+    drains.release(broker)
+    api.turn()
+    WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: not one.find_element(By.ID, "drains").is_displayed())
+
+
 def test_a_daemon_that_is_gone(browser: Chrome, api: Api):
     """Said, also aloud, and that what is shown is old."""
     opened(browser, api)
@@ -121,6 +199,7 @@ def test_nothing_is_wider_than_the_screen(browser: Chrome, api: Api, width: int,
 
 def test_nothing_is_asked_of_others_and_nothing_goes_wrong(browser: Chrome, api: Api):
     """Every request goes to lbd; no script or style breaks the content security policy."""
+    browser.get("about:blank")  # the page of the test before asks for its lbd, which is gone
     browser.get_log("browser")
     opened(browser, api)
     asked: list[Any] = browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
@@ -133,6 +212,8 @@ def test_every_table_can_be_heard(browser: Chrome, api: Api):
     """Headings name their columns and rows; what changes is said; the keyboard skips to the answers."""
     opened(browser, api)
     assert browser.find_elements(By.CSS_SELECTOR, "th:not([scope])") == []
+    named = "return [...document.querySelectorAll('input, select')].every((one) => one.labels.length)"
+    assert browser.execute_script(named)
     assert browser.find_element(By.ID, "sentence").get_attribute("aria-live") == "polite"
     assert (
         browser.execute_script("return document.querySelector('a, button, input').getAttribute('href')") == "#answers"

@@ -58,6 +58,10 @@ class TestMetrics:
         assert after["lbd_unload_landing_seconds_count"] == len(planned)
         assert after['lbd_turns_total{result="moving"}'] == 1
         assert after["lbd_score_gap_points"] == 70.0
+        assert after["lbd_planned_moves_total"] == len(planned) >= after["lbd_needed_moves_total"] > 0
+        unloads = 'code="204",endpoint="/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/unload",method="PUT"'
+        asked = f"lbd_admin_request_seconds_count{{{unloads}}}"
+        assert after[asked] - before.get(asked, 0) == len(planned)
         assert after[f'lbd_broker_usage_ratio{{broker="{pulsar.ids[0]}",resource="cpu"}}'] == 0.8
 
     def test_no_label_grows_with_the_cluster_or_with_who_asks(self, api: Api):
@@ -68,7 +72,19 @@ class TestMetrics:
             requests.request(method, f"{api.serving.url}/healthz", timeout=PATIENCE_SECONDS)
         text = api.get("/metrics").text
         labels = set(re.findall(r'[{,](\w+)="', text))
-        closed = {"result", "outcome", "le", "method", "route", "code", "strategy", "verdict", "reason", "budget"}
+        closed = {
+            "result",
+            "outcome",
+            "le",
+            "method",
+            "route",
+            "endpoint",
+            "code",
+            "strategy",
+            "verdict",
+            "reason",
+            "budget",
+        }
         closed |= {"version", "resource", "state", "threshold", "broker", "source", "destination"}
         assert labels <= closed
         assert not re.search(r"0x[0-9a-f]{8}|nope|t/n|BREW", text)

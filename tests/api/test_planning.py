@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.api.conftest import PATIENCE_SECONDS, Api, serving
+from tests.api.conftest import PATIENCE_SECONDS, Api, serving, working
 from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
@@ -26,26 +24,8 @@ def api(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
     """An lbd that waits for many more hits before it moves anything by itself."""
     with serving(pulsar, tmp_path, avg_shedder={"hit_count_high": 90, "hit_count_low": 90}) as found:
         found.turn()
-        with _working(found):
+        with working(found):
             yield found
-
-
-@contextmanager
-def _working(api: Api) -> Iterator[None]:
-    """The daemon's thread that works off what is asked for by hand."""
-    over = threading.Event()
-
-    def work() -> None:
-        while not over.wait(0.05):
-            api.engine.serve()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 class TestPlan:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
+from lbd.daemon.standing import Alone
+from lbd.reason import Reason
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.fake_pulsar import HOT, Reply
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lbd.cycle import Hold
     from tests.fake_pulsar import FakePulsar
 
 
@@ -46,6 +49,24 @@ class TestLastTurn:
         found = api.get("/v1/status").json()
         assert found["api"] == api.serving.url
         assert (found["turns"], found["late"], found["paused"], len(found["brokers"])) == (1, False, None, 3)
+
+    def test_who_leads_is_told_before_the_next_turn(self, api: Api):
+        """An lbd that stands by names the leader as soon as it knows; one that has come to lead is held no more."""
+
+        class Standby(Alone):
+            words = "this lbd stands by, lbd-b-7 leads since T"
+
+            def hold(self) -> Hold:  # type: ignore[override]
+                return Reason.NOT_LEADER, self.words
+
+        api.engine._real.leading = Standby()
+        api.serving.led()
+        told = api.get("/v1/status").json()
+        assert (told["leader"], told["hold"]) == (Standby.words, "not-leader")
+        api.engine._real.leading = Alone()
+        api.serving.led()
+        told = api.get("/v1/status").json()
+        assert (told["leader"], told["hold"], told["turns"]) == (None, None, 1)
 
     def test_the_snapshot_names_the_largest_bundles(self, api: Api, pulsar: FakePulsar):
         """Of all, of one broker, of a namespace; a broker that is not there is told as 400."""

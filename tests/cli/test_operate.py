@@ -258,6 +258,15 @@ class TestPause:
         assert pause.until == pause.since + 5400
         assert found.stdout == f"Paused until {local(pause.until)} (ends in 1 h 30 min), by alice.\n"
 
+    def test_at_an_lbd_that_stands_by(self, daemon: Path) -> None:
+        """The one that leads hears nothing of it; nor does it of a resume."""
+        told(daemon, hold="not-leader", leader="this lbd stands by, lbd-b-7 leads since T")
+        paused, resumed = lbd("pause"), lbd("resume")
+        assert "for all once this lbd leads; this lbd stands by, lbd-b-7 leads since T: pause that" in paused.stdout
+        assert "It holds here only; this lbd stands by, lbd-b-7 leads since T: resume that one." in resumed.stdout
+        told(daemon, hold="paused", leader="this lbd leads since T")
+        assert "leads" not in lbd("pause").stdout
+
     @pytest.mark.usefixtures("daemon")
     def test_again(self, tmp_path: Path) -> None:
         """It replaces, and says what."""

@@ -19,7 +19,10 @@ from lbd.errors import RefusedError
 from lbd.model import Outcome, Result, Unload
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
+from lbd.record.control import Control, Pause
+from lbd.record.drains import Drain, Drains
 from lbd.record.journal.shared import SharedJournal
+from lbd.record.shared_orders import SharedOrders
 from tests.leader_topic import Connection, Topic
 
 if TYPE_CHECKING:
@@ -40,9 +43,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def lbd(path: Path, topic: Topic, name: str, on_gain: Callable[[], None] = lambda: None) -> Iterator[Leadership]:
     """One lbd that follows the topic, and leaves it in the end."""
-    (path / name).mkdir()
-    journal = SharedJournal(path / name / "journal.jsonl", time.time)
-    found = Leadership(name, journal, time.time, lambda: Connection(topic))
+    (path / name).mkdir(exist_ok=True)
+    journal, orders = SharedJournal(path / name / "journal.jsonl", time.time), SharedOrders(path / name, time.time)
+    found = Leadership(name, journal, time.time, lambda: Connection(topic), orders=orders)
     found.on_gain = on_gain
     found.start()
     try:
@@ -208,3 +211,54 @@ def test_a_plan_of_before_is_not_gone_on_with_after_another_one_led(tmp_path: Pa
         assert executor.wait(PATIENCE_SECONDS)
 
     assert sent == [moves[0].bundle]
+
+
+class TestOrders:
+    """A pause and drains, of which the next leader knows."""
+
+    def test_who_takes_over_neither_forgets_a_pause_nor_a_drain(self, tmp_path: Path):
+        """Both were ordered at the leader, which is gone; also an lbd that comes new is told."""
+        topic, now = Topic(), time.time()
+        pause = Pause(now, now + 3600, "upgrade", "ann")
+        drain = Drain("a:80", now, now + 3600, "bob", "new disk", started_at=now - 9.5)
+        with lbd(tmp_path, topic, "two") as two:
+            assert two.wait(PATIENCE_SECONDS)
+            with lbd(tmp_path, topic, "one"):
+                Control(tmp_path / "two").pause(pause)
+                Drains(tmp_path / "two").begin(drain)
+                until(lambda: Control(tmp_path / "one").paused(now))
+                until(lambda: Drains(tmp_path / "one").in_force(now))
+        with lbd(tmp_path, topic, "new") as new:
+            assert new.wait(PATIENCE_SECONDS)
+
+        for name in ("one", "new"):
+            assert Control(tmp_path / name).paused(now) == pause
+            assert Drains(tmp_path / name).all() == [drain]
+
+    def test_the_end_of_an_order_is_told_to_who_comes_back(self, tmp_path: Path):
+        """An lbd that led in a pause and was killed must not come back with it."""
+        topic, now = Topic(), time.time()
+        with lbd(tmp_path, topic, "one") as one:
+            assert one.wait(PATIENCE_SECONDS)
+            Control(tmp_path / "one").pause(Pause(now, None, "", "ann"))
+            until(lambda: any(b'"ordered"' in line for line in topic.lines))
+        with lbd(tmp_path, topic, "two") as two:
+            assert two.wait(PATIENCE_SECONDS)
+            assert Control(tmp_path / "two").resume() is not None
+            until(lambda: topic.lines[-1].count(b'"order":"pause"}'))
+            with lbd(tmp_path, topic, "one"):
+                until(lambda: Control(tmp_path / "one").paused(now) is None)
+
+    def test_who_leads_is_said_as_soon_as_it_is_known(self, tmp_path: Path):
+        """Not with the next turn only: a status names the true leader."""
+        topic = Topic()
+        with lbd(tmp_path, topic, "one") as one, lbd(tmp_path, topic, "two") as two:
+            until(lambda: one.leading or two.leading)
+            first, second = (one, two) if one.leading else (two, one)
+            said: list[str] = []
+            second.on_words = lambda: said.append(second.words)
+            until(lambda: first.name in second.words)
+            first.stop()
+            until(lambda: said and said[-1].startswith("this lbd leads since"))
+            topic.gone = True
+            until(lambda: "no broker has it" in said[-1])

@@ -15,7 +15,8 @@ from lbd.daemon.engine import Engine, engine
 from lbd.errors import UsageError
 from lbd.model import Unload
 from lbd.reason import Reason
-from lbd.record.control import Answer, Control, UnloadRequest
+from lbd.record.control import Answer, Control, Pause, UnloadRequest
+from lbd.record.drains import Drain, Drains
 from lbd.record.journal import history
 from tests import fake_pulsar, test_turn
 from tests.daemon.alone import done
@@ -106,6 +107,25 @@ def test_the_next_leader_lets_moved_bundles_rest(pulsar: FakePulsar, tmp_path: P
     assert {move.bundle for move in history(tmp_path / "two" / "state")} == moved
     assert record.evidence is not None
     assert not record.evidence.settled[: len(pulsar.ids)].all()
+
+
+def test_the_next_leader_holds_what_was_ordered_before_it(pulsar: FakePulsar, tmp_path: Path, topic: Topic):
+    """A pause and a drain of the one that is gone: nothing moves, and nothing goes to the drained broker."""
+    now = time.time()
+    with lbd(pulsar, tmp_path / "one") as one:
+        Control(one.settings.state_dir).pause(Pause(now, None, "upgrade", "ann"))
+        Drains(one.settings.state_dir).begin(Drain(pulsar.ids[2], now, now + 3600, "ann"))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while sum(b'"ordered"' in line for line in topic.lines) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    with lbd(pulsar, tmp_path / "two") as two:
+        record = two.turn()
+        drained = two.draining.drained()
+
+    assert record.hold == (Reason.PAUSED, "by ann until lbd resume: upgrade")
+    assert drained == {pulsar.ids[2]}
+    assert not pulsar.asked("/unload", "PUT")
 
 
 @pytest.mark.usefixtures("topic")

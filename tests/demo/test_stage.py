@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lbd.api.settings import ApiSettings
+from lbd.cli.demo_text import serving
 from lbd.config import Settings
-from lbd.demo.stage import SPEED, Stage, stage
+from lbd.demo.stage import SPEED, Stage, free, stage
 from lbd.record.journal.past import read
 from lbd.record.status import read_status
 from lbd.simulate.scenario import load
@@ -108,3 +110,16 @@ def test_its_clock_begins_in_the_past_and_ends_at_the_present():
         assert abs(status.at - time.time()) < 10
         assert status.next_turn_at is not None
         assert 10 < status.next_turn_at - status.at < 16
+
+
+def test_a_port_that_is_taken_is_not_taken_for_the_demo_s():
+    """It takes another one, and says so where it says what can be tried."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        wanted = ApiSettings(listen=f"127.0.0.1:{other.getsockname()[1]}")
+        assert free(wanted) == "127.0.0.1:0"
+        assert f"http://127.0.0.1:9 ({wanted.listen} is taken) shows it" in serving(
+            "", "", "http://127.0.0.1:9", wanted
+        )
+    assert free(wanted) == wanted.listen
+    assert "taken" not in serving("", "", wanted.url(), wanted)
+    assert free(ApiSettings(enabled=False)) == ApiSettings().listen

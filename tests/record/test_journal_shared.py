@@ -133,6 +133,18 @@ def test_the_first_outcome_of_a_move_holds(tmp_path: Path):
     assert [found.owner for found in history(tmp_path / "one")] == ["b:80"]
 
 
+def test_of_two_outcomes_read_together_the_first_one_holds(tmp_path: Path):
+    """A follower that comes late reads the whole topic in one go; what was placed twice is one placing, too."""
+    one = journal(tmp_path, "one")
+    move = Intent(NOW, "m-1", FIRST, "a:80", "b:80")
+    ends = [Ended(NOW, "m-1", Result.LANDED, "b:80", FIRST), Ended(NOW, "m-1", Result.ELSEWHERE, "c:80", FIRST)]
+    placing = Placing(NOW, "m-2", SECOND, "b:80", Result.LANDED, "b:80")
+    one.take([move, *ends, placing, placing])
+
+    assert [(found.bundle, found.owner) for found in history(tmp_path / "one")] == [(FIRST, "b:80"), (SECOND, "b:80")]
+    assert (tmp_path / "one" / "journal.jsonl").read_bytes().count(b"\n") == 4  # with the header
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -7,7 +7,7 @@ const POINTS = 300;
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
-const seen = { status: null, at: 0, moves: [], gaps: [], plan: null, limits: {}, silentSince: null };
+const seen = { status: null, at: 0, moves: [], gaps: [], plan: null, drains: null, limits: {}, silentSince: null };
 let token = null;
 
 // -- words
@@ -30,6 +30,7 @@ function amount(bytes) {
 }
 
 const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+const day = (at) => new Date(at * 1000).toLocaleString("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
 const ends = (move) => `${short(move.source || "nobody")} → ${move.destination || move.owner ? short(move.destination || move.owner) : "the broker chooses"}`;
 
 /** The domain and port that all brokers share say nothing. */
@@ -187,7 +188,6 @@ function showBanners(status) {
     say("paused", `Paused by ${pause.by}, ${until}: ${pause.reason || "no reason was given"}`);
   }
   const notes = [
-    ...status.drains.map((one) => `${short(one.drain.broker)} is being drained`),
     ...(status.leader ? [`leader: ${status.leader}`] : []),
     ...status.warnings,
   ];
@@ -196,6 +196,52 @@ function showBanners(status) {
     $("notes").dataset.told = notes.join("\n");
     $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
   }
+}
+
+/** How far a drain or a fill is: the bar is native, so that it is heard as one, and only its end is said aloud. */
+function showDrains() {
+  const { drains, fill } = seen.drains || { drains: [], fill: null };
+  const items = drains.map((one) => ({ key: one.drain.broker, drain: one.drain, work: one.work }));
+  if (fill && fill.ended_at === null) items.push({ key: `fill ${fill.broker}`, drain: null, work: fill });
+  $("drains").hidden = !items.length;
+  const known = new Map([...$("works").children].map((row) => [row.dataset.key, row]));
+  for (const item of items) {
+    const row = known.get(item.key) || $("works").appendChild(workRow(item.key));
+    known.delete(item.key);
+    fillWork(row, item);
+  }
+  for (const row of known.values()) row.remove();
+}
+
+function workRow(key) {
+  const row = element("li");
+  row.dataset.key = key;
+  const bar = element("progress");
+  row.append(element("strong"), element("span", "note"), bar, element("p"));
+  return row;
+}
+
+function fillWork(row, { drain, work }) {
+  const [name, order, bar, words] = row.children;
+  const broker = short(drain ? drain.broker : work.broker);
+  write(name, drain ? `${broker} is drained` : `${broker} is filled`);
+  write(order, drain ? ` by ${drain.by}, ${drain.until === null ? "until it is released" : `until ${day(drain.until)}`}${drain.reason ? `: ${drain.reason}` : ""}` : "");
+  bar.hidden = !work || work.ended_at !== null;
+  if (!work) {
+    write(words, "not looked at yet");
+    return;
+  }
+  const tried = work.landed + work.elsewhere + work.failed;
+  bar.max = Math.max(work.total, 1);
+  bar.value = tried;
+  bar.setAttribute("aria-label", `bundles moved, of ${work.total}`);
+  const parts = [`${tried} of ${counted(work.total, "bundle")}`, work.failed ? `${work.failed} failed` : ""];
+  if (work.held) parts.push(`waits: ${work.held}`);
+  else if (work.eta_seconds !== null) parts.push(`about ${spoken(work.eta_seconds)} left`);
+  write(words, work.ended_at === null ? parts.filter(Boolean).join(", ") : work.sentence);
+  words.className = work.ended_at !== null && work.exit_code ? "wrong" : "";
+  if (row.dataset.ended === "false" && work.ended_at !== null) say("drain-said", work.sentence);
+  row.dataset.ended = String(work.ended_at !== null);
 }
 
 function showBrokers(status) {
@@ -326,22 +372,28 @@ function show() {
   if (seen.told !== status.at) say("sentence", `Last turn: ${status.sentence}`);
   seen.told = status.at;
   for (const part of [showBanners, showBalance, showActing, showNext, showBrokers, showPairs]) part(status);
-  for (const part of [showLast, showMoves, showGap, showAge]) part();
+  for (const part of [showLast, showMoves, showGap, showDrains, showAge]) part();
+  say("steer", status.paused ? "Resume…" : "Pause…");
 }
 
 // -- asking
 
 class Unanswered extends Error {}
 
-async function get(path) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+/** The answer's status and JSON; null where it has none. */
+async function asked(path, more) {
+  const headers = { ...(token ? { Authorization: `Bearer ${token}` } : {}), ...more.headers };
   let answer;
   try {
-    answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(20000) });
+    answer = await fetch(path, { ...more, headers, cache: "no-store", signal: AbortSignal.timeout(20000) });
   } catch (error) {
     throw new Unanswered("lbd does not answer");
   }
-  const found = await answer.json().catch(() => null);
+  return [answer, await answer.json().catch(() => null)];
+}
+
+async function get(path) {
+  const [answer, found] = await asked(path, {});
   if (answer.status === 401) $("ask").hidden = false;
   if (!answer.ok || found === null) throw new Unanswered(`lbd answers ${answer.status}: ${(found && found.detail) || answer.statusText}`);
   return found;
@@ -365,18 +417,18 @@ async function readPlan(status) {
 let asking = false;
 let again = false;
 
-/** Reads what is new and shows it; asked for while it runs, it runs once more. */
-async function refresh(moved) {
+/** Reads what is new and shows it; asked for while it runs, it runs once more, if something was ``told``. */
+async function refresh(moved, told = moved) {
   if (asking) {
-    again = again || moved;
+    again = again || told;
     return;
   }
   asking = true;
   try {
-    const status = await get("/v1/status");
+    const [status, drains] = await Promise.all([get("/v1/status"), get("/v1/drains")]);
     const turned = !seen.status || status.at !== seen.status.at || status.pid !== seen.status.pid;
     if (seen.status && status.pid !== seen.status.pid) seen.gaps = [];
-    Object.assign(seen, { status, at: performance.now() });
+    Object.assign(seen, { status, drains, at: performance.now() });
     if (turned || moved) await readTurn();
     $("ask").hidden = true;
     Object.assign(seen, { silentSince: null, why: "" });
@@ -403,12 +455,76 @@ function listen() {
   const events = new EventSource("/v1/events");
   events.addEventListener("turn", () => refresh(true));
   events.addEventListener("move", () => refresh(true));
-  events.addEventListener("pause", () => refresh(false));
+  events.addEventListener("pause", () => refresh(false, true));
+  events.addEventListener("drain", () => refresh(false, true));
   events.addEventListener("error", () => {
     refresh(false);
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 1000 * POLL_SECONDS);
   });
 }
+
+// -- pausing, the one thing that this page changes
+
+const steering = { path: "" };
+
+function openSteering() {
+  const paused = seen.status && seen.status.paused;
+  steering.path = paused ? "/v1/resume" : "/v1/pause";
+  const words = paused
+    ? ["Resume lbd", `It moves bundles again. The pause was given by ${paused.by}: ${paused.reason || "no reason"}.`, "Resume"]
+    : ["Pause lbd", "Nothing new is moved until it ends, also after a restart; what is in flight is brought to its end.", "Pause"];
+  ["steer-h", "steer-about", "steer-do"].forEach((id, at) => say(id, words[at]));
+  $("lasting").hidden = Boolean(paused);
+  $("why").required = !paused;
+  $("why").value = "";
+  $("proving").hidden = token !== null;
+  steerTrouble("");
+  $("steering").showModal();
+}
+
+function steerTrouble(words) {
+  $("steer-trouble").hidden = !words;
+  say("steer-trouble", words);
+}
+
+async function steer() {
+  const given = $("steer-token").value.trim();
+  if (given) token = given;
+  $("steer-token").value = "";
+  const body = { owner: $("who").value, reason: $("why").value };
+  if (steering.path === "/v1/pause" && $("lasts").value) body.for_seconds = Number($("lasts").value);
+  const more = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  const [answer, found] = await asked(steering.path, more);
+  if (answer.ok) {
+    $("steering").close();
+    refresh(true);
+    return;
+  }
+  if (answer.status === 401) {
+    const none = token === null;
+    token = null;
+    if (none) found.detail = "this lbd wants its token first";
+    $("proving").hidden = false;
+    $("steer-token").focus();
+  }
+  throw new Unanswered((found && found.detail) || answer.statusText);
+}
+
+$("steer").addEventListener("click", openSteering);
+$("steer-cancel").addEventListener("click", () => $("steering").close());
+$("steering").addEventListener("close", () => { $("steer-token").value = ""; });
+$("steer-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  $("steer-do").disabled = true;
+  try {
+    await steer();
+  } catch (error) {
+    if (!(error instanceof Unanswered)) throw error;
+    steerTrouble(`Not done: ${error.message}.`);
+  } finally {
+    $("steer-do").disabled = false;
+  }
+});
 
 $("ask").addEventListener("submit", (event) => {
   event.preventDefault();

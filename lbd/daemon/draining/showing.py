@@ -6,12 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lbd.api.shapes import DrainPlan, Held, Predicted, WouldMove
 from lbd.daemon.draining.beginning import cannot_spare, first_pass
 from lbd.daemon.draining.job import Pacing, estimate
 from lbd.daemon.draining.planning import Look, look_to_drain, look_to_fill
 from lbd.daemon.dry import live_parts
 from lbd.daemon.parts import observing
-from lbd.record.drains import Drains
+from lbd.record.drains import Drains, Left
 
 if TYPE_CHECKING:
     from lbd.config import Settings
@@ -52,3 +53,23 @@ def show_fill(settings: Settings, broker: str) -> Shown:
 def _shown(settings: Settings, look: Look, at_once: int, refusal: str = "", drain: Drain | None = None) -> Shown:
     pacing = Pacing(at_once, settings.drain.unload_spacing_seconds, look.by_name)
     return Shown(look, estimate([one.bundle for one in look.plan.unloads], pacing), at_once, refusal, drain)
+
+
+def plan_of(found: Shown) -> DrainPlan:
+    """The same as it is told, here and over the API."""
+    look = found.look
+    return DrainPlan(
+        taken_at=look.observation.snapshot.taken_at,
+        brokers=[Predicted(one, round(score, 3), round(look.after[one], 3)) for one, score in look.before.items()],
+        unloads=[
+            WouldMove(one.bundle, one.source, one.destination, round(one.msg_rate, 3), round(one.throughput, 3))
+            for one in look.plan.unloads
+        ],
+        stay=[Left(one.what, one.reason.label, one.detail) for one in look.plan.stay],
+        left_to_pulsar=[one.what for one in look.alone],
+        hold=None if look.hold is None else Held(look.hold[0].label, look.hold[1]),
+        cannot_spare=found.cannot_spare or None,
+        eta_seconds=round(found.eta_seconds, 1),
+        at_once=found.at_once,
+        drain=found.drain,
+    )

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from lbd.model import Result  # noqa: TC001 - the API's document is made from the fields
 from lbd.record.journal.lines import Ended, Entry, Intent, Placing, entries
 from lbd.record.journal.segments import LIVE_NAME, rotated
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from lbd.model import Result
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from lbd.permit.budget import DAY_SECONDS
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.record.journal import Journal
 from lbd.record.journal.lines import At, Ended, Entry, Intent, Noted, Placing, SplitEnded, SplitIntent, encoded
+from lbd.record.shared_orders import Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ class Leads(msgspec.Struct, frozen=True, tag="leads", tag_field="event"):
     term: str
 
 
-Shared: TypeAlias = Entry | Leads
+Shared: TypeAlias = Entry | Leads | Ordered
 
 _DECODER: msgspec.json.Decoder[Shared] = msgspec.json.Decoder(Shared)
 
@@ -155,35 +156,43 @@ class SharedJournal(Journal):
     def _fresh(self, lines: Sequence[Shared]) -> list[Entry]:
         """What this journal does not have; of a day at most, as budgets and open moves need no more."""
         since = self._now() - DAY_SECONDS
-        begun: set[str] = set()
+        begun, ended = set[str](), set[str]()
         noted: dict[str, str | None] = {}
         fresh: list[Entry] = []
         for entry in lines:
-            if isinstance(entry, Leads) or self._known(entry, begun, noted, since):
+            if isinstance(entry, Leads | Ordered) or self._known(entry, (begun, ended), noted, since):
                 continue
             if isinstance(entry, Noted | Ended) and entry.bundle is not None:
                 noted[entry.bundle] = entry.noted
-            begun |= {getattr(entry, "move", ""), getattr(entry, "split", "")}
+            ids = {getattr(entry, "move", ""), getattr(entry, "split", "")}
+            if isinstance(entry, Intent | SplitIntent | Placing):
+                begun |= ids
+            elif isinstance(entry, Ended | SplitEnded):
+                ended |= ids
             fresh.append(entry)
         return fresh
 
-    def _known(self, entry: Entry, begun: set[str], noted: dict[str, str | None], since: float) -> bool:
+    def _known(
+        self, entry: Entry, others: tuple[set[str], set[str]], noted: dict[str, str | None], since: float
+    ) -> bool:
         """Lines come more than once: as this lbd's own, after a restart, and when a client sends again.
 
-        ``begun`` are moves and splits of lines that are fresh, too, ``noted`` what these note last.
+        ``others`` are moves and splits that begin and end in lines that are fresh, too, ``noted`` what these note last.
+        The first outcome of a move holds.
         """
-        state, known = self._state, True
+        (begun, ended), state, known = others, self._state, True
         match entry:
             case Intent():
                 known = entry.at <= since or entry.move in begun or entry.move in state.sent
             case Ended():
-                known = entry.move not in state.intents and entry.move not in begun
+                known = entry.move in ended or (entry.move not in state.intents and entry.move not in begun)
             case SplitIntent():
                 known = entry.at <= since or entry.split in begun or state.splits.knows(entry.split)
             case SplitEnded():
-                known = entry.split not in dict(state.splits.open()) and entry.split not in begun
+                still_open = entry.split in dict(state.splits.open()) or entry.split in begun
+                known = entry.split in ended or not still_open
             case Placing():
-                known = entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
+                known = entry.move in begun or entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
             case Noted():
                 note = state.notes.get(entry.bundle)
                 known = entry.at <= since or noted.get(entry.bundle, note.broker if note else None) == entry.noted

@@ -1,0 +1,105 @@
+"""What each route answers, for the OpenAPI document: made from the types of the answers when it is first asked for."""
+
+from __future__ import annotations
+
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from fastapi import FastAPI
+
+from lbd.api.board import GapPoint
+from lbd.api.shapes import (
+    Alive,
+    Applied,
+    Begun,
+    DrainPlan,
+    DrainsTold,
+    Paused,
+    Placement,
+    PlanTold,
+    Ready,
+    Released,
+    Resumed,
+    SnapshotTold,
+    StrategyTold,
+)
+from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
+from lbd.record.journal import Move
+from lbd.record.status import StatusTold
+from lbd.record.turns.lines import Turn
+
+
+@cache
+def as_named(kind: Any) -> Any:  # noqa: ANN401 - a type, as msgspec takes them
+    """The type with every field under its name, as :func:`lbd.record.named.named` tells values."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        hints = get_type_hints(kind, include_extras=True)
+        fields = [(name, as_named(hints[name])) for name in kind.__struct_fields__]
+        return msgspec.defstruct(f"{kind.__name__}Named", fields, namespace={"__doc__": kind.__doc__})
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in {Union, UnionType}:
+        return reduce(or_, map(as_named, parts))
+    return origin[tuple(map(as_named, parts))] if origin in {list, dict} else kind
+
+
+ABOUT_TURN = (as_named(TurnAnswer), TurnAnswer)
+ABOUT = (*map(as_named, (BrokerAnswer, BundleAnswer, TurnAnswer)), BrokerAnswer, BundleAnswer, TurnAnswer)
+"""As they are told, and as they are kept (``rows=true``)."""
+
+ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("get", "/healthz"): (Alive,),
+    ("get", "/readyz"): (Ready,),
+    ("get", "/v1/status"): (StatusTold,),
+    ("get", "/v1/snapshot"): (SnapshotTold,),
+    ("get", "/v1/gaps"): (list[GapPoint],),
+    ("get", "/v1/strategy"): (StrategyTold,),
+    ("get", "/v1/decisions"): (list[as_named(Turn)],),  # type: ignore[misc]
+    ("get", "/v1/moves"): (list[Move],),
+    ("get", "/v1/explain"): ABOUT_TURN,
+    ("get", "/v1/explain/{what}"): ABOUT,
+    ("get", "/v1/placement"): (Placement,),
+    ("get", "/v1/placement/{tenant}/{namespace}/{bundle}"): (Placement,),
+    ("get", "/v1/plan"): (PlanTold,),
+    ("get", "/v1/drains"): (DrainsTold,),
+    ("get", "/v1/drain/{broker}"): (DrainPlan,),
+    ("get", "/v1/fill/{broker}"): (DrainPlan,),
+    ("post", "/v1/plan/{name}/apply"): (Applied,),
+    ("post", "/v1/pause"): (Paused,),
+    ("post", "/v1/resume"): (Resumed,),
+    ("post", "/v1/drain"): (Begun,),
+    ("post", "/v1/fill"): (Begun,),
+    ("post", "/v1/release"): (Released,),
+}
+"""By method and path; more than one: it is one of these. What is not here is text."""
+
+PROBES = frozenset({"/healthz", "/readyz"})
+"""Answered alike with 503, which says that it is not so."""
+
+
+class Documented(FastAPI):
+    """The application whose document says what is answered with 200."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The document."""
+        known = self.openapi_schema is not None
+        found = super().openapi()
+        if not known:
+            _describe(found)
+        return found
+
+
+def _describe(document: dict[str, Any]) -> None:
+    kinds = [kind for answers in ANSWERS.values() for kind in answers]
+    schemas, shared = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    document.setdefault("components", {}).setdefault("schemas", {}).update(shared)
+    told = iter(schemas)
+    for (method, path), answers in ANSWERS.items():
+        found = [next(told) for _ in answers]
+        schema = found[0] if len(found) == 1 else {"anyOf": found}
+        responses = document["paths"][path][method]["responses"]
+        responses["200"]["content"] = {"application/json": {"schema": schema}}
+        if path in PROBES:
+            responses["503"] = {**responses["200"], "description": "It is not."}

@@ -1,0 +1,73 @@
+"""What requests are called where they are counted: by a closed list, whatever names stand in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lbd.pulsar import paths
+from lbd.pulsar.endpoints import ADMIN, OTHER, TEMPLATES, endpoint
+from lbd.pulsar.metered import Meter
+
+BUNDLE = "a b/n/0x00000000_0x40000000"
+TOPIC = "persistent://t/n/topic"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (paths.CLUSTERS, "clusters"),
+        (paths.LOAD_REPORT, "broker-stats/load-report"),
+        (paths.READY, "brokers/ready"),
+        (paths.VERSION, "brokers/version"),
+        (paths.LEADER, "brokers/leaderBroker"),
+        (paths.RUNTIME_CONFIGURATION, "brokers/configuration/runtime"),
+        (paths.DYNAMIC_CONFIGURATION, "brokers/configuration/values"),
+        (paths.TOPIC_STATS, "broker-stats/topics"),
+        (paths.brokers("c"), "brokers/{cluster}"),
+        (paths.dynamic("k"), "brokers/configuration/{setting}"),
+        (paths.dynamic("k", "v"), "brokers/configuration/{setting}/{value}"),
+        (paths.owned_namespaces("c", "b:80"), "brokers/{cluster}/{broker}/ownedNamespaces"),
+        (paths.namespace("t/n"), "namespaces/{tenant}/{namespace}"),
+        (paths.bundles("t/n"), "namespaces/{tenant}/{namespace}/bundles"),
+        (paths.anti_affinity("t/n"), "namespaces/{tenant}/{namespace}/antiAffinity"),
+        (paths.anti_affinity("pulsar/c/b:80"), "namespaces/{tenant}/{cluster}/{namespace}/antiAffinity"),
+        (paths.anti_affinity_namespaces("c", "g", "t"), "namespaces/{cluster}/antiAffinity/{group}"),
+        (paths.failure_domains("c"), "clusters/{cluster}/failureDomains"),
+        (paths.isolation_policies("c"), "clusters/{cluster}/namespaceIsolationPolicies"),
+        (paths.unload(BUNDLE), "namespaces/{tenant}/{namespace}/{bundle}/unload"),
+        (paths.split(BUNDLE), "namespaces/{tenant}/{namespace}/{bundle}/split"),
+        (paths.topics("t/n"), "namespaces/{tenant}/{namespace}/topics"),
+        (paths.topic_hash_positions(BUNDLE), "namespaces/{tenant}/{namespace}/{bundle}/topicHashPositions"),
+        (paths.topic(TOPIC), "persistent/{tenant}/{namespace}/{topic}"),
+        (paths.topic_stats(TOPIC), "persistent/{tenant}/{namespace}/{topic}/stats"),
+        (paths.subscription(TOPIC, "s"), "persistent/{tenant}/{namespace}/{topic}/subscription/{name}"),
+    ],
+)
+def test_each_path_has_its_name(path: str, name: str):
+    """Words stand before names: an endpoint is not taken for a cluster of that name."""
+    assert endpoint(path) == f"{ADMIN}/{name}"
+    assert name in TEMPLATES
+
+
+@pytest.mark.parametrize("path", ["", "/", "/admin/v2/", "/admin/v3/x", "/admin/v2/new/thing", "/t/n/0x1_0x2", "//"])
+def test_what_lbd_does_not_know_has_no_name_of_its_own(path: str):
+    """However many there are."""
+    assert endpoint(path) == OTHER
+
+
+def test_a_lookup_and_an_expiry():
+    """A lookup's path may hold any topic."""
+    assert endpoint(paths.lookup("t/n/0x00000000_0xffffffff")) == "/lookup/v2/topic"
+    assert endpoint(paths.expiry(TOPIC, "s", 5)).endswith("/expireMessages/{seconds}")
+
+
+def test_answers_are_counted_by_method_endpoint_and_code():
+    """And those that never came."""
+    meter = Meter()
+    meter.answered("GET", paths.READY, 200, 0.003)
+    meter.answered("GET", paths.READY, 200, 99.0)
+    meter.answered("PUT", paths.unload(BUNDLE), None, 60.0)
+    found = meter.read()
+    ready = found["GET", "/admin/v2/brokers/ready", "200"]
+    assert (sum(ready.counts), ready.counts[-1], ready.total) == (2, 1, 99.003)
+    assert [key[2] for key in found] == ["200", "none"]
