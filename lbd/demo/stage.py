@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import secrets
+import socket
 import tempfile
 import threading
 import time
@@ -26,6 +27,7 @@ from lbd.simulate.fake_pulsar import FakePulsar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lbd.api.settings import ApiSettings
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
@@ -107,7 +109,7 @@ def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> 
     """
     with _folder() as folder, _cluster(scenario, seed, time.time() - seconds * (SPEED - 1)) as cluster:
         pulsar = settings.pulsar.model_copy(update={"admin_urls": cluster.admin_urls})
-        api = settings.api.model_copy(update={"token_file": _token(folder)})
+        api = settings.api.model_copy(update={"token_file": _token(folder), "listen": _free(settings.api)})
         own = settings.model_copy(update={"pulsar": pulsar, "state_dir": folder, "api": api})
         timebase = Timebase(cluster.now, lambda: cluster.speed)
         with (
@@ -124,6 +126,15 @@ def _token(folder: Path) -> Path:
     path.touch(0o600)
     path.write_text(f"{secrets.token_urlsafe()}\n")
     return path
+
+
+def _free(api: ApiSettings) -> str:
+    """Where the API listens; where that is taken, as by another lbd of this machine, the system chooses the port."""
+    try:
+        with socket.create_server((api.host, api.port)):
+            return api.listen
+    except OSError:
+        return f"{api.host}:0"
 
 
 @contextmanager

@@ -31,7 +31,7 @@ class Scorecard:
     ``minutes_over_low``, ``minutes_over_high``: how long the gap was at or above the thresholds.
     ``minutes_to_balance``: from the first moment at or above the low threshold until it was below for good; 0 where it
     always was, None where it ended above.
-    ``first_move_after_seconds``: from the first report that showed the high threshold until a bundle landed.
+    ``first_move_after_seconds``: from the first report that showed the high threshold until the next bundle landed.
     ``moves``: landed unloads; ``rounds``: in how many bouts with a minute between them.
     ``splits``: bundles that were split, by lbd or by the brokers.
     ``peak_points``: the highest score of the last owners, under the heaviest load since the last move.
@@ -150,6 +150,7 @@ def _traffic_moved(trace: Trace) -> float:
 
 
 def _first_move(trace: Trace) -> float | None:
-    if trace.shown_at_seconds is None or not trace.moves:
-        return None
-    return max(trace.moves[0].seconds - trace.shown_at_seconds, 0.0)
+    """Moves of a round that had begun before are none that follow it."""
+    shown = trace.shown_at_seconds
+    after = () if shown is None else (move.seconds - shown for move in trace.moves)
+    return min((seconds for seconds in after if seconds >= 0), default=None)
