@@ -49,7 +49,7 @@ RECORDINGS = (".jsonl", ".jsonl.gz")
 @click.option(
     "--points-per-mib",
     type=click.FloatRange(0, 100),
-    help="Of a recording: points of CPU for each MiB/s (mean of in and out), instead of what it tells.",
+    help="Points of CPU for each MiB/s (mean of in and out), instead of what a recording tells or a scenario says.",
 )
 @click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="A page of charts in a new directory.")
 @format_option
@@ -115,9 +115,8 @@ def _compared(
         for header, rounds in recordings(Path(name)):
             yield over_recording(asked, header, rounds, _given(rounds, points_per_mib))
         return
-    scenario = load(name)
-    if hours is not None:
-        scenario = scenario.model_copy(update={"hours": hours})
+    changes = {"hours": hours, "points_per_mib": points_per_mib}
+    scenario = load(name).model_copy(update={key: value for key, value in changes.items() if value is not None})
     yield over_scenario(asked, name, scenario, seed)
 
 

@@ -24,6 +24,7 @@ from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from lbd.record.journal import Move, Split
 
@@ -59,6 +60,8 @@ def history(
     if ctx.invoked_subcommand is not None:
         return
     state_dir = loaded(ctx, config_file, admin_urls).settings.state_dir
+    if told := nothing_there(state_dir):
+        click.echo(told, err=True)
     earliest = time.time() - since_seconds if since_seconds is not None else None
     if splits:
         found = [one for one in splits_of(state_dir) if one.at >= (earliest or 0.0) and _was_cut(one, bundle, broker)]
@@ -186,6 +189,11 @@ def _line(row: _Row, widths: list[int], columns: int) -> Text:
         return line
     fits = sum(widths) + len(row.why) <= columns
     return line.append(GAP if fits else f"\n{GAP}{GAP}").append(row.why, "dim")
+
+
+def nothing_there(state_dir: Path) -> str:
+    """What is to be known of a state directory without a line in it."""
+    return "" if state_dir.is_dir() else f"There is no {state_dir}: wanted the state_dir of the lbd that moved them."
 
 
 def moves_summary(counts: Counter[str], shown: int) -> str:

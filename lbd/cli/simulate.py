@@ -73,7 +73,7 @@ def simulate(
         chosen = chosen.model_copy(update={"hours": _above_zero(hours)})
     tried = dict(map(assignment, overrides)) | ({"strategy": strategy} if strategy else {})
     settings = settled(chosen, loaded(ctx, config_file, admin_urls).settings, tried)
-    if settings.split.enabled:
+    if settings.split.enabled and chosen.auto_bundle_split:
         click.echo(f"Note: {UNSPLIT}", err=True)
     if record is not None and seeds > 1:
         raise UsageError(f"--record keeps one run, --seeds {seeds} makes {seeds}: wanted one of the two")
@@ -84,7 +84,7 @@ def simulate(
     (_as_json if form == "json" else simulate_text.as_text)(runs)
 
 
-UNSPLIT = "split.enabled: bundles are not split in a simulation, only on a cluster, also that of lbd demo"
+UNSPLIT = "split.enabled: lbd splits nothing, for the scenario's brokers do (auto_bundle_split)"
 
 
 def _run(name: str, scenario: Scenario, settings: Settings, seed: int, keep: Callable[[Turned], None]) -> Finished:
@@ -103,9 +103,12 @@ def _as_json(runs: list[Finished]) -> None:
     first = runs[0]
     found = {"scenario": first.name, "turn_seconds": sum(run.turn_seconds for run in runs)}
     if len(runs) == 1:
-        moves = [asdict(move) for move in first.trace.moves]
+        trace = {
+            "moves": [asdict(move) for move in first.trace.moves],
+            "splits": [asdict(one) for one in first.trace.splits],
+        }
         render.json_out(
-            {**found, "seed": first.seed, "moves": moves, "scorecard": asdict(first.card), "sentence": first.sentence}
+            {**found, "seed": first.seed, **trace, "scorecard": asdict(first.card), "sentence": first.sentence}
         )
         return
     cards = [{"seed": run.seed, "scorecard": asdict(run.card), "sentence": run.sentence} for run in runs]

@@ -11,7 +11,7 @@ from rich.text import Text
 from lbd.cli import render
 from lbd.score.figures import EVENNESS, FIGURES, WHEN
 from lbd.score.spread import figures, spread
-from lbd.score.transfers import transfers
+from lbd.score.transfers import clock, transfers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +37,8 @@ def _one(console: Console, runs: Sequence[Finished]) -> None:
     (run,) = runs
     if run.trace.moves:
         console.print(_moves(run.trace))
+    if run.trace.splits:
+        console.print(_splits(run.trace))
     console.print(_evenness(run.card))
     for line in (*_moving(run.card), *_times(run.card, run.settings), *_costs(run)):
         console.print(Text(line))
@@ -63,6 +65,13 @@ def _moves(trace: Trace) -> object:
     return found
 
 
+def _splits(trace: Trace) -> object:
+    found = render.table(("at", "right"), ("split", "left"), ("on", "left"), ("parts", "right"), ("by", "left"))
+    for one in trace.splits:
+        found.add_row(clock(one.seconds), render.plain(one.bundle), render.plain(one.owner), str(one.parts), one.by)
+    return found
+
+
 def _evenness(card: Scorecard) -> object:
     found = render.table(("scores", "left"), *((when, "right") for when in WHEN.values()))
     known = figures(card)
@@ -80,9 +89,12 @@ def _moving(card: Scorecard) -> Iterator[str]:
         f"moves: {card.moves} in {rounds}{compared}; bundles moved twice: {card.bundles_moved_twice}; "
         f"traffic moved: {card.traffic_moved:.1%}"
     )
+    if card.splits:
+        yield f"bundles split: {card.splits}"
     if card.peak_points is not None and card.moves:
-        best = f"no plan of as many moves gets below {card.best_peak_points:.1f}"
-        yield f"peak since the last move: {card.peak_points:.1f} points; {best}"
+        best = card.best_peak_points
+        told = "" if best is None else f"; no plan of as many moves gets below {best:.1f}"
+        yield f"peak since the last move: {card.peak_points:.1f} points{told}"
 
 
 def _times(card: Scorecard, settings: Settings) -> Iterator[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lbd.config import Settings
-    from lbd.daemon.splitting.rule import Chosen
+    from lbd.cycle.splitting import Chosen
     from lbd.record.control import Answer
     from lbd.split.algorithms import Algorithm
     from lbd.split.plan import Plan

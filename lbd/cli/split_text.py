@@ -16,7 +16,7 @@ from lbd.model import bundle_range
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lbd.daemon.splitting.rule import Chosen
+    from lbd.cycle.splitting import Chosen
     from lbd.record.journal import Split
     from lbd.split.plan import Part, Plan
 

@@ -21,6 +21,7 @@ from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
 from lbd.errors import LbdError, told
+from lbd.load.scoring import scores
 from lbd.model import Permission
 from lbd.observe import averages as running
 from lbd.permit import evidence as judging
@@ -154,7 +155,8 @@ def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
 def _permission(
     parts: Parts, snapshot: Snapshot, evidence: Evidence, policies: Policies, hold: Hold | None, kept: Kept
 ) -> Permission:
-    tired = Trips(parts.sent(), snapshot.taken_at, parts.guardrails).tired
+    trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
+    tired = trips.tired | trips.moved(snapshot, scores(snapshot.brokers, parts.weights), evidence.paired == 0)
     known = (snapshot, parts.attempted_at(), policies.isolation, parts.guardrails)
     codes = barred(*known, changed_at=kept.changed_at, tired=tired)
     for reason in parts.ignored_bars:

@@ -58,7 +58,9 @@ def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
     """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
     passed = f", overriding limits: {request.override}" if request.override is not None else ""
     reason = f"by hand, {request.by}{passed}{f'; {picked}' if picked else ''}"
-    return replace(parts, strategy=ByHand(request.bundle, request.destination or "", parts.weights, reason))
+    rails = parts.guardrails.model_copy(update={"second_move_points": 0.0})  # how urgent it is, the person knows
+    wish = ByHand(request.bundle, request.destination or "", parts.weights, reason)
+    return replace(parts, strategy=wish, guardrails=rails)
 
 
 def split_hold(

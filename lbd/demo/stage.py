@@ -124,14 +124,12 @@ def free(api: ApiSettings) -> str:
     """Where the API can listen: where it is wanted, and where that is taken, on a port that the system chooses."""
     if not api.enabled:
         return api.listen
-    with socket.socket(socket.AF_INET6 if ":" in api.host else socket.AF_INET) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind((api.host, api.port))
-            tried.listen()
-        except OSError:
-            return api.listen.rpartition(":")[0] + ":0"
-    return api.listen
+    family = socket.AF_INET6 if ":" in api.host else socket.AF_INET
+    try:
+        with socket.create_server((api.host, api.port), family=family):
+            return api.listen
+    except OSError:
+        return api.listen.rpartition(":")[0] + ":0"
 
 
 def _token(folder: Path) -> Path:

@@ -128,17 +128,6 @@ def background_as_recorded(model: LoadModel, percent: FloatArray, traffic: Float
     return percent - model.slope * driving(traffic, model.measure)
 
 
-def what_if(model: LoadModel, rates: FloatArray, owner: IntArray, background: FloatArray | None = None) -> FloatArray:
-    """Usage in percent of each broker if it owned these bundles, float64 (B, 5).
-
-    ``rates`` is float64 (N, 4), ``owner`` int32 (N,) into the model's brokers; ``background``, (B, 5), stands in for
-    the model's, as that of :func:`background_as_recorded`. More than 100 % is more than the broker has.
-    """
-    idle = model.background if background is None else background
-    traffic = carried(rates, owner, len(model.brokers))
-    return usage(idle, model.slope, driving(traffic, model.measure))
-
-
 def usage(background: FloatArray, slope: FloatArray, drives: FloatArray) -> FloatArray:
     """Percent that brokers use of a resource, of any one shape: its background plus a slope times what drives it."""
     found: FloatArray = np.maximum(background + slope * drives, 0.0)

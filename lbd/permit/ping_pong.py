@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from lbd.model import BYTES_IN, BYTES_OUT
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lbd.model import Unload
+    from lbd.model import BoolArray, FloatArray, Snapshot, Unload
     from lbd.permit.budget import Sent
     from lbd.permit.settings import Guardrails
 
@@ -33,6 +36,24 @@ class Trips:
         """Bundles that may not move at all, wherever to."""
         most = self._guardrails.max_moves_per_bundle
         return frozenset(bundle for bundle, number in self._number.items() if 0 < most <= number)
+
+    def moved(self, snapshot: Snapshot, points: FloatArray, compared: BoolArray) -> frozenset[str]:
+        """Bundles that moved lately and rest: it is not urgent, and others of their broker can go instead.
+
+        ``points`` are the brokers' scores, float64 (B,), and ``compared`` those that take part, bool (B,). It is urgent
+        on a broker that is overloaded, or ``second_move_points`` above the least loaded one. Others can go where they
+        carry half of what their broker does: levelling a pair never takes more.
+        """
+        rails = self._guardrails
+        if not (self._number and rails.max_moves_per_bundle and compared.any()):
+            return frozenset()
+        rows, brokers = snapshot.rows, len(snapshot.brokers)
+        owner, carried = rows.owner(), rows.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
+        lately = np.array([snapshot.bundles[at] in self._number for at in rows.bundle.tolist()], dtype=np.bool_)
+        others = 2 * np.bincount(owner, carried * ~lately, brokers) >= np.bincount(owner, carried, brokers)
+        urgent = min(float(points[compared].min()) + rails.second_move_points, rails.max_destination_score)
+        rests = rows.bundle[lately & (others & (points < urgent))[owner]]
+        return frozenset(snapshot.bundles[at] for at in rests.tolist())
 
     def came_from(self, broker: str) -> frozenset[str]:
         """Bundles whose last move began at this broker: back there they do not go."""

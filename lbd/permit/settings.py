@@ -82,6 +82,13 @@ class Guardrails(BaseModel):
         description="within ping_pong_window_hours, retries of a move not counted: what two moves did not mend, the "
         "third will not; 0: no limit",
     )
+    second_move_points: float = Field(
+        40,
+        ge=0,
+        description="within ping_pong_window_hours a bundle that lbd moved rests while others that carry half of its "
+        "broker's traffic can go instead, unless that broker is so far above the least loaded one, or above "
+        "max_destination_score; 0, or max_moves_per_bundle 0: it need not",
+    )
     ping_pong_window_hours: float = Field(
         24,
         ge=0,

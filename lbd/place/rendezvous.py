@@ -5,7 +5,7 @@ broker wherever and whenever it is asked for; when a broker goes, only its bundl
 takes its share from all alike (Thaler and Ravishankar 1998; weights after Schindelhauer and Schomaker 2005). A broker
 that has been answered more often than ``1 + slack`` times its share of the recent answers passes the bundle on to the
 next best (Mirrokni, Thorup and Zadimoghaddam 2018): load reports show none of these yet. A bundle answered lately keeps
-its answer while that broker is a candidate.
+its answer while that broker is a candidate, and not full by now while others are not.
 
 Free capacity is in points of score below ``full_at``: two brokers of equal score have equal shares, whatever the size
 of their machines. Where reports are too old, or a candidate has none, all brokers weigh the same and nothing is bound.
@@ -35,9 +35,9 @@ def choose(
         return Placed(None, "no candidate", memory)
     memory = memory.at(seen.taken_at, settings.remember_seconds)
     before = memory.answered.get(bundle)
-    if before in candidates:
-        return Placed(before, "the same as a moment ago", memory)
     free, why_plain = _free(candidates, seen, settings)
+    if before in candidates and (why_plain or before in free):
+        return Placed(before, "the same as a moment ago", memory)
     if why_plain:
         broker = _ranked(bundle, dict.fromkeys(candidates, 1.0))[0]
         return Placed(broker, f"by hash alone: {why_plain}", memory.after(bundle, broker))

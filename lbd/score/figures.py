@@ -43,6 +43,7 @@ RUN = (
     Figure("first_move_after_seconds", "first move after it was shown", 0, " s"),
     Figure("moves", "moves"),
     Figure("rounds", "in rounds"),
+    Figure("splits", "bundles split"),
     Figure("peak_points", "peak since the last move, points", 1),
     Figure("fewest_moves", "fewest moves that any plan needs for it"),
     Figure("redundant_moves", "redundant moves"),

@@ -31,8 +31,9 @@ class Scorecard:
     ``minutes_over_low``, ``minutes_over_high``: how long the gap was at or above the thresholds.
     ``minutes_to_balance``: from the first moment at or above the low threshold until it was below for good; 0 where it
     always was, None where it ended above.
-    ``first_move_after_seconds``: from the first report that showed the high threshold until a bundle landed.
+    ``first_move_after_seconds``: from the first report that showed the high threshold until the next bundle landed.
     ``moves``: landed unloads; ``rounds``: in how many bouts with a minute between them.
+    ``splits``: bundles that were split, by lbd or by the brokers.
     ``peak_points``: the highest score of the last owners, under the heaviest load since the last move.
     ``fewest_moves``: what any plan would have needed at least, from the first owners to as low a peak
     (:func:`lbd.score.bounds.fewest_moves`).
@@ -48,7 +49,8 @@ class Scorecard:
     ``unserved_bundle_seconds``: for how long nobody served a bundle, over all bundles, for moves and for brokers lost.
     ``turn_p50_seconds``, ``turn_p99_seconds``: what half, and all but one in a hundred, of the turns took at most.
 
-    The bounds, the peaks, ``redundant_moves`` and what is ``unmoved`` are None where bundles changed hands without lbd.
+    The bounds, the peaks, ``redundant_moves`` and what is ``unmoved`` are None where bundles changed hands without lbd;
+    ``fewest_moves``, ``best_peak_points`` and ``redundant_moves`` also where some were split.
     """
 
     hours: float
@@ -63,6 +65,7 @@ class Scorecard:
     first_move_after_seconds: float | None
     moves: int
     rounds: int
+    splits: int
     peak_points: float | None
     fewest_moves: int | None
     redundant_moves: int | None
@@ -85,7 +88,7 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     """The scorecard of a run with at least one look; thresholds in points."""
     points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
-    redundant, peak, best = _against_others(trace)
+    redundant, best = _against_others(trace)
     took = np.quantile([one.took_seconds for one in trace.seen], (0.5, 0.99), method="inverted_cdf")
     return Scorecard(
         hours=trace.seen[-1].seconds / 3600,
@@ -100,7 +103,8 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         first_move_after_seconds=_first_move(trace),
         moves=len(trace.moves),
         rounds=_rounds(trace.moves),
-        peak_points=peak,
+        splits=len(trace.splits),
+        peak_points=None if trace.placement is None else trace.placement.peak(trace.placement.last),
         fewest_moves=trace.fewest_moves,
         redundant_moves=redundant,
         best_peak_points=best,
@@ -115,12 +119,10 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     )
 
 
-def _against_others(trace: Trace) -> tuple[int, float, float] | tuple[None, None, None]:
-    """Redundant moves, the peak, and the best one for as many moves."""
-    found, moves = trace.placement, len(trace.moves)
-    if found is None:
-        return None, None, None
-    return redundant_moves(found, moves), found.peak(found.last), best_peak(found, moves)
+def _against_others(trace: Trace) -> tuple[int, float] | tuple[None, None]:
+    """Redundant moves, and the best peak for as many moves."""
+    found, moves = trace.bounded, len(trace.moves)
+    return (None, None) if found is None else (redundant_moves(found, moves), best_peak(found, moves))
 
 
 def _minutes_over(seconds: FloatArray, gap: FloatArray, threshold: float) -> float:
@@ -148,6 +150,7 @@ def _traffic_moved(trace: Trace) -> float:
 
 
 def _first_move(trace: Trace) -> float | None:
-    if trace.shown_at_seconds is None or not trace.moves:
-        return None
-    return max(trace.moves[0].seconds - trace.shown_at_seconds, 0.0)
+    """Moves of a round that had begun before are none that follow it."""
+    shown = trace.shown_at_seconds
+    after = () if shown is None else (move.seconds - shown for move in trace.moves)
+    return min((seconds for seconds in after if seconds >= 0), default=None)

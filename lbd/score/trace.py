@@ -50,13 +50,24 @@ class Moved:
     allowed: bool = True
 
 
+@dataclass(frozen=True)
+class Split:
+    """A bundle that was split into so many ``parts`` while ``owner`` owned it, by ``lbd`` or by the ``brokers``."""
+
+    seconds: float
+    bundle: str
+    owner: str
+    parts: int
+    by: str
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """A run. ``brokers`` names all that were ever there.
 
     ``shown_at_seconds`` is when reports first showed the high threshold. ``placement`` is under the heaviest load since
-    the last move, and None where bundles changed hands by other means than lbd's moves. ``unserved_bundle_seconds``
-    is for how long, over all bundles, nobody served them.
+    the last move, and None where bundles changed hands by other means than lbd's moves; of what was split it has the
+    parts. ``unserved_bundle_seconds`` is for how long, over all bundles, nobody served them.
     """
 
     seen: tuple[Seen, ...]
@@ -65,11 +76,17 @@ class Trace:
     shown_at_seconds: float | None = None
     placement: Placement | None = None
     unserved_bundle_seconds: float = 0.0
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def bounded(self) -> Placement | None:
+        """What bounds on moves can be told of. Of splits there is none: a bundle that moves whole is a single move."""
+        return None if self.splits else self.placement
 
     @property
     def fewest_moves(self) -> int | None:
         """What any plan would have needed at least from the first owners to as low a peak."""
-        found = self.placement
+        found = self.bounded
         if found is None:
             return None
         return fewest_moves(found.sizes, found.first, found.room(found.peak(found.last)))

@@ -28,8 +28,13 @@ class Transfer:
     @property
     def clock(self) -> str:
         """When it was, in hours and minutes since the beginning."""
-        minutes = int(self.seconds) // 60
-        return f"{minutes // 60}:{minutes % 60:02d}"
+        return clock(self.seconds)
+
+
+def clock(seconds: float) -> str:
+    """Seconds since the beginning in hours and minutes."""
+    minutes = int(seconds) // 60
+    return f"{minutes // 60}:{minutes % 60:02d}"
 
 
 def transfers(trace: Trace) -> tuple[Transfer, ...]:

@@ -33,6 +33,8 @@ def score_chart(trace: Trace) -> graph_objects.Figure:
     if marks:
         _mark(figure, trace, marks, "source", "gives bundles", "triangle-down")
         _mark(figure, trace, marks, "destination", "takes bundles", "triangle-up")
+    if trace.splits:
+        _mark_splits(figure, trace)
     return figure
 
 
@@ -122,6 +124,22 @@ def _mark(
             "line": {"color": "black", "width": 1},
         },
         text=[_told(one) for one in marks],
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _mark_splits(figure: graph_objects.Figure, trace: Trace) -> None:
+    """On the owner's line, at the turn that chose it."""
+    position = {broker: at for at, broker in enumerate(trace.brokers)}
+    looks = np.searchsorted(trace.seconds(), [one.seconds for one in trace.splits], side="right") - 1
+    times, points = _times(trace), trace.points()
+    figure.add_scatter(
+        x=times[looks],
+        y=[points[look, position[one.owner]] for look, one in zip(looks, trace.splits, strict=True)],
+        mode="markers",
+        name="a bundle is split",
+        marker={"symbol": "x", "size": 9, "color": "black"},
+        text=[f"{one.bundle}: {one.parts} parts, by {one.by}" for one in trace.splits],
         hovertemplate="%{text}<extra></extra>",
     )
 

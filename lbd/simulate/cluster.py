@@ -37,6 +37,7 @@ __all__ = [
     "idle_at",
     "moved",
     "noisy",
+    "placed",
     "points_at",
     "rates_at",
     "served_now",
@@ -113,7 +114,7 @@ def step(world: World, state: State) -> State:
     state = replace(state, busy=state.busy + points * STEP_SECONDS, passed=state.passed + rates * STEP_SECONDS)
     state = _members_changed(world, state)
     if state.disturbed:
-        state = _placed(world, state)
+        state = placed(world, state)
     return _count(world, _sample(world, state))
 
 
@@ -163,8 +164,8 @@ def _members_changed(world: World, state: State) -> State:
     )
 
 
-def _placed(world: World, state: State) -> State:
-    """Bundles whose time has come are placed; one that no broker may have waits."""
+def placed(world: World, state: State) -> State:
+    """Bundles whose time has come are placed by the brokers; one that none of them may have waits."""
     due = np.flatnonzero(state.placed_from <= state.seconds)
     candidates = world.allowed[world.load[due]] & world.present(state.seconds) if due.size else None
     if candidates is None or not candidates.any():

@@ -14,8 +14,10 @@ from lbd.act.orders import Ended, brokers_of
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.record.journal import KEEP_SECONDS
 from lbd.record.journal.lines import Ended as Concluded
-from lbd.record.journal.lines import Intent
+from lbd.record.journal.lines import Intent, SplitEnded, SplitIntent
 from lbd.record.journal.past import State
+from lbd.record.journal.splits import within_hour
+from lbd.split.cut import SplitResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from lbd.act.orders import Accepts, Pace
     from lbd.permit.budget import Sent
     from lbd.reason import Reason
+    from lbd.split.plan import Plan
 
 UNLOAD_SECONDS = 0.15
 """From the request until the new owner serves: 0.13 to 0.2 s on 4.0.8 under 3,000 msg/s, a topic in the bundle."""
@@ -81,6 +84,11 @@ class Moving:
         return not (self._waiting or self._flying)
 
     @property
+    def flying(self) -> frozenset[str]:
+        """Bundles whose unload was asked for and has not ended."""
+        return frozenset(flight.unload.bundle for flight in self._flying)
+
+    @property
     def attempted_at(self) -> Mapping[str, float]:
         """The last attempt on each bundle."""
         return self._journal.attempted_at
@@ -89,6 +97,24 @@ class Moving:
     def sent(self) -> tuple[Sent, ...]:
         """What was sent within the last day."""
         return self._journal.in_order()
+
+    @property
+    def split_or_attempted_at(self) -> Mapping[str, float]:
+        """The last attempt on each bundle, or when it came out of a split."""
+        return self._journal.past().split_or_attempted_at
+
+    @property
+    def splits_within_hour(self) -> int:
+        """How many splits of lbd's there were."""
+        return within_hour(self._journal.splits.all(), self._now())
+
+    def was_split(self, found: Plan, reason: str) -> None:
+        """Journal a split of lbd's, which took no time."""
+        self._number += 1
+        now, split, parts = self._now(), str(self._number), tuple(part.bundle for part in found.parts)
+        asked = (found.bundle, found.owner, found.algorithm, found.positions, reason)
+        self._journal.take(SplitIntent(now, split, *asked), b"")
+        self._journal.take(SplitEnded(now, split, SplitResult.SPLIT, found.bundle, parts, found.owner), b"")
 
     def landed(self) -> list[tuple[Unload, float]]:
         """Let time pass until now: what was asked for is journaled, what landed since the last call is told, with the

@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from lbd.score.figures import EVENNESS, FIGURES, RUN, WHEN
 from lbd.score.spread import figures, spread
-from lbd.score.transfers import transfers
+from lbd.score.transfers import clock, transfers
 from lbd.simulate.charts import gap_chart, score_chart, traffic_chart
 
 if TYPE_CHECKING:
@@ -77,6 +77,9 @@ def _tables(runs: Sequence[Finished]) -> Iterator[str]:
     yield _scorecard(runs)
     yield "<h2>Moves</h2>"
     yield _moves(runs[0].trace)
+    if runs[0].trace.splits:
+        yield "<h2>Splits</h2>"
+        yield _splits(runs[0].trace)
 
 
 def _scorecard(runs: Sequence[Finished]) -> str:
@@ -105,6 +108,11 @@ def _moves(trace: Trace) -> str:
         for one in transfers(trace)
     ]
     return table(("at", "from", "to", "bundles", "MB/s"), rows, words=3)
+
+
+def _splits(trace: Trace) -> str:
+    rows = [(clock(one.seconds), one.bundle, one.owner, one.by, str(one.parts)) for one in trace.splits]
+    return table(("at", "bundle", "on", "by", "parts"), rows, words=4)
 
 
 def _sources(run: Finished) -> Iterator[str]:

@@ -9,14 +9,16 @@ import numpy as np
 
 from lbd.act.orders import Pace
 from lbd.cycle import CycleRecord, turn
+from lbd.cycle.splitting import round_of
 from lbd.model import Skip, bundle_namespace
 from lbd.observe.observer import Observation
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.score.placement import Placement, Pools
-from lbd.score.trace import Moved, Seen, Trace
+from lbd.score.trace import Moved, Seen, Split, Trace
 from lbd.simulate.build import cluster
 from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, idle_at, moved, points_at, rates_at, served_now, step
+from lbd.simulate.cutting import Cutting
 from lbd.simulate.leap import leap, steps_at_once
 from lbd.simulate.moving import Moving, unload_seconds
 from lbd.simulate.parts import parts_of
@@ -54,12 +56,13 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self._world, self._state = cluster(self.scenario, self.seed)
-        self._first_owner = self._state.owner
+        self._first, self._first_owner = self._world, self._state.owner
         self._now = BEGUN_AT
         self._moving = Moving(Pace.of(self.settings.guardrails), lambda: self._now, self._refused, self._takes)
         self._isolation = self._world.isolation
         self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
-        self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
+        self._index()
+        self._splits: list[Split] = []
         self._seen: list[Seen] = []
         self._moves: list[Moved] = []
         self._shown_at: float | None = None
@@ -76,6 +79,7 @@ class Simulation:
                 raise record.error
             self._seen.append(self._look(took))
             yield Turned(seconds, record, took)
+            self._split(record)
             seconds += self.settings.interval_seconds
 
     def trace(self) -> Trace:
@@ -87,6 +91,7 @@ class Simulation:
             shown_at_seconds=self._shown_at,
             placement=self._placement(),
             unserved_bundle_seconds=self._state.unserved_bundle_seconds,
+            splits=tuple(self._splits),
         )
 
     def observe(self) -> Observation:
@@ -97,7 +102,27 @@ class Simulation:
         active = tuple(world.brokers[at] for at in np.flatnonzero(members.listed).tolist())
         leader = Leader(world.brokers[members.leader], "") if members.leads else None
         silent = dict.fromkeys(sorted(set(active) - set(seen.brokers.ids)), "does not answer")
-        return Observation(seen, "simulated", active, leader, silent)
+        splitting = active if self.scenario.auto_bundle_split else ()
+        return Observation(seen, "simulated", active, leader, silent, splitting_on=splitting)
+
+    def _split(self, record: CycleRecord) -> None:
+        """What this turn's round asks for: one of the two splits, never both."""
+        by_lbd = self.settings.split.enabled and not self.scenario.auto_bundle_split
+        if not (by_lbd or self.scenario.auto_bundle_split):
+            return
+        cutting = Cutting(self._first, self._world, self._state)
+        if not by_lbd:
+            cutting.by_brokers(record, self._moving.flying)
+        elif seen := round_of(record, self._moving.split_or_attempted_at, self._moving.splits_within_hour):
+            for found, reason in cutting.by_lbd(seen, self.settings):
+                self._moving.was_split(found, reason)
+        if cutting.made:
+            self._world, self._state = cutting.world, cutting.state
+            self._splits += cutting.made
+            self._index()
+
+    def _index(self) -> None:
+        self._bundle = {bundle: at for at, bundle in enumerate(self._world.bundles)}
 
     def _forward(self, seconds: float) -> None:
         """Let the cluster live until then; what lands within a step is there at its end."""
@@ -150,7 +175,9 @@ class Simulation:
 
     def _refused(self, unload: Unload) -> Skip | None:
         """What the executor checks before each request."""
-        bundle = self._bundle[unload.bundle]
+        bundle = self._bundle.get(unload.bundle)
+        if bundle is None:
+            return Skip(unload.bundle, Reason.OWNER_CHANGED, "it was split; not sent")
         owner = self._world.brokers[self._state.owner[bundle]] if self._state.owned[bundle] else "nobody"
         up = self._world.present(self._state.seconds)
         if owner != unload.source:
@@ -170,19 +197,19 @@ class Simulation:
         rates = rates_at(world, state.seconds) * served_now(state)[:, None]
         points = points_at(world, state.owner, rates, state.seconds)
         carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size).astype(np.float64)
-        unmoved = points_at(world, self._first_owner, rates, state.seconds)
+        unmoved = points_at(world, self._first_owner[world.origin], rates, state.seconds)
         present = world.present(state.seconds)
         return Seen(self._now - BEGUN_AT, points[present], unmoved[present], present, carried, took_seconds)
 
     def _placement(self) -> Placement | None:
-        """Not told where a broker left: what became of its bundles was not lbd's doing."""
+        """Not told where a broker left, or split bundles: what became of them was not lbd's doing."""
         world = self._world
-        if world.membership.lost_any(self._state.seconds):
+        if world.membership.lost_any(self._state.seconds) or any(one.by == "brokers" for one in self._splits):
             return None
         seconds = self._heaviest()
         return Placement(
             sizes=rates_at(world, seconds)[:, 2:].sum(axis=1) / 2 / MIB,
-            first=self._first_owner,
+            first=self._first_owner[world.origin],
             last=self._state.owner,
             idle=idle_at(world, seconds),
             slope=world.points_per_mib / world.capacity,

@@ -154,6 +154,9 @@ class Scenario(_Part):
     placement: Placement = Field(
         "random", description="of bundles without an owner: as AvgShedder does it, or LeastLongTermMessageRate"
     )
+    auto_bundle_split: bool = Field(
+        False, description="loadBalancerAutoBundleSplitEnabled: brokers split by the defaults of broker.conf"
+    )
     brokers: tuple[BrokerPart, ...]
     load: tuple[LoadPart, ...]
     settings: dict[str, Any] = Field({}, description="as in lbd.yaml")

@@ -53,6 +53,13 @@ def split(
     )
 
 
+def released(state: State, bundles: NDArray[np.intp]) -> State:
+    """Nobody owns these bundles any more, and they may be placed from now on."""
+    placed_from, passed = state.placed_from.copy(), state.passed.copy()
+    placed_from[bundles], passed[bundles] = state.seconds, 0.0
+    return replace(state, placed_from=placed_from, passed=passed, disturbed=True)
+
+
 def _counts(positions: Sequence[int], topics: Sequence[Topic]) -> NDArray[np.int64]:
     """How many topics fall into each part, int64 (parts,)."""
     edges = np.searchsorted(sorted(topic.position for topic in topics), positions)

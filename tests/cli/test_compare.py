@@ -181,3 +181,12 @@ def test_a_broken_recording(tmp_path: Path, text: str, told: str):
     assert done.exit_code == 2
     assert told in done.output
     assert len(done.output.splitlines()) == 1
+
+
+def test_points_per_mib_holds_for_scenarios_too():
+    """Brokers without traffic have their background left, whatever is carried."""
+    done = lbd("steady", "--strategy", "avg-shedder", "--hours", "0.1", "--points-per-mib", "0", "--format", "json")
+    (found,) = json.loads(done.stdout)
+    assert {run["scorecard"]["moves"] for run in found["runs"]} == {0}
+    usual = json.loads(lbd("steady", "--strategy", "avg-shedder", "--hours", "0.1", "--format", "json").stdout)[0]
+    assert found["runs"][0]["scorecard"]["first"] != usual["runs"][0]["scorecard"]["first"]

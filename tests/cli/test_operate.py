@@ -534,10 +534,12 @@ class TestHistory:
 
     @pytest.mark.parametrize("form", ["text", "json"])
     def test_none(self, form: str, tmp_path: Path) -> None:
-        """No journal, no moves; nothing is created."""
+        """No journal, no moves; where not even its directory is there, that is said. Nothing is created."""
         found = lbd("--config", _config(tmp_path, tmp_path / "absent"), "history", "--format", form)
         assert found.exit_code == 0
-        assert (found.stdout, found.stderr) == (("No moves.\n", "") if form == "text" else ("[]\n", "No moves.\n"))
+        told = f"There is no {tmp_path / 'absent'}: wanted the state_dir of the lbd that moved them.\n"
+        expected = ("No moves.\n", told) if form == "text" else ("[]\n", f"{told}No moves.\n")
+        assert (found.stdout, found.stderr) == expected
         assert not (tmp_path / "absent").exists()
 
     @pytest.mark.usefixtures("moved")

@@ -50,6 +50,33 @@ def test_as_json():
     assert found["scorecard"]["first"]["gap_points"] == pytest.approx(24.6, abs=0.1)
     parts = {"seconds", "bundle", "source", "destination", "throughput", "allowed"}
     assert set(found["moves"][0]) == parts
+    assert found["splits"] == []
+
+
+def test_splits_are_told(tmp_path: Path):
+    """When, what, where, into how many parts and by whom; also in JSON and on the page."""
+    asked = ("too-big", "--hours", "0.2", "--set", "split.enabled=true")
+    done = lbd(*asked, "--report", str(tmp_path / "page"))
+    assert re.search(r"0:00  simulated/big/0x00000000_0xffffffff  broker-1:8080 +2  lbd", done.output)
+    assert "bundles split: 1" in done.output
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "<h2>Splits</h2>" in page
+    assert "a bundle is split" in page
+    found = json.loads(lbd(*asked, "--format", "json").stdout)
+    assert [(one["parts"], one["by"]) for one in found["splits"]] == [(2, "lbd")]
+    assert found["scorecard"]["splits"] == 1
+
+
+def test_two_that_would_split(tmp_path: Path):
+    """Where the scenario's brokers do, lbd does not, and says so; one split is enough for the turn."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "about: One.\nhours: 0.2\nauto_bundle_split: true\nbrokers: [{id: a}, {id: b}]\n"
+        "load: [{name: x, brokers: [a], mib_per_second: 60, bundles: 1, topics: 40}]\n"
+    )
+    done = lbd(str(path), "--set", "split.enabled=true")
+    assert "Note: split.enabled: lbd splits nothing, for the scenario's brokers do" in done.stderr
+    assert re.search(r"2  brokers$", done.stdout, re.MULTILINE)
 
 
 def test_a_setting_is_tried():

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.load import linear
-from lbd.load.linear import CPU, Source, background_as_recorded, carried, driving, scores, what_if
+from lbd.load.linear import CPU, Source, background_as_recorded, carried, driving, scores, usage
 from lbd.load.scoring import Weights
 from lbd.simulate.cluster import MIB, points_at, rates_at
 from tests.load.histories import THREE
 from tests.simulate.worlds import begun
 
+if TYPE_CHECKING:
+    from lbd.model import FloatArray, IntArray
+
 RATES = np.array([[10.0, 20.0, 1000.0, 2000.0], [5.0, 5.0, 500.0, 500.0], [0.0, 1.0, 0.0, 100.0]])
 MODEL = linear.given(["a:80", "b:80"], np.array([10.0, 30.0]), np.array([0.01, 0.005]))
+
+
+def what_if(
+    model: linear.LoadModel, rates: FloatArray, owner: IntArray, background: FloatArray | None = None
+) -> FloatArray:
+    """Usage in percent of each broker if it owned these bundles."""
+    idle = model.background if background is None else background
+    return usage(idle, model.slope, driving(carried(rates, owner, len(model.brokers)), model.measure))
 
 
 def test_each_owner_carries_its_bundles():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from lbd.model import Unload
 from lbd.permit.budget import Sent
 from lbd.permit.ping_pong import Trips
 from lbd.permit.settings import Guardrails
-from tests.builders import TAKEN_AT, bundle
+from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 HOUR = 3600.0
 
@@ -40,6 +41,56 @@ def test_not_often():
     found = trips((5, "a", "b", 1), (2, "b", "c", 1))
     assert told(found, "d").startswith("ping-pong: moved 2 times of 2 (guardrails.max_moves_per_bundle)")
     assert found.tired == {bundle(1)}
+
+
+@pytest.mark.parametrize(
+    ("points", "guardrails", "moves", "rests"),
+    [
+        ((60, 30), {}, True, True),
+        ((60, 30), {}, False, False),
+        ((70, 30), {}, True, False),
+        ((69.9, 30), {}, True, True),
+        ((86, 60), {}, True, False),
+        ((60, 30), {"second_move_points": 30}, True, False),
+        ((60, 30), {"second_move_points": 0}, True, False),
+        ((60, 30), {"max_moves_per_bundle": 0}, True, False),
+        ((60, 30), {"ping_pong_window_hours": 1}, True, False),
+    ],
+    ids=[
+        "lately",
+        "never moved",
+        "40 points above the least loaded",
+        "a little less",
+        "overloaded",
+        "a lower setting",
+        "no rule",
+        "no limit on moves",
+        "long ago",
+    ],
+)
+def test_a_second_move_must_be_urgent(
+    points: tuple[float, float], guardrails: dict[str, float], moves: bool, rests: bool
+):
+    """Off a broker that is overloaded or far above the least loaded one; the other bundles of it may go at any time."""
+    found = trips(*([(2, "b", "a", 1)] if moves else []), **guardrails)
+    seen = snapshot({"a:80": report(0, {bundle(at): stats(1) for at in (1, 2)}), "b:80": report()})
+    both = np.ones(2, dtype=np.bool_)
+    assert found.moved(seen, np.array(points), both) == (frozenset({bundle(1)}) if rests else frozenset())
+
+
+@pytest.mark.parametrize(("others", "rests"), [(100, True), (99, False), (0, False)])
+def test_where_too_little_else_could_go_it_may(others: float, rests: bool):
+    """What levelling takes is never more than half of what a broker carries."""
+    own = {bundle(1): stats(100), bundle(2): stats(others)}
+    seen, found = snapshot({"a:80": report(0, own), "b:80": report()}), trips((2, "b", "a", 1))
+    assert bool(found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_))) == rests
+
+
+def test_a_broker_that_takes_no_part_is_not_the_least_loaded():
+    """One that has just started has 0 points; nothing is urgent because of it."""
+    seen = snapshot({"a:80": report(0, {bundle(at): stats(1) for at in (1, 2)}), "b:80": report()})
+    found = trips((2, "b", "a", 1))
+    assert found.moved(seen, np.array([60.0, 0.0]), np.array([True, False])) == {bundle(1)}
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,21 @@ def test_the_reason_names_who_was_full():
 def test_no_candidate_is_no_answer():
     """There is nothing to choose from."""
     assert build("rendezvous")("t/n/0x00000000_0xffffffff", (), seen({}), PlaceMemory()).broker is None
+
+
+def test_an_answer_is_not_repeated_once_its_broker_is_full():
+    """Where others have room; where none has, or nothing is known, it stays."""
+    bundle = bundles(1)[0]
+    first = ask(bundle, seen(dict.fromkeys(BROKERS, 30.0)), PlaceMemory())
+    assert first.broker is not None
+    points = {broker: 85.0 if broker == first.broker else 30.0 for broker in BROKERS}
+    again = {
+        "full by now": ask(bundle, seen(points), first.memory),
+        "all are": ask(bundle, seen(dict.fromkeys(BROKERS, 90.0)), first.memory),
+        "old reports": ask(bundle, seen(points, age_seconds=600), first.memory),
+    }
+    assert {why: placed.broker == first.broker for why, placed in again.items()} == {
+        "full by now": False,
+        "all are": True,
+        "old reports": True,
+    }

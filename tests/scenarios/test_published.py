@@ -14,14 +14,11 @@ from tests.scenarios.runs import run
 
 SEEDS = (1, 2, 3, 4, 5)
 LONG = {"day", "hundred-new", "month"}
-TWICE = {"rolling-restart"}
-"""Where a bundle may move a second time: before the restarts began, and after them."""
-
 
 every_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
-@pytest.mark.parametrize("name", sorted(set(shipped()) - LONG - TWICE))
+@pytest.mark.parametrize("name", sorted(set(shipped()) - LONG))
 @every_seed
 def test_no_bundle_moves_twice(name: str, seed: int):
     """In no scenario; and no run needs fewer moves than the bound says."""
@@ -30,7 +27,7 @@ def test_no_bundle_moves_twice(name: str, seed: int):
     assert card.fewest_moves is None or card.fewest_moves <= card.moves
 
 
-SUDDEN = {"pip-364", "scale-out", "empty-broker"}
+SUDDEN = {"pip-364", "scale-out", "empty-broker", "too-big"}
 
 
 @pytest.mark.parametrize("name", sorted(SUDDEN))
@@ -193,7 +190,7 @@ def test_a_rolling_restart(seed: int):
     after = [minute for minute in found.minutes if minute >= last_back]
     assert 50 <= len(after) <= 70
     assert max(after) <= 130
-    assert found.card.bundles_moved_twice <= 1
+    assert found.card.bundles_moved_twice == 0
     assert found.card.last.gap_points < 15 + 1
 
 
@@ -226,6 +223,16 @@ def test_a_bundle_too_big_to_move(seed: int):
     assert not any("/big/" in move.bundle for move in found.moves)
     assert found.card.moves <= 10
     assert Reason.SOLE_BUNDLE in found.reasons
+
+
+@every_seed
+def test_a_bundle_too_big_to_move_is_split(seed: int):
+    """With split.enabled its parts are spread, and all three brokers end near each other."""
+    found = run("too-big", seed, ("split.enabled", True))
+    assert any("/big/" in move.bundle for move in found.moves)
+    assert 4 <= found.card.splits <= 31
+    assert found.card.last.gap_points < 10
+    assert found.card.bundles_moved_twice == 0
 
 
 def test_a_day_of_unequal_bundles():

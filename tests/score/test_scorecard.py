@@ -48,9 +48,11 @@ def test_no_moves():
     assert (card.moves, card.rounds, card.traffic_moved, card.first_move_after_seconds) == (0, 0, 0, None)
 
 
-@pytest.mark.parametrize(("shown", "moved_at", "wanted"), [(60.0, 150.0, 90.0), (None, 150.0, None), (200.0, 150.0, 0)])
+@pytest.mark.parametrize(
+    ("shown", "moved_at", "wanted"), [(60.0, 150.0, 90.0), (None, 150.0, None), (200.0, 150.0, None)]
+)
 def test_the_first_move(shown: float | None, moved_at: float, wanted: float | None):
-    """Counted from the first report that shows the high threshold, where one does."""
+    """Counted from the first report that shows the high threshold, where one does; an earlier move is none."""
     assert run(OVER_HIGH, EVEN, moves=(move(moved_at),), shown_at_seconds=shown).first_move_after_seconds == wanted
 
 

@@ -125,6 +125,12 @@ REPORTS: dict[str, tuple[Fault, int | None, set[int]]] = {
 }
 
 
+def test_every_switch_has_its_case():
+    """One that nobody tried would be one of which nobody knows what lbd does."""
+    tried = {switch.fault for _, switches, _ in TABLE.values() for switch in switches("hot", "leader", "cold")}
+    assert tried | {loss.fault for loss in LOSSES} | {fault for fault, *_ in REPORTS.values()} == set(Fault)
+
+
 @pytest.mark.parametrize("case", REPORTS)
 def test_reports_that_cannot_be_believed(
     case: str, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

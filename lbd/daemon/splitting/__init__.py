@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from lbd.act.splitter import Splitter
-from lbd.daemon.splitting.looking import CLOCK
-from lbd.daemon.splitting.rule import Round, choose
+from lbd.cycle.splitting import Round, choose, round_of
+from lbd.daemon.splitting.looking import CLOCK, Brokers
 from lbd.errors import LbdError, RefusedError, told
 from lbd.model import bundle_namespace
 from lbd.permit.eligibility import left_alone
@@ -19,6 +19,7 @@ from lbd.permit.own_topic import carries
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer
+from lbd.record.journal.splits import within_hour
 from lbd.split.cut import Cut, CutOutcome, SplitResult, cut_of
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from lbd.pulsar.admin import Admin
     from lbd.record.control import SplitRequest
     from lbd.record.journal import Journal, Split
-
-HOUR_SECONDS = 3600.0
 
 Told: TypeAlias = "Callable[[CutOutcome | LbdError], None]"
 
@@ -91,7 +90,7 @@ class Splitting:
         """After a turn that planned nothing: what its round asks for is begun, beside the next turns."""
         self.warnings = _warnings(record, settings)
         if settings.split.enabled and not self.warnings and self.hold() is None:
-            seen = _round(record, self._journal, self._hour())
+            seen = round_of(record, self._journal.split_or_attempted_at, self._hour())
             if seen is not None:
                 self._begin("what the rule chooses", lambda: self._by_rule(seen, settings))
 
@@ -125,7 +124,7 @@ class Splitting:
         return _answer(outcome)
 
     def _by_rule(self, seen: Round, settings: Settings) -> None:
-        for due, plan in choose(self._admin(), settings, seen).plans:
+        for due, plan in choose(Brokers(self._admin()), settings, seen).plans:
             quiet = quiet_until(settings.guardrails.quiet_hours, self._now())
             if self._halted.is_set() or quiet is not None or self._paused() is not None:
                 return
@@ -167,8 +166,7 @@ class Splitting:
 
     def _hour(self) -> int:
         """Splits within the last hour; those that certainly cut nothing are not counted."""
-        since = self._now() - HOUR_SECONDS
-        return sum(one.at > since and one.may_have_cut for one in self._journal.splits)
+        return within_hour(self._journal.splits, self._now())
 
     def _begin(self, what: str, work: Callable[[], None]) -> None:
         with self._changed:
@@ -194,16 +192,6 @@ def _allow(cut: Cut, settings: Settings) -> None:
         reason = Reason.LEADER_TOPIC
     if reason is not None:
         raise RefusedError(f"{reason.label}: nothing is split there, whoever asks")
-
-
-def _round(record: CycleRecord, journal: Journal, hour: int) -> Round | None:
-    """What the turn saw, with new numbers; None where it saw none, was held, or planned moves."""
-    seen, averages, evidence = record.observation, record.averages, record.evidence
-    quiet = record.hold is None and record.error is None and not record.unloads and not record.unfinished
-    if seen is None or averages is None or evidence is None or not quiet or not evidence.fresh.any():
-        return None
-    usable = evidence.fresh & (evidence.paired == 0)
-    return Round(seen.snapshot, averages, usable, journal.split_or_attempted_at, hour)
 
 
 def _warnings(record: CycleRecord, settings: Settings) -> tuple[str, ...]:

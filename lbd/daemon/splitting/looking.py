@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.act.ownership import Clock
 from lbd.act.splitter import Splitter
+from lbd.errors import ObserveError
 from lbd.model import bundle_namespace
 from lbd.observe.topics import topics_of
 from lbd.split.plan import plan
@@ -34,3 +35,21 @@ def look(
     splitter = Splitter(admin, CLOCK)
     owner = splitter.owner(bundle, splitter.boundaries(bundle_namespace(bundle)))
     return plan(owner, bundle, algorithm, topics_of(admin, bundle, owner), settings.flow, positions)
+
+
+class Brokers:
+    """What lbd's rule asks of a live cluster."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def number_of_bundles(self, namespace: str) -> int:
+        """Raises :class:`~lbd.errors.ObserveError` where its boundaries cannot be read, or it has none."""
+        found = len(self._admin.boundaries(namespace) or ()) - 1
+        if found < 1:
+            raise ObserveError(f"{namespace}: no bundles are told of it")
+        return found
+
+    def look(self, bundle: str, settings: SplitSettings) -> Plan:
+        """By the algorithm of ``split.algorithm``; raises as :func:`look` does."""
+        return look(self._admin, bundle, settings.algorithm, settings)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from lbd.cycle.splitting import Chosen, Round, all_usable, choose
 from lbd.daemon.dry import remembered
 from lbd.daemon.parts import observing
-from lbd.daemon.splitting.looking import look
-from lbd.daemon.splitting.rule import Chosen, Round, all_usable, choose
+from lbd.daemon.splitting.looking import Brokers, look
 from lbd.errors import RefusedError
 from lbd.observe import averages as running
 from lbd.pulsar.admin import Admin
+from lbd.record.journal.splits import within_hour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,6 @@ def plan_due(settings: Settings) -> Chosen:
             )
         _, averages, past = remembered(settings)
         averages = running.update(averages, seen.snapshot)
-        since = time.time() - 3600
-        hour = sum(split.at > since and split.may_have_cut for split in past.splits)
+        hour = within_hour(past.splits, time.time())
         asked = Round(seen.snapshot, averages, all_usable(seen.snapshot), past.split_or_attempted_at, hour)
-        return choose(observer.admin, settings, asked)
+        return choose(Brokers(observer.admin), settings, asked)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 BARRED = {
     Reason.COOL_DOWN: "it rests after the last attempt to move it",
     Reason.CHANGED_HANDS: "it rests because it changed its broker without lbd",
-    Reason.PING_PONG: "it was moved to and fro lately: guardrails.max_moves_per_bundle",
+    Reason.PING_PONG: "lbd moved it lately: guardrails.max_moves_per_bundle, second_move_points",
     Reason.SYSTEM_NAMESPACE: "Pulsar's own topics are in its namespace",
     Reason.LEADER_TOPIC: "the topic by which lbds agree on their leader is in it (leader.topic)",
     Reason.ISOLATION_POLICY: "an isolation policy binds its namespace to brokers that exclude the destination",

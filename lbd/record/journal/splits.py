@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+HOUR_SECONDS = 3600.0
+
 
 @dataclass(frozen=True)
 class Split:
@@ -27,6 +29,11 @@ class Split:
     def may_have_cut(self) -> bool:
         """Whether it counts: anything but a range that is known to have stayed whole."""
         return self.ended is None or self.ended.result is not SplitResult.NOT_SPLIT
+
+
+def within_hour(splits: Iterable[Split], now: float) -> int:
+    """Splits within the hour before ``now``; those that certainly cut nothing are not counted."""
+    return sum(one.at > now - HOUR_SECONDS and one.may_have_cut for one in splits)
 
 
 def split_or_attempted(attempted_at: Mapping[str, float], splits: Iterable[Split]) -> dict[str, float]:

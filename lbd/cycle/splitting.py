@@ -1,17 +1,17 @@
 """Which bundles lbd would split now, and where: the leader's rule within lbd's limits; and of each other one, why not.
 
-A look at a bundle costs four requests or so, thus the first few are looked at, and the others are counted.
+A look at a bundle of a real cluster costs four requests or so, thus the first few are looked at, and the others are
+counted.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from lbd.daemon.splitting.looking import look
 from lbd.errors import LbdError, RefusedError
 from lbd.model import bundle_namespace
 from lbd.permit.eligibility import barred
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lbd.config import Settings
+    from lbd.cycle import CycleRecord
     from lbd.model import Averages, BoolArray, Snapshot
-    from lbd.pulsar.admin import Admin
     from lbd.split.plan import Plan
+    from lbd.split.settings import SplitSettings
     from lbd.split.triggers import Due
 
 LOOKED_AT = 20
@@ -64,17 +65,36 @@ class Round:
     hour: int = 0
 
 
-def choose(admin: Admin, settings: Settings, seen: Round) -> Chosen:
+class Cluster(Protocol):
+    """Where bundles are looked at, and could be split."""
+
+    def number_of_bundles(self, namespace: str) -> int:
+        """How many a namespace has. Raises :class:`LbdError` where that cannot be told."""
+
+    def look(self, bundle: str, settings: SplitSettings) -> Plan:
+        """Where it would be cut. Raises :class:`RefusedError` where it cannot be, or as ``number_of_bundles``."""
+
+
+def round_of(record: CycleRecord, attempted_at: Mapping[str, float], hour: int) -> Round | None:
+    """What a turn saw, with new numbers; None where it saw none, was held, or planned moves."""
+    seen, averages, evidence = record.observation, record.averages, record.evidence
+    quiet = record.hold is None and record.error is None and not record.unloads and not record.unfinished
+    if seen is None or averages is None or evidence is None or not quiet or not evidence.fresh.any():
+        return None
+    return Round(seen.snapshot, averages, evidence.fresh & (evidence.paired == 0), attempted_at, hour)
+
+
+def choose(cluster: Cluster, settings: Settings, seen: Round) -> Chosen:
     """The splits that this round asks for, within the limits for a turn and an hour."""
     due, left = _permitted(settings, seen, too_large(seen.snapshot, seen.averages, settings.split))
     due, beyond = due[:LOOKED_AT], due[LOOKED_AT:]
-    due, full = within_namespaces(due, _bundles(admin, due), settings.split)
+    due, full = within_namespaces(due, _bundles(cluster, due), settings.split)
     limit = f"its namespace has split.max_bundles_per_namespace {settings.split.max_bundles_per_namespace} bundles"
     left += [Left(one.bundle, limit) for one in full]
     plans: list[tuple[Due, Plan]] = []
     for one in due:
         why = _no_room(settings, seen.hour, len(plans))
-        found = Left(one.bundle, why) if why else _planned(admin, settings, one)
+        found = Left(one.bundle, why) if why else _planned(cluster, settings, one)
         if isinstance(found, Left):
             left.append(found)
         else:
@@ -102,13 +122,13 @@ def _permitted(settings: Settings, seen: Round, due: Sequence[Due]) -> tuple[tup
     return tuple(allowed), left
 
 
-def _bundles(admin: Admin, due: Sequence[Due]) -> dict[str, int]:
+def _bundles(cluster: Cluster, due: Sequence[Due]) -> dict[str, int]:
     """How many bundles each namespace has; one that cannot be read is left out, and not split then."""
     found: dict[str, int] = {}
     for namespace in dict.fromkeys(bundle_namespace(one.bundle) for one in due):
         with suppress(LbdError):
-            found[namespace] = len(admin.boundaries(namespace) or ()) - 1
-    return {namespace: bundles for namespace, bundles in found.items() if bundles > 0}
+            found[namespace] = cluster.number_of_bundles(namespace)
+    return found
 
 
 def _no_room(settings: Settings, hour: int, planned: int) -> str:
@@ -120,10 +140,10 @@ def _no_room(settings: Settings, hour: int, planned: int) -> str:
     return ""
 
 
-def _planned(admin: Admin, settings: Settings, due: Due) -> Plan | Left:
+def _planned(cluster: Cluster, settings: Settings, due: Due) -> Plan | Left:
     """Unlike Pulsar, lbd by itself cuts off no part without topics: that helps nobody, and cannot be taken back."""
     try:
-        found = look(admin, due.bundle, settings.split.algorithm, settings.split)
+        found = cluster.look(due.bundle, settings.split)
     except RefusedError as error:
         return Left(due.bundle, str(error).removeprefix(f"{due.bundle}: "))
     except LbdError as error:
