@@ -1,0 +1,123 @@
+"""Every snippet is run, compared or parsed; nothing stands in a document that is on none of the lists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from lbd.config import load
+from lbd.simulate import scenario
+from tests.docs import tables
+from tests.docs.snippets import ROOT, Snippet, documents, snippets, spans
+from tests.docs.world import World, world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ALL = [snippet for path in documents() for snippet in snippets(path)]
+
+
+def commands(document: str) -> list[tuple[str, str]]:
+    """What a reader is told to type, from top to bottom: where it stands, and the line."""
+    mine = [snippet for snippet in ALL if snippet.document == document and snippet.kind == "shell"]
+    blocks = [(f"{document}:{at}", line) for snippet in mine for at, line in snippet.commands]
+    return blocks + [(f"{document}: in a sentence", line) for line in spans(document)]
+
+
+TYPED = {name: found for path in documents() if (found := commands(name := str(path.relative_to(ROOT))))}
+LAST = "docs/drain.md"
+"""It moves many bundles, which others would find resting."""
+
+
+def of(kind: str) -> list[Snippet]:
+    """Those of a kind."""
+    return [snippet for snippet in ALL if snippet.kind == kind]
+
+
+def listed(line: str, table: dict[str, str]) -> str | None:
+    """What the table has of a line that begins so."""
+    return next((told for begin, told in table.items() if line.startswith(begin)), None)
+
+
+@pytest.fixture(scope="session")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One cluster for all documents."""
+    with world(tmp_path_factory.mktemp("reader")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("document", sorted(TYPED, key=lambda name: (name == LAST, name)))
+def test_every_command_does_what_it_says(document: str, reader: World):
+    """In the order in which it is read, one after the other; what cannot be run here is read by bash."""
+    reader.sit_down(document)
+    for where, line in TYPED[document]:
+        if listed(line, tables.CANNOT) or listed(line, tables.ELSEWHERE):
+            assert subprocess.run(["bash", "-n", "-c", line], check=False).returncode == 0, where
+            continue
+        done = reader.run(line)
+        assert done.code in tables.CODES.get(line, (0,)), f"{where}: {line}\n{reader.placed(line)}\n{done.output}"
+        assert "Traceback" not in done.output, where
+
+
+@pytest.mark.parametrize("snippet", of("yaml"), ids=lambda snippet: snippet.name)
+def test_every_piece_of_settings_is_read(snippet: Snippet, tmp_path: Path):
+    """As lbd.yaml, or as a scenario, by what would read it."""
+    if listed(snippet.text, tables.SHOWN):
+        return
+    path = tmp_path / "read.yaml"
+    path.write_text(snippet.text)
+    if "brokers" in yaml.safe_load(snippet.text):
+        assert scenario.load(str(path)).brokers
+    else:
+        assert load(path, {}).origins
+
+
+@pytest.mark.parametrize("snippet", of("python"), ids=lambda snippet: snippet.name)
+def test_every_program_runs(snippet: Snippet):
+    """As it stands."""
+    exec(compile(snippet.text, snippet.name, "exec"), {})
+
+
+def test_no_snippet_is_of_another_kind():
+    """What is shown is compared by a test that is named, and fences say what they hold."""
+    known = {"shell", "yaml", "python"}
+    assert [each.name for each in ALL if each.kind not in known and not listed(each.text, tables.SHOWN)] == []
+    assert len(ALL) > 30
+
+
+def test_the_lists_are_short_of_nothing_and_of_no_use_to_nobody():
+    """Each entry is of a line that is there, and each test that it names is, too."""
+    lines = {line for found in TYPED.values() for _, line in found}
+    for begin in (*tables.CANNOT, *tables.ELSEWHERE, *tables.CODES):
+        assert [line for line in lines if line.startswith(begin)], begin
+    for begin in tables.SHOWN:
+        assert [each for each in ALL if each.text.startswith(begin)], begin
+    for named in {*tables.ELSEWHERE.values(), *tables.SHOWN.values()}:
+        path, _, test = named.partition("::")
+        assert f"def {test}(" in (ROOT / path).read_text(), named
+
+
+def test_the_loop_names_packages():
+    """The verbs of README's picture of the loop."""
+    (loop,) = (each.text for each in ALL if each.text.startswith("observe ─► "))
+    verbs = [re.match(r"\w+", part.strip())[0] for part in loop.split("─►")]  # type: ignore[index]
+    assert [verb for verb in verbs if not (ROOT / "lbd" / verb).is_dir()] == []
+
+
+def test_the_files_of_the_flow_are_there():
+    """Those that its README names, and no other."""
+    (shown,) = (each.text for each in ALL if each.text.startswith("lbd.yaml   "))
+    folder = ROOT / "examples" / "gitops"
+    assert {line.split()[0] for line in shown.splitlines()} == {path.name for path in folder.iterdir()} - {"README.md"}
+
+
+def test_history_lies_where_it_is_said_to_lie(reader: World):
+    """Tables, days and parts, as the page draws them."""
+    (shown,) = (each.text.strip() for each in ALL if each.text.startswith("history/v1/"))
+    pattern = re.sub(r"<table>|\d{4}-\d\d-\d\d|…", "*", shown)
+    assert list(reader.folder.glob(pattern))
