@@ -123,7 +123,7 @@ What next:
 def serving(admin_url: str, state_dir: str, api: str | None) -> str:
     """What can be tried on a cluster that is kept up."""
     shown = f"{api} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
-    served = shown if api else "Its API has no port"
+    served = shown if api else "Its API and dashboard do not listen: their port is taken"
     return f"""
 It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
   export LBD_PULSAR__ADMIN_URLS='["{admin_url}"]'
