@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PROGRAMS = (
     *("lbd", ".venv/bin/lbd", "python", "python3", "pip", "sudo", "docker", "helm", "kubectl", "git", "pulsar-admin"),
-    *("systemctl", "spark-submit", "export", "curl", "promtool", "tests/run", "lbd-env/bin/venv-pack"),
+    *("systemctl", "journalctl", "spark-submit", "export", "curl", "promtool", "tests/run", "lbd-env/bin/venv-pack"),
 )
 """A paragraph that begins with one of these is for a shell."""
 
@@ -76,6 +77,13 @@ def spans(document: str) -> list[str]:
     text, *_ = re.split(r"^## (?!Alerts|lbd doctor)", text, maxsplit=1, flags=re.MULTILINE)
     found = (span.replace("\\|", "|") for span in re.findall(r"`([^`\n]+)`", text))
     return list(dict.fromkeys(span for span in found if re.match(rf"(?:{'|'.join(PROGRAMS)}) [^:]+$", span)))
+
+
+def shapes(document: str) -> list[dict[str, Any]]:
+    """The JSON that a document outlines in its sentences, ``{"a", "b": [{"c"}]}``; None where no more is told."""
+    found = re.findall(r"`(\{\"[^`]*\})`", (ROOT / document).read_text())
+    told = (re.sub(r"\{…\}|\[…\]|(?<=: )…|(?<=:\n)…", "null", text) for text in found)
+    return [json.loads(re.sub(r'("[\w.]+")(?=\s*[,}])', r"\1: null", text)) for text in told]
 
 
 def kind(text: str) -> str:

@@ -48,13 +48,24 @@ ELSEWHERE = {
 }
 """Commands that take brokers, Spark or a new virtual environment, and the test that has these."""
 
+OUTLINED = {
+    "docs/compare.md": ["lbd compare examples/moves.jsonl.gz --strategy avg-shedder --format json"],
+    "docs/runbook.md": ["lbd doctor --format json"],
+    "docs/simulate.md": [
+        "lbd simulate steady --hours 1 --format json",
+        "lbd simulate steady --hours 1 --seeds 2 --format json",
+    ],
+}
+"""What prints the JSON that a document outlines, in its order."""
+
 CANNOT = {
     "git clone … ": "there is no address to clone from yet; test_installed begins with a copy of the checkout",
     "pip install '.[learn]'": "half a gigabyte; tests/run installs the same as a part of .[test]",
     "tests/run": "it is what runs this test",
     "docker ": "no Docker; tests/package takes the image's steps in a bare virtual environment",
     "kubectl ": "no cluster of Kubernetes; tests/helm validates what would be sent to one",
-    "systemctl status": "no systemd runs; tests/systemd has the daemon under what the unit promises",
+    "systemctl ": "no systemd runs; tests/systemd has the daemon under what the unit promises",
+    "journalctl ": "the same",
     "sudo apt-get ": "it would change this machine; tests/run installs the same package where it may",
     "python -m tests.api.picture": "the picture differs by the fonts of a machine; tests/api has the page in a browser",
     "python3 -m venv lbd-env": "for YARN, which is not here",

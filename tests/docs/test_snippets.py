@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ import yaml
 from lbd.config import load
 from lbd.simulate import scenario
 from tests.docs import tables
-from tests.docs.snippets import ROOT, Snippet, documents, snippets, spans
+from tests.docs.snippets import ROOT, Snippet, documents, shapes, snippets, spans
 from tests.docs.world import World, world
 
 if TYPE_CHECKING:
@@ -121,3 +122,37 @@ def test_history_lies_where_it_is_said_to_lie(reader: World):
     (shown,) = (each.text.strip() for each in ALL if each.text.startswith("history/v1/"))
     pattern = re.sub(r"<table>|\d{4}-\d\d-\d\d|…", "*", shown)
     assert list(reader.folder.glob(pattern))
+
+
+@pytest.mark.parametrize("document", tables.OUTLINED)
+def test_json_is_as_it_is_outlined(document: str, reader: World):
+    """No key more and none less on the first level, and those that are told of within."""
+    outlines = shapes(document)
+    assert len(outlines) == len(tables.OUTLINED[document])
+    for outline, line in zip(outlines, tables.OUTLINED[document], strict=True):
+        reader.sit_down(document)
+        found = json.loads(reader.run(line).stdout)
+        found = found[0] if isinstance(found, list) else found
+        assert set(found) == set(outline), line
+        assert list(absent(outline, found)) == [], line
+
+
+def absent(outline: Any, found: Any, above: str = "") -> Iterator[str]:
+    """The keys that are told of and not there."""
+    if isinstance(outline, list):
+        yield from absent(outline[0], found[0], f"{above}[]")
+    for key, inner in outline.items() if isinstance(outline, dict) else ():
+        if key not in found:
+            yield f"{above}.{key}"
+        elif inner is not None and found[key] not in (None, []):
+            yield from absent(inner, found[key], f"{above}.{key}")
+
+
+def test_each_alert_says_what_to_type():
+    """A command that the test above runs, or that is on a list."""
+    text = (ROOT / "docs" / "runbook.md").read_text()
+    typed = {line for _, line in TYPED["docs/runbook.md"]}
+    for alert, column in re.findall(r"^\| `(Lbd\w+)` \|[^|]*\|([^|]*)\|", text, re.MULTILINE):
+        told = re.findall(r"`([^`]+)`", column)
+        assert told, alert
+        assert set(told) <= typed, alert

@@ -53,6 +53,7 @@ class Done:
 
     code: int
     output: str
+    stdout: str = ""
 
 
 class World:
@@ -125,7 +126,7 @@ class World:
         with contextlib.chdir(self.desk):
             done = CliRunner().invoke(main, words, env={**before, **self.environ(["lbd", *words])})
         assert done.exception is None or isinstance(done.exception, (SystemExit, click.ClickException)), done.exception
-        return Done(done.exit_code, done.output)
+        return Done(done.exit_code, done.output, done.stdout)
 
     def _around(self, words: list[str]) -> dict[str, object]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
