@@ -84,3 +84,22 @@ SHOWN = {
     "lbd.yaml        the settings": "tests/docs/test_snippets.py::test_the_files_of_the_flow_are_there",
 }
 """What is printed or pictured, by its beginning, and the test that compares it."""
+
+WORKS, METRICS = "tests/test_docs.py::test_every_example_works", "tests/api/test_metrics.py"
+FLOW, PODS = "test_settings_in_a_repository_are_checked", "test_executors_are_pods_that_kubernetes_takes"
+
+EXAMPLES = {
+    "*.yaml": WORKS,
+    "*.jsonl": WORKS,
+    "*.jsonl.gz": WORKS,
+    "*.py": WORKS,
+    "gitops/README.md": "tests/docs/test_snippets.py::test_the_files_of_the_flow_are_there",
+    "gitops/check.sh": f"tests/test_docs.py::{FLOW}",
+    "gitops/lbd.yaml": f"tests/test_docs.py::{FLOW}",
+    "gitops/workflow.yml": "tests/docs/test_snippets.py::test_every_step_of_a_workflow_is_read_by_bash",
+    "grafana/lbd.json": f"{METRICS}::test_rules_and_dashboard_ask_for_metrics_that_there_are",
+    "prometheus/*.yml": f"{METRICS}::test_each_alert_fires_when_it_should",
+    "spark-k8s/job.py": f"tests/learn/test_kubernetes.py::{PODS}",
+    "spark-k8s/submit.sh": f"tests/learn/test_kubernetes.py::{PODS}",
+}
+"""The test that loads or runs each file of examples/; a pattern is of one folder."""

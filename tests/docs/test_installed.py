@@ -38,7 +38,7 @@ def shell(tmp_path: Path) -> Path:
     for name, text in programs.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    for name in ("etc/systemd/system", "usr/lib/sysusers.d", "opt"):
+    for name in ("etc/systemd/system", "usr/lib/sysusers.d", "usr/local/bin", "opt"):
         (root / name).mkdir(parents=True)
     return folder
 
@@ -66,8 +66,8 @@ def test_from_nothing_to_a_service(shell: Path, tmp_path: Path):
     ]
 
     assert "What next:" in said[0]
-    assert run(f"{root}/opt/lbd/bin/lbd --version") == "lbd 0.1.0 (commit 0123456789ab)\n"
-    run(f"{root}/opt/lbd/bin/lbd config check --config {root}/etc/lbd/lbd.yaml")
+    assert run(f"{root}/usr/local/bin/lbd --version") == "lbd 0.1.0 (commit 0123456789ab)\n"
+    run(f"{root}/usr/local/bin/lbd config check --config {root}/etc/lbd/lbd.yaml")
     assert "lbd:" in (root / "etc" / "passwd").read_text()
     assert run("systemctl is-enabled lbd.service lbd-calibrate.timer").split() == ["enabled", "enabled"]
 

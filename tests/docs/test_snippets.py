@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -156,3 +157,28 @@ def test_each_alert_says_what_to_type():
         told = re.findall(r"`([^`]+)`", column)
         assert told, alert
         assert set(told) <= typed, alert
+
+
+@pytest.mark.parametrize("path", [".github/workflows/ci.yml", "examples/gitops/workflow.yml"])
+def test_every_step_of_a_workflow_is_read_by_bash(path: str):
+    """And the programs of the checkout that it calls are there."""
+    jobs = yaml.safe_load((ROOT / path).read_text())["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert steps
+    for step in steps:
+        assert subprocess.run(["bash", "-n", "-c", step], check=False).returncode == 0, step
+    called = {word for step in steps for word in step.split() if word.startswith(("./", ".ci/"))}
+    folder = ROOT if path.startswith(".github") else (ROOT / path).parent
+    assert [name for name in called if not os.access(folder / name, os.X_OK)] == []
+
+
+def test_every_example_has_its_test():
+    """No file is there that nothing loads or runs, and no test is named that is not there."""
+    folder = ROOT / "examples"
+    known = {path for pattern in tables.EXAMPLES for path in folder.glob(pattern)}
+    files = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert files - known == set()
+    for pattern, named in tables.EXAMPLES.items():
+        path, _, test = named.partition("::")
+        assert list(folder.glob(pattern)), pattern
+        assert f"def {test}(" in (ROOT / path).read_text(), named
