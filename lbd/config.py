@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from lbd.api.settings import ApiSettings
 from lbd.decide import RULES, STRATEGIES
 from lbd.decide.drain_settings import DrainSettings
-from lbd.documents import ends, flat, read_yaml, yaml_problem
+from lbd.documents import complaint, ends, flat, read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.load.settings import LoadSettings
@@ -248,9 +248,8 @@ def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
     if item["type"] == "extra_forbidden":
         near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
         return f"{where}: {key}: no such setting{near and f'; did you mean {near}?'}"
-    message = item["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(item["input"], dict) or key.startswith("pulsar") else f" {item['input']!r}:"
-    return f"{where}: {key}:{shown} {message}"
+    return f"{where}: {key}:{shown} {complaint(item)}"
 
 
 def _known(path: tuple[Any, ...]) -> list[str]:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from lbd.cycle.learning import Learning
 from lbd.decide import STRATEGIES, build, settings_of
+from lbd.documents import complaint
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
 from lbd.model import Averages, Memory, Permission
@@ -127,4 +128,4 @@ def settings_from(
     except ValidationError as error:
         item = error.errors()[0]
         key = ".".join(map(str, item["loc"]))
-        raise UsageError(f"{header.where}: {key}: {item['msg']}, seen {item['input']!r}") from error
+        raise UsageError(f"{header.where}: {key}: {item['input']!r}: {complaint(item)}") from error

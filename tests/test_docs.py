@@ -39,7 +39,7 @@ def lbd(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_run_command_prints_what_the_readme_shows():
     """The block after README's run command is that command's real output."""
-    words = re.search(r"\.venv/bin/lbd (dry-run --recording \S+)", README)
+    words = re.search(r"^    lbd (dry-run --recording \S+)", README, re.MULTILINE)
     assert words is not None
     done = lbd(*words[1].split())
     shown = "\n".join(f"    {line}".rstrip() for line in done.stdout.splitlines())

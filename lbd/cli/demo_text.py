@@ -125,7 +125,7 @@ def serving(admin_url: str, state_dir: str, api: str | None, wanted: ApiSettings
     """What can be tried on a cluster that is kept up; its API is on another port where the ``wanted`` one is taken."""
     taken = "" if api == wanted.url() else f" ({wanted.listen} is taken)"
     shown = f"{api}{taken} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
-    served = shown if api else "Its API has no port"
+    served = shown if api else "Its API and dashboard do not listen: no port is free"
     return f"""
 It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
   export LBD_PULSAR__ADMIN_URLS='["{admin_url}"]'

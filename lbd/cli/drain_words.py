@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbd.cli.render import plain
-from lbd.cli.times import local, spoken
+from lbd.cli.times import spoken, zoned
 from lbd.words import counted
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def drain_words(drain: Drain, now: float) -> str:
     """Who drains it, since when, until when, and why."""
-    since = f" since {local(drain.since)} ({spoken(now - drain.since)})" if drain.since else ""
-    until = f" until {local(drain.until)}" if drain.until is not None else " until it is released"
+    since = f" since {zoned(drain.since)} ({spoken(now - drain.since)})" if drain.since else ""
+    until = f" until {zoned(drain.until)}" if drain.until is not None else " until it is released"
     reason = f": {drain.reason}" if drain.reason else ""
     return plain(f"{drain.broker}, by {drain.by}{since}{until}{reason}")
 

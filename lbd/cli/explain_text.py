@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lbd.cli.operate_text import LABEL_WIDTH, common_end, console, room
 from lbd.cli.render import amount, broker_table, plain, table
-from lbd.cli.times import local, spoken
+from lbd.cli.times import spoken, zoned
 from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.record.status import BrokerStatus
 
@@ -225,7 +225,7 @@ def _move_lines(moves: Iterable[MoveStory]) -> Iterator[Line]:
             turn = f", planned in turn {move.planned_in}" if move.planned_in is not None else ""
             owner = f" on {move.owner}" if move.owner not in {None, move.destination} else ""
             ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
-            yield "move", f"{local(move.at)} {move.bundle}: {ends}: {move.result or 'open'}{owner}{turn}", ""
+            yield "move", f"{zoned(move.at)} {move.bundle}: {ends}: {move.result or 'open'}{owner}{turn}", ""
             if move.detail or move.reason:
                 yield "", "; ".join(filter(None, (move.detail, move.reason))), "dim"
         yield from _course_lines(same[0])
@@ -234,7 +234,7 @@ def _move_lines(moves: Iterable[MoveStory]) -> Iterator[Line]:
 def _split_lines(splits: Iterable[SplitStory]) -> Iterator[Line]:
     for split in splits:
         at = f"{split.algorithm} at {', '.join(split.positions)}"
-        yield "split", f"{local(split.at)} {split.bundle} on {split.owner}: {split.result or 'open'}, {at}", ""
+        yield "split", f"{zoned(split.at)} {split.bundle} on {split.owner}: {split.result or 'open'}, {at}", ""
         if split.parts:
             yield "", f"into {' and '.join(split.parts)}", ""
         if split.detail or split.reason:
@@ -268,4 +268,4 @@ def _points(score: float | None) -> str:
 
 
 def _ago(at: float, now: float) -> str:
-    return f"{spoken(now - at)} ago ({local(at)})"
+    return f"{spoken(now - at)} ago ({zoned(at)})"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lbd.cli.drain_words import drain_words, work_words
 from lbd.cli.render import WIDE, amount, broker_table, hits_words, plain, table
-from lbd.cli.times import local, spoken
+from lbd.cli.times import spoken, zoned
 from lbd.words import counted
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def pause_words(pause: Pause, now: float, *, in_force: bool = True) -> str:
     """Until when, by whom, since when, and why; ``in_force``: it goes on, so how long is told."""
     since = ""
     if pause.since and now - pause.since >= 1:
-        since = f" since {local(pause.since)} ({spoken(now - pause.since)})"
+        since = f" since {zoned(pause.since)} ({spoken(now - pause.since)})"
     reason = f": {pause.reason}" if pause.reason else ""
     return plain(f"{_until(pause, now, in_force=in_force)}, by {pause.by}{since}{reason}")
 
@@ -74,8 +74,8 @@ def _until(pause: Pause, now: float, *, in_force: bool) -> str:
         return "until lbd resume"
     left = pause.until - now
     if left <= 0:
-        return f"until {local(pause.until)} (ended {spoken(-left)} ago)"
-    return f"until {local(pause.until)}" + (f" (ends in {spoken(left)})" if in_force else "")
+        return f"until {zoned(pause.until)} (ended {spoken(-left)} ago)"
+    return f"until {zoned(pause.until)}" + (f" (ends in {spoken(left)})" if in_force else "")
 
 
 def freshness(status: Status, pid: int | None, now: float) -> str:

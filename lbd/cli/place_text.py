@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lbd.cli.operate_text import console
 from lbd.cli.render import plain, table
-from lbd.cli.times import local
+from lbd.cli.times import zoned
 from lbd.model import Result
 from lbd.words import counted
 
@@ -61,7 +61,7 @@ def sentence(found: Report) -> str:
     nowhere = f", {len(found.unanswered)} that no broker may have" if found.unanswered else ""
     age = "as recorded" if found.age_seconds is None else f"{found.age_seconds:.1f} s old"
     sampled = f"brokers sample CPU every {found.sample_interval_seconds:.0f} s"
-    on = f"{found.strategy} on reports of {local(found.taken_at)}, {age}; {sampled}"
+    on = f"{found.strategy} on reports of {zoned(found.taken_at)}, {age}; {sampled}"
     return f"{counted(len(found.answers), 'bundle')}, {owned} owned{nowhere}; {on}."
 
 

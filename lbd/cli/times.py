@@ -49,6 +49,14 @@ def local(at: float, zone: tzinfo | None = None) -> str:
         return f"{at:g}"
 
 
+def zoned(at: float, zone: tzinfo | None = None) -> str:
+    """The same with its distance from UTC, for a sentence; a table names the zone in its heading."""
+    try:
+        return datetime.fromtimestamp(at, UTC).astimezone(zone).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
+
+
 def zone_name() -> str:
     """Name of this machine's time zone."""
     return datetime.now(UTC).astimezone().tzname() or "local time"

@@ -12,6 +12,7 @@ from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
 from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
+from lbd.documents import complaint
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from lbd.split.settings import SplitSettings
@@ -102,7 +103,7 @@ def _take(section: dict[str, Any], model: type[BaseModel], name: str, found: tup
     try:
         section[name] = model.model_validate({name: value}).model_dump(mode="json")[name]
     except ValidationError as error:
-        notes.append(f"{key}={text}: {error.errors()[0]['msg']}")
+        notes.append(f"{key}={text}: {complaint(error.errors()[0])}")
 
 
 def _todo(values: Mapping[str, str]) -> Iterator[str]:

@@ -30,6 +30,8 @@ class KnownBroker(BaseModel):
     @field_validator("broker")
     @classmethod
     def _a_pattern(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("wanted host:port of a broker, or a regular expression for it")
         try:
             re.compile(text)
         except re.error as error:

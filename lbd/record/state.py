@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 AVERAGES_GO_STALE_SECONDS = 15 * 60.0
+OWN = "set state_dir, or LBD_STATE_DIR, to a directory that this user may write to"
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 
 
@@ -83,7 +84,7 @@ class StateDir:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"{path}: state_dir cannot be created: {error.strerror}") from error
+            raise UsageError(f"{path}: state_dir cannot be created: {error.strerror}; {OWN}") from error
         self.journal = path / LIVE_NAME
 
     @contextmanager
@@ -92,7 +93,7 @@ class StateDir:
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise UsageError(f"{self.path}: state_dir is not writable: {error.strerror}") from error
+            raise UsageError(f"{self.path}: state_dir is not writable: {error.strerror}; {OWN}") from error
         try:
             try:
                 _lock(descriptor)

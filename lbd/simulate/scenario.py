@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from lbd.documents import read_yaml, yaml_problem
+from lbd.documents import complaint, read_yaml, yaml_problem
 from lbd.errors import UsageError
 from lbd.simulate.membership import Membership, Outage
 from lbd.simulate.placing import Placement
@@ -258,7 +258,7 @@ def _problems(path: Path, text: str, error: ValidationError) -> Iterable[str]:
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         shown = "" if isinstance(item["input"], dict | Scenario) else repr(item["input"])
-        told = " ".join(item["msg"].removeprefix("Value error, ").split())
+        told = " ".join(complaint(item).split())
         yield ": ".join(filter(None, (f"{path}:{_line(document, item['loc'])}", key, shown, told)))
 
 

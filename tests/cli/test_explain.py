@@ -79,7 +79,7 @@ class TestTurn:
         told = lines(found)
         assert (found.exit_code, found.stderr) == (0, "")
         assert [record.number for record in records] == [1, 2, 3, 4, 5, 6]
-        assert re.fullmatch(r"turn 2, \d+ s ago \(20[-0-9T:]+\)", told[0])
+        assert re.fullmatch(r"turn 2, \d+ s ago \(20[-+0-9T:Z]+\)", told[0])
         assert told[1:3] == ["verdict moving: 3 begun", "said Begins to move 3 bundles."]
         assert f"pair {first} -> {third}: 70.0 points apart, hits low 2 of 8, high 2 of 2" in told
         assert "fired: 7,900 msg/s wanted, 6,000 in 3 bundles taken" in told

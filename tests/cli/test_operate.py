@@ -12,6 +12,7 @@ import tempfile
 import termios
 import time
 from contextlib import contextmanager
+from datetime import timedelta, timezone
 from fcntl import ioctl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 
 from lbd.cli import main
 from lbd.cli.operate_text import common_end
-from lbd.cli.times import duration, local, spoken
+from lbd.cli.times import duration, local, spoken, zoned
 from lbd.model import Outcome, Unload
 from lbd.model import Result as Ended
 from lbd.record.control import Answer, Control, Pause, UnloadRequest
@@ -256,7 +257,7 @@ class TestPause:
         pause = Control(tmp_path).paused(time.time())
         assert pause is not None
         assert pause.until == pause.since + 5400
-        assert found.stdout == f"Paused until {local(pause.until)} (ends in 1 h 30 min), by alice.\n"
+        assert found.stdout == f"Paused until {zoned(pause.until)} (ends in 1 h 30 min), by alice.\n"
 
     def test_at_an_lbd_that_stands_by(self, daemon: Path) -> None:
         """The one that leads hears nothing of it; nor does it of a resume."""
@@ -315,7 +316,7 @@ class TestResume:
         until = time.time() + 600
         Control(daemon).pause(Pause(until - 1200, until, "upgrade", "bob"))
         found = lbd("resume")
-        assert found.stdout.startswith(f"Ended the pause until {local(until)}, by bob since ")
+        assert found.stdout.startswith(f"Ended the pause until {zoned(until)}, by bob since ")
         assert found.stdout.endswith(" (10 min): upgrade.\n")
         assert Control(daemon).paused(time.time()) is None
 
@@ -622,7 +623,7 @@ def test_duration(words: str, seconds: float) -> None:
 @pytest.mark.parametrize("at", [1e300, -1e300, 1e15])
 def test_no_time(at: float) -> None:
     """A number that is no time is shown as it is."""
-    assert local(at) == f"{at:g}"
+    assert local(at) == zoned(at) == f"{at:g}"
 
 
 @pytest.mark.parametrize(
@@ -678,3 +679,9 @@ def _on_terminal(columns: int, *arguments: str) -> str:
         assert process.stderr.read() == b""
     os.close(shown)
     return content.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(("hours", "told"), [(0, "2026-11-22T10:00:00Z"), (2, "2026-11-22T12:00:00+02:00")])
+def test_a_time_in_a_sentence_names_its_zone(hours: int, told: str):
+    """By its distance from UTC, which needs no table of abbreviations."""
+    assert zoned(1795341600.0, timezone(timedelta(hours=hours))) == told

@@ -104,7 +104,7 @@ def test_the_users_settings_hold(tmp_path: Path):
         (["steady", "--seed", "-1"], "Invalid value for '--seed'"),
         (["steady", "--hours", "0"], "Invalid value for '--hours'"),
         (["steady", "--hours", "nan"], "Error: --hours nan: wanted a number above 0"),
-        (["steady", "--set", "avg_shedder=null"], "Error: --set: avg_shedder: None: Input should be"),
+        (["steady", "--set", "avg_shedder=null"], "Error: --set: avg_shedder: None: wanted keys and values"),
     ],
 )
 def test_wrong_usage(words: list[str], told: str):

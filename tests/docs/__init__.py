@@ -1,0 +1,1 @@
+"""Every snippet of the documents, run or checked."""
