@@ -201,7 +201,16 @@ class Unloader:
             self._look_up(move, self._admin.base(move.destination or ""), authoritative=True)
         if owner is None:
             owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)
+        if owner is None and self._nudge != "none":
+            owner = self._given_back(move)
         return _placed(ready, owner, consumed=consumed)
+
+    def _given_back(self, move: Unload) -> str | None:
+        """A bundle that nobody took, as of a destination that hangs, is better off where it was than with nobody."""
+        if self._admin.ready(move.destination or ""):
+            return None
+        self._look_up(move, self._admin.base(move.source), authoritative=True)
+        return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
 
     def _soon(self, move: Unload) -> str | None:
         """The owner shortly after a lookup at the leader; None also while that cannot be told yet."""
