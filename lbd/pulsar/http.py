@@ -124,7 +124,6 @@ class Http:
         self._trusted = {host_of(url) for url in settings.admin_urls}
         self._requests = count(1)
         self.sent = 0
-        self._patience = min(settings.connect_timeout_seconds, settings.read_timeout_seconds)
         self.silences = Silences(self._answers)
 
     def trust(self, hosts: set[str]) -> None:
@@ -172,9 +171,9 @@ class Http:
             raise
 
     def _answers(self, base: str) -> bool:
-        """Whether a broker answers anything at all; one that is not there, or is none any more, is not silent."""
+        """Whether a broker answers what every turn asks, rightly or not; one that is not there is not silent."""
         try:
-            self._exchange("GET", base + paths.READY, None, self._patience, None)
+            self._exchange("GET", base + paths.LOAD_REPORT, None, self._settings.read_timeout_seconds, None)
         except LbdError as error:
             return not timed_out(error)
         return True

@@ -1,7 +1,8 @@
 """Brokers that take requests and answer none: nobody waits for them again and again, and they are asked beside it all.
 
-A JVM whose web threads or metadata callbacks are stuck keeps its ports and its session, so it stays listed for as long
-as it is stuck (seen on 4.0.8 for 50 minutes). Without this every turn, check and proof would wait for its time-out.
+A JVM whose metadata thread is stuck keeps its ports and its session, so it stays listed for as long as it is stuck
+(seen on 4.0.8 for 50 minutes), and says that it is ready until its web threads are used up, one by each load report
+that is asked for. Without this every turn, check and proof would wait for its time-out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _DAY_SECONDS = 86_400
 class Silences:
     """Which brokers answer nothing, and since when. Thread-safe.
 
-    ``answers`` asks a broker, by its base URL, whether it answers anything at all.
+    ``answers`` asks a broker, by its base URL, for what no turn can do without, its load report.
     """
 
     def __init__(self, answers: Callable[[str], bool], again_seconds: float = AGAIN_SECONDS) -> None:
@@ -45,7 +46,7 @@ class Silences:
             raise AdminError(f"{request}: {urlsplit(base).netloc} {in_words(since)}; not sent", sent=False)
 
     def unanswered(self, base: str, begun_at: float) -> None:
-        """A request of ``begun_at`` had no answer in time. One that answers another is slow, and not silent."""
+        """A request of ``begun_at`` had no answer in time. One that gives its load report is slow, and not silent."""
         if self._closed.is_set() or base in self._since or self._answers(base):
             return
         with self._lock:

@@ -100,8 +100,8 @@ def test_one_that_answers_again_is_asked_again() -> None:
 
 
 def test_one_that_is_slow_at_one_thing_is_not_silent() -> None:
-    """It answers that it is ready: only that request has failed."""
-    with listening(Broker(always="/ready")) as broker:
+    """It gives its load report: only that request has failed."""
+    with listening(Broker(always="/load-report")) as broker:
         asking = http(broker)
         for _ in range(2):
             with pytest.raises(AdminError, match="no answer in time"):
