@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 AGAIN_SECONDS = 15.0
 """How long after a question that was not answered the next one is asked: about once a turn."""
 
+MISTRUSTED_SECONDS = 300.0
+"""How long a broker is left alone that gives load reports and takes no bundle: longer than any pause of a JVM."""
+
 _DAY_SECONDS = 86_400
 
 
@@ -49,11 +52,27 @@ class Silences:
         """A request of ``begun_at`` had no answer in time. One that gives its load report is slow, and not silent."""
         if self._closed.is_set() or base in self._since or self._answers(base):
             return
+        self._begin(base, begun_at, self._ask_again)
+
+    def mistrust(self, base: str) -> None:
+        """It has let a lookup go unanswered that would have given it a bundle, and nobody has the bundle.
+
+        Of a broker whose metadata thread is stuck load reports may come for minutes more. It is left alone for a time.
+        """
+        if not self._closed.is_set():
+            self._begin(base, time.time(), self._wait)
+
+    def _begin(self, base: str, begun_at: float, until: Callable[[str], None]) -> None:
         with self._lock:
             if base in self._since:
                 return
             self._since[base] = begun_at
-        threading.Thread(target=self._ask_again, args=(base,), name=f"lbd-asks-{base}", daemon=True).start()
+        threading.Thread(target=self._last, args=(base, until), name=f"lbd-asks-{base}", daemon=True).start()
+
+    def _last(self, base: str, until: Callable[[str], None]) -> None:
+        until(base)
+        with self._lock:
+            del self._since[base]
 
     def close(self) -> None:
         """Ask no more."""
@@ -63,8 +82,9 @@ class Silences:
         """Until it answers."""
         while not self._closed.wait(self._again_seconds) and not self._answers(base):
             pass
-        with self._lock:
-            del self._since[base]
+
+    def _wait(self, _: str) -> None:
+        self._closed.wait(MISTRUSTED_SECONDS)
 
 
 def in_words(since: float) -> str:

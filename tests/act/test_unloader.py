@@ -395,6 +395,22 @@ class TestNotes:
         assert told(mover.send(ready)) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
 
 
+class TestADestinationThatHangs:
+    def test_what_it_does_not_take_is_given_back_and_it_is_left_alone(self, pulsar: FakePulsar) -> None:
+        """Its load reports may come for minutes more, so it is known by the lookup that it did not answer."""
+        source, destination = pulsar.ids[0], pulsar.ids[2]
+        mover, wanted = unloader(pulsar, "destination"), move(pulsar)
+        ready = mover.check(wanted)
+        assert not isinstance(ready, Skip)
+        pulsar.fault("/lookup", fake_pulsar.SILENCE, broker=destination)
+        outcome = mover.send(ready)
+        assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, source)
+        assert pulsar.owners[MOVED] == source
+        again = mover.check(wanted)
+        assert isinstance(again, Skip)
+        assert (again.reason, "is not ready" in again.detail) == (Reason.DESTINATION_FORBIDDEN, True)
+
+
 class TestWitnesses:
     def test_nobody_is_asked_for_all_that_it_owns(self, pulsar: FakePulsar) -> None:
         """A broker that is asked that while it takes bundles over can hang for good."""
