@@ -109,7 +109,7 @@ class Admin(Asking):
 
         Asked for this bundle alone: who asks for all (``ownedNamespaces``) while a broker takes one bundle over has it
         wait, in its only metadata thread, for those that it began to take meanwhile, which that same thread would have
-        to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; seen to hang 4.0.8 for good).
+        to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; seen to hang 4.0.8 and 4.2.4).
         """
         return self.http.send("GET", self.base(broker) + paths.topic_hash_positions(bundle), hops=0).status == 200
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
 
 PATIENCE_SECONDS = 10.0
-LINES = 30
+LINES = 40
 _REPORT = "/admin/v2/broker-stats/load-report"
 _THREAD = '"metadata-store-'
-"""The one thread of its kind, on which everything waits that has to do with ownership."""
+"""Threads on which everything waits that has to do with ownership; one of them must never wait itself."""
 
 
 def silent(cluster: Cluster) -> list[str]:
@@ -31,7 +31,7 @@ def silent(cluster: Cluster) -> list[str]:
 
 @contextmanager
 def named(cluster: Cluster) -> Iterator[None]:
-    """Whatever fails while brokers hang fails for that reason, told with the stack of their metadata thread."""
+    """Whatever fails while brokers hang fails for that reason, told with the stacks of their metadata threads."""
     try:
         yield
     except (AssertionError, ProbeError, requests.RequestException, subprocess.TimeoutExpired) as error:
@@ -54,8 +54,8 @@ def _answers(cluster: Cluster, index: int) -> bool:
 
 
 def _stack(cluster: Cluster, broker: str) -> str:
-    """What the metadata thread does, by the last thread dump in the broker's log."""
+    """What metadata threads wait for, by the last thread dump in the broker's log."""
     log = Path(cluster.processes[f"broker-{broker.partition(':')[0]}"].log)
-    lines = log.read_text(errors="replace").rpartition("Full thread dump")[2].splitlines()
-    at = next((number for number, line in enumerate(lines) if line.startswith(_THREAD)), None)
-    return "\n".join(lines[at : at + LINES]) if at is not None else f"no thread {_THREAD} in the dump; see {log}"
+    threads = log.read_text(errors="replace").rpartition("Full thread dump")[2].split("\n\n")
+    stuck = [one for one in threads if one.startswith(_THREAD) and "CompletableFuture" in one]
+    return "\n".join(line for one in stuck for line in one.splitlines()[:LINES]) or f"none of {_THREAD} is; see {log}"
