@@ -9,12 +9,15 @@ import pytest
 
 from lbd.daemon.doctor.cluster import check
 from lbd.daemon.doctor.survey import survey
-from lbd.model import Result
+from lbd.daemon.draining.unheard import looked_for_again
+from lbd.model import Outcome, Result, Unload
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
 from lbd.pulsar.silence import Silences
 from lbd.reason import Reason
 from lbd.record.drains import Drains
 from lbd.simulate.fake_pulsar.faults import Fault, Switch
-from tests.daemon.test_draining import asked, ended, owned, settings
+from tests.daemon.test_draining import asked, ended, give, owned, settings
 from tests.daemon.test_draining_troubles import begun
 from tests.simulate import fakes
 
@@ -145,6 +148,27 @@ class TestDrainBeside:
         assert {move.destination for move in moves[4:] if move.result is Result.LANDED} == {healthy}
         assert owned(cluster, target) == sorted(left.bundle for left in work.left)
         assert None not in cluster.owners().values()
+
+    def test_who_owns_what_nobody_was_seen_to_own_is_asked_once_more(self):
+        """At the end of a drain: found, owned by nobody, or still not to be told, each is said."""
+        with fakes.hot(clients=0) as cluster:
+            target, healthy, silent = cluster.brokers
+            known, free, hidden = owned(cluster, healthy)[0], *owned(cluster, target)[:2]
+            give(cluster, hidden, silent)
+            with cluster._lived():
+                cluster._book.free(free)
+            hang(cluster, silent)
+            moves = [Unload(one, target, silent, 1.0, 1.0) for one in (known, free, hidden)]
+            doubtful = [Outcome(one, Result.UNKNOWN, None, "no answer") for one in moves]
+            admin = Admin(PulsarSettings(admin_urls=cluster.admin_urls, read_timeout_seconds=1))
+            found = looked_for_again(doubtful, admin)
+        assert [(one.result, one.owner) for one in found] == [
+            (Result.ELSEWHERE, healthy),
+            (Result.UNOWNED, None),
+            (Result.UNKNOWN, None),
+        ]
+        assert found[0].detail == f"no answer; at the end: {healthy} owns it"
+        assert found[1].detail == "no answer; at the end: nobody owns it"
 
 
 class TestDrainOfIt:
