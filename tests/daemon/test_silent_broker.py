@@ -34,8 +34,8 @@ ENDLESS = 1_000_000
 
 @pytest.fixture
 def cluster() -> Iterator[FakePulsar]:
-    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
-    with fakes.hot() as found:
+    """Three brokers; the first one has 14 bundles and 70 points, the others four and two. No client interferes."""
+    with fakes.hot(clients=0) as found:
         yield found
 
 
