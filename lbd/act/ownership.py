@@ -41,7 +41,7 @@ class Ownership:
         if base is None:
             return None
         broker = self._broker(bundle, base)
-        if not self._admin.owned(broker).get(bundle, False):
+        if not self._admin.owns(broker, bundle):
             raise AdminError(f"{bundle}: {broker} is named as owner and does not own it actively")
         return broker
 

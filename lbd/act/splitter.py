@@ -124,10 +124,10 @@ class Splitter:
         if outcome.result in {SplitResult.NOT_SPLIT, SplitResult.UNKNOWN}:
             return outcome
         try:
-            owned = self._admin.owned(cut.owner)
+            parts = parts_of(cut.bundle, outcome.found)
+            missing = [part for part in parts if not self._admin.owns(cut.owner, part)]
         except AdminError as error:
             return _noting(outcome, f"who owns the parts is not known: {error}")
-        missing = [part for part in parts_of(cut.bundle, outcome.found) if not owned.get(part, False)]
         if missing:
             return _noting(outcome, f"{cut.owner} does not own {', '.join(missing[:3])}")
         return replace(outcome, owner=cut.owner)

@@ -35,7 +35,7 @@ NUDGE_WAIT_SECONDS = 0.3
 
 PROOF_SECONDS = 5.0
 
-RANGE_IS_NO_BUNDLE = 412
+OK, RANGE_IS_NO_BUNDLE = 200, 412
 FOUND_OPEN = "found open after a restart"
 
 
@@ -193,15 +193,23 @@ class Unloader:
 
     def _place(self, ready: Ready) -> Outcome:
         """The source let go: nudge until somebody owns the bundle, and say who."""
-        move, owner, consumed = ready.move, None, False
+        move, owner, consumed, answered = ready.move, None, False, True
         if self._nudge == "leader" and ready.named:
-            consumed = self._look_up(move, ready.leader.base, authoritative=False)
+            consumed = self._look_up(move, ready.leader.base, authoritative=False) == OK
             owner = self._soon(move)
         if owner is None and self._nudge != "none":
-            self._look_up(move, self._admin.base(move.destination or ""), authoritative=True)
+            answered = self._look_up(move, self._admin.base(move.destination or ""), authoritative=True) is not None
         if owner is None:
             owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)
+        if owner is None and not answered:
+            owner = self._given_back(move)
         return _placed(ready, owner, consumed=consumed)
+
+    def _given_back(self, move: Unload) -> str | None:
+        """What a destination does not take, nor answer, is better off where it was than with nobody."""
+        self._admin.mistrust(move.destination or "")
+        self._look_up(move, self._admin.base(move.source), authoritative=True)
+        return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
 
     def _soon(self, move: Unload) -> str | None:
         """The owner shortly after a lookup at the leader; None also while that cannot be told yet."""
@@ -210,12 +218,12 @@ class Unloader:
         except AdminError:
             return None
 
-    def _look_up(self, move: Unload, base: str, *, authoritative: bool) -> bool:
-        """Whether a lookup was answered; what it led to is seen by who owns the bundle."""
+    def _look_up(self, move: Unload, base: str, *, authoritative: bool) -> int | None:
+        """The status of a lookup, None where no answer came; what it led to is seen by who owns the bundle."""
         try:
-            return self._admin.look_up(move.bundle, base, authoritative=authoritative).status == 200
+            return self._admin.look_up(move.bundle, base, authoritative=authoritative).status
         except AdminError:
-            return False
+            return None
 
     def _cleared(self, ready: Ready, outcome: Outcome) -> Outcome:
         """Have a left-over note name the present owner: whenever it is used, the bundle stays where it is.

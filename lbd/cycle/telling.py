@@ -14,7 +14,21 @@ if TYPE_CHECKING:
 
 
 def sentence(record: CycleRecord) -> str:
-    """What happened, in one sentence."""
+    """What happened, in one sentence, and which brokers answer nothing."""
+    found = _sentence(record)
+    unheard = _unheard(record)
+    return f"{found.removesuffix('.')}; {unheard}." if unheard else found
+
+
+def _unheard(record: CycleRecord) -> str:
+    seen = record.observation
+    if seen is None or not seen.silent:
+        return ""
+    first, more = seen.silent[0], len(seen.silent) - 1
+    return f"{first} {seen.missing[first]}" + (f", nor do {more} more" if more else "")
+
+
+def _sentence(record: CycleRecord) -> str:
     told, begun = _of_before(record), begun_of(record)
     if told:
         return f"{told.removesuffix('.')}; begins to move {_bundles(begun)}." if begun else told

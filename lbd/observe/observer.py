@@ -11,6 +11,7 @@ from lbd.observe.parse import LoadReport, build_snapshot, parse_report
 from lbd.pulsar.admin import Admin, unsupported
 from lbd.pulsar.http import address_of
 from lbd.pulsar.paths import sheds, splits
+from lbd.pulsar.silence import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,11 +27,12 @@ class Observation:
     """One round as seen: the snapshot of the brokers that answered, and what is known of the others.
 
     ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
-    session time-out). ``missing`` maps active brokers without a usable report to the reason. ``shedding_on`` names
-    brokers whose own shedder is on, ``shedding_note`` says why lbd could not turn it off where it should, and
-    ``shedder`` is the load balancer's configuration of the first of them. ``splitting_on`` names brokers that split
-    bundles by themselves. ``raw`` holds the reports as sent, and ``runtime`` what those brokers run with, where that
-    was asked to be kept. ``requests`` is what it cost, ``seconds`` how long it took.
+    session time-out). ``missing`` maps active brokers without a usable report to the reason; ``silent`` are those of
+    them that answer nothing. ``shedding_on`` names brokers whose own shedder is on, ``shedding_note`` says why lbd
+    could not turn it off where it should, and ``shedder`` is the load balancer's configuration of the first of them.
+    ``splitting_on`` names brokers that split bundles by themselves. ``raw`` holds the reports as sent, and ``runtime``
+    what those brokers run with, where that was asked to be kept. ``requests`` is what it cost, ``seconds`` how long it
+    took.
     """
 
     snapshot: Snapshot
@@ -38,6 +40,7 @@ class Observation:
     active: tuple[str, ...]
     leader: Leader | None
     missing: Mapping[str, str] = field(default_factory=dict)
+    silent: tuple[str, ...] = ()
     shedding_on: tuple[str, ...] = ()
     splitting_on: tuple[str, ...] = ()
     shedding_note: str = ""
@@ -80,6 +83,7 @@ class Observer:
             active=tuple(active),
             leader=leader if leader is not None and self.admin.ready_at(leader.base) else None,
             missing=missing,
+            silent=tuple(broker for broker in missing if self.admin.silent_since(broker) is not None),
             shedding_on=tuple(broker for broker, found in sorted(seen.items()) if sheds(found.runtime)),
             splitting_on=tuple(broker for broker, found in sorted(seen.items()) if splits(found.runtime)),
             shedder=_shedder(found.runtime for _, found in sorted(seen.items()) if sheds(found.runtime)),
@@ -93,6 +97,7 @@ class Observer:
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self.admin.http.silences.close()
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:
         answers = list(self._pool.map(self._ask, active))
@@ -115,7 +120,8 @@ class Observer:
         except ObserveError as error:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise
-            return str(error)
+            since = self.admin.silent_since(broker)
+            return str(error) if since is None else in_words(since)
 
     @staticmethod
     def _check_manager(runtime: Mapping[str, str]) -> None:

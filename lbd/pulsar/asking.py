@@ -70,6 +70,15 @@ class Asking:
             self._bases[broker] = self._secure_base(broker)
         return self._bases[broker]
 
+    def silent_since(self, broker: str) -> float | None:
+        """Since when a broker answers nothing (epoch seconds); None for one that answers, or was not asked yet."""
+        base = self._bases.get(broker, "") if self._secure else f"http://{broker}"
+        return self.http.silences.since(base)
+
+    def mistrust(self, broker: str) -> None:
+        """Take a broker for silent that did not answer a lookup, though it may answer else."""
+        self.http.silences.mistrust(self.base(broker))
+
     def _secure_base(self, broker: str) -> str:
         answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)
         base = base_of(answer.location) if answer.location else self._own_base(broker, answer.base)

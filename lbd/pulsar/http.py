@@ -16,11 +16,14 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
 from urllib3.util import Retry
 
-from lbd.errors import AdminError, UsageError
+from lbd.errors import AdminError, LbdError, UsageError
+from lbd.pulsar import paths
+from lbd.pulsar.failures import timed_out, told, translated
 from lbd.pulsar.metered import ADMIN
+from lbd.pulsar.silence import Silences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,6 +125,7 @@ class Http:
         self._trusted = {host_of(url) for url in settings.admin_urls}
         self._requests = count(1)
         self.sent = 0
+        self.silences = Silences(self._answers)
 
     def trust(self, hosts: set[str]) -> None:
         """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""
@@ -157,7 +161,27 @@ class Http:
     ) -> Answer:
         if host_of(url) not in self._trusted:
             refused = f"{host_of(url) or 'this'} is no broker of this cluster; not followed, nothing sent there"
-            raise AdminError(f"{method} {_told(url)}: {refused}", sent=False)
+            raise AdminError(f"{method} {told(url)}: {refused}", sent=False)
+        base, begun_at = base_of(url), time.time()
+        self.silences.refuse(f"{method} {told(url)}", base)
+        try:
+            return self._exchange(method, url, params, timeout, content)
+        except AdminError as error:
+            if method == "GET" and timed_out(error):
+                self.silences.unanswered(base, begun_at)
+            raise
+
+    def _answers(self, base: str) -> bool:
+        """Whether a broker answers what every turn asks, rightly or not; one that is not there is not silent."""
+        try:
+            self._exchange("GET", base + paths.LOAD_REPORT, None, self._settings.read_timeout_seconds, None)
+        except LbdError as error:
+            return not timed_out(error)
+        return True
+
+    def _exchange(
+        self, method: str, url: str, params: Mapping[str, str] | None, timeout: float, content: bytes | None
+    ) -> Answer:
         begun = time.monotonic()
         deadline, status = begun + timeout, None
         self.sent = next(self._requests)
@@ -177,7 +201,7 @@ class Http:
                 location = response.headers.get("Location") if response.status_code in _REDIRECTS else None
                 return Answer(response.status_code, body, url, location, response.headers.get("Date"))
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-            raise _translated(method, url, error) from error
+            raise translated(method, url, error) from error
         finally:
             ADMIN.answered(method, urlsplit(url).path, status, time.monotonic() - begun)
 
@@ -251,48 +275,3 @@ def _followed(url: str, location: str) -> str:
         what = f"{url.partition('?')[0]}: redirected out of https to {base_of(found)}"
         raise AdminError(f"{what}; not followed", sent=False)
     return found
-
-
-def _translated(method: str, url: str, error: Exception) -> AdminError:
-    """Errors of requests, urllib3 and the TLS files in one line of ours; nothing of the request's headers is in it."""
-    unreached = _unreached(url, error)
-    words = unreached or _went_wrong(url, error)
-    return AdminError(f"{method} {_told(url)}: {words}", sent=unreached is None)
-
-
-def _unreached(url: str, error: Exception) -> str | None:
-    """Why the broker has not even heard of the request; None when it may have."""
-    text = str(error)
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return "no connection in time; is the address right and the broker up?"
-    if "Connection refused" in text:
-        return "connection refused; is the address right and the broker up?"
-    if "Name or service not known" in text or "Failed to resolve" in text:
-        return f"unknown host {host_of(url)!r}"
-    return None
-
-
-def _went_wrong(url: str, error: Exception) -> str:
-    text = str(error)
-    why = " ".join(_innermost(error).split())[:160]
-    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
-        return "TLS failed: no TLS is spoken there, whatever pulsar.tls.ca_file is; is this the port for http?"
-    if isinstance(error, requests.exceptions.SSLError):
-        return f"TLS failed: {why}; check pulsar.tls.ca_file and the certificate's names"
-    if isinstance(error, requests.exceptions.Timeout) or "Read timed out" in text:
-        return "no answer in time"
-    if isinstance(error, requests.exceptions.ConnectionError) and url.startswith("http:"):
-        return f"no HTTP answer: {why}; is this the port for https?"
-    return f"the answer broke off: {why}" if isinstance(error, ProtocolError) else why
-
-
-def _innermost(error: BaseException) -> str:
-    """The text of what began it: requests wraps urllib3's errors, which wrap the system's."""
-    causes = [getattr(error, "reason", None), *error.args]
-    cause = next((one for one in causes if isinstance(one, BaseException)), None)
-    return str(error) if cause is None else _innermost(cause)
-
-
-def _told(url: str) -> str:
-    """A URL on one line, without its query."""
-    return "".join(char if char.isprintable() else "?" for char in url.partition("?")[0])

@@ -143,7 +143,6 @@ class TestSend:
         def taken() -> None:
             pulsar.owners[part] = pulsar.ids[2]
 
-        pulsar.fault("ownedNamespaces", refused(500, "boom"), times=0)
         pulsar.fault("/bundles", Reply(200, b'{"boundaries":["0x00000000","0x40000000","0x80000000","0xffffffff"]}'))
         pulsar.fault("/split", Reply(204), after_acting=True, then=taken)
         found = splitter(pulsar).send(cut(pulsar))

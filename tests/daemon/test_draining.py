@@ -112,6 +112,12 @@ class TestDrain:
         assert {move.destination for move in told} == set(cluster.brokers[1:])
         assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann"
 
+    def test_only_the_drained_broker_is_asked_for_all_that_it_owns(self, lbd: Run, cluster: FakePulsar):
+        """One that is asked that while it takes bundles over can hang for good."""
+        ended(lbd, asked(cluster.brokers[0]))
+        listed = [request.broker for request in cluster.requests if "ownedNamespaces" in request.path]
+        assert set(listed) == {cluster.brokers[0]}
+
     def test_nothing_goes_to_a_drained_broker(self, lbd: Run, cluster: FakePulsar):
         """Not by a turn, by hand, or by a placement; and it is in no pair."""
         target = cluster.brokers[0]

@@ -226,7 +226,7 @@ class Cluster:
         try:
             self._mend()
         except ClusterError as error:
-            self._leave_thread_dumps()
+            self.leave_thread_dumps()
             print(f"the cluster is started anew, the logs of the old one stay in {self.work}: {error}")
             self.stop(keep_files=True)
             self.start()
@@ -244,7 +244,7 @@ class Cluster:
                 self.start_broker(index, wait=False)
         self.wait_ready()
 
-    def _leave_thread_dumps(self) -> None:
+    def leave_thread_dumps(self) -> None:
         """What hangs in a broker is in its log then."""
         for name in [name for name in self.processes if name.startswith("broker-")]:
             self.processes[name].signal(signal.SIGQUIT)

@@ -25,9 +25,12 @@ PROVEN = ("landed", "landed-elsewhere")
 
 
 class Witness:
-    """Asks every broker all the time what it owns, each from a thread of its own: a dead one holds nobody up."""
+    """Asks every broker all the time what it owns, each from a thread of its own: a dead one holds nobody up.
 
-    def __init__(self, cluster: Cluster, every_seconds: float = 0.1) -> None:
+    No more often than it must: a broker that is asked this while it takes several bundles over can hang for good.
+    """
+
+    def __init__(self, cluster: Cluster, every_seconds: float = 0.4) -> None:
         self._cluster = cluster
         self._every = every_seconds
         self._done = threading.Event()

@@ -280,8 +280,8 @@ class TestBounds:
         with listening(b"") as url:
             begun = time.monotonic()
             with pytest.raises(AdminError, match="no answer in time"):
-                http(url, read_timeout_seconds=0.4).send(method, f"{url}/x")
-        assert time.monotonic() - begun < 1.1
+                http(url, read_timeout_seconds=1.0).send(method, f"{url}/x")
+        assert time.monotonic() - begun < 3.8
 
     def test_an_answer_that_drips_is_given_up(self) -> None:
         """The whole answer must come within the time-out, not only its next byte."""

@@ -45,6 +45,13 @@ def _leader(observation: Observation) -> Finding:
     return LEADER.ok(f"{observation.leader.broker or observation.leader.base} leads")
 
 
+def _todo(observation: Observation) -> str:
+    if observation.silent:
+        first = observation.silent[0]
+        return f"keep a thread dump of {first} (jstack) for who mends it, then restart it: such a broker stays listed"
+    return "after a start, wait 3 minutes; else see that broker's log"
+
+
 def _reports(seen: Survey, observation: Observation) -> Finding:
     """Lbd acts on no fewer than half of the brokers, and never on fewer than two."""
     evidence = judge({}, observation.snapshot, seen.settings.weights, observation.sample_interval_seconds)
@@ -58,7 +65,7 @@ def _reports(seen: Survey, observation: Observation) -> Finding:
         return REPORTS.ok(told)
     words = [f"{whose(brokers, observation.active)}: {why}" for why, brokers in doubts.items()]
     told = "; ".join([told, *words[:NAMED], *([f"and {len(words) - NAMED} more"] if len(words) > NAMED else [])])
-    todo = "after a start, wait 3 minutes; else see that broker's log"
+    todo = _todo(observation)
     if usable < wanted:
         return REPORTS.problem(f"{told}; lbd wants {wanted}", todo)
     return REPORTS.warning(told, todo)

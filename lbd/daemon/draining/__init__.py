@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from lbd.daemon.draining.beginning import Tools, drain_of, fill_of, words
 from lbd.daemon.draining.job import Job
 from lbd.daemon.draining.lasting import forget_ended
-from lbd.daemon.draining.planning import Look, Pass, look_to_drain
+from lbd.daemon.draining.planning import Look, Pass, UntoldError, look_to_drain
 from lbd.daemon.draining.sending import orders_of, within
 from lbd.daemon.draining.telling import without_orphan
+from lbd.daemon.draining.unheard import left_off, looked_for_again
 from lbd.daemon.requests import OVERRIDDEN_HOLDS
 from lbd.daemon.splitting.looking import CLOCK
 from lbd.errors import LbdError, RefusedError, UsageError
@@ -77,7 +78,8 @@ class Draining:
         if job is None:
             return None
         doing = "drained" if job.kind == "drain" else "filled"
-        return Reason.MOVES_UNFINISHED, f"{job.broker} is being {doing}, {job.tried} bundles so far"
+        waits = f"; it waits: {job.held}" if job.held else ""
+        return Reason.MOVES_UNFINISHED, f"{job.broker} is being {doing}, {job.tried} bundles so far{waits}"
 
     @property
     def busy(self) -> bool:
@@ -155,7 +157,15 @@ class Draining:
         except LbdError as error:
             self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
             if self._job is not None:
-                self._job.waits(str(error), self._now() + LOOK_AGAIN_SECONDS)
+                self._cannot(self._job, error)
+
+    def _cannot(self, job: Job, error: LbdError) -> None:
+        """A broker that goes on telling nothing of itself does not keep the others from being balanced."""
+        over = left_off(job, error, self._now()) if isinstance(error, UntoldError) else None
+        if over is not None:
+            self._finish(job, None, (over,))
+        elif not isinstance(error, UntoldError):
+            job.waits(str(error), self._now() + LOOK_AGAIN_SECONDS)
 
     def _released_before_begun(self) -> None:
         """Whoever waits for a drain is told that it is over."""
@@ -184,7 +194,7 @@ class Draining:
         if now < max(due):
             return False
         self._looked[broker] = now
-        return broker in tools.admin.active_brokers()
+        return broker in tools.admin.active_brokers() and tools.admin.silent_since(broker) is None
 
     def _step(self, job: Job, tools: Tools) -> None:
         if job.kind == "drain" and job.broker not in self.in_force():
@@ -219,6 +229,7 @@ class Draining:
         if part and not job.barren:
             self._start(job, part, look, tools)
         else:
+            job.amend(looked_for_again(job.doubtful, tools.admin))
             stay = (*look.plan.stay, *beyond, *job.not_sent(unload.bundle for unload in part))
             self._finish(job, look.owned, stay, look.alone)
 

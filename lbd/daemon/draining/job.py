@@ -49,7 +49,8 @@ class Job:
     """Thread-safe: moves end in threads of their own.
 
     ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
-    when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for.
+    when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for. From
+    ``untold_since`` on the broker has not told what it owns or carries.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Job:
         self.carried: Carried | None = None
         self.scores: Mapping[str, float] | None = None
         self.look_again_at = 0.0
+        self.untold_since: float | None = None
         self._lock = threading.Lock()
         self._handed: set[str] = set()
         self._ended: dict[str, Outcome] = {}
@@ -76,7 +78,7 @@ class Job:
 
     def looked(self, look: Look, pacing: Pacing) -> None:
         """A look has shown what is left to move."""
-        self.scores = self.scores or look.before
+        self.scores, self.untold_since = self.scores or look.before, None
         self._left, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
         if look.hold is None:  # what may not move is not tried in vain
             self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
@@ -97,6 +99,22 @@ class Job:
     def waits(self, why: str, until: float) -> None:
         """What keeps it from going on, and when that is looked at again (epoch seconds)."""
         self._work, self.look_again_at = msgspec.structs.replace(self._work, held=why), until
+
+    @property
+    def held(self) -> str:
+        """What keeps it from going on; empty while nothing does."""
+        return self._work.held
+
+    @property
+    def doubtful(self) -> list[Outcome]:
+        """Moves of which nobody knows who owns the bundle."""
+        with self._lock:
+            return [one for one in self._ended.values() if one.owner is None]
+
+    def amend(self, found: Iterable[Outcome]) -> None:
+        """Who owns the bundles of such moves has been asked once more."""
+        with self._lock:
+            self._ended.update((one.unload.bundle, one) for one in found)
 
     def hand(self, bundles: Iterable[str]) -> None:
         """The next of its moves are begun."""

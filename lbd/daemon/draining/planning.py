@@ -12,7 +12,7 @@ from lbd.daemon.draining.resting import resting
 from lbd.daemon.situation import Situation, situation
 from lbd.decide import drain as emptying
 from lbd.decide import fill as filling
-from lbd.errors import ObserveError, RefusedError, UsageError
+from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
 from lbd.load.carried import Carried, as_it_was, carried_by
 from lbd.model import Unload, bundle_namespace
 from lbd.permit.eligibility import BROKER_BUNDLE
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 UNSHOWN_SECONDS = 150.0
 """Two CPU samples and a statistics interval: after that reports show what was moved."""
+
+
+class UntoldError(ObserveError):
+    """The broker itself, and nobody else, does not tell what it owns or carries."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Look:
 
 def look_to_drain(parts: Parts, admin: Admin, asked: Pass) -> Look:
     """Where what a broker owns would go. Raises :class:`UsageError` for one that is not there, and
-    :class:`ObserveError` where it does not tell what it owns or carries.
+    :class:`UntoldError` where it does not tell what it owns or carries.
     """
     owned = tuple(bundle for bundle in _owned(admin, asked.broker) if not BROKER_BUNDLE.match(bundle))
     now = _situation(parts, asked.broker, owned)
@@ -152,7 +156,10 @@ def _owned(admin: Admin, broker: str) -> dict[str, bool]:
     active = admin.active_brokers()
     if broker not in active:
         raise UsageError(f"{broker!r} is no active broker; wanted one of {', '.join(sorted(active))}")
-    return admin.owned(broker)
+    try:
+        return admin.owned(broker)
+    except AdminError as error:
+        raise UntoldError(f"{broker}: what it owns is not known: {error}") from error
 
 
 def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
@@ -161,7 +168,7 @@ def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
     now = situation(replace(parts, drained=frozenset), namespaces)
     if broker not in now.observation.snapshot.brokers.ids:
         why = now.observation.missing.get(broker, "it gives no load report")
-        raise ObserveError(f"{broker}: what it carries is not known: {why}")
+        raise UntoldError(f"{broker}: what it carries is not known: {why}")
     return now
 
 

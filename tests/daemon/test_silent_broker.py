@@ -1,0 +1,217 @@
+"""Beside a broker that is listed and answers nothing: turns, what people read, and drains to it and of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.daemon.doctor.cluster import check
+from lbd.daemon.doctor.survey import survey
+from lbd.daemon.draining.unheard import looked_for_again
+from lbd.model import Outcome, Result, Unload
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
+from lbd.pulsar.silence import Silences
+from lbd.reason import Reason
+from lbd.record.drains import Drains
+from lbd.simulate.fake_pulsar.faults import Fault, Switch
+from tests.daemon.test_draining import asked, ended, give, owned, settings
+from tests.daemon.test_draining_troubles import begun
+from tests.simulate import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.simulate.fake_pulsar import FakePulsar
+    from tests.simulate.fakes import Run
+
+ENDLESS = 1_000_000
+"""Requests that a switch takes before it is used up; how many are gone says how often the broker was asked."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakePulsar]:
+    """Three brokers; the first one has 14 bundles and 70 points, the others four and two. No client interferes."""
+    with fakes.hot(clients=0) as found:
+        yield found
+
+
+@pytest.fixture
+def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """A live lbd beside it, whose strategy wants nothing by itself."""
+    chosen = fakes.impatient(settings(cluster, tmp_path))
+    with fakes.run(cluster, tmp_path, monkeypatch, chosen) as found:
+        yield found
+
+
+def hang(cluster: FakePulsar, broker: str) -> Switch:
+    """From now on it answers nothing."""
+    return cluster.faults.on(Switch(Fault.SILENT, broker, times=ENDLESS))
+
+
+def asked_for(switch: Switch) -> int:
+    """How many requests it has left unanswered."""
+    return ENDLESS - (switch.times or 0)
+
+
+def silences(lbd: Run) -> Silences:
+    """Those of a lbd that asks again every tenth of a second."""
+    http = lbd.engine._real.observer.admin.http
+    http.silences = Silences(http._answers, again_seconds=0.1)
+    return http.silences
+
+
+def until_heard(known: Silences, broker: str) -> None:
+    """Until it is known to answer again; that takes a tenth of a second, or more where the machine is busy."""
+    for _ in range(600):
+        if known.since(f"http://{broker}") is None:
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError(f"{broker} answers, and is still taken for silent")
+
+
+class TestTurns:
+    def test_it_is_waited_for_once(self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """By the turn that finds out, and by none after it; the others are balanced meanwhile, without it."""
+        hot, warm, cold = cluster.brokers
+        cluster.lead(warm)
+        switch = hang(cluster, cold)
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            first = lbd.turn()
+            found_out = asked_for(switch)
+            later = lbd.turns(4)
+            moves = lbd.true_moves()
+        assert first.observation is not None
+        assert first.observation.silent == (cold,)
+        assert asked_for(switch) == found_out
+        assert {move.source for move in moves} == {hot}
+        assert cold not in {move.destination for move in moves}
+        for record in (first, *later):
+            assert f"; {cold} does not answer since " in record.sentence, record.sentence
+
+    def test_one_that_answers_again_takes_part_again(self, lbd: Run, cluster: FakePulsar):
+        """Without a restart of lbd."""
+        known, switch = silences(lbd), hang(cluster, cluster.brokers[2])
+        lbd.turn()
+        cluster.faults.off(switch)
+        until_heard(known, cluster.brokers[2])
+        seen = lbd.turn()
+        assert seen.observation is not None
+        assert dict(seen.observation.missing) == {}
+        assert "does not answer" not in seen.sentence
+
+    def test_a_leader_that_answers_nothing_holds_every_move_and_is_named(self, lbd: Run, cluster: FakePulsar):
+        """Its session lives, so nobody replaces it: somebody has to."""
+        assert cluster.leader is not None
+        hang(cluster, cluster.leader)
+        lbd.turns(2)
+        record = lbd.turn()
+        assert record.hold is not None
+        assert record.hold[0] is Reason.LEADER_UNREACHABLE
+        assert f"{cluster.leader} does not answer since" in record.sentence
+
+    def test_the_doctor_says_what_to_do(self, cluster: FakePulsar, tmp_path: Path):
+        """Keep what tells why, then end it: it stays listed for as long as it hangs."""
+        hang(cluster, cluster.brokers[2])
+        seen = survey(settings(cluster, tmp_path), cluster.now)
+        assert seen.observation is not None
+        told = next(one for one in check(seen, seen.observation) if one.check == "reports")
+        assert f"{cluster.brokers[2]}: does not answer since" in told.seen
+        assert f"thread dump of {cluster.brokers[2]}" in told.todo
+
+
+class TestDrainBeside:
+    def test_nothing_is_planned_to_go_there(self, lbd: Run, cluster: FakePulsar):
+        """The drain comes to its end on the others."""
+        healthy, silent, target = cluster.brokers
+        cluster.lead(healthy)
+        hang(cluster, silent)
+        work = ended(lbd, asked(target))
+        assert (work.exit_code, work.owned) == (0, 0), work
+        assert {move.destination for move in lbd.true_moves()} == {healthy}
+
+    def test_it_hangs_in_the_middle(self, lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch):
+        """What is left goes to the one that answers, and the drain ends; what nobody took is on its source again."""
+        target, healthy, silent = cluster.brokers
+        cluster.lead(healthy)
+        begun(lbd, asked(target), monkeypatch, part=4)
+        before = len(lbd.moves())
+        hang(cluster, silent)
+        lbd.engine.draining.to_the_end(lbd.engine.go_on)
+        work = lbd.engine.draining.works.of("r1")
+        assert work is not None
+        assert work.ended_at is not None
+        moves = lbd.true_moves()[before:]
+        assert {move.result for move in moves} <= {Result.LANDED, Result.ELSEWHERE}
+        assert {move.destination for move in moves if move.result is Result.LANDED} == {healthy}
+        assert owned(cluster, target) == sorted(left.bundle for left in work.left)
+        assert None not in cluster.owners().values()
+
+    def test_who_owns_what_nobody_was_seen_to_own_is_asked_once_more(self):
+        """At the end of a drain: found, owned by nobody, or still not to be told, each is said."""
+        with fakes.hot(clients=0) as cluster:
+            target, healthy, silent = cluster.brokers
+            known, free, hidden = owned(cluster, healthy)[0], *owned(cluster, target)[:2]
+            give(cluster, hidden, silent)
+            with cluster._lived():
+                cluster._book.free(free)
+            hang(cluster, silent)
+            moves = [Unload(one, target, silent, 1.0, 1.0) for one in (known, free, hidden)]
+            doubtful = [Outcome(one, Result.UNKNOWN, None, "no answer") for one in moves]
+            admin = Admin(PulsarSettings(admin_urls=cluster.admin_urls, read_timeout_seconds=1))
+            found = looked_for_again(doubtful, admin)
+        assert [(one.result, one.owner) for one in found] == [
+            (Result.ELSEWHERE, healthy),
+            (Result.UNOWNED, None),
+            (Result.UNKNOWN, None),
+        ]
+        assert found[0].detail == f"no answer; at the end: {healthy} owns it"
+        assert found[1].detail == "no answer; at the end: nobody owns it"
+
+
+class TestDrainOfIt:
+    def test_it_holds_the_others_for_a_minute_and_no_longer(
+        self, lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Turns say what they wait for and how long; then the drain says why it is left off, and stands."""
+        target = cluster.brokers[0]
+        cluster.lead(cluster.brokers[1])
+        begun(lbd, asked(target), monkeypatch, part=4)
+        hang(cluster, target)
+        lbd.engine.go_on()
+        hold = lbd.engine.draining.hold()
+        assert hold is not None
+        assert f"{target} is being drained, 4 bundles so far; it waits: {target}: what it owns" in hold[1]
+        assert "left off in 60 s" in hold[1]
+        for _ in range(12):
+            cluster.forward(6)
+            lbd.engine.go_on()
+        assert lbd.engine.draining.hold() is None
+        work = Drains(tmp_path).works().drains[target]
+        assert (work.exit_code, work.landed, work.owned) == (4, 4, None), work
+        assert "does not answer since" in work.sentence
+        assert "the drain stands" in work.sentence
+        assert lbd.engine.draining.drained() == {target}
+        cluster.forward(700)
+        lbd.engine.go_on()
+        assert lbd.engine.draining.hold() is None
+
+    def test_it_goes_on_once_it_answers(self, lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch):
+        """Ten minutes after it was left off, as with what comes back."""
+        known, target = silences(lbd), cluster.brokers[0]
+        cluster.lead(cluster.brokers[1])
+        begun(lbd, asked(target), monkeypatch, part=4)
+        switch = hang(cluster, target)
+        for _ in range(12):
+            cluster.forward(6)
+            lbd.engine.go_on()
+        assert not lbd.engine.draining.busy
+        cluster.faults.off(switch)
+        until_heard(known, target)
+        cluster.forward(600)
+        lbd.engine.go_on()
+        lbd.engine.draining.to_the_end(lbd.engine.go_on)
+        assert owned(cluster, target) == []
