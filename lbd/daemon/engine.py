@@ -108,6 +108,7 @@ class Engine:
 
     def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn, and the end of everything that it began."""
+        self._real.observer.wait_to_hear()
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(on_plan)
@@ -129,6 +130,7 @@ class Engine:
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
+        self._real.observer.wait_to_hear()
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         self._begin(request, self._real.alone)

@@ -21,8 +21,9 @@ ADDRESSES = 5
 
 @contextmanager
 def observing(settings: Settings, *, keep_raw: bool = False) -> Iterator[Observer]:
-    """An observer of the configured cluster."""
+    """An observer of the configured cluster, for one look or a few."""
     observer = Observer(Admin(settings.pulsar), time.time, keep_raw=keep_raw)
+    observer.wait_to_hear()
     try:
         yield observer
     finally:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, ObserveError
-from lbd.observe.parse import LoadReport, build_snapshot, parse_report
-from lbd.pulsar.admin import Admin, unsupported
+from lbd.observe.parse import LoadReport, build_snapshot
+from lbd.observe.reports import AdminReports, reports_of
 from lbd.pulsar.http import address_of
-from lbd.pulsar.paths import sheds, splits
+from lbd.pulsar.paths import manager_of, sheds, splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lbd.model import Snapshot
-    from lbd.pulsar.admin import Leader
-
-MODULAR = "ModularLoadManagerImpl"
+    from lbd.observe.reports import Reports
+    from lbd.pulsar.admin import Admin, Leader
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +63,16 @@ class Observer:
         self.admin = admin
         self._now = now
         self._keep_raw = keep_raw
+        self._patient = False
+        self._changing, self._manager = Lock(), ""
+        self._reports: Reports = AdminReports(admin)
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
         """One round. Raises :class:`ObserveError` when no broker gave a usable report, or none is supported."""
-        before, started = self.admin.http.sent, self._now()
-        self._check_manager(self.admin.runtime_configuration())
-        active = self.admin.active_brokers()
+        before = self.admin.http.sent
+        active = self._ready()
+        started = self._now()
         seen, missing = self._ask_all(active)
         leader = self.admin.leader()
         if not seen:
@@ -90,9 +93,28 @@ class Observer:
             seconds=self._now() - started,
         )
 
+    def wait_to_hear(self) -> None:
+        """Have the first round wait for what brokers tell on topics: who looks only once hears nothing otherwise."""
+        self._patient = True
+
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._reports.close()
+
+    def _ready(self) -> list[str]:
+        """The active brokers, once it is known where their reports come from."""
+        runtime = self.admin.runtime_configuration()
+        active = self.admin.active_brokers()
+        manager = manager_of(runtime)
+        with self._changing:
+            if manager != self._manager:
+                self._reports.close()
+                self._reports, self._manager = reports_of(runtime, self.admin), manager
+        if self._patient:
+            self._reports.listen(active, runtime)
+            self._patient = False
+        return active
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:
         answers = list(self._pool.map(self._ask, active))
@@ -109,19 +131,13 @@ class Observer:
     def _ask(self, broker: str) -> _Seen | str:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         try:
-            raw = self.admin.load_report(broker)
-            report = parse_report(raw, broker)
-            return _Seen(report, raw if self._keep_raw else None, self.admin.runtime_configuration(broker))
+            runtime = self.admin.runtime_configuration(broker)
+            report, raw = self._reports.of(broker, runtime)
+            return _Seen(report, raw() if self._keep_raw else None, runtime)
         except ObserveError as error:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise
             return str(error)
-
-    @staticmethod
-    def _check_manager(runtime: Mapping[str, str]) -> None:
-        manager = runtime.get("loadManagerClassName", MODULAR)
-        if not manager.endswith(MODULAR):
-            raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", manager.rpartition(".")[2]))
 
 
 def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:

@@ -60,15 +60,20 @@ def nudge(cluster: Cluster, bundle: str, index: int) -> int:
 
 
 def place(cluster: Cluster, bundle: str, broker: str) -> None:
-    """Put a bundle on a named broker and prove it; clients may win the race for it, hence the tries."""
+    """Put a bundle on a named broker and prove it; clients may win the race for it, hence the tries.
+
+    The extensible manager places what nobody owns where it likes, and hands over what somebody does.
+    """
     index = cluster.brokers.index(broker)
     for _ in range(_TRIES):
         if owner(cluster, bundle) == {broker}:
             return
-        status = unload(cluster, bundle)
+        handed_over = cluster.spec.load_manager == "extensible" and owner(cluster, bundle)
+        status = unload(cluster, bundle, broker if handed_over else None)
         if status != 204:
             raise probe.ProbeError(f"unload of {bundle} answered {status} instead of 204")
-        nudge(cluster, bundle, index)
+        if not handed_over:
+            nudge(cluster, bundle, index)
     seen = owner(cluster, bundle)
     if seen != {broker}:
         raise probe.ProbeError(f"{bundle} is on {seen or 'no broker'} after {_TRIES} tries to put it on {broker}")

@@ -1,0 +1,130 @@
+"""Where load reports come from: the admin API, or the topics on which the extensible manager tells its load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from lbd.errors import ObserveError
+from lbd.observe.extensible import parse_broker_load, parse_top_bundles, recordable, report_of
+from lbd.observe.parse import parse_report
+from lbd.pulsar.admin import unsupported
+from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES, LoadTopics
+from lbd.pulsar.paths import is_extensible, manager_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.observe.parse import BundleStats, LoadReport
+    from lbd.pulsar.admin import Admin
+    from lbd.pulsar.load_topics import Told
+
+MODULAR = "ModularLoadManagerImpl"
+
+Raw = Callable[[], bytes]
+"""The report as a recording has it, made where one is wanted."""
+
+MOST_MINUTES = "loadBalancerReportUpdateMaxIntervalMinutes"
+"""How long a broker may tell nothing while its load stays within ``loadBalancerReportUpdateThresholdPercentage``."""
+
+STATS_SECONDS = "statsUpdateFrequencyInSecs"
+HEARD_SECONDS = 10.0
+"""To connect, and for a broker to tell what it has counted: it looks every five seconds."""
+
+LATE_SECONDS = 60.0
+"""A broker looks every few seconds whether its load is to be told, and a busy one looks late."""
+
+STATS_MISSED = 3
+"""Largest bundles are told after each statistics run; after so many without, they are not known any more."""
+
+
+class Reports(Protocol):
+    """What one load manager's brokers tell."""
+
+    def listen(self, active: list[str], runtime: Mapping[str, str]) -> None: ...
+    def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]: ...
+    def close(self) -> None: ...
+
+
+class AdminReports:
+    """The modular manager's, as each broker answers them."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def listen(self, active: list[str], runtime: Mapping[str, str]) -> None:
+        """Nothing to wait for: brokers answer when they are asked."""
+
+    def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:  # noqa: ARG002
+        """One broker's report, also as it was sent. Raises :class:`ObserveError` where there is no usable one."""
+        raw = self._admin.load_report(broker)
+        return parse_report(raw, broker), lambda: raw
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class TopicReports:
+    """The extensible manager's, put together from what each broker told last and what it says that it owns."""
+
+    def __init__(self, admin: Admin, topics: LoadTopics | None = None) -> None:
+        """Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
+        self._admin = admin
+        self._topics = topics or LoadTopics(admin.settings)
+
+    def listen(self, active: list[str], runtime: Mapping[str, str]) -> None:
+        """Wait for each broker's next statistics run: nothing that was told before lbd listened can be had."""
+        self._topics.wait(active, _number(runtime, STATS_SECONDS, 60) + HEARD_SECONDS)
+
+    def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:
+        """As above; for a recording it is spelt as the modular manager spells its reports."""
+        if not is_extensible(runtime):
+            raise ObserveError(f"{broker} runs {manager_of(runtime)}, and others ExtensibleLoadManagerImpl")
+        found = self._topics.of(BROKER_LOAD, broker)
+        limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
+        if found is None or self._topics.age_seconds(found) > limit:
+            raise ObserveError(self._silence(broker, found, limit))
+        load = parse_broker_load(found.value, broker)
+        owned = self._admin.owned(broker)
+        report = report_of(load, self._bundles(broker, runtime), owned)
+        return report, partial(recordable, report)
+
+    def _bundles(self, broker: str, runtime: Mapping[str, str]) -> dict[str, BundleStats]:
+        """What its largest bundles carry; nothing is known from a move on until its next statistics run."""
+        found = self._topics.of(TOP_BUNDLES, broker)
+        limit = STATS_MISSED * _number(runtime, STATS_SECONDS, 60)
+        known = found is not None and self._topics.age_seconds(found) <= limit
+        return parse_top_bundles(found.value, broker) if found is not None and known else {}
+
+    def _silence(self, broker: str, found: Told | None, limit: float) -> str:
+        if self._topics.trouble:
+            return f"{broker}: {self._topics.trouble}"
+        if found is None:
+            told = "has told no load data since lbd listens, or took it back when a bundle moved"
+            return f"{broker} {told}; it tells some within {limit:.0f} s ({MOST_MINUTES})"
+        age = self._topics.age_seconds(found)
+        return f"{broker} told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})"
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._topics.close()
+
+
+def reports_of(runtime: Mapping[str, str], admin: Admin) -> Reports:
+    """Where the reports of brokers with this configuration come from.
+
+    Raises :class:`ObserveError` for a load manager that tells none that lbd could read.
+    """
+    if is_extensible(runtime):
+        return TopicReports(admin)
+    if not manager_of(runtime).endswith(MODULAR):
+        raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", manager_of(runtime)))
+    return AdminReports(admin)
+
+
+def _number(runtime: Mapping[str, str], key: str, default: float) -> float:
+    try:
+        return max(float(runtime.get(key, default)), 0.0)
+    except ValueError:
+        return default

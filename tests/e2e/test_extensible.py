@@ -1,0 +1,67 @@
+"""lbd on brokers of the extensible load manager: the same turn, on load data that it hears from their topics."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e import skew
+from tests.e2e.balancing import EAGER, Balancer, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.e2e.cluster import Cluster
+
+HOT = skew.Scenario(bundles=16, rate=1600.0, shares=(1.0, 0.0, 0.0), quotas=(0.3, 0.3, 0.3), warm_up_seconds=0.0)
+"""All on one broker, which tells of ten of its sixteen bundles."""
+
+AT_ONCE = {**EAGER, "avg_shedder": {**EAGER["avg_shedder"], "hit_count_low": 1}}
+DEADLINE_SECONDS = 300
+"""Brokers sample CPU once a minute; the rest takes seconds."""
+
+
+def first_moves(balancer: Balancer) -> list[dict[str, Any]]:
+    """Turns until one has moved something; its outcomes."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        if balancer.turn().get("outcomes"):
+            return balancer.outcomes
+        time.sleep(1)
+    raise AssertionError(f"nothing was moved: {balancer.turns[-1]['summary']}")
+
+
+@pytest.mark.usefixtures("quotas")
+@pytest.mark.cluster(versions=["4.0.8"], load_manager="extensible")
+def test_a_hot_broker_is_relieved_by_named_moves(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
+    """Every move lands where it was to go, as the brokers say themselves; what no broker tells of stays."""
+    balancer = Balancer(cluster, tmp_path, AT_ONCE)
+    with skew.skewed(cluster, f"extensible{int(time.time())}", HOT) as running:
+        began = time.monotonic()
+        outcomes = first_moves(balancer)
+        took = time.monotonic() - began
+        result = running.traffic.stop()
+    turn = balancer.turns[-1]
+    tell(f"| {cluster.spec.version} extensible | {len(outcomes)} moved after {took:.0f} s | {turn['summary']} |")
+
+    assert {one["result"] for one in outcomes} == {"landed"}
+    assert {one["source"] for one in outcomes} == {cluster.brokers[0]}
+    assert all(one["owner"] == one["destination"] != cluster.brokers[0] for one in outcomes)
+    assert balancer.false_outcomes == []
+    assert len({one["bundle"] for one in outcomes}) == len(outcomes) <= 10
+    assert result.lost == 0
+
+
+@pytest.mark.cluster(versions=["4.0.8"], load_manager="extensible")
+def test_the_doctor_knows_the_extensible_manager(cluster: Cluster, tmp_path: Path):
+    """It says where the load data come from, and how many bundles are told of."""
+    done = run(Balancer(cluster, tmp_path).command("doctor", "--format", "json"))
+    found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+
+    assert found["load-manager"]["seen"] == "ExtensibleLoadManagerImpl is configured"
+    assert found["load-data"]["level"] == "ok", found["load-data"]
+    assert "of each broker the 10 largest" in found["told-bundles"]["seen"]
