@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 RECORDED = Path(__file__).parent / "data" / "extensible" / "messages-4.0.8.jsonl"
 FIRST, SECOND, THIRD = (f"127.0.0.{number}:18080" for number in (1, 2, 3))
 PATIENCE_SECONDS = 30.0
+_MARKS = count()
 
 
 def recorded(until_seconds: float) -> list[Message]:
@@ -72,7 +74,8 @@ class Wires:
 
 def heard(topics: LoadTopics, wire: Wire, messages: list[Message]) -> None:
     """Send messages, and wait until a last one for nobody has been heard, and so all of them."""
-    marks = [Message(topic, "mark", b"{}") for topic in (BROKER_LOAD, TOP_BUNDLES)]
+    mark = f"mark {next(_MARKS)}"
+    marks = [Message(topic, mark, b"{}") for topic in (BROKER_LOAD, TOP_BUNDLES)]
     for message in [*messages, *marks]:
         wire.messages.put(message)
-    assert topics.wait(["mark"], PATIENCE_SECONDS)
+    assert topics.wait([mark], PATIENCE_SECONDS)

@@ -9,7 +9,11 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from lbd.cli import main
+from lbd.daemon.doctor import examine
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
 from lbd.model import Result
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
 
+NOBODYS = "t/new/0x00000000_0xffffffff"
 TOLD = 5
 """Of the hot broker's eight bundles."""
 
@@ -90,6 +95,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
         found = Brokers(pulsar)
         monkeypatch.setattr(load_topics, "Listening", found.listening)
         monkeypatch.setattr(reports, "HEARD_SECONDS", 1.0)
+        monkeypatch.setattr(reports, "SILENT_SECONDS", 1.0)
         yield found
 
 
@@ -144,3 +150,47 @@ def test_a_silent_broker_has_no_report(brokers: Brokers, tmp_path: Path):
     assert list(missing) == [silent]
     assert "has told no load data since lbd listens" in missing[silent]
     assert silent not in {unload.destination for unload in record.unloads}
+
+
+def test_the_doctor_counts_what_is_told(brokers: Brokers, tmp_path: Path):
+    """A broker that tells as many as it may has perhaps more to tell; the setting is named."""
+    for broker in brokers.pulsar.brokers:
+        broker.runtime["loadBalancerMaxNumberOfBundlesInBundleLoadReport"] = str(TOLD)
+    found = {one.check: one for one in examine(chosen(brokers, tmp_path)).findings}
+    hot = brokers.pulsar.ids[0]
+    assert found["load-data"].seen == "heard of 3 brokers at pulsar.service_url"
+    assert found["told-bundles"].level == "warning"
+    assert found["told-bundles"].seen == (
+        f"7 of 10 bundles, of each broker the {TOLD} largest that carry traffic; {hot} may carry more"
+    )
+    assert found["told-bundles"].todo.endswith("loadBalancerMaxNumberOfBundlesInBundleLoadReport --value 100")
+    assert found["destination-key"].level == "ok"
+    assert "avg-shedder" not in found
+
+
+def test_what_is_kept_tells_why_a_bundle_stayed(brokers: Brokers, tmp_path: Path):
+    """By hand, too, a bundle that no broker tells of is not moved, and it is said which setting is behind it."""
+    pulsar = brokers.pulsar
+    untold = list(pulsar.report(pulsar.ids[0])["lastStats"])[-1]
+    command = ["unload", untold, "--to", pulsar.ids[2], "--config", str(_config(brokers, tmp_path))]
+    found = CliRunner().invoke(main, command)
+    assert found.exit_code == 4
+    assert "no-statistics" in found.output
+    assert "loadBalancerMaxNumberOfBundlesInBundleLoadReport" in " ".join(found.output.split())
+    assert pulsar.owners[untold] == pulsar.ids[0]
+
+
+def test_nothing_is_placed_where_lbd_cannot_choose(brokers: Brokers, tmp_path: Path):
+    """That manager takes whom it likes, whoever is asked: refused, with what works."""
+    brokers.pulsar.own(None, {NOBODYS: 0.0})
+    found = CliRunner().invoke(main, ["place", NOBODYS, "--apply", "--config", str(_config(brokers, tmp_path))])
+    assert found.exit_code == 4
+    assert "the extensible load manager chooses the owner" in " ".join(found.output.split())
+    assert brokers.pulsar.owners[NOBODYS] is None
+
+
+def _config(brokers: Brokers, folder: Path) -> Path:
+    pulsar = {"admin_urls": brokers.pulsar.urls, "service_url": "pulsar://127.0.0.1:6650"}
+    path = folder / "lbd.yaml"
+    path.write_text(yaml.safe_dump({"pulsar": pulsar, "state_dir": str(folder / "state")}))
+    return path

@@ -29,7 +29,7 @@ class Asking(Protocol):
     admin: Admin
 
     def observe(self) -> Observation: ...
-    def wait_to_hear(self) -> None: ...
+    def wait_to_hear(self, say: Callable[[str], None]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -81,9 +81,9 @@ class TakingOver:
             self._switch.seen_off()
         return False
 
-    def wait_to_hear(self) -> None:
+    def wait_to_hear(self, say: Callable[[str], None]) -> None:
         """Have the first round wait."""
-        self._observer.wait_to_hear()
+        self._observer.wait_to_hear(say)
 
     def close(self) -> None:
         """End the observer."""

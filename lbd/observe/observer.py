@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lbd.model import Snapshot
-    from lbd.observe.reports import Reports
+    from lbd.observe.reports import Reports, Say
     from lbd.pulsar.admin import Admin, Leader
 
 
@@ -63,7 +63,7 @@ class Observer:
         self.admin = admin
         self._now = now
         self._keep_raw = keep_raw
-        self._patient = False
+        self._waiting: Say | None = None
         self._changing, self._manager = Lock(), ""
         self._reports: Reports = AdminReports(admin)
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
@@ -93,9 +93,9 @@ class Observer:
             seconds=self._now() - started,
         )
 
-    def wait_to_hear(self) -> None:
+    def wait_to_hear(self, say: Say) -> None:
         """Have the first round wait for what brokers tell on topics: who looks only once hears nothing otherwise."""
-        self._patient = True
+        self._waiting = say
 
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
@@ -111,9 +111,9 @@ class Observer:
             if manager != self._manager:
                 self._reports.close()
                 self._reports, self._manager = reports_of(runtime, self.admin), manager
-        if self._patient:
-            self._reports.listen(active, runtime)
-            self._patient = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._reports.listen(active, runtime, waiting)
         return active
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:

@@ -22,13 +22,23 @@ if TYPE_CHECKING:
 
 MODULAR = "ModularLoadManagerImpl"
 
+Say = Callable[[str], None]
+"""Hears a sentence for who waits."""
+
 Raw = Callable[[], bytes]
 """The report as a recording has it, made where one is wanted."""
 
 MOST_MINUTES = "loadBalancerReportUpdateMaxIntervalMinutes"
 """How long a broker may tell nothing while its load stays within ``loadBalancerReportUpdateThresholdPercentage``."""
 
+LEAST_MILLISECONDS = "loadBalancerReportUpdateMinIntervalMillis"
+AGAIN_SECONDS = 2.0
+"""How late a broker may be that looks so often whether its load is to be told."""
+
 STATS_SECONDS = "statsUpdateFrequencyInSecs"
+SILENT_SECONDS = 60.0
+"""As long as a broker is silent that is set as lbd wants it."""
+
 HEARD_SECONDS = 10.0
 """To connect, and for a broker to tell what it has counted: it looks every five seconds."""
 
@@ -42,7 +52,7 @@ STATS_MISSED = 3
 class Reports(Protocol):
     """What one load manager's brokers tell."""
 
-    def listen(self, active: list[str], runtime: Mapping[str, str]) -> None: ...
+    def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None: ...
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]: ...
     def close(self) -> None: ...
 
@@ -53,7 +63,7 @@ class AdminReports:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
-    def listen(self, active: list[str], runtime: Mapping[str, str]) -> None:
+    def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None:
         """Nothing to wait for: brokers answer when they are asked."""
 
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:  # noqa: ARG002
@@ -73,37 +83,53 @@ class TopicReports:
         self._admin = admin
         self._topics = topics or LoadTopics(admin.settings)
 
-    def listen(self, active: list[str], runtime: Mapping[str, str]) -> None:
-        """Wait for each broker's next statistics run: nothing that was told before lbd listened can be had."""
-        self._topics.wait(active, _number(runtime, STATS_SECONDS, 60) + HEARD_SECONDS)
+    def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None:
+        """Wait until each broker has told both: nothing that was told before lbd listened can be had.
+
+        Not for those that may be silent for longer than a minute; ``say`` is told how long it may take.
+        """
+        load = min(60.0 * _number(runtime, MOST_MINUTES, 15), SILENT_SECONDS)
+        seconds = max(load, _number(runtime, STATS_SECONDS, 60)) + HEARD_SECONDS
+        say(f"Listening for what the brokers tell of their load, {seconds:.0f} s at most.")
+        self._topics.wait(active, seconds)
 
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:
         """As above; for a recording it is spelt as the modular manager spells its reports."""
         if not is_extensible(runtime):
             raise ObserveError(f"{broker} runs {manager_of(runtime)}, and others ExtensibleLoadManagerImpl")
-        found = self._topics.of(BROKER_LOAD, broker)
+        found = self._told(broker, runtime)
         limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
-        if found is None or self._topics.age_seconds(found) > limit:
+        if found is None or not found.value or self._topics.age_seconds(found) > limit:
             raise ObserveError(self._silence(broker, found, limit))
         load = parse_broker_load(found.value, broker)
         owned = self._admin.owned(broker)
         report = report_of(load, self._bundles(broker, runtime), owned)
         return report, partial(recordable, report)
 
+    def _told(self, broker: str, runtime: Mapping[str, str]) -> Told | None:
+        """Its load data. One that took them back for a move is about to tell them anew, and that is waited for."""
+        found = self._topics.of(BROKER_LOAD, broker)
+        if found is None or found.value:
+            return found
+        soon = _number(runtime, LEAST_MILLISECONDS, 5000) / 1000 + AGAIN_SECONDS
+        return self._topics.again(BROKER_LOAD, broker, soon - self._topics.age_seconds(found))
+
     def _bundles(self, broker: str, runtime: Mapping[str, str]) -> dict[str, BundleStats]:
         """What its largest bundles carry; nothing is known from a move on until its next statistics run."""
         found = self._topics.of(TOP_BUNDLES, broker)
         limit = STATS_MISSED * _number(runtime, STATS_SECONDS, 60)
-        known = found is not None and self._topics.age_seconds(found) <= limit
-        return parse_top_bundles(found.value, broker) if found is not None and known else {}
+        if found is None or not found.value or self._topics.age_seconds(found) > limit:
+            return {}
+        return parse_top_bundles(found.value, broker)
 
     def _silence(self, broker: str, found: Told | None, limit: float) -> str:
         if self._topics.trouble:
             return f"{broker}: {self._topics.trouble}"
         if found is None:
-            told = "has told no load data since lbd listens, or took it back when a bundle moved"
-            return f"{broker} {told}; it tells some within {limit:.0f} s ({MOST_MINUTES})"
+            return f"{broker} has told no load data since lbd listens; it does within {limit:.0f} s ({MOST_MINUTES})"
         age = self._topics.age_seconds(found)
+        if not found.value:
+            return f"{broker} took its load data back {age:.0f} s ago, as for a move, and has told none since"
         return f"{broker} told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})"
 
     def close(self) -> None:

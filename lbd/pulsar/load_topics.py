@@ -32,7 +32,7 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Told:
-    """The last that a broker told, and when it was heard (monotonic seconds)."""
+    """The last that a broker told, and when it was heard (monotonic seconds); empty where it took that back."""
 
     value: bytes
     at: float
@@ -67,7 +67,7 @@ class LoadTopics:
         self._connect = connect or (lambda: Listening(settings, TOPICS))
         self._monotonic = monotonic
         self._told: dict[str, dict[str, Told]] = {topic: {} for topic in TOPICS}
-        self._trouble = "not connected yet"
+        self._trouble, self._failed = "not connected yet", False
         self._news = threading.Condition()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lbd-load-topics", daemon=True)
@@ -80,8 +80,14 @@ class LoadTopics:
             return self._trouble
 
     def of(self, topic: str, broker: str) -> Told | None:
-        """The last that a broker told there, if it stands."""
+        """The last that a broker told there; None while lbd has heard nothing of it."""
         with self._news:
+            return self._told[topic].get(broker)
+
+    def again(self, topic: str, broker: str, seconds: float) -> Told | None:
+        """The same, once a broker that took it back has told anew, or after that time."""
+        with self._news:
+            self._news.wait_for(lambda: self._stands(topic, broker), max(seconds, 0.0))
             return self._told[topic].get(broker)
 
     def age_seconds(self, one: Told) -> float:
@@ -89,12 +95,17 @@ class LoadTopics:
         return max(self._monotonic() - one.at, 0.0)
 
     def wait(self, brokers: Collection[str], seconds: float) -> bool:
-        """Whether all these brokers told both within that time."""
+        """Whether all these brokers told both within that time; a connection that fails ends it sooner."""
         with self._news:
-            return self._news.wait_for(lambda: self._complete(brokers), seconds)
+            self._news.wait_for(lambda: self._complete(brokers) or self._failed, seconds)
+            return self._complete(brokers)
 
     def _complete(self, brokers: Collection[str]) -> bool:
-        return all(told_there.keys() >= set(brokers) for told_there in self._told.values())
+        return all(self._stands(topic, broker) for topic in TOPICS for broker in brokers)
+
+    def _stands(self, topic: str, broker: str) -> bool:
+        found = self._told[topic].get(broker)
+        return found is not None and found.value != b""
 
     def close(self) -> None:
         """Listen no more."""
@@ -124,15 +135,12 @@ class LoadTopics:
 
     def _take(self, found: Message) -> None:
         with self._news:
-            there = self._told.get(found.topic, {})
-            if found.value:
-                there[found.key] = Told(found.value, self._monotonic())
-            else:
-                there.pop(found.key, None)
+            self._told[found.topic][found.key] = Told(found.value, self._monotonic())
             self._news.notify_all()
 
     def _forget(self, trouble: str) -> None:
         with self._news:
-            self._trouble = trouble
+            self._trouble, self._failed = trouble, bool(trouble)
             for there in self._told.values():
                 there.clear()
+            self._news.notify_all()

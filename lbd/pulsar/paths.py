@@ -188,9 +188,8 @@ def is_extensible(runtime: Mapping[str, str]) -> bool:
 def shedder_of(runtime: Mapping[str, str]) -> str:
     """The class name, without its package, of what sheds there; empty where that is not told.
 
-    The extensible manager takes TransferShedder where another manager's shedder is named (UnloadScheduler).
+    The extensible manager takes TransferShedder where the modular one's shedder is named (UnloadScheduler).
     """
     package, _, name = runtime.get("loadBalancerLoadSheddingStrategy", "").rpartition(".")
-    if is_extensible(runtime) and not package.startswith("org.apache.pulsar.broker.loadbalance.extensions"):
-        return "TransferShedder"
-    return name
+    modulars = package in {"", "org.apache.pulsar.broker.loadbalance.impl"}
+    return "TransferShedder" if is_extensible(runtime) and modulars else name

@@ -79,8 +79,17 @@ def test_what_is_told_and_what_is_owned_make_a_report(scene: Scene):
 def test_a_broker_that_has_told_nothing_has_no_report(scene: Scene):
     """It is said how long it may take, and by which setting."""
     scene.told(LARGE)
-    with pytest.raises(ObserveError, match=r"told no load data since .* 960 s \(loadBalancerReportUpdateMaxInterval"):
+    with pytest.raises(ObserveError, match=r"told no load data since .* 960 s \(loadBalancerReportUpdateMax"):
         scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+
+
+def test_a_broker_that_took_it_back_has_no_report(scene: Scene):
+    """Longer than it takes to tell it anew: it is said since when."""
+    scene.told(LARGE)
+    heard(scene.topics, scene.wire, [Message(topic, scene.broker, b"") for topic in (BROKER_LOAD, TOP_BUNDLES)])
+    scene.now = 8.0
+    with pytest.raises(ObserveError, match="took its load data back 8 s ago, as for a move, and has told none since"):
+        scene.reports.of(scene.broker, RUNTIME)
 
 
 @pytest.mark.parametrize(("minutes", "limit_seconds"), [("15", 960.0), ("1", 120.0), ("junk", 960.0)])

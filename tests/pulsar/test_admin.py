@@ -413,6 +413,16 @@ class TestTls:
             with pytest.raises(ObserveError, match="wanted https"):
                 asked.base("b2:8080")
 
+    def test_under_the_extensible_manager_a_broker_is_known_by_its_host(self) -> None:
+        """No load report tells the address: one that answers for the broker at the broker's own host is its own."""
+        asked = Admin(PulsarSettings(admin_urls=("https://b2:8443",), cluster="c"))
+        asked.http.trust({"b2"})
+        with responses.RequestsMock() as mock:
+            mock.get("https://b2:8443/admin/v2/brokers/c/b2:8080/ownedNamespaces", json={})
+            runtime = {"loadManagerClassName": fake_pulsar.EXTENSIBLE}
+            mock.get("https://b2:8443/admin/v2/brokers/configuration/runtime", json=runtime)
+            assert asked.base("b2:8080") == "https://b2:8443"
+
 
 class TestAddresses:
     def test_a_leader_with_a_secure_address_is_reached_by_its_id(self, pulsar: FakePulsar) -> None:

@@ -44,14 +44,29 @@ def test_the_last_that_each_broker_told_stands(topics: LoadTopics, wires: Wires)
 def test_what_is_taken_back_is_told_no_more(topics: LoadTopics, wires: Wires):
     """The two brokers of a move take back what they told; the third one's stands."""
     heard(topics, wires.next(), recorded(29.9))
-    assert [topics.of(BROKER_LOAD, broker) is not None for broker in (FIRST, SECOND, THIRD)] == [False, False, True]
-    assert topics.of(TOP_BUNDLES, FIRST) is None
+    told = [topics.of(BROKER_LOAD, broker) for broker in (FIRST, SECOND, THIRD)]
+    assert [one is not None and one.value != b"" for one in told] == [False, False, True]
+    assert not topics.wait([FIRST], 0.0)
 
 
 def test_they_tell_again_after_a_move(topics: LoadTopics, wires: Wires):
     """Half a second after it, as recorded."""
     heard(topics, wires.next(), recorded(30.5))
-    assert all(topics.of(topic, broker) for topic in (BROKER_LOAD, TOP_BUNDLES) for broker in (FIRST, SECOND, THIRD))
+    assert topics.wait([FIRST, SECOND, THIRD], 0.0)
+
+
+def test_who_took_it_back_is_waited_for(topics: LoadTopics, wires: Wires):
+    """As long as it is said, and no longer than until the broker has told anew."""
+    wire = wires.next()
+    heard(topics, wire, recorded(29.9))
+    none = topics.again(BROKER_LOAD, FIRST, 0.0)
+    for message in recorded(30.5)[len(recorded(29.9)) :]:
+        wire.messages.put(message)
+    anew = topics.again(BROKER_LOAD, FIRST, PATIENCE_SECONDS)
+    assert none is not None
+    assert none.value == b""
+    assert anew is not None
+    assert anew.value.startswith(b'{"cpu"')
 
 
 def test_waiting_ends_when_all_have_told(topics: LoadTopics, wires: Wires):
@@ -86,6 +101,7 @@ def test_why_nothing_is_heard_is_told():
 
     found = LoadTopics(SETTINGS, connect)
     assert tried.wait(PATIENCE_SECONDS)
+    assert not found.wait([FIRST], 10 * PATIENCE_SECONDS), "nobody waits for a connection that failed"
     found.close()
     assert found.trouble == "the topics cannot be heard: AuthorizationError"
 

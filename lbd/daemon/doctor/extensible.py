@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LARGEST = "loadBalancerMaxNumberOfBundlesInBundleLoadReport"
 WITH_POLICIES = "loadBalancerSheddingBundlesWithPoliciesEnabled"
+THRESHOLD = "loadBalancerReportUpdateThresholdPercentage"
 SET = "pulsar-admin brokers update-dynamic-config --config"
 
 SOURCE = Check(
@@ -59,7 +60,8 @@ def _often(seen: Survey) -> Finding:
     if not seldom:
         return OFTEN.ok("at least once a minute")
     longest = max(seldom.values(), key=lambda text: (len(text), text))
-    told = f"up to {longest} min apart at {whose(seldom, seen.runtime)} while the load stays within 10 %"
+    within = next(iter(seen.runtime.values())).get(THRESHOLD, "10")
+    told = f"up to {longest} min apart at {whose(seldom, seen.runtime)} while the load stays within {within} %"
     silent = f"a broker that is silent for {FROZEN_SAMPLES} samples takes no part"
     return OFTEN.warning(f"{told}: {silent}", f"{SET} {MOST_MINUTES} --value 1")
 
