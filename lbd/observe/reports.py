@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -100,7 +101,7 @@ class TopicReports:
         found = self._told(broker, runtime)
         limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
         if found is None or not found.value or self._topics.age_seconds(found) > limit:
-            raise ObserveError(self._silence(broker, found, limit))
+            raise ObserveError(self._silence(found, limit))
         load = parse_broker_load(found.value, broker)
         owned = self._admin.owned(broker)
         report = report_of(load, self._bundles(broker, runtime), owned)
@@ -122,15 +123,15 @@ class TopicReports:
             return {}
         return parse_top_bundles(found.value, broker)
 
-    def _silence(self, broker: str, found: Told | None, limit: float) -> str:
+    def _silence(self, found: Told | None, limit: float) -> str:
         if self._topics.trouble:
-            return f"{broker}: {self._topics.trouble}"
+            return self._topics.trouble
         if found is None:
-            return f"{broker} has told no load data since lbd listens; it does within {limit:.0f} s ({MOST_MINUTES})"
+            return f"told no load data since lbd listens, which a broker does within {limit:.0f} s ({MOST_MINUTES})"
         age = self._topics.age_seconds(found)
         if not found.value:
-            return f"{broker} took its load data back {age:.0f} s ago, as for a move, and has told none since"
-        return f"{broker} told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})"
+            return f"took its load data back {age:.0f} s ago, as for a move, and told none since"
+        return f"told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})"
 
     def close(self) -> None:
         """Listen no more."""
@@ -150,7 +151,9 @@ def reports_of(runtime: Mapping[str, str], admin: Admin) -> Reports:
 
 
 def _number(runtime: Mapping[str, str], key: str, default: float) -> float:
+    """What a broker runs with; the default where it tells no number."""
     try:
-        return max(float(runtime.get(key, default)), 0.0)
+        found = float(runtime.get(key, default))
     except ValueError:
         return default
+    return max(found, 0.0) if math.isfinite(found) else default
