@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e import skew
+from tests.e2e import probe, skew
 from tests.e2e.balancing import EAGER, Balancer, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.e2e.cluster import Cluster
@@ -23,8 +24,20 @@ HOT = skew.Scenario(bundles=16, rate=1600.0, shares=(1.0, 0.0, 0.0), quotas=(0.3
 TOLD = 10
 
 AT_ONCE = {**EAGER, "avg_shedder": {**EAGER["avg_shedder"], "hit_count_low": 1}}
+SILENT_MINUTES = "loadBalancerReportUpdateMaxIntervalMinutes"
 DEADLINE_SECONDS = 300
 """Brokers sample CPU once a minute; the rest takes seconds."""
+
+
+@contextmanager
+def talkative(cluster: Cluster) -> Iterator[None]:
+    """Brokers tell their load every second, also where it does not change: nobody has to wait for an idle one."""
+    url = f"{cluster.admin_urls[0]}/admin/v2/brokers/configuration/{SILENT_MINUTES}"
+    probe.ask(cluster, "POST", f"{url}/0")
+    try:
+        yield
+    finally:
+        probe.ask(cluster, "DELETE", url)
 
 
 def first_moves(balancer: Balancer) -> list[dict[str, Any]]:
@@ -48,7 +61,7 @@ def checked(balancer: Balancer) -> dict[str, Any]:
 def test_a_hot_broker_is_relieved_by_named_moves(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """Every move lands where it was to go, as the brokers say themselves; the doctor knows what is not told."""
     balancer = Balancer(cluster, tmp_path, AT_ONCE)
-    with skew.skewed(cluster, f"extensible{int(time.time())}", HOT) as running:
+    with talkative(cluster), skew.skewed(cluster, f"extensible{int(time.time())}", HOT) as running:
         began = time.monotonic()
         outcomes = first_moves(balancer)
         took = time.monotonic() - began
