@@ -297,7 +297,10 @@ class TestWrongAnswers:
         ("reply", "complaint"),
         [
             (Reply(204), r"204.*NoopLoadManager"),
-            (refused(500, "java.lang.UnsupportedOperationException\n\tat x"), "extensible load manager, and others the modular one"),
+            (
+                refused(500, "java.lang.UnsupportedOperationException\n\tat x"),
+                "extensible load manager, and others the modular one",
+            ),
             (refused(500, JAVA_TRACE), r"HTTP 500 \(Message: boom\)"),
             (refused(503, "starting"), r"HTTP 503 \(starting\)"),
             (Reply(404, fake_pulsar.HTML, content_type="text/html"), "HTTP 404, wanted 200"),
