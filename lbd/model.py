@@ -102,12 +102,17 @@ class Namespaces:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One round of load reports. ``taken_at`` is epoch seconds and the only clock that deciding knows."""
+    """One round of load reports. ``taken_at`` is epoch seconds and the only clock that deciding knows.
+
+    ``partial``: brokers tell what their largest bundles carry (the extensible manager); of a row that is not
+    ``reported`` the rates are unknown then, not 0.
+    """
 
     taken_at: float
     brokers: Brokers
     bundles: list[str]
     rows: Rows
+    partial: bool = False
 
     @cached_property
     def namespaces(self) -> Namespaces:

@@ -26,6 +26,7 @@ CLUSTER = "c"
 DYNAMIC = {"loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEnabled"}
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
 EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"
+SIMPLE = "org.apache.pulsar.broker.loadbalance.impl.SimpleLoadManagerImpl"
 BALANCING = {
     "loadBalancerLoadSheddingStrategy": "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder",
     "loadBalancerLoadPlacementStrategy": "org.apache.pulsar.broker.loadbalance.impl.LeastLongTermMessageRate",
@@ -224,7 +225,8 @@ class FakePulsar:
         if what == "bundles":
             return self._boundaries("/".join(asked.path.split("/")[4:6]))
         if what == "load-report":
-            return ok(self.report(asked.broker))
+            unknown = refused(500, "java.lang.UnsupportedOperationException")
+            return unknown if self.extensible else ok(self.report(asked.broker))
         if what == "clusters":
             return ok([CLUSTER])
         if what == "failureDomains":
@@ -324,8 +326,28 @@ class FakePulsar:
             return Reply(307, location=f"http://{owner}{asked.path}?authoritative=false")
         return ok({"namespace": bundle.rpartition("/")[0], "hashPositions": {}})
 
+    @property
+    def extensible(self) -> bool:
+        """Whether its brokers run the extensible load manager, as their configuration says."""
+        return any(broker.runtime.get("loadManagerClassName") == EXTENSIBLE for broker in self.brokers)
+
+    def _hand_over(self, asked: Request, bundle: str, destination: str | None) -> Reply:
+        """The extensible manager's unload: the owner gives the bundle to the destination, and to no client."""
+        owner = self.owners[bundle]
+        if destination is not None and destination not in self.ids:
+            return refused(409, "Not allowed unload namespace bundle to inactive destination broker")
+        if owner is not None and owner != asked.broker:
+            query = urlencode({"destinationBroker": destination or "", "authoritative": "true"})
+            return Reply(307, location=f"http://{owner}{asked.path}?{query}")
+        if owner is not None and owner == destination:
+            return refused(500, f"Namespace bundle: {bundle} own by {owner}, cannot be transfer to same broker.")
+        self.owners[bundle] = destination if owner is not None else None
+        return Reply(204)
+
     def _unload(self, asked: Request, bundle: str) -> Reply:
         destination = asked.query.get("destinationBroker")
+        if self.extensible:
+            return self._hand_over(asked, bundle, destination)
         if destination is not None and not self.broker(asked.broker).version.startswith("2."):
             if destination not in self.ids:
                 return refused(409, "Not allowed unload namespace bundle to inactive destination broker")
@@ -352,7 +374,9 @@ class FakePulsar:
         if bundle is None:
             return refused(404, "Namespace not found")
         if self.owners[bundle] is None:
-            if asked.query.get("authoritative") == "true":
+            if self.extensible:
+                self.owners[bundle] = self.ids[-1]
+            elif asked.query.get("authoritative") == "true":
                 self.owners[bundle] = asked.broker
             elif asked.broker != self.leader:
                 return Reply(307, location=f"http://{self.leader}{asked.path}?authoritative=false")

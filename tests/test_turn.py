@@ -448,7 +448,6 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("manager", "named"),
         [
-            (EXTENSIBLE, "ExtensibleLoadManagerImpl"),
             ("org.apache.pulsar.broker.loadbalance.impl.SimpleLoadManagerImpl", "SimpleLoadManagerImpl"),
             ("org.apache.pulsar.broker.loadbalance.NoopLoadManager", "NoopLoadManager"),
         ],
@@ -462,6 +461,15 @@ class TestErrors:
         assert isinstance(record.error, ObserveError)
         assert f"runs {named}, which lbd does not support yet" in record.sentence
         assert "set loadManagerClassName=" in record.sentence
+
+    def test_the_extensible_load_manager_without_an_address(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Its load data come by another protocol: the setting is named."""
+        for broker in pulsar.brokers:
+            broker.runtime = {"loadManagerClassName": EXTENSIBLE}
+        record = once(settings(pulsar, tmp_path))
+        unmoved(pulsar, record)
+        assert isinstance(record.error, ObserveError)
+        assert "pulsar.service_url is not set; wanted pulsar://host:6650" in record.sentence
 
     def test_401(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The setting is named."""

@@ -41,16 +41,25 @@ FOUND_OPEN = "found open after a restart"
 
 @dataclass(frozen=True)
 class Ready:
-    """A move that may be sent now: the leader to send it to, and whether that version knows destinations."""
+    """A move that may be sent now: the leader to send it to, and whether that version knows destinations.
+
+    ``transferred``: brokers hand the bundle over themselves, so that no leader notes anything, and no lookup helps.
+    """
 
     move: Unload
     leader: Leader
     named: bool
+    transferred: bool = False
+
+    @property
+    def destination(self) -> str | None:
+        """What is asked for."""
+        return self.move.destination if self.named else None
 
     @property
     def noted(self) -> str | None:
         """What the leader notes as soon as it is asked."""
-        return self.move.destination if self.named else None
+        return None if self.transferred else self.destination
 
 
 class Unloader:
@@ -100,7 +109,8 @@ class Unloader:
             if owner is None and waits:
                 return None
             why = wrong.detail if wrong is not None else ready.detail if isinstance(ready, Skip) else ""
-            found = Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {why}", noted=move.destination)
+            noted = None if self._admin.transfers else move.destination
+            found = Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {why}", noted=noted)
             return self._cleared(ready, found) if isinstance(ready, Ready) else found
         except LbdError as error:
             if age_seconds < 2 * self._patience_seconds:
@@ -139,7 +149,8 @@ class Unloader:
         if not self._admin.ready_at(leader.base):
             gone = f"leader {leader.base} does not answer; it is replaced after a session time-out"
             return Skip(move.bundle, Reason.LEADER_UNREACHABLE, gone)
-        return Ready(move, leader, paths.knows_destinations(self._admin.version_at(leader.base)))
+        named = paths.knows_destinations(self._admin.version_at(leader.base))
+        return Ready(move, leader, named, self._admin.transfers)
 
     def _leads_now(self) -> str | None:
         """Who may have the note: a leader that took over while the request was under way, too; None where unknown."""
@@ -158,7 +169,7 @@ class Unloader:
     def _unloaded(self, ready: Ready) -> Outcome:
         begun = self._clock.monotonic()
         try:
-            answer = self._admin.unload(ready.move.bundle, ready.noted, ready.leader.base)
+            answer = self._admin.unload(ready.move.bundle, ready.destination, ready.leader.base)
         except AdminError as error:
             return self._in_doubt(ready, str(error), self._closing(begun) if error.sent else 0.0)
         if answer.status == 204:
@@ -194,10 +205,11 @@ class Unloader:
     def _place(self, ready: Ready) -> Outcome:
         """The source let go: nudge until somebody owns the bundle, and say who."""
         move, owner, consumed, answered = ready.move, None, False, True
-        if self._nudge == "leader" and ready.named:
+        nudge = "none" if ready.transferred else self._nudge
+        if nudge == "leader" and ready.named:
             consumed = self._look_up(move, ready.leader.base, authoritative=False) == OK
             owner = self._soon(move)
-        if owner is None and self._nudge != "none":
+        if owner is None and nudge != "none":
             answered = self._look_up(move, self._admin.base(move.destination or ""), authoritative=True) is not None
         if owner is None:
             owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)

@@ -11,6 +11,7 @@ from lbd.daemon.applying import Applying
 from lbd.daemon.assembled import Assembled
 from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
+from lbd.daemon.parts import say
 from lbd.daemon.requests import Requests, overriding, split_hold, wanting, why
 from lbd.daemon.standing import LED_WITHIN_SECONDS, standing
 from lbd.daemon.taking_over import release_at_stop
@@ -108,6 +109,7 @@ class Engine:
 
     def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
         """One turn, and the end of everything that it began."""
+        self._real.observer.wait_to_hear(say)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(on_plan)
@@ -129,6 +131,7 @@ class Engine:
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
+        self._real.observer.wait_to_hear(say)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         self._begin(request, self._real.alone)

@@ -11,10 +11,12 @@ from lbd.config import Settings, section_of
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.transfer_shedder.settings import TransferShedderSettings
 from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
 from lbd.documents import complaint
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
+from lbd.pulsar.paths import is_extensible, manager_of, shedder_of
 from lbd.split.settings import SplitSettings
 
 if TYPE_CHECKING:
@@ -40,8 +42,12 @@ OTHER_SHEDDERS: dict[str, tuple[str, type[StrategySettings]]] = {
     ),
     "OverloadShedder": ("sheds brokers above the overload threshold, and no others", OverloadShedderSettings),
     "UniformLoadShedder": ("compares the traffic of two brokers, whatever their CPU", UniformLoadShedderSettings),
+    "TransferShedder": (
+        "moves from the most to the least loaded broker until they spread less",
+        TransferShedderSettings,
+    ),
 }
-"""The modular manager's shedders beside AvgShedder: how each chooses, and its settings."""
+"""The shedders beside AvgShedder: how each chooses, and its settings."""
 
 OTHER_PLACEMENTS = {
     "LeastLongTermMessageRate": "least-long-term-message-rate",
@@ -84,7 +90,7 @@ def from_broker_conf(values: Mapping[str, str]) -> Taken:
 
 def _own_section(values: Mapping[str, str]) -> dict[str, type[BaseModel]]:
     """The section of the shedder that the brokers run, where it is another than AvgShedder."""
-    known = OTHER_SHEDDERS.get(values.get(SHEDS_WITH, "").rpartition(".")[2])
+    known = OTHER_SHEDDERS.get(shedder_of(values))
     return {section_of(known[1].name): known[1]} if known is not None else {}
 
 
@@ -107,15 +113,17 @@ def _take(section: dict[str, Any], model: type[BaseModel], name: str, found: tup
 
 
 def _todo(values: Mapping[str, str]) -> Iterator[str]:
-    manager = values.get("loadManagerClassName", "ModularLoadManagerImpl").rpartition(".")[2]
-    if manager != "ModularLoadManagerImpl":
-        yield f"the brokers run {manager}; lbd balances with loadManagerClassName=ModularLoadManagerImpl only"
+    if is_extensible(values):
+        yield f"the brokers run {manager_of(values)}, which tells its load on topics; lbd needs pulsar.service_url"
+    elif manager_of(values) != "ModularLoadManagerImpl":
+        told = f"the brokers run {manager_of(values)}; lbd balances with loadManagerClassName=ModularLoadManagerImpl or"
+        yield f"{told} ExtensibleLoadManagerImpl only"
     if values.get("loadBalancerSheddingEnabled") == "true":
         yield "the brokers shed by themselves; lbd moves nothing until loadBalancerSheddingEnabled=false"
 
 
 def _differences(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    strategy = values.get(SHEDS_WITH, "").rpartition(".")[2]
+    strategy = shedder_of(values)
     if strategy == "AvgShedder":
         yield from _from_avg_shedder(values, settings)
     else:

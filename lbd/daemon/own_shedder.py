@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.cycle.watchdog import OwnShedder
-from lbd.daemon.from_broker import SHEDS_WITH, from_broker_conf
+from lbd.daemon.from_broker import from_broker_conf
 from lbd.decide import build
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.load.scoring import Weights
 from lbd.model import Memory, Permission
+from lbd.pulsar.paths import shedder_of
 from lbd.reason import Group, Reason
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def own_shedder(record: CycleRecord) -> OwnShedder | None:
     seen, decision, averages, evidence = record.observation, record.decision, record.averages, record.evidence
     if seen is None or decision is None or averages is None or evidence is None or not seen.shedding_on:
         return None
-    name = seen.shedder.get(SHEDS_WITH, "").rpartition(".")[2] or "a shedder that is not named"
+    name = shedder_of(seen.shedder) or "a shedder that is not named"
     if name != KNOWN:
         return OwnShedder(name)
     found = from_broker_conf(seen.shedder).settings

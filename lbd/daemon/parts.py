@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,12 +22,19 @@ ADDRESSES = 5
 
 @contextmanager
 def observing(settings: Settings, *, keep_raw: bool = False) -> Iterator[Observer]:
-    """An observer of the configured cluster."""
+    """An observer of the configured cluster, for one look or a few."""
     observer = Observer(Admin(settings.pulsar), time.time, keep_raw=keep_raw)
+    observer.wait_to_hear(say)
     try:
         yield observer
     finally:
         observer.close()
+
+
+def say(words: str) -> None:
+    """Tell a person at a terminal why a command waits; who reads only the output of a command is not disturbed."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{words}\n")
 
 
 def broker_addresses(settings: Settings) -> list[str]:

@@ -66,6 +66,11 @@ class Placing:
 
     def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> Answer:
         """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
+        if placer.admin.transfers:
+            raise RefusedError(
+                "the extensible load manager chooses the owner of a bundle that nobody owns, whoever is asked; "
+                "once a client has it placed, lbd unload BUNDLE --to BROKER moves it"
+            )
         held = _held(parts) or self._under_way()
         if held:
             raise RefusedError(held)

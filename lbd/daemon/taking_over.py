@@ -29,6 +29,7 @@ class Asking(Protocol):
     admin: Admin
 
     def observe(self) -> Observation: ...
+    def wait_to_hear(self, say: Callable[[str], None]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -79,6 +80,10 @@ class TakingOver:
         if not seen.missing:
             self._switch.seen_off()
         return False
+
+    def wait_to_hear(self, say: Callable[[str], None]) -> None:
+        """Have the first round wait."""
+        self._observer.wait_to_hear(say)
 
     def close(self) -> None:
         """End the observer."""

@@ -51,6 +51,7 @@ class ByHand:
             Reason.COOL_DOWN: "it was moved, or tried, a while ago; --override REASON passes this",
             Reason.CHANGED_HANDS: "its owner changed a while ago, and not by lbd; --override REASON passes this",
             Reason.PING_PONG: "it moved often of late, or came from there; --override REASON passes this",
+            Reason.NO_STATISTICS: "no broker tells what it carries (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
             Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
         }
         return Skip(self.bundle, reason, details.get(reason, ""))

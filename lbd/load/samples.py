@@ -200,7 +200,12 @@ def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
 
 
 def row_totals(snapshot: Snapshot) -> FloatArray:
-    """The sum of what each broker reports of its bundles, float64 (B, 4); NaN with a rate that is negative or none."""
+    """The sum of what each broker reports of its bundles, float64 (B, 4); NaN with a rate that is negative or none.
+
+    Of brokers that tell of their largest bundles only it is the broker's own total.
+    """
+    if snapshot.partial:  # the totals are all there is: what the smaller bundles carry is not told
+        return np.where(snapshot.brokers.rates >= 0, snapshot.brokers.rates, np.nan)
     owner, size = snapshot.rows.owner(), len(snapshot.brokers)
     rates = np.where(snapshot.rows.rates >= 0, snapshot.rows.rates, np.nan)
     return np.stack([np.bincount(owner, column, size) for column in rates.T], axis=1)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, ObserveError
-from lbd.observe.parse import LoadReport, build_snapshot, parse_report
-from lbd.pulsar.admin import Admin, unsupported
+from lbd.observe.parse import LoadReport, build_snapshot
+from lbd.observe.reports import AdminReports, reports_of
 from lbd.pulsar.http import address_of
-from lbd.pulsar.paths import sheds, splits
+from lbd.pulsar.paths import manager_of, sheds, splits
 from lbd.pulsar.silence import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lbd.model import Snapshot
-    from lbd.pulsar.admin import Leader
-
-MODULAR = "ModularLoadManagerImpl"
+    from lbd.observe.reports import Reports, Say
+    from lbd.pulsar.admin import Admin, Leader
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +66,16 @@ class Observer:
         self.admin = admin
         self._now = now
         self._keep_raw = keep_raw
+        self._waiting: Say | None = None
+        self._changing, self._manager = Lock(), ""
+        self._reports: Reports = AdminReports(admin)
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
         """One round. Raises :class:`ObserveError` when no broker gave a usable report, or none is supported."""
-        before, started = self.admin.http.sent, self._now()
-        self._check_manager(self.admin.runtime_configuration())
-        active = self.admin.active_brokers()
+        before = self.admin.http.sent
+        active = self._ready()
+        started = self._now()
         seen, missing = self._ask_all(active)
         leader = self.admin.leader()
         if not seen:
@@ -94,10 +97,29 @@ class Observer:
             seconds=self._now() - started,
         )
 
+    def wait_to_hear(self, say: Say) -> None:
+        """Have the first round wait for what brokers tell on topics: who looks only once hears nothing otherwise."""
+        self._waiting = say
+
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.admin.http.silences.close()
+        self._reports.close()
+
+    def _ready(self) -> list[str]:
+        """The active brokers, once it is known where their reports come from."""
+        runtime = self.admin.runtime_configuration()
+        active = self.admin.active_brokers()
+        manager = manager_of(runtime)
+        with self._changing:
+            if manager != self._manager:
+                self._reports.close()
+                self._reports, self._manager = reports_of(runtime, self.admin), manager
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._reports.listen(active, runtime, waiting)
+        return active
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:
         answers = list(self._pool.map(self._ask, active))
@@ -114,20 +136,14 @@ class Observer:
     def _ask(self, broker: str) -> _Seen | str:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         try:
-            raw = self.admin.load_report(broker)
-            report = parse_report(raw, broker)
-            return _Seen(report, raw if self._keep_raw else None, self.admin.runtime_configuration(broker))
+            runtime = self.admin.runtime_configuration(broker)
+            report, raw = self._reports.of(broker, runtime)
+            return _Seen(report, raw() if self._keep_raw else None, runtime)
         except ObserveError as error:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise
             since = self.admin.silent_since(broker)
             return str(error) if since is None else in_words(since)
-
-    @staticmethod
-    def _check_manager(runtime: Mapping[str, str]) -> None:
-        manager = runtime.get("loadManagerClassName", MODULAR)
-        if not manager.endswith(MODULAR):
-            raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", manager.rpartition(".")[2]))
 
 
 def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:

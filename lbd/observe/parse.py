@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray
 
 MODULAR_REPORT = "LocalBrokerData"
+TOP_BUNDLES_REPORT = "TopBundlesLoadData"
+"""What lbd calls a report of the extensible manager, which tells the statistics of the largest bundles only."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """How many of something; what is negative, or more than a column can hold, is no report."""
 
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises for junk of whatever sort; brackets in brackets in brackets are the last one."""
 
 
@@ -88,7 +91,7 @@ def parse_report(body: bytes, broker: str) -> LoadReport:
     """
     try:
         report = _REPORT.decode(body)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise ObserveError(
             f"load report of {broker} cannot be read: {error}; it begins with {body[:40]!r}, wanted a JSON object"
         ) from error
@@ -104,7 +107,7 @@ def parse_round(line: bytes, where: str) -> Round:
     """One round of a recording; ``where`` (file and line number) is named in the :class:`UsageError` for a bad one."""
     try:
         return _ROUND.decode(line)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise UsageError(f'{where}: not a round: {error}; wanted {{"t": seconds, "reports": {{...}}}}') from error
 
 
@@ -113,7 +116,8 @@ def build_snapshot(taken_at: float, reports: Mapping[str, LoadReport]) -> Snapsh
     ids = tuple(sorted(reports))
     ordered = [reports[broker] for broker in ids]
     bundles, rows = _rows(ordered)
-    return Snapshot(taken_at, _brokers(ids, ordered), bundles, rows)
+    partial = any(report.load_report_type == TOP_BUNDLES_REPORT for report in ordered)
+    return Snapshot(taken_at, _brokers(ids, ordered), bundles, rows, partial=partial)
 
 
 def _brokers(ids: tuple[str, ...], reports: list[LoadReport]) -> Brokers:

@@ -51,6 +51,7 @@ def barred(
     codes = _brokers_own(snapshot)
     _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
+    _bar_untold(codes, snapshot)
     since = snapshot.taken_at - guardrails.cool_down_minutes * 60
     resting = dict.fromkeys(tired, Reason.PING_PONG.code)
     resting |= {bundle: Reason.CHANGED_HANDS.code for bundle, at in (changed_at or {}).items() if at >= since}
@@ -116,6 +117,14 @@ def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[s
         return 0
 
     return rule
+
+
+def _bar_untold(codes: CodeArray, snapshot: Snapshot) -> None:
+    """Bundles of which brokers that tell of their largest ones only do not tell: nobody knows what they carry."""
+    if snapshot.partial:
+        told = np.zeros(len(snapshot.bundles), dtype=np.bool_)
+        told[snapshot.rows.bundle[snapshot.rows.reported]] = True
+        _bar(codes, ~told, Reason.NO_STATISTICS)
 
 
 def _bar_impossible(codes: CodeArray, snapshot: Snapshot) -> None:

@@ -62,4 +62,6 @@ def look(snapshot: Snapshot, averages: Averages, weights: Weights, *, asked: int
     for column in (MSG_IN, MSG_OUT):
         rates[:, column] = np.bincount(owner, weights=long[:, column], minlength=len(brokers))
     totals = brokers.rates[:, [MSG_IN, MSG_OUT]]
+    if snapshot.partial:  # smaller bundles are not told of, and not counted as nothing
+        rates = totals
     return Seen(snapshot.taken_at, brokers.ids, usage, usage, rates, totals, rows.count(rows.listed), asked=asked)

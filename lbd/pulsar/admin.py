@@ -77,7 +77,7 @@ class Admin(Asking):
                 f"{broker} answers no load report (204): loadManagerClassName is NoopLoadManager, wanted {MODULAR}"
             )
         if answer.status == 500 and b"UnsupportedOperation" in answer.body:
-            raise ObserveError(unsupported(broker, "the extensible load manager"))
+            raise ObserveError(f"{broker} runs the extensible load manager, and others the modular one")
         if answer.status == 500:
             raise self._unexpected(answer, {200})
         return answer.body

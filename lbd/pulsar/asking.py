@@ -34,6 +34,7 @@ class Asking:
         self._active: list[str] = []
         self._failed: set[str] = set()
         self._bases: dict[str, str] = {}
+        self._transfers: bool | None = None
 
     @property
     def cluster(self) -> str:
@@ -47,6 +48,13 @@ class Asking:
         path = paths.RUNTIME_CONFIGURATION
         answer = self._any(path) if broker is None else self._at(broker, path)
         return {key: value for key, value in self._json(answer, dict[str, str | None]).items() if value is not None}
+
+    @property
+    def transfers(self) -> bool:
+        """Whether brokers hand bundles over themselves (the extensible manager): no leader, no lookup places one."""
+        if self._transfers is None:
+            self._transfers = paths.is_extensible(self.runtime_configuration())
+        return self._transfers
 
     def _only_cluster(self) -> str:
         names = [name for name in self._json(self._any(paths.CLUSTERS), list[str]) if name != "global"]
@@ -87,7 +95,12 @@ class Asking:
         return base
 
     def _own_base(self, broker: str, base: str) -> str:
-        """The https address that a broker gives itself; ``base`` answered for it, and may stand before several."""
+        """The https address that a broker gives itself; ``base`` answered for it, and may stand before several.
+
+        Where brokers have no load report to give, only an address on the broker's own host is known to be its own.
+        """
+        if self.transfers and host_of(broker) == host_of(base):
+            return base
         report = self._json(self._expected(self.http.send("GET", base + paths.LOAD_REPORT), None), _Addresses)
         if broker not in {address_of(url) for url in (report.web_service_url, report.web_service_url_tls) if url}:
             raise ObserveError(

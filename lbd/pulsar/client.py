@@ -37,10 +37,10 @@ class SharedLog:
 
         Raises :class:`UsageError` where the library is not installed or a secret cannot be read.
         """
-        self._pulsar, self._topic, self._name = _library(), topic, name
+        self._pulsar, self._topic, self._name = library("for leader.enabled"), topic, name
         self._producer: Any = None
         self._away_since: float | None = None
-        self._client: Any = _connected(self._pulsar, settings)
+        self._client: Any = connected(self._pulsar, settings)
         try:
             self._reader = self._client.create_reader(topic, self._pulsar.MessageId.earliest)
         except self._pulsar.PulsarException as error:
@@ -111,15 +111,16 @@ class SharedLog:
         return ObserveError(f"{self._topic} {how}: {error}; is pulsar.service_url right, and may its role do so?")
 
 
-def _library() -> Any:  # noqa: ANN401 - the library has no types
+def library(why: str) -> Any:  # noqa: ANN401 - the library has no types
+    """The client library. Raises :class:`UsageError` that says what it is needed for."""
     try:
         import pulsar  # noqa: PLC0415 - loaded by who needs it
     except ImportError as error:
-        raise UsageError(f"leader.enabled needs the package pulsar-client: {error}") from error
+        raise UsageError(f"the package pulsar-client is needed {why}: {error}") from error
     return pulsar
 
 
-def _connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see _library
+def connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see library
     """A client. What it would log, in a format of its own, comes as an exception or as a lost connection."""
     tls = {"tls_trust_certs_file_path": str(settings.tls.ca_file)} if settings.tls.ca_file else {}
     if settings.service_url is None:
@@ -138,7 +139,7 @@ def _connected(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - 
         raise ObserveError(f"pulsar.service_url {settings.service_url}: no client: {error}") from error
 
 
-def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see _library
+def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN401 - see library
     """As for the admin API; a token is read again whenever the client connects."""
     if settings.token_file is not None:
         token = Secret(settings.token_file)

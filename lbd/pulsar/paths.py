@@ -173,3 +173,23 @@ def sheds(runtime: Mapping[str, str]) -> bool:
 def splits(runtime: Mapping[str, str]) -> bool:
     """Whether a broker with this effective configuration has its leader split bundles by itself."""
     return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", AUTO_SPLIT_ENABLED))
+
+
+def manager_of(runtime: Mapping[str, str]) -> str:
+    """The class name, without its package, of the load manager that a broker with this configuration runs."""
+    return runtime.get("loadManagerClassName", "ModularLoadManagerImpl").rpartition(".")[2]
+
+
+def is_extensible(runtime: Mapping[str, str]) -> bool:
+    """Whether it is the extensible one (PIP-192), which tells its load on topics, and hands bundles over by itself."""
+    return manager_of(runtime) == "ExtensibleLoadManagerImpl"
+
+
+def shedder_of(runtime: Mapping[str, str]) -> str:
+    """The class name, without its package, of what sheds there; empty where that is not told.
+
+    The extensible manager takes TransferShedder where the modular one's shedder is named (UnloadScheduler).
+    """
+    package, _, name = runtime.get("loadBalancerLoadSheddingStrategy", "").rpartition(".")
+    modulars = package in {"", "org.apache.pulsar.broker.loadbalance.impl"}
+    return "TransferShedder" if is_extensible(runtime) and modulars else name

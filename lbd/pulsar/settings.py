@@ -50,7 +50,9 @@ class PulsarSettings(BaseModel):
     admin_urls: tuple[str, ...] = Field(
         ("http://127.0.0.1:8080",), min_length=1, description="web addresses of any brokers, asked in this order"
     )
-    service_url: str | None = Field(None, description="pulsar:// or pulsar+ssl:// address; leader.enabled needs it")
+    service_url: str | None = Field(
+        None, description="pulsar:// or pulsar+ssl:// address; leader.enabled and the extensible load manager need it"
+    )
     cluster: str | None = Field(None, description="null: the cluster that the brokers say they belong to")
     token_file: Path | None = Field(None, description="file with a superuser's token; read again when it changes")
     tls: TlsSettings = TlsSettings()

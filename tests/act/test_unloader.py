@@ -495,3 +495,42 @@ def test_an_admin_address_that_is_no_id(pulsar: FakePulsar) -> None:
     settings = PulsarSettings(admin_urls=(f"http://localhost:{pulsar.ids[0].rpartition(':')[2]}",))
     outcome = unloaded(Unloader(Admin(settings), Time().clock()), move(pulsar))
     assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)
+
+
+class TestTheExtensibleManager:
+    """Brokers hand bundles over themselves: no lookup helps, and no leader notes anything."""
+
+    @pytest.fixture
+    def extensible(self, pulsar: FakePulsar) -> FakePulsar:
+        """The same cluster under that manager."""
+        for broker in pulsar.brokers:
+            broker.runtime = {"loadManagerClassName": fake_pulsar.EXTENSIBLE}
+        return pulsar
+
+    def test_a_move_lands_and_leaves_nothing_behind(self, extensible: FakePulsar) -> None:
+        """The destination is asked for, the owner proves it, and nobody is nudged."""
+        outcome = unloaded(unloader(extensible), move(extensible))
+        assert (outcome.result, outcome.owner, outcome.noted) == (Result.LANDED, extensible.ids[2], None)
+        assert [one.query["destinationBroker"] for one in extensible.asked("unload")] == [extensible.ids[2]] * 2
+        assert extensible.asked("lookup") == []
+
+    def test_an_owner_that_lets_go_for_nobody_is_told(self, extensible: FakePulsar) -> None:
+        """A lookup would place the bundle anywhere: lbd leaves that to the clients."""
+        extensible.fault("unload", Reply(204), then=lambda: extensible.owners.update({MOVED: None}))
+        outcome = unloaded(unloader(extensible), move(extensible))
+        assert (outcome.result, outcome.noted) == (Result.UNOWNED, None)
+        assert extensible.asked("lookup") == []
+
+    def test_a_refusal_leaves_no_note(self, extensible: FakePulsar) -> None:
+        """What a broker refused stays where it was, and no other namespace's range is in its way."""
+        extensible.fault("unload", refused(500, "cannot be transfer to same broker"))
+        outcome = unloaded(unloader(extensible), move(extensible))
+        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, extensible.ids[0], None)
+
+    def test_a_move_found_open_leaves_no_note(self, extensible: FakePulsar) -> None:
+        """As a killed process leaves it: landed, and its destination not ready any more."""
+        extensible.owners[MOVED] = extensible.ids[2]
+        extensible.broker(extensible.ids[2]).ready = False
+        outcome = unloader(extensible).finish(move(extensible, 2), 1.0)
+        assert outcome is not None
+        assert (outcome.result, outcome.noted) == (Result.LANDED, None)

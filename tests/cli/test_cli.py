@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from lbd.cli import COMMANDS, main
 from lbd.config import Settings
 from tests import fake_pulsar
-from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
+from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, SIMPLE, WARM, FakePulsar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -465,10 +465,18 @@ class TestRun:
     def test_another_load_manager(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Exit 3, with what to do."""
         for broker in pulsar.brokers:
-            broker.runtime = {"loadManagerClassName": EXTENSIBLE}
+            broker.runtime = {"loadManagerClassName": SIMPLE}
         found = lbd("run", "--once", "--config", config_of(tmp_path, pulsar))
         assert found.exit_code == 3
         assert "set loadManagerClassName=" in found.stderr
+
+    def test_the_extensible_load_manager_without_an_address(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Exit 3, with the setting that is missing."""
+        for broker in pulsar.brokers:
+            broker.runtime = {"loadManagerClassName": EXTENSIBLE}
+        found = lbd("dry-run", "--config", config_of(tmp_path, pulsar))
+        assert found.exit_code == 3
+        assert "pulsar.service_url is not set" in found.stderr
 
     def test_in_broker_shedding(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Exit 4; a dry-run answers all the same."""

@@ -19,7 +19,7 @@ from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
 from lbd.record.status import Status, write_status
 from tests import fake_pulsar
-from tests.fake_pulsar import EXTENSIBLE, MODULAR, FakePulsar, Reply, ok, refused
+from tests.fake_pulsar import EXTENSIBLE, MODULAR, SIMPLE, FakePulsar, Reply, ok, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -391,10 +391,20 @@ class TestNoRound:
 
     def test_another_load_manager(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It is named, with the key that mends it."""
+        runtime(loadManagerClassName=SIMPLE)(pulsar)
+        found = notable(pulsar, tmp_path)
+        assert found["load-manager"]["seen"] == "SimpleLoadManagerImpl at all 3 brokers"
+        assert MODULAR in found["load-manager"]["todo"]
+
+    def test_the_extensible_load_manager_without_an_address(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Its load data come from topics: the setting is named, and how seldom they may come."""
         runtime(loadManagerClassName=EXTENSIBLE)(pulsar)
         found = notable(pulsar, tmp_path)
-        assert found["load-manager"]["seen"] == "ExtensibleLoadManagerImpl at all 3 brokers"
-        assert MODULAR in found["load-manager"]["todo"]
+        assert found["load-data"]["level"] == "problem"
+        assert found["load-data"]["seen"] == "pulsar.service_url is not set"
+        assert found["load-data-interval"]["seen"].startswith("up to 15 min apart at all 3 brokers")
+        assert "loadBalancerReportUpdateMaxIntervalMinutes --value 1" in found["load-data-interval"]["todo"]
+        assert "load-manager" not in found
 
     def test_avg_shedder_silently_replaced(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The simple manager's reports are no reports to lbd; the doctor knows the cause by version and keys."""

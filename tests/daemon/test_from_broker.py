@@ -159,8 +159,9 @@ class TestDifferences:
             ({"loadBalancerSheddingEnabled": "true"}, ("the brokers shed by themselves",)),
             (
                 {"loadManagerClassName": "org.x.ExtensibleLoadManagerImpl"},
-                ("the brokers run ExtensibleLoadManagerImpl",),
+                ("the brokers run ExtensibleLoadManagerImpl, which tells its load on topics; lbd needs",),
             ),
+            ({"loadManagerClassName": "org.x.SimpleLoadManagerImpl"}, ("the brokers run SimpleLoadManagerImpl",)),
         ],
     )
     def test_what_must_be_done_first(self, values: dict[str, str], todo: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 AVG = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
 THRESHOLD = "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder"
+EXTENSIONS = "org.apache.pulsar.broker.loadbalance.extensions"
 HELD = (Reason.IN_BROKER_SHEDDING, f"{HOT} shed by themselves")
 
 
@@ -120,3 +121,19 @@ def test_the_observer_keeps_what_the_rule_reads(tmp_path: Path):
     assert sheds is not None
     assert (calm.shedder, sheds.shedder["loadBalancerLoadSheddingStrategy"]) == ({}, AVG)
     assert all(key.startswith(("load", "minUnload", "maxUnload")) for key in sheds.shedder)
+
+
+@pytest.mark.parametrize(
+    ("named", "sheds"),
+    [
+        (THRESHOLD, "TransferShedder"),
+        (f"{EXTENSIONS}.scheduler.TransferShedder", "TransferShedder"),
+        ("x.Own", "Own"),
+    ],
+)
+def test_the_extensible_managers_shedder(named: str, sheds: str):
+    """What another manager would shed with is passed over there, and TransferShedder taken."""
+    runtime = {"loadManagerClassName": fake_pulsar.EXTENSIBLE, "loadBalancerLoadSheddingStrategy": named}
+    found = own_shedder(shedding(runtime=runtime))
+    assert found is not None
+    assert found.name == sheds

@@ -84,6 +84,8 @@ def write_config(cluster: Cluster, directory: Path, settings: Mapping[str, Any])
     path = directory / "lbd.yaml"
     own = cluster.credentials
     pulsar: dict[str, Any] = {"admin_urls": cluster.admin_urls}
+    if cluster.spec.load_manager == "extensible":
+        pulsar["service_url"] = cluster.service_url
     if own.token_file is not None:
         pulsar["token_file"] = str(own.token_file)
     if own.ca_file is not None:

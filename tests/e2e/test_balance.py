@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
     from tests.e2e.skew import Skew
 
-EXTENSIBLE = {"systemTopicEnabled": "true", "topicLevelPoliciesEnabled": "true"}
 DEADLINE_SECONDS = 15 * 60
 SCENARIO = skew.Scenario(warm_up_seconds=60.0)
 """S1 with a longer warm-up: brokers that still compile show start-up work as load."""
@@ -175,16 +174,6 @@ def test_without_a_token_lbd_says_what_is_missing(cluster: Cluster, tmp_path: Pa
     assert done.returncode == 3
     assert "pulsar.token_file" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.cluster(versions=["4.0.8"], load_manager="extensible", settings=EXTENSIBLE)
-def test_the_extensible_manager_is_named_and_refused(cluster: Cluster, tmp_path: Path):
-    """Exit 3, the manager's name, and what to do."""
-    done = run(Balancer(cluster, tmp_path).command("dry-run"))
-
-    assert done.returncode == 3
-    assert "ExtensibleLoadManagerImpl" in done.stderr
-    assert "ModularLoadManagerImpl in broker.conf" in done.stderr
 
 
 def test_a_killed_move_is_closed_by_the_next_turn(cluster: Cluster, tmp_path: Path):

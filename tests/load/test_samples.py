@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lbd.load.samples import gather
-from lbd.observe.parse import Usage
+from lbd.load.samples import gather, row_totals
+from lbd.model import MSG_IN
+from lbd.observe.parse import TOP_BUNDLES_REPORT, Usage
 from tests.builders import LONG_AGO_MS, TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -105,3 +106,10 @@ def test_a_bundle_without_traffic_changes_nothing():
     more = {**TWO, bundle(3): stats(0)}
 
     assert seen(*[{"cpu": 10 + at, "statistics": TWO if at < 3 else more} for at in range(7)]).trusted.all()
+
+
+def test_what_is_not_told_of_is_carried_all_the_same():
+    """A broker that tells of its largest bundles only carries what its own totals say, not the sum of those."""
+    whole = report(20, {bundle(1): stats(100)}, msg_rate_in=400.0, load_report_type=TOP_BUNDLES_REPORT)
+    told = snapshot({A: whole}), snapshot({A: report(20, {bundle(1): stats(100)}, msg_rate_in=400.0)})
+    assert [float(row_totals(one)[0, MSG_IN]) for one in told] == [400.0, 100.0]

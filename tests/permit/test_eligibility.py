@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lbd.observe.parse import MODULAR_REPORT, TOP_BUNDLES_REPORT
 from lbd.permit.eligibility import barred
 from lbd.permit.policies import Isolation, isolation_of
 from lbd.permit.settings import Guardrails
@@ -106,3 +107,16 @@ def test_a_bundle_on_two_reports_stays():
     )
 
     assert [Reason.REPORTED_TWICE.code, 0] == barred(seen, {}, Isolation(), Guardrails()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [(TOP_BUNDLES_REPORT, "no-statistics"), (MODULAR_REPORT, "")], ids=["extensible", "modular"]
+)
+def test_a_bundle_that_is_not_told_of(kind: str, reason: str):
+    """Where brokers tell of their largest bundles only, nobody knows what the others carry."""
+    told, untold = bundle(1), bundle(2)
+    found = report(50, {told: stats(10)}, bundles=[told, untold], load_report_type=kind)
+    seen = snapshot({"a:80": found})
+    codes = dict(zip(seen.bundles, barred(seen, {}, Isolation(), Guardrails()).tolist(), strict=True))
+    assert codes[told] == 0
+    assert codes[untold] == (Reason.NO_STATISTICS.code if reason else 0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lbd.load.scoring import Weights
+from lbd.observe.parse import TOP_BUNDLES_REPORT
 from lbd.permit.policies import Groups, Isolation, Policies, Policy
 from lbd.place import PlaceMemory, build, look
 from lbd.place.answers import answer_all
@@ -108,3 +109,12 @@ def test_the_load_of_a_doubted_broker_is_not_looked_at():
     found = without_doubted(seen, np.array([0, 82, 0], dtype=np.int8))
     assert np.isnan(found.usage).tolist() == [False, True, False]
     assert replace(found, usage=seen.usage, smoothed=seen.smoothed).ids == seen.ids
+
+
+def test_bundles_that_are_not_told_of_count_by_their_brokers_total():
+    """The sum of the long-term means would take the smaller bundles for nothing."""
+    told = {builders.bundle(1): builders.stats(100)}
+    found = builders.report(20, told, msg_rate_in=400.0, load_report_type=TOP_BUNDLES_REPORT)
+    seen = builders.snapshot({"a:80": found})
+    looked = look(seen, builders.first_averages(seen), Weights())
+    assert looked.long_rates.tolist() == [[400.0, 100.0]]

@@ -297,7 +297,10 @@ class TestWrongAnswers:
         ("reply", "complaint"),
         [
             (Reply(204), r"204.*NoopLoadManager"),
-            (refused(500, "java.lang.UnsupportedOperationException\n\tat x"), "extensible load manager.*not support"),
+            (
+                refused(500, "java.lang.UnsupportedOperationException\n\tat x"),
+                "extensible load manager, and others the modular one",
+            ),
             (refused(500, JAVA_TRACE), r"HTTP 500 \(Message: boom\)"),
             (refused(503, "starting"), r"HTTP 503 \(starting\)"),
             (Reply(404, fake_pulsar.HTML, content_type="text/html"), "HTTP 404, wanted 200"),
@@ -412,6 +415,16 @@ class TestTls:
             mock.get(owned, status=307, headers={"Location": "http://b2:8080/admin/v2/x"})
             with pytest.raises(ObserveError, match="wanted https"):
                 asked.base("b2:8080")
+
+    def test_under_the_extensible_manager_a_broker_is_known_by_its_host(self) -> None:
+        """No load report tells the address: one that answers for the broker at the broker's own host is its own."""
+        asked = Admin(PulsarSettings(admin_urls=("https://b2:8443",), cluster="c"))
+        asked.http.trust({"b2"})
+        with responses.RequestsMock() as mock:
+            mock.get("https://b2:8443/admin/v2/brokers/c/b2:8080/ownedNamespaces", json={})
+            runtime = {"loadManagerClassName": fake_pulsar.EXTENSIBLE}
+            mock.get("https://b2:8443/admin/v2/brokers/configuration/runtime", json=runtime)
+            assert asked.base("b2:8080") == "https://b2:8443"
 
 
 class TestAddresses:

@@ -8,6 +8,7 @@
 ``machines.py``      CPU, network cards, clocks
 ``samples.py``       reports that stand still
 ``configured.py``    what the brokers run with
+``extensible.py``    where load data come from topics, and what they tell
 ``overrides.py``     dynamic settings that are stored and not taken
 ``traffic.py``       whether bundles and traffic can be levelled at all
 ``learned.py``       what lbd learned of brokers, and load that no bundle makes
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 from lbd.daemon.doctor import (
     cluster,
     configured,
+    extensible,
     leader,
     learned,
     machines,
@@ -97,5 +99,6 @@ def _checks(seen: Survey) -> Iterator[Finding]:
 def _of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
     yield from machines.check(seen, observation)
     yield from samples.check(seen, observation)
+    yield from extensible.of_a_round(seen, observation)
     yield from traffic.check(seen, observation.snapshot)
     yield from learned.check(seen, observation.snapshot)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbd.cycle.chosen import configured
+from lbd.daemon.doctor import extensible
 from lbd.daemon.doctor.finding import Check, whose
 from lbd.pulsar.admin import MODULAR
-from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, loses_avg_shedder, sheds, splits, version_of
+from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, loses_avg_shedder, manager_of, sheds, splits, version_of
 from lbd.words import counted
 
 if TYPE_CHECKING:
@@ -24,9 +25,13 @@ UNLOADS_SPLIT = "loadBalancerAutoUnloadSplitBundlesEnabled"
 SAMPLE_MINUTES, STATS_SECONDS = "loadBalancerHostUsageCheckIntervalMinutes", "statsUpdateFrequencyInSecs"
 UNLOAD_TIMEOUT_MS = "namespaceBundleUnloadingTimeoutMs"
 
+KNOWN_MANAGERS = ("ModularLoadManagerImpl", "ExtensibleLoadManagerImpl")
+
 CONFIGURATION = Check("configuration", "most traps are settings of the brokers")
 SHEDDING = Check("in-broker-shedding", "two balancers would undo each other's moves, so lbd moves nothing beside it")
-MANAGER = Check("load-manager", "lbd reads the reports of the modular load manager, and no others")
+MANAGER = Check(
+    "load-manager", "lbd reads what the modular and the extensible load manager tell, one of them at a time"
+)
 BALANCER = Check(
     "load-balancer-enabled", "without it brokers share no load and place every bundle where it is looked up"
 )
@@ -52,8 +57,10 @@ def check(seen: Survey) -> Iterator[Finding]:
         yield _manager(seen)
         yield _shedding(seen)
         yield from _balancer(seen)
-        yield _strategy(seen)
-        yield _evenly(seen)
+        if not extensible.runs(seen):
+            yield _strategy(seen)
+            yield _evenly(seen)
+        yield from extensible.check(seen)
         yield _splitting(seen)
         yield from _intervals(seen)
         yield _timeout(seen)
@@ -64,15 +71,17 @@ def _with(seen: Survey, key: str, value: str) -> list[str]:
 
 
 def _manager(seen: Survey) -> Finding:
-    others = {
-        broker: manager.rpartition(".")[2]
-        for broker, runtime in seen.runtime.items()
-        if (manager := runtime.get("loadManagerClassName", MODULAR)) != MODULAR
-    }
+    managers = {broker: manager_of(runtime) for broker, runtime in seen.runtime.items()}
+    others = {broker: manager for broker, manager in managers.items() if manager not in KNOWN_MANAGERS}
     if others:
         todo = f"set loadManagerClassName={MODULAR} in broker.conf and restart, or let that manager balance"
         return MANAGER.problem(f"{', '.join(sorted(set(others.values())))} at {whose(others, seen.runtime)}", todo)
-    return MANAGER.ok("ModularLoadManagerImpl is configured")
+    if len(set(managers.values())) > 1:
+        few = [broker for broker, manager in managers.items() if manager != KNOWN_MANAGERS[0]]
+        return MANAGER.warning(
+            f"{KNOWN_MANAGERS[1]} at {whose(few, seen.runtime)}, the other one elsewhere", "end the change"
+        )
+    return MANAGER.ok(f"{next(iter(managers.values()))} is configured")
 
 
 def _shedding(seen: Survey) -> Finding:

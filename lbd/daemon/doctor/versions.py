@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lbd.daemon.doctor import extensible
 from lbd.daemon.doctor.finding import Check, named, whose
 from lbd.pulsar.paths import keys_destinations_by_range, knows_destinations
 from lbd.words import counted
@@ -35,7 +36,9 @@ def check(seen: Survey) -> Iterator[Finding]:
     else:
         yield DESTINATIONS.ok("known to all brokers")
     by_range = _those(seen, keys_destinations_by_range)
-    if by_range:
+    if extensible.runs(seen):
+        yield AFFINITY.ok("none is kept: brokers hand bundles over themselves")
+    elif by_range:
         todo = "upgrade to 4.0.10, 4.2.1 or newer; lbd itself never has two moves of one range in flight"
         yield AFFINITY.warning(f"by range at {by_range}", todo)
     elif not old:

@@ -24,7 +24,7 @@ BARRED = {
     Reason.POLICY_UNKNOWN: "the policies of its namespace could not be read",
     Reason.IMPOSSIBLE_NUMBER: "its statistics hold a number that no bundle can have",
     Reason.REPORTED_TWICE: "two brokers report it: it was moved a moment ago, or one of the reports is stale",
-    Reason.NO_STATISTICS: "no report has carried its statistics yet",
+    Reason.NO_STATISTICS: "no report carries its statistics: not yet, or its broker tells of larger bundles only",
     Reason.TOO_LARGE: "it carries more than was to be moved",
     Reason.NOT_NEEDED: "others filled the amount: what was left then was less than it carries",
     Reason.NO_TRAFFIC: "it carries no traffic, so moving it changes nothing",

@@ -11,6 +11,7 @@ from lbd.model import RESOURCES
 from lbd.record.history.changes import Changes, Stored, changes
 from lbd.record.history.files import Folder, day_of
 from lbd.record.history.tables import COLUMNS, COUNTS, RATES, TABLES, Rows
+from lbd.record.history.told import told
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,8 +106,9 @@ class Writer:
         at = found.snapshot.taken_at
         if at // WHOLE_SECONDS != self._hour:
             self._stored, self._hour = Stored.nothing(), at // WHOLE_SECONDS
-        self._stored, changed = changes(self._stored, found.snapshot, found.fresh, self.settings.step)
-        return _changed(found.snapshot, changed)
+        seen = told(found.snapshot)
+        self._stored, changed = changes(self._stored, seen, found.fresh, self.settings.step)
+        return _changed(seen, changed)
 
 
 def _milliseconds(seconds: float, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

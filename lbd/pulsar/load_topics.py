@@ -1,0 +1,146 @@
+"""What brokers with the extensible load manager tell of their load: two non-persistent topics, followed in a thread.
+
+A message's key is a broker's id, its value JSON. An empty value takes back what was told before: a broker does so when
+it gives or gets a bundle, and when it goes. Nothing is stored: who listens hears what is told from then on. Readers and
+table views are refused on such topics, so this is a plain consumer (PIP-192; BrokerLoadDataReporter,
+TopBundleLoadDataReporter, TableViewLoadDataStoreImpl).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lbd.errors import ObserveError, told
+from lbd.pulsar.listening import Listening, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from lbd.pulsar.settings import PulsarSettings
+
+BROKER_LOAD = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
+TOP_BUNDLES = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
+TOPICS = (BROKER_LOAD, TOP_BUNDLES)
+
+READ_SECONDS = 0.5
+AGAIN_AFTER_SECONDS = 2.0
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """The last that a broker told, and when it was heard (monotonic seconds); empty where it took that back."""
+
+    value: bytes
+    at: float
+
+
+class Connection(Protocol):
+    """Both topics, as this machine is connected to them."""
+
+    def receive(self, seconds: float) -> Message | None: ...
+    def lost(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class LoadTopics:
+    """Follows both topics from its making on, and connects again by itself. Thread-safe.
+
+    What was heard is forgotten with a connection that is lost: what was told meanwhile is not known.
+    """
+
+    def __init__(
+        self,
+        settings: PulsarSettings,
+        connect: Callable[[], Connection] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
+        if settings.service_url is None:
+            raise ObserveError(
+                "the brokers run ExtensibleLoadManagerImpl, which tells its load on topics only; pulsar.service_url is "
+                "not set; wanted pulsar://host:6650, or pulsar+ssl://host:6651"
+            )
+        self._connect = connect or (lambda: Listening(settings, TOPICS))
+        self._monotonic = monotonic
+        self._told: dict[str, dict[str, Told]] = {topic: {} for topic in TOPICS}
+        self._trouble, self._failed = "not connected yet", False
+        self._news = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lbd-load-topics", daemon=True)
+        self._thread.start()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is heard at the moment; empty where the topics are followed."""
+        with self._news:
+            return self._trouble
+
+    def of(self, topic: str, broker: str) -> Told | None:
+        """The last that a broker told there; None while lbd has heard nothing of it."""
+        with self._news:
+            return self._told[topic].get(broker)
+
+    def again(self, topic: str, broker: str, seconds: float) -> Told | None:
+        """The same, once a broker that took it back has told anew, or after that time."""
+        with self._news:
+            self._news.wait_for(lambda: self._stands(topic, broker), max(seconds, 0.0))
+            return self._told[topic].get(broker)
+
+    def age_seconds(self, one: Told) -> float:
+        """How long ago it was heard."""
+        return max(self._monotonic() - one.at, 0.0)
+
+    def wait(self, brokers: Collection[str], seconds: float) -> bool:
+        """Whether all these brokers told both within that time; a connection that fails ends it sooner."""
+        with self._news:
+            self._news.wait_for(lambda: self._complete(brokers) or self._failed, seconds)
+            return self._complete(brokers)
+
+    def _complete(self, brokers: Collection[str]) -> bool:
+        return all(self._stands(topic, broker) for topic in TOPICS for broker in brokers)
+
+    def _stands(self, topic: str, broker: str) -> bool:
+        found = self._told[topic].get(broker)
+        return found is not None and found.value != b""
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._stopping.set()
+        self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+                trouble = "the connection was lost"
+            except Exception as error:  # noqa: BLE001 - without its thread nothing would be heard; it is told and tried again
+                trouble = str(told(error))
+            self._forget(trouble)
+            self._stopping.wait(AGAIN_AFTER_SECONDS)
+
+    def _follow(self) -> None:
+        connection = self._connect()
+        try:
+            self._forget("")
+            while not self._stopping.is_set() and not connection.lost():
+                found = connection.receive(READ_SECONDS)
+                if found is not None:
+                    self._take(found)
+        finally:
+            connection.close()
+
+    def _take(self, found: Message) -> None:
+        with self._news:
+            self._told[found.topic][found.key] = Told(found.value, self._monotonic())
+            self._news.notify_all()
+
+    def _forget(self, trouble: str) -> None:
+        with self._news:
+            self._trouble, self._failed = trouble, bool(trouble)
+            for there in self._told.values():
+                there.clear()
+            self._news.notify_all()

@@ -1,0 +1,143 @@
+"""Reports of the extensible manager's brokers, put together from what they told and what they own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.errors import ObserveError
+from lbd.observe.reports import AdminReports, TopicReports, reports_of
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.listening import Message
+from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES, LoadTopics
+from lbd.pulsar.settings import PulsarSettings
+from tests import fake_pulsar
+from tests.fake_pulsar import EXTENSIBLE, MODULAR, SIMPLE, FakePulsar
+from tests.load_topics import PATIENCE_SECONDS, Wires, heard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.load_topics import Wire
+
+LARGE, SMALL = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+RUNTIME = {"loadManagerClassName": EXTENSIBLE, "statsUpdateFrequencyInSecs": "60"}
+
+
+@dataclass
+class Scene:
+    """A cluster whose first broker owns two bundles, and the topics that it tells of itself on."""
+
+    pulsar: FakePulsar
+    topics: LoadTopics
+    wire: Wire
+    reports: TopicReports
+    now: float = 0.0
+
+    @property
+    def broker(self) -> str:
+        """The one that owns something."""
+        return self.pulsar.ids[0]
+
+    def told(self, *bundles: str, broker: str = "") -> None:
+        """A broker tells its load, and of these bundles."""
+        key = broker or self.broker
+        load = {"cpu": {"usage": 20.0, "limit": 200.0}, "msgRateIn": 150.0, "topics": 2}
+        top = [{"bundleName": bundle, "stats": {"msgRateIn": 100.0}} for bundle in bundles]
+        values = {BROKER_LOAD: load, TOP_BUNDLES: {"topBundlesLoadData": top}}
+        heard(
+            self.topics, self.wire, [Message(topic, key, json.dumps(value).encode()) for topic, value in values.items()]
+        )
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """Nothing is told yet."""
+    wires = Wires()
+    with fake_pulsar.started() as pulsar:
+        pulsar.own(pulsar.ids[0], {LARGE: 100.0, SMALL: 50.0})
+        settings = PulsarSettings(admin_urls=tuple(pulsar.urls), service_url="pulsar://127.0.0.1:6650")
+        found: list[Scene] = []
+        topics = LoadTopics(settings, wires.connect, lambda: found[0].now if found else 0.0)
+        found.append(Scene(pulsar, topics, wires.next(), TopicReports(Admin(settings), topics)))
+        yield found[0]
+        topics.close()
+
+
+def test_what_is_told_and_what_is_owned_make_a_report(scene: Scene):
+    """The bundle that is not told of is listed, and has no statistics."""
+    scene.told(LARGE)
+    report, _ = scene.reports.of(scene.broker, RUNTIME)
+    assert (report.cpu.usage, report.msg_rate_in, report.num_topics) == (20.0, 150.0, 2)
+    assert list(report.last_stats) == [LARGE]
+    assert {LARGE, SMALL} <= set(report.bundles)
+
+
+def test_a_broker_that_has_told_nothing_has_no_report(scene: Scene):
+    """It is said how long it may take, and by which setting."""
+    scene.told(LARGE)
+    with pytest.raises(ObserveError, match=r"told no load data since .* 960 s \(loadBalancerReportUpdateMax"):
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+
+
+def test_a_broker_that_took_it_back_has_no_report(scene: Scene):
+    """Longer than it takes to tell it anew: it is said since when."""
+    scene.told(LARGE)
+    heard(scene.topics, scene.wire, [Message(topic, scene.broker, b"") for topic in (BROKER_LOAD, TOP_BUNDLES)])
+    scene.now = 8.0
+    with pytest.raises(ObserveError, match="took its load data back 8 s ago, as for a move, and told none since"):
+        scene.reports.of(scene.broker, RUNTIME)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "limit_seconds"), [("15", 960.0), ("1", 120.0), ("junk", 960.0), ("nan", 960.0), ("-1", 60.0)]
+)
+def test_what_is_too_old_is_no_report(scene: Scene, minutes: str, limit_seconds: float):
+    """Older than a broker may be silent, and a minute more."""
+    runtime = {**RUNTIME, "loadBalancerReportUpdateMaxIntervalMinutes": minutes}
+    scene.told(LARGE)
+    scene.now = limit_seconds
+    assert scene.reports.of(scene.broker, runtime)
+    scene.now = limit_seconds + 1
+    with pytest.raises(ObserveError, match=f"told its load data {limit_seconds + 1:.0f} s ago, wanted at most"):
+        scene.reports.of(scene.broker, runtime)
+
+
+def test_statistics_that_are_too_old_are_unknown(scene: Scene):
+    """Three runs missed: the broker still has a report, and nobody knows what its bundles carry."""
+    scene.told(LARGE)
+    scene.now = 181.0
+    report, _ = scene.reports.of(scene.broker, RUNTIME)
+    assert report.last_stats == {}
+    assert {LARGE, SMALL} <= set(report.bundles)
+
+
+def test_a_broker_with_another_manager_is_named(scene: Scene):
+    """In the midst of a change of managers."""
+    scene.told(LARGE)
+    with pytest.raises(ObserveError, match="runs ModularLoadManagerImpl, and others ExtensibleLoadManagerImpl"):
+        scene.reports.of(scene.broker, {"loadManagerClassName": MODULAR})
+
+
+def test_a_lost_connection_is_why(scene: Scene):
+    """What the thread met is the reason, not the silence."""
+    scene.told(LARGE)
+    scene.wire.messages.put(ObserveError("the topics cannot be heard: Disconnected"))
+    assert scene.wire.closed.wait(PATIENCE_SECONDS)
+    scene.topics.close()
+    with pytest.raises(ObserveError, match="the topics cannot be heard: Disconnected"):
+        scene.reports.of(scene.broker, RUNTIME)
+
+
+def test_the_manager_says_where_reports_come_from():
+    """Of managers that tell nothing lbd could read it is said what to set."""
+    admin = Admin(PulsarSettings())
+    assert isinstance(reports_of({}, admin), AdminReports)
+    assert isinstance(reports_of({"loadManagerClassName": MODULAR}, admin), AdminReports)
+    with pytest.raises(ObserveError, match=r"pulsar\.service_url is not set"):
+        reports_of(RUNTIME, admin)
+    with pytest.raises(ObserveError, match="runs SimpleLoadManagerImpl, which lbd does not support"):
+        reports_of({"loadManagerClassName": SIMPLE}, admin)
