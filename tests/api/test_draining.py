@@ -161,7 +161,9 @@ class TestFill:
         assert {unload["destination"] for unload in shown["unloads"]} == {target}
         assert api.post("/v1/fill", who(target)).json()["drain"] is None
         eventually(lambda: (api.get("/v1/drains").json()["fill"] or {}).get("ended_at"))
-        assert owned(cluster, target) == 2 + len(shown["unloads"])
+        fill = api.get("/v1/drains").json()["fill"]
+        assert (fill["broker"], fill["owned"], fill["total"] > 0) == (target, None, True)
+        assert owned(cluster, target) == 2 + fill["landed"]
 
 
 def lbd(api: Api, folder: Path, *words: str) -> Result:
