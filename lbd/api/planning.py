@@ -7,12 +7,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lbd.api.answers import answer
+from lbd.api.answers import answer, answer_with
 from lbd.api.changing import Changes, Key, Who
 from lbd.api.problems import ProblemError, problem
 from lbd.api.reading import last_turn
@@ -27,6 +27,9 @@ STATUS_OF = {REFUSED: 409, FAILED: 502, 3: 503}
 """What an answer's exit code is in HTTP; 0 is 200."""
 
 
+Skips = Annotated[bool, Query(description="false: without what is not moved, which may be a line for each bundle")]
+
+
 class ApplyBody(Who):
     """A plan that is to be made true."""
 
@@ -39,10 +42,10 @@ def planning(backend: Backend, changes: Changes, ending: threading.Event) -> API
     applying = threading.Lock()
 
     @router.get("/plan", tags=["reading"])
-    def plan() -> Response:
+    def plan(*, skips: Skips = True) -> Response:
         """The JSON of ``lbd dry-run`` by the round of the last turn, with the plan's ``id``."""
         found = backend.plan(last_turn(backend))
-        return answer({"id": found.id, **found.told})
+        return answer_with(found.content if skips else found.brief)
 
     @router.post("/plan/{name}/apply", tags=["changing"])
     def apply(
