@@ -26,6 +26,9 @@ def _number(value: Any) -> object:  # noqa: ANN401 - anything that msgspec does 
 
 def answer(found: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON that nobody may keep: it is out of date with the next turn."""
-    return Response(
-        json_bytes(found), status, {"cache-control": "no-store", **(headers or {})}, media_type="application/json"
-    )
+    return answer_with(json_bytes(found), status, headers)
+
+
+def answer_with(content: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """The same of JSON that has been made before."""
+    return Response(content, status, {"cache-control": "no-store", **(headers or {})}, media_type="application/json")

@@ -13,6 +13,7 @@ import numpy as np
 
 from lbd.api.events import Events
 from lbd.api.tally import Tally
+from lbd.cycle.document import brokers
 
 if TYPE_CHECKING:
     from lbd.config import Settings
@@ -41,6 +42,11 @@ class Published:
     status: Status
     record: CycleRecord
     settings: Settings
+
+    @cached_property
+    def brokers(self) -> list[dict[str, Any]]:
+        """A row for each broker of a turn that has decided."""
+        return brokers(self.record)
 
     @cached_property
     def gap(self) -> GapPoint:

@@ -14,7 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 
 from lbd import __version__
-from lbd.cycle.document import brokers as broker_rows
 from lbd.cycle.verdict import verdict
 from lbd.model import RESOURCES
 from lbd.pulsar.metered import ADMIN
@@ -138,7 +137,7 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     seen, evidence = last.record.observation, last.record.evidence
     if seen is None or last.record.decision is None:
         return
-    rows = broker_rows(last.record)
+    rows = last.brokers
     scores = {row["id"]: row["score"] for row in rows}
     yield _labelled("lbd_broker_score_points", "Score: the highest weighted resource.", "broker", scores)
     usage = GaugeMetricFamily(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Query
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from lbd.api.answers import answer
@@ -23,19 +24,27 @@ def placement(backend: Backend) -> APIRouter:
     """The routes."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
+    async def picked(text: str, strategy: str) -> Response:
+        """What is known is answered here and now: another thread would be waited for."""
+        last = last_turn(backend)
+        found = backend.pick_at_once(text, strategy)
+        return answer(found or await run_in_threadpool(backend.pick, last, text, strategy))
+
     @router.get("/placement")
-    def placement_of_topic(
+    async def placement_of_topic(
         topic: Annotated[str, Query(max_length=2000, description="persistent://tenant/namespace/topic")],
         strategy: Strategy = DEFAULT,
     ) -> Response:
         """Where the bundle of a topic should go if nobody owned it, by lbd's picker, and why. It changes nothing."""
         if "://" not in topic:
             raise ProblemError(400, f"{topic!r:.200} is no topic; wanted persistent://tenant/namespace/topic")
-        return answer(backend.pick(last_turn(backend), topic, strategy))
+        return await picked(topic, strategy)
 
     @router.get("/placement/{tenant}/{namespace}/{bundle}")
-    def placement_of_bundle(tenant: Part, namespace: Part, bundle: Part, strategy: Strategy = DEFAULT) -> Response:
+    async def placement_of_bundle(
+        tenant: Part, namespace: Part, bundle: Part, strategy: Strategy = DEFAULT
+    ) -> Response:
         """The same for a bundle, 0xLLLLLLLL_0xUUUUUUUU."""
-        return answer(backend.pick(last_turn(backend), f"{tenant}/{namespace}/{bundle}", strategy))
+        return await picked(f"{tenant}/{namespace}/{bundle}", strategy)
 
     return router

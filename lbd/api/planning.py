@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lbd.api.answers import answer
+from lbd.api.answers import answer, answer_with
 from lbd.api.changing import Changes, Key, Who
 from lbd.api.handing import STATUS_OF, handed, unanswered
 from lbd.api.problems import ProblemError, problem
@@ -22,6 +22,9 @@ from lbd.record.control import FAILED, PlanRequest
 if TYPE_CHECKING:
     from lbd.api.backend import Backend
     from lbd.api.shapes import Plan
+
+
+Skips = Annotated[bool, Query(description="false: without what is not moved, which may be a line for each bundle")]
 
 
 class ApplyBody(Who):
@@ -36,10 +39,10 @@ def planning(backend: Backend, changes: Changes, ending: threading.Event) -> API
     applying = threading.Lock()
 
     @router.get("/plan", tags=["reading"])
-    def plan() -> Response:
+    def plan(*, skips: Skips = True) -> Response:
         """The JSON of ``lbd dry-run`` by the round of the last turn, with the plan's ``id``."""
         found = backend.plan(last_turn(backend))
-        return answer({"id": found.id, **found.told})
+        return answer_with(found.content if skips else found.brief)
 
     @router.post("/plan/{name}/apply", tags=["changing"])
     def apply(

@@ -17,7 +17,7 @@ from lbd.api.snapshot import snapshot
 from lbd.config import section_of
 from lbd.record.control import Control
 from lbd.record.drains import told_of
-from lbd.record.journal import History, history
+from lbd.record.journal import Following, History, history
 from lbd.record.named import named
 from lbd.record.status import document
 from lbd.record.turns import FOLDER
@@ -70,6 +70,7 @@ def probes(backend: Backend) -> APIRouter:
 def reading(backend: Backend) -> APIRouter:
     """The rest of what may be read."""
     router = APIRouter(prefix="/v1", tags=["reading"])
+    following = Following(backend.state_dir)
 
     @router.get("/status")
     def status() -> Response:
@@ -106,6 +107,8 @@ def reading(backend: Backend) -> APIRouter:
     @router.get("/moves")
     def moves(last: Last = 100, bundle: Name = None, broker: Name = None) -> Response:
         """Moves of the journal, also those under way, the newest first."""
+        if bundle is None and broker is None:
+            return answer(following.newest(last))
         return answer(list(reversed(deque(_moves(history(backend.state_dir), bundle, broker), last))))
 
     @router.get("/events", responses=EVENTS)

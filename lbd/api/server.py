@@ -96,6 +96,7 @@ def _listening(settings: ApiSettings) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections have it from here
         found.bind((settings.host, settings.port))
         found.listen(BACKLOG)
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.api.shapes import SeenBroker, SeenBundle, SnapshotTold
-from lbd.cycle.document import brokers, number
+from lbd.cycle.document import number
 from lbd.errors import UsageError
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
 from lbd.reason import Reason
@@ -31,15 +31,15 @@ def snapshot(published: Published, broker: str | None, namespace: str | None, la
     return SnapshotTold(
         taken_at=seen.taken_at,
         cluster=record.observation.cluster,
-        brokers=_brokers(record),
+        brokers=_brokers(published, record),
         bundles=_bundles(seen, _largest(seen, chosen, last)),
         bundles_all=int(chosen.sum()),
     )
 
 
-def _brokers(record: CycleRecord) -> list[SeenBroker]:
+def _brokers(published: Published, record: CycleRecord) -> list[SeenBroker]:
     """Each with how far its report is to be trusted: as kept turns tell it."""
-    rows, evidence = brokers(record), record.evidence
+    rows, evidence = published.brokers, record.evidence
     if evidence is None:
         return [SeenBroker(**row, fresh=False, doubt=None) for row in rows]
     codes = [int(code) for code in evidence.paired]
@@ -64,24 +64,29 @@ def _chosen(seen: Snapshot, broker: str | None, namespace: str | None) -> BoolAr
 def _largest(seen: Snapshot, chosen: BoolArray, last: int) -> list[int]:
     """Rows, at most ``last``, the most bytes/s first; among equals as the brokers report them."""
     rows = np.flatnonzero(chosen)
-    weight = np.nan_to_num(seen.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
+    weight = np.nan_to_num(seen.rows.rates[rows, BYTES_IN] + seen.rows.rates[rows, BYTES_OUT])
+    if 0 < last < rows.size:  # to sort them all takes thirty times as long
+        rows = rows[weight >= np.partition(weight, -last)[-last]]
+        weight = np.nan_to_num(seen.rows.rates[rows, BYTES_IN] + seen.rows.rates[rows, BYTES_OUT])
     found: list[int] = rows[np.argsort(-weight, kind="stable")][:last].tolist()
     return found
 
 
 def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
-    owner, rates, counts = seen.rows.owner(), seen.rows.rates, seen.rows.counts
+    names, owner = seen.rows.bundle[rows].tolist(), seen.rows.owner()[rows].tolist()
     return [
         SeenBundle(
-            bundle=seen.bundles[int(seen.rows.bundle[at])],
-            broker=seen.brokers.ids[int(owner[at])],
-            msg_rate_in=number(rates[at, MSG_IN]),
-            msg_rate_out=number(rates[at, MSG_OUT]),
-            throughput_in=number(rates[at, BYTES_IN]),
-            throughput_out=number(rates[at, BYTES_OUT]),
-            topics=int(counts[at, 0]),
-            producers=int(counts[at, 1]),
-            consumers=int(counts[at, 2]),
+            bundle=seen.bundles[name],
+            broker=seen.brokers.ids[broker],
+            msg_rate_in=number(rates[MSG_IN]),
+            msg_rate_out=number(rates[MSG_OUT]),
+            throughput_in=number(rates[BYTES_IN]),
+            throughput_out=number(rates[BYTES_OUT]),
+            topics=topics,
+            producers=producers,
+            consumers=consumers,
         )
-        for at in rows
+        for name, broker, rates, (topics, producers, consumers) in zip(
+            names, owner, seen.rows.rates[rows].tolist(), seen.rows.counts[rows].tolist(), strict=True
+        )
     ]

@@ -38,11 +38,15 @@ if TYPE_CHECKING:
     from lbd.model import CodeArray, IntArray, Snapshot
     from lbd.observe.observer import Observation
     from lbd.permit.policies import Groups, Isolation
+    from lbd.place import Placement as Rule
 
 Kind = TypeVar("Kind")
 
 POLICIES_SECONDS = 60.0
 """Groups and boundaries of a namespace are asked for again after this; a turn's own plan always asks anew."""
+
+LATEST_SECONDS = 2 * POLICIES_SECONDS
+"""Until then a group is asked for again beside the answers, and later before the next one."""
 
 NAMESPACES = 10_000
 """Kept at most; then all are asked for again."""
@@ -50,12 +54,16 @@ NAMESPACES = 10_000
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """One turn's round, laid out for questions. ``isolation`` was read with it."""
+    """One turn's round, laid out for questions. ``isolation`` was read with it.
+
+    ``allowed`` are the brokers on which it allows each namespace that was asked about.
+    """
 
     published: Published
     isolation: Isolation
     drained: frozenset[str]
     seen: Seen
+    allowed: dict[str, frozenset[str]] = field(default_factory=dict)
     _cuts: dict[str, tuple[list[int], list[str]]] = field(default_factory=dict)
 
     @property
@@ -110,6 +118,12 @@ class _Look:
             self._cuts[namespace] = [lower for lower, _ in ordered], [name for _, name in ordered]
         return self._cuts[namespace]
 
+    def bundle_of(self, wanted: Target) -> str | None:
+        """The reported bundle that is meant, if there is one."""
+        if wanted.kind == "bundle":
+            return wanted.text if wanted.text in self.position else None
+        return self.bundle_with(wanted.namespace, topic_hash(wanted.text)) if wanted.kind == "topic" else None
+
     def bundle_with(self, namespace: str, position: int) -> str | None:
         """The reported bundle that holds a topic's hash."""
         lowers, names = self.cuts(namespace)
@@ -129,6 +143,7 @@ class Picker:
         self._look: _Look | None = None
         self._memory = PlaceMemory()
         self._groups: dict[str, tuple[float, Groups]] = {}
+        self._asking: set[str] = set()
         self._bundles: dict[str, tuple[float, list[str]]] = {}
 
     def published(self, published: Published) -> None:
@@ -140,6 +155,16 @@ class Picker:
         """Lay out no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def pick_at_once(self, text: str, strategy: str) -> Placement | None:
+        """The same as :meth:`pick` where all of it is known, in a millisecond; None where a broker must be asked."""
+        place, wanted, known = placement(strategy), target(text), self._look
+        if known is None:
+            return None
+        bundle, groups = known.bundle_of(wanted), self._remembered(known, wanted.namespace)
+        if bundle is None or groups is None:
+            return None
+        return self._answer(known, bundle, groups, place, strategy)
+
     def pick(self, published: Published, text: str, strategy: str) -> Placement:
         """Where one bundle, or the bundle of one topic, should go if nobody owned it.
 
@@ -150,14 +175,13 @@ class Picker:
         if known is None:
             raise ObserveError("the last turn observed nothing; ask again after the next one")
         bundle = self._bundle(known, wanted)
-        standing = Standing(
-            known.snapshot,
-            Policies(
-                known.isolation, self._groups_of(known, wanted.namespace), known.observation.active, known.drained
-            ),
-            known.doubted,
-            known.published.settings.guardrails.max_topics_per_broker,
-        )
+        groups = self._remembered(known, wanted.namespace) or self._ask_groups(known, wanted.namespace)
+        return self._answer(known, bundle, groups, place, strategy)
+
+    def _answer(self, known: _Look, bundle: str, groups: Groups, place: Rule, strategy: str) -> Placement:
+        policies = Policies(known.isolation, groups, known.observation.active, known.drained, known.allowed)
+        most_topics = known.published.settings.guardrails.max_topics_per_broker
+        standing = Standing(known.snapshot, policies, known.doubted, most_topics)
         age = max(self._now() - known.snapshot.taken_at, 0.0)
         seen = replace(known.seen, age_seconds=age, bundle_rates=known.rate_of(bundle))
         with self._lock:
@@ -175,7 +199,7 @@ class Picker:
             drained = frozenset(Drains(published.settings.state_dir).in_force(self._now()))
             seen = look(record.observation.snapshot, record.averages, published.settings.weights)
             found = _Look(published, self._policies.isolation(), drained, without_doubted(seen, record.evidence.paired))
-            _ = found.position, found.owner
+            _ = found.position, found.owner, found.snapshot.namespaces
             self._look = found
             return found
 
@@ -183,10 +207,7 @@ class Picker:
         """The bundle meant: of those that brokers report, else as the cluster has cut the namespace."""
         if wanted.kind == "namespace":
             raise UsageError(f"{wanted.text!r} is a namespace; wanted one bundle or topic")
-        if wanted.kind == "bundle" and wanted.text in known.position:
-            return wanted.text
-        found = known.bundle_with(wanted.namespace, topic_hash(wanted.text)) if wanted.kind == "topic" else None
-        return found or next(iter(meant((wanted,), self._cut).topics))
+        return known.bundle_of(wanted) or next(iter(meant((wanted,), self._cut).topics))
 
     def _cut(self, namespace: str) -> list[str]:
         """The bundles of a namespace that brokers may not report, as nobody owns them."""
@@ -197,13 +218,25 @@ class Picker:
             _keep(self._bundles, namespace, (self._now(), found))
         return found
 
-    def _groups_of(self, known: _Look, namespace: str) -> Groups:
+    def _remembered(self, known: _Look, namespace: str) -> Groups | None:
+        """What is known of a namespace, and is not old; what has begun to be is asked for beside the answers."""
         at, found = self._groups.get(namespace, (0.0, None))
-        if found is None or not 0 <= self._now() - at < POLICIES_SECONDS:
-            names = (*known.snapshot.namespaces.names, namespace)
+        age = self._now() - at
+        if found is None or not 0 <= age < LATEST_SECONDS:
+            return None
+        if age >= POLICIES_SECONDS and namespace not in self._asking:
+            self._asking.add(namespace)
+            self._pool.submit(self._ask_groups, known, namespace)
+        return found
+
+    def _ask_groups(self, known: _Look, namespace: str) -> Groups:
+        names = (*known.snapshot.namespaces.names, namespace)
+        try:
             with self._laying:
                 found = self._policies.groups((namespace,), frozenset(name.partition("/")[0] for name in names))
-            _keep(self._groups, namespace, (self._now(), found))
+        finally:
+            self._asking.discard(namespace)
+        _keep(self._groups, namespace, (self._now(), found))
         return found
 
 

@@ -17,6 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
 from lbd.daemon.keeper import Telling
+from lbd.daemon.responsive import settle, share_fairly
 from lbd.daemon.serving import Serving
 from lbd.daemon.telling import move_line, split_line, status_of, turn_line, utc
 from lbd.errors import LbdError
@@ -89,6 +90,7 @@ class Service:
         self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
         self._plan_watchdog()
         self._engine.leading.start()
+        share_fairly()
         self._scheduler.start()
         self._serving.start()
         self._systemd.notify("READY=1")
@@ -179,6 +181,7 @@ class Service:
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
         self._write(record)
         self.on_turn(record)
+        settle(self._turns)
 
     def _write(self, record: CycleRecord) -> None:
         job = self._scheduler.get_job("turn")

@@ -65,6 +65,10 @@ class Serving:
         """Epoch seconds, by the daemon's clock."""
         return self._engine.timebase.now()
 
+    def pick_at_once(self, text: str, strategy: str) -> Placement | None:
+        """Where one bundle, or that of a topic, should go; None where a broker must be asked first."""
+        return self._picker.pick_at_once(text, strategy)
+
     def pick(self, published: Published, text: str, strategy: str) -> Placement:
         """Where one bundle, or that of a topic, should go."""
         return self._picker.pick(published, text, strategy)
@@ -104,8 +108,9 @@ class Serving:
 
     def take(self, before: Settings) -> None:
         """The engine's settings have changed from these."""
-        self._picker.close()
+        picker = self._picker
         self._picker, self._planner = Picker(self.settings, self.now), Planner(self._engine)
+        picker.close()
         if self.settings.api != before.api or self._trouble or self.settings.api.secure:  # certificates are renewed
             self._end()
             self.start()

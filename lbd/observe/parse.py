@@ -137,19 +137,20 @@ def _brokers(ids: tuple[str, ...], reports: list[LoadReport]) -> Brokers:
 def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
     """Rows of all brokers: a broker's statistics first, then what it lists without statistics."""
     names: list[str] = []
-    stats: list[BundleStats] = []
+    tables: list[FloatArray] = []
     listed: list[bool] = []
     reported: list[bool] = []
     start = [0]
     for report in reports:
         known, extra = _listing(report)
         names += [*report.last_stats, *extra]
-        stats += [*report.last_stats.values(), *([_NOTHING] * len(extra))]
+        stats = chain(report.last_stats.values(), [_NOTHING] * len(extra))
+        tables.append(_table(map(msgspec.structs.astuple, stats), 7))  # one for all would hold up every other thread
         listed += known + [True] * len(extra)
         reported += [True] * len(known) + [False] * len(extra)
         start.append(len(names))
     bundles, position = _distinct(names)
-    table = _table(map(msgspec.structs.astuple, stats), 7)
+    table = np.concatenate(tables) if tables else np.zeros((0, 7))
     return bundles, Rows(
         start=np.array(start, dtype=np.int32),
         bundle=position,

@@ -189,20 +189,21 @@ class Groups:
 class Policies:
     """Everything that says on which of the ``active`` brokers a bundle may be: on none that is ``drained``.
 
-    Isolation policies count drained brokers as active, as Pulsar does, which knows nothing of a drain.
+    Isolation policies count drained brokers as active, as Pulsar does, which knows nothing of a drain. ``known`` are
+    answers of :meth:`brokers` to the same isolation, ``active`` and ``drained``, which it adds to.
     """
 
     isolation: Isolation = field(default_factory=Isolation)
     groups: Groups = field(default_factory=Groups)
     active: tuple[str, ...] = ()
     drained: frozenset[str] = frozenset()
-    _known: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    known: dict[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
 
     def brokers(self, namespace: str) -> frozenset[str]:
         """The brokers on which isolation policies allow a namespace; worked out once for each."""
-        if namespace not in self._known:
-            self._known[namespace] = self.isolation.brokers(namespace, self.active) - self.drained
-        return self._known[namespace]
+        if namespace not in self.known:
+            self.known[namespace] = self.isolation.brokers(namespace, self.active) - self.drained
+        return self.known[namespace]
 
     def forbids(self, namespace: str, broker: str) -> tuple[Reason, str] | None:
         """Why a namespace may not be on a broker, seen from isolation policies; None when it may."""

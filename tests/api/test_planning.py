@@ -39,6 +39,12 @@ class TestPlan:
         assert api.get("/v1/plan").json()["id"] != first["id"]
         assert pulsar.asked("/unload") == []
 
+    def test_without_what_is_not_moved(self, api: Api):
+        """The same plan in few words: a page that looks at every turn has no use for a line for each bundle."""
+        plan = api.get("/v1/plan").json()
+        assert api.get("/v1/plan?skips=false").json() == {key: plan[key] for key in plan if key != "skips"}
+        assert plan["skips"]
+
     def test_exactly_that_plan_is_made_true(self, api: Api, pulsar: FakePulsar):
         """Each move landed, and the journal has who wanted it and why."""
         plan = api.get("/v1/plan").json()

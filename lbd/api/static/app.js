@@ -12,7 +12,11 @@ let token = null;
 
 // -- words
 
-const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+// Made once: to make one takes as long as to fill ten rows.
+const grouped = new Intl.NumberFormat("en");
+const timed = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const clock = (at) => timed.format(at * 1000);
+const counted = (number, what) => `${grouped.format(number)} ${what}${number === 1 ? "" : "s"}`;
 
 function spoken(seconds) {
   const whole = Math.max(0, Math.round(seconds));
@@ -29,7 +33,6 @@ function amount(bytes) {
   return `${bytes.toFixed(power && bytes < 100 ? 1 : 0)} ${unit[power]}`;
 }
 
-const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 const day = (at) => new Date(at * 1000).toLocaleString("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
 const ends = (move) => `${short(move.source || "nobody")} → ${move.destination || move.owner ? short(move.destination || move.owner) : "the broker chooses"}`;
 
@@ -268,7 +271,7 @@ function showBrokers(status) {
     line.style.left = `${(100 * mean) / full}%`;
     write(cells[2], broker.binding || "?");
     write(cells[3], amount(broker.throughput));
-    write(cells[4], broker.bundles.toLocaleString("en"));
+    write(cells[4], grouped.format(broker.bundles));
     cells[4].dataset.label = "bundles";
   });
   const colours = hot.size ? " Red: too far above another; green: where its bundles would go." : "";
@@ -293,7 +296,9 @@ function showPairs(status) {
     pips(cells[2], pair.hits.low, pair.hits.low_wanted);
     pips(cells[3], pair.hits.high, pair.hits.high_wanted);
   });
-  rows($("live"), status.unfinished, ["", "", ""], "none", (move, cells) => {
+  const more = status.unfinished.length - MOVES;
+  say("live-note", more > 0 ? `And ${counted(more, "more move")}.` : "");
+  rows($("live"), status.unfinished.slice(0, MOVES), ["", "", ""], "none", (move, cells) => {
     write(cells[0], move.bundle);
     write(cells[1], ends(move));
     write(cells[2], move.since ? `under way for ${spoken(now() - move.since)}` : "waits for its turn");
@@ -411,7 +416,7 @@ async function readTurn() {
 /** What a turn would begin: only asked for where something is to come, and an lbd that cannot say is no trouble. */
 async function readPlan(status) {
   const coming = status.verdict && status.verdict.kind === "waiting";
-  seen.plan = coming && !document.hidden ? await get("/v1/plan").catch(() => null) : null;
+  seen.plan = coming && !document.hidden ? await get("/v1/plan?skips=false").catch(() => null) : null;
 }
 
 let asking = false;

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
 from lbd.permit.budget import DAY_SECONDS
+from lbd.record.journal.following import Following
 from lbd.record.journal.lines import (
     FORMAT,
     Ended,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEEP_SECONDS",
     "LIVE_NAME",
+    "Following",
     "History",
     "Journal",
     "Move",
@@ -140,6 +142,7 @@ class Journal:
         with self._lock:
             ends = (*self._next(), found.bundle, found.destination or "")
             self._append(Placing(*ends, *proven, seconds, text(found.reason)))
+            self._rotate_when_long()
 
     def _next(self) -> tuple[float, str]:
         """The time, and the id of what is written now."""
@@ -189,6 +192,7 @@ class Journal:
         proven = (outcome.result, outcome.cut.bundle, outcome.parts, outcome.owner, text(outcome.detail))
         with self._lock:
             self._append(SplitEnded(self._now(), split, *proven, round(_finite(outcome.seconds), 3)))
+            self._rotate_when_long()
 
     def note(self, bundle: str, broker: str | None, leader: str | None) -> None:
         """Write what ``leader`` now has noted as the bundle's destination; None: nothing any more."""

@@ -160,14 +160,15 @@ def entries(path: Path) -> Iterator[tuple[Entry | None, bytes]]:
     try:
         with path.open("rb") as file:
             for line in _lines(file):
-                yield _decoded(line, path), line
+                yield decoded(line, path), line
     except FileNotFoundError:
         return
     except OSError as error:
         raise UsageError(f"{path}: journal cannot be read: {error.strerror}") from error
 
 
-def _decoded(line: bytes, path: Path) -> Entry | None:
+def decoded(line: bytes, path: Path) -> Entry | None:
+    """What a line of ``path`` says, None for one that cannot be read. Raises :class:`UsageError` for a newer format."""
     try:
         entry = _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

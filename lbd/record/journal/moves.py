@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -58,51 +58,49 @@ class History(Iterator[Move]):
 
     def _joined(self, path: Path) -> Iterator[Move]:
         for entry in all_entries(path):
-            match entry:
-                case None:
-                    self.torn_lines += 1
-                case Intent():
-                    self._begin(entry)
-                case Ended():
-                    self._end(entry)
-                    yield from self._concluded()
-                case Placing():
-                    self._placed(entry)
-                    yield from self._concluded()
+            if isinstance(entry, Intent | Placing):
+                if entry.move in self._seen:
+                    continue
+                self._seen.add(entry.move)
+            self.torn_lines += entry is None
+            joined(self._waiting, entry)
+            if isinstance(entry, Ended | Placing):
+                yield from self._concluded()
         yield from self._waiting.values()
-
-    def _begin(self, entry: Intent) -> None:
-        if entry.move in self._seen:
-            return
-        self._seen.add(entry.move)
-        asked = (entry.attempt, entry.msg_rate, entry.throughput, entry.reason)
-        self._waiting[entry.move] = Move(entry.move, entry.at, entry.bundle, entry.source, entry.destination, *asked)
-
-    def _placed(self, entry: Placing) -> None:
-        if entry.move in self._seen:
-            return
-        self._seen.add(entry.move)
-        begun = entry.at - entry.seconds
-        proven = (entry.result, entry.owner, entry.detail, entry.seconds, entry.at)
-        asked = (entry.destination, 1, 0.0, 0.0, entry.reason)
-        self._waiting[entry.move] = Move(entry.move, begun, entry.bundle, "", *asked, *proven)
-
-    def _end(self, entry: Ended) -> None:
-        move = self._waiting.get(entry.move)
-        if move is None or move.result is not None:
-            return
-        self._waiting[entry.move] = replace(
-            move,
-            result=entry.result,
-            owner=entry.owner,
-            detail=entry.detail,
-            seconds=entry.seconds,
-            ended_at=entry.at,
-        )
 
     def _concluded(self) -> Iterator[Move]:
         while self._waiting and next(iter(self._waiting.values())).result is not None:
             yield self._waiting.popitem(last=False)[1]
+
+
+def joined(moves: MutableMapping[str, Move], entry: Entry | None) -> None:
+    """Count one more line in, among ``moves`` by their names: each once, in the order in which they were intended."""
+    match entry:
+        case Intent():
+            moves.setdefault(entry.move, _begun(entry))
+        case Placing():
+            moves.setdefault(entry.move, _placed(entry))
+        case Ended():
+            move = moves.get(entry.move)
+            if move is not None and move.result is None:
+                moves[entry.move] = _ended(move, entry)
+
+
+def _begun(entry: Intent) -> Move:
+    asked = (entry.attempt, entry.msg_rate, entry.throughput, entry.reason)
+    return Move(entry.move, entry.at, entry.bundle, entry.source, entry.destination, *asked)
+
+
+def _placed(entry: Placing) -> Move:
+    proven = (entry.result, entry.owner, entry.detail, entry.seconds, entry.at)
+    asked = (entry.destination, 1, 0.0, 0.0, entry.reason)
+    return Move(entry.move, entry.at - entry.seconds, entry.bundle, "", *asked, *proven)
+
+
+def _ended(move: Move, entry: Ended) -> Move:
+    return replace(
+        move, result=entry.result, owner=entry.owner, detail=entry.detail, seconds=entry.seconds, ended_at=entry.at
+    )
 
 
 def history(where: Path) -> History:

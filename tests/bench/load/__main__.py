@@ -1,0 +1,28 @@
+"""python -m tests.bench.load [placement] [mix] [page] [--rounds N]."""
+
+from __future__ import annotations
+
+import argparse
+
+from tests.bench.load import mix, page, placement
+from tests.bench.load.stage import stage
+
+PARTS = {"placement": placement.measured, "mix": mix.measured, "page": page.measured}
+
+INTERVALS = {"placement": 5.0, "mix": 15.0, "page": 1.0}
+"""Seconds between turns: the default is 15, and more of them meet more requests."""
+
+
+def main() -> None:
+    """Each part with a cluster and a daemon of its own."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.load")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="so often: machines drift")
+    chosen = parser.parse_args()
+    for name in chosen.parts or PARTS:
+        with stage(INTERVALS[name]) as on:
+            PARTS[name](on, chosen.rounds)
+
+
+if __name__ == "__main__":
+    main()

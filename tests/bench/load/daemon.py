@@ -1,0 +1,80 @@
+"""``lbd run`` with a stop watch: a line of JSON for each turn, ``Turned``, in the file named first.
+
+python -m tests.bench.load.daemon TURNS run --config FILE
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lbd.cli import main as lbd
+from lbd.daemon.engine import Engine
+from lbd.daemon.service import Service
+
+if TYPE_CHECKING:
+    from lbd.cycle import CycleRecord
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """One turn: ``begun`` and ``ended`` are epoch seconds.
+
+    ``observe_seconds`` is until all reports were in columns, ``rest_seconds`` all after that until the turn was kept,
+    ``cpu_seconds`` what the turn's own thread took of a processor: those that ask brokers are not in it.
+    """
+
+    begun: float
+    ended: float
+    observe_seconds: float
+    rest_seconds: float
+    cpu_seconds: float
+    moves_under_way: int
+
+    @property
+    def seconds(self) -> float:
+        """All of it, until status.json was written."""
+        return self.ended - self.begun
+
+
+class _Watch:
+    """Measures every turn of this process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._turn, self._whole = path, Engine.turn, Service._turn
+        self._record: CycleRecord | None = None
+        self._turned = 0.0
+
+    def turn(self, engine: Engine) -> CycleRecord:
+        """The turn itself."""
+        self._record = self._turn(engine)
+        self._turned = time.time()
+        return self._record
+
+    def whole(self, service: Service) -> None:
+        """With all that is told of it."""
+        begun, cpu = time.time(), time.thread_time()
+        self._whole(service)
+        ended, cpu = time.time(), time.thread_time() - cpu
+        if self._record is not None:
+            seen = self._record.observation
+            observe = seen.seconds if seen is not None else 0.0
+            seconds = (observe, self._turned - begun - observe, cpu)
+            with self._path.open("ab") as file:
+                found = Turned(begun, ended, *seconds, len(self._record.unfinished))
+                file.write(msgspec.json.encode(found) + b"\n")
+
+
+def main() -> None:
+    """The command line of lbd after the name of the file."""
+    watch = _Watch(Path(sys.argv.pop(1)))
+    Engine.turn = lambda *args: watch.turn(args[0])  # type: ignore[assignment, method-assign]
+    Service._turn = lambda *args: watch.whole(args[0])  # type: ignore[assignment, method-assign]
+    lbd()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""What keeps requests from waiting for turns: how threads share the interpreter, and what need not be asked again."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.daemon import responsive
+from lbd.daemon.picking import LATEST_SECONDS, POLICIES_SECONDS, Picker
+from lbd.errors import UsageError
+from tests.api.conftest import serving
+from tests.daemon.test_service import eventually
+from tests.fake_pulsar import HOT, hot_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.api.conftest import Api
+    from tests.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def pulsar() -> Iterator[FakePulsar]:
+    """A hot broker with eight bundles and two cold ones."""
+    with hot_broker() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def api(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
+    """An lbd that has ended one turn."""
+    with serving(pulsar, tmp_path) as found:
+        found.turn()
+        yield found
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """The interpreter's own settings, afterwards."""
+    interval = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(interval)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("as_before")
+def test_threads_share_the_interpreter_in_short_slices():
+    """Python's own slice is five times as long, and an answer waits for several in a row."""
+    responsive.share_fairly()
+    assert sys.getswitchinterval() == pytest.approx(responsive.SLICE_SECONDS)
+
+
+@pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize(("turns", "frozen"), [(1, False), (2, True), (3, False)])
+def test_what_is_there_after_two_turns_is_not_looked_at_again(turns: int, frozen: bool):
+    """Once: what comes later may be garbage."""
+    gc.unfreeze()
+    responsive.settle(turns)
+    assert (gc.get_freeze_count() > 0) is frozen
+
+
+def test_an_answer_is_sent_when_it_is_made(api: Api):
+    """Its head and its body are two packets: the second must not wait until the first has been acknowledged."""
+
+    server = api.serving._server
+    assert server is not None
+    assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+class TestPickAtOnce:
+    def test_only_what_is_known(self, api: Api):
+        """A turn's round once somebody has asked, a namespace once a broker was asked about it."""
+        picker, last = Picker(api.engine.settings, api.serving.now), api.serving.board.last
+        assert last is not None
+        assert picker.pick_at_once(HOT[0], "rendezvous") is None
+        asked = picker.pick(last, HOT[0], "rendezvous")
+        known = picker.pick_at_once(HOT[0], "rendezvous")
+        assert known is not None
+        assert (known.answer, known.candidates) == (asked.answer, asked.candidates)
+        assert picker.pick_at_once("no/such/0x00000000_0xffffffff", "rendezvous") is None
+        with pytest.raises(UsageError, match="not known"):
+            picker.pick_at_once(HOT[0], "best")
+        picker.close()
+
+    def test_policies_are_asked_for_again_beside_the_answers(self, api: Api, pulsar: FakePulsar):
+        """After a minute once, while the old ones still answer; after two minutes they do not."""
+        now = [api.serving.now()]
+        picker, last = Picker(api.engine.settings, lambda: now[0]), api.serving.board.last
+        assert last is not None
+        picker.pick(last, HOT[0], "rendezvous")
+        asked = len(pulsar.requests)
+        now[0] += POLICIES_SECONDS - 1
+        assert picker.pick_at_once(HOT[0], "rendezvous") is not None
+        assert len(pulsar.requests) == asked
+        now[0] += 2
+        assert picker.pick_at_once(HOT[0], "rendezvous") is not None
+        eventually(lambda: len(pulsar.requests) > asked)
+        now[0] += LATEST_SECONDS + 1
+        assert picker.pick_at_once(HOT[0], "rendezvous") is None
+        picker.close()
