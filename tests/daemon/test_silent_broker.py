@@ -42,7 +42,7 @@ def cluster() -> Iterator[FakePulsar]:
 @pytest.fixture
 def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A live lbd beside it, whose strategy wants nothing by itself."""
-    chosen = fakes.impatient(settings(cluster, tmp_path))
+    chosen = fakes.impatient(settings(cluster, tmp_path), read_timeout_seconds=1.0)
     with fakes.run(cluster, tmp_path, monkeypatch, chosen) as found:
         yield found
 
@@ -79,7 +79,8 @@ class TestTurns:
         hot, warm, cold = cluster.brokers
         cluster.lead(warm)
         switch = hang(cluster, cold)
-        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+        chosen = fakes.impatient(fakes.settings(cluster, tmp_path), read_timeout_seconds=1.0)
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
             first = lbd.turn()
             found_out = asked_for(switch)
             later = lbd.turns(4)

@@ -47,13 +47,14 @@ def hot(*, namespaces: int = 1, seed: int = 1, **options: Any) -> Iterator[FakeP
 def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
     """The default ones, but for limits that would spread the moves over an hour, and the pause between two of them."""
     rails = {"max_traffic_per_turn": 1, "max_unloads_per_turn": 20, "unload_spacing_seconds": 0}
-    pulsar = {"admin_urls": list(cluster.admin_urls), "read_timeout_seconds": 1}
+    pulsar = {"admin_urls": list(cluster.admin_urls), "read_timeout_seconds": 3}
     return Settings.model_validate({"state_dir": folder, "pulsar": pulsar, "guardrails": rails, **changes})
 
 
-def impatient(found: Settings) -> Settings:
+def impatient(found: Settings, **changes: float) -> Settings:
     """Waits for the answer to an unload far shorter than settings allow."""
-    return found.model_copy(update={"pulsar": found.pulsar.model_copy(update={"unload_timeout_seconds": 0.5})})
+    shorter = {"unload_timeout_seconds": 0.5, **changes}
+    return found.model_copy(update={"pulsar": found.pulsar.model_copy(update=shorter)})
 
 
 @dataclass
