@@ -283,8 +283,8 @@ class PlanTold(msgspec.Struct, frozen=True):
     brokers: list[BrokerRow]
     pairs: list[PlanPair]
     unloads: list[PlannedUnload]
-    skips: list[LeftOut]
     skipped: dict[str, int]
     verdict: Verdict
     summary: str
+    skips: list[LeftOut] | msgspec.UnsetType = msgspec.UNSET
     load: list[BrokerBackground] | msgspec.UnsetType = msgspec.UNSET
