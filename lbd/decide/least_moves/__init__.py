@@ -14,6 +14,7 @@ import numpy as np
 
 from lbd.decide.candidates import Offers
 from lbd.decide.least_moves.counting import Far, count
+from lbd.decide.least_moves.foreseen import Foreseen
 from lbd.decide.least_moves.ground import survey
 from lbd.decide.least_moves.level import brokers_missing, water_level
 from lbd.decide.least_moves.planning import NEAR_POINTS, Band, Plan
@@ -53,7 +54,7 @@ def decide(
     if turn.too_few():
         return turn.decision(memory)
     above, among = turn.above, turn.among
-    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings, again=turn.estimated)
+    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings)
     return turn.decision(Memory(turn.remembered(counters, far, turn.answer(far))))
 
 
@@ -78,7 +79,8 @@ class _Round:
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
         self.above = np.where(self.among, self._scores - self._level, 0.0)
         self.estimated = self._ground.estimated
-        self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among)
+        foreseen = Foreseen(self._offers, self._scores, weights)
+        self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among, foreseen)
         self._unloads: list[Unload] = []
         self._skips: list[Skip] = []
         self._pairs: list[Pair] = []
@@ -101,7 +103,7 @@ class _Round:
     def answer(self, far: list[Far]) -> set[int]:
         """Plan for all that are too far, once one of them has fired; say of the others what they wait for.
 
-        Returns the brokers of which, or to which, something moves.
+        Returns the brokers that something moves off or to.
         """
         if not far:
             self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
@@ -115,7 +117,7 @@ class _Round:
         self._unloads = [self._unload(move) for at, move in plan if at in served]
         if self._unloads:
             self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
-        return served
+        return served | {end for at, move in plan if at in served for end in (move.source, move.destination)}
 
     def _moves(self, far: list[Far]) -> Iterator[tuple[int, Move]]:
         """Each move of the plan, with the broker that it is for."""

@@ -14,6 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lbd.decide.least_moves.foreseen import Foreseen
     from lbd.decide.least_moves.ground import Ground
     from lbd.model import BoolArray, FloatArray, IntArray
 
@@ -29,6 +30,10 @@ SIZES_ALIKE = 1.1
 
 EXCHANGED_AT_MOST = 16
 """Of a source's largest bundles so many are tried where no destination has room; for the next ones it is no better."""
+
+
+DESTINATIONS_AT_MOST = 8
+"""So many are asked for until the guardrails would allow one."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,13 @@ class Band:
 class Plan:
     """Moves of one turn; each changes what the next one sees. ``may`` is bool (B,): who may give and take."""
 
-    def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray) -> None:
-        self._ground, self._names, self._band, self._may = ground, names, band, may
+    def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray, foreseen: Foreseen) -> None:
+        self._ground, self._names, self._band, self._may, self._foreseen = ground, names, band, may, foreseen
         self._points = ground.points.copy()
         self._scores = np.maximum(self._points.max(axis=1), ground.other)
         self._free = np.ones(ground.bundles.size, dtype=np.bool_)
         self._took = np.zeros_like(may)
+        self.refused = set[int]()
         self._own: dict[int, IntArray] = {}
         self._by_owner = np.argsort(ground.owner, kind="stable").astype(np.int32)
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
@@ -179,10 +185,11 @@ class Plan:
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
                 top = min(self._band.limit, self._scores[source] - ROUNDING)
                 fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
-                if fits.any():
-                    chosen = own[fits]
-                    best = int(np.argmin(self._ground.price[chosen]))
-                    return self._take(self._move(int(chosen[best]), source, destination))
+                chosen = own[fits]
+                cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
+                for candidate in cheapest.tolist():
+                    if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
+                        return self._take(self._move(candidate, source, destination))
         return None
 
     def candidates(self, broker: int) -> IntArray:
@@ -221,9 +228,15 @@ class Plan:
         after = np.maximum(points.max(axis=1), self._ground.other)
         after[~self._may] = np.inf
         after[source] = np.inf
-        destination = int(after.argmin())
-        fits = after[destination] <= min(top, self._scores[source] - ROUNDING)
-        return self._move(candidate, source, destination) if fits else None
+        for _ in range(DESTINATIONS_AT_MOST):
+            destination = int(after.argmin())
+            if not after[destination] <= min(top, self._scores[source] - ROUNDING):
+                return None
+            if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
+                return self._move(candidate, source, destination)
+            after[destination] = np.inf
+            self.refused.add(candidate)
+        return None
 
     def _move(self, candidate: int, source: int, destination: int) -> Move:
         one = np.array([candidate], dtype=np.int32)
@@ -236,5 +249,6 @@ class Plan:
         self._points[move.destination] += cost[move.destination] * drives
         self._scores[move.source], self._scores[move.destination] = move.source_after, move.destination_after
         self._free[move.candidate] = False
+        self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
         self._took[move.destination] = True
         return move
