@@ -114,10 +114,11 @@ class _Round:
         for at, move in plan:
             moves.setdefault(at, []).append(move)
         served = {one.broker for one in far if self._serves(one, moves.get(one.broker, []))}
-        self._unloads = [self._unload(move) for at, move in plan if at in served]
-        if self._unloads:
-            self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
-        return served | {end for at, move in plan if at in served for end in (move.source, move.destination)}
+        made = [move for at, move in plan if at in served]
+        self._unloads = [self._unload(move) for move in made]
+        if made:
+            self._told = fewest(self._ground, len(made), self._plan.peak(made, self.among), self.among)
+        return served | {end for move in made for end in (move.source, move.destination)}
 
     def _moves(self, far: list[Far]) -> Iterator[tuple[int, Move]]:
         """Each move of the plan, with the broker that it is for."""

@@ -80,9 +80,13 @@ class Plan:
         self._by_owner = np.argsort(ground.owner, kind="stable").astype(np.int32)
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
 
-    def peak(self, among: BoolArray) -> float:
-        """The highest score of these brokers after all moves so far, in points."""
-        return float(self._scores[among].max())
+    def peak(self, moves: Iterable[Move], among: BoolArray) -> float:
+        """The highest score of these brokers, in points, after some of the moves planned."""
+        points, ground = self._ground.points.copy(), self._ground
+        for move in moves:
+            points[move.source] -= ground.cost[move.source] * ground.drives[move.candidate]
+            points[move.destination] += ground.cost[move.destination] * ground.drives[move.candidate]
+        return float(np.maximum(points.max(axis=1), ground.other)[among].max())
 
     def score(self, broker: int) -> float:
         """Points of a broker after all moves so far."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.reason import Group, Reason
-from lbd.score.bounds import fewest_moves
+from lbd.score.bounds import fewest_moves, fewest_removed
 
 if TYPE_CHECKING:
     from lbd.decide.candidates import Offers
@@ -25,13 +25,20 @@ def fewest(ground: Ground, moves: int, peak: float, among: BoolArray) -> str:
 
 
 def least_moves(ground: Ground, peak: float, among: BoolArray) -> int:
-    """A floor under the moves of any plan with this highest score, each broker counted in what makes its own score."""
+    """A floor under the moves of any plan with this highest score.
+
+    The larger of two: each broker relieved in what makes its own score; and, in what makes the score of most, what
+    leaves must fit in elsewhere.
+    """
     column = ground.points.argmax(axis=1)
-    brokers = np.arange(len(column))
-    on = among[ground.owner]
+    brokers, on = np.arange(len(column)), among[ground.owner]
     owner = ground.owner[on]
     sizes = ground.drives[on, column[owner]] * ground.cost[owner, column[owner]]
-    return fewest_moves(sizes, owner, np.maximum(peak - ground.idle[brokers, column], 0.0))
+    leaving = fewest_removed(sizes, owner, np.maximum(peak - ground.idle[brokers, column], 0.0))
+    most = int(np.bincount(column[among]).argmax())
+    spare, cost = np.maximum(peak - ground.idle[:, most], 0.0), ground.cost[:, most]
+    room = np.where(cost > 0, spare / np.where(cost > 0, cost, 1.0), np.inf)
+    return max(leaving, fewest_moves(ground.drives[on, most], owner, np.where(among, room, 0.0)))
 
 
 def nothing_fits(
