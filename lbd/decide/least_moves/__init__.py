@@ -86,6 +86,7 @@ class _Round:
         self._pairs: list[Pair] = []
         self._told = ""
         self._is_full = False
+        self._along: set[int] = set()
 
     def too_few(self) -> bool:
         """Whether there are fewer than two brokers to compare; it is said then."""
@@ -110,6 +111,9 @@ class _Round:
         far = self._with_others(far) if any(one.fired for one in far) else far
         plan = list(islice(self._moves(far), MOST_MOVES))
         self._is_full = len(plan) == MOST_MOVES
+        low = {one.broker for one in far if one.fired and one.points < 0}
+        needed = {move.candidate for move in self._plan.needed([move for _, move in plan], low)}
+        plan = [(at, move) for at, move in plan if move.candidate in needed]
         moves: dict[int, list[Move]] = {}
         for at, move in plan:
             moves.setdefault(at, []).append(move)
@@ -122,7 +126,8 @@ class _Round:
 
     def _moves(self, far: list[Far]) -> Iterator[tuple[int, Move]]:
         """Each move of the plan, with the broker that it is for."""
-        for move in self._plan.relieve([one.broker for one in far if one.relieved]):
+        own = [one.broker for one in far if one.relieved and one.broker not in self._along]
+        for move in self._plan.relieve(own, self._along):
             yield move.source, move
         for one in far:
             if one.fired and one.points < 0:
@@ -144,7 +149,7 @@ class _Round:
         along = (self.above > self._band().top - self._level + NEAR_POINTS).nonzero()[0].tolist()
         hits = {one.broker: one.hits for one in far}
         others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
-        added = {one.broker for one in others}
+        self._along = added = {one.broker for one in others}
         return sorted([one for one in far if one.broker not in added] + others, key=lambda one: -abs(one.points))
 
     def decision(self, memory: Memory) -> Decision:

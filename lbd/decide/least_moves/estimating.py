@@ -32,7 +32,8 @@ MOST_SHARED = 0.5
 def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     """Percent for a unit of what drives each resource, float64 (B, 3), and whether some of it is an estimate.
 
-    A slope that nothing tells is the estimate, times what known ones are of theirs in the median. No slope is more than
+    A slope that nothing tells is the estimate, times what known ones are of theirs in the median; of a broker that
+    carries too little to tell anything, the steepest known one. No slope is more than
     usage over traffic: no broker has less than no background. And where only others tell a slope, but it would leave a
     broker a background as no other has, the estimate counts: rather a slower machine than so much other work.
     """
@@ -44,7 +45,9 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     with np.errstate(all="ignore"):
         share = np.where(told & (estimate > 0), slope / estimate, np.nan)
     factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
-    found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), np.array(factors) * estimate)
+    steepest = np.nan_to_num(np.where(told, slope, 0.0)).max(axis=0, initial=0.0)
+    unknown = np.where(np.isinf(ratio) & (steepest > 0), steepest, np.array(factors) * estimate)
+    found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
     doubted = _doubted(snapshot, known, found)
     return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lbd.decide.least_moves.foreseen import Foreseen
     from lbd.decide.least_moves.ground import Ground
@@ -96,9 +96,12 @@ class Plan:
         """Whether a broker is within the band after all moves so far."""
         return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
 
-    def relieve(self, sources: Iterable[int]) -> Iterator[Move]:
-        """Moves from the highest of these brokers, until each is within the band or has nothing that fits."""
-        left = np.array(sorted(sources), dtype=np.int32)
+    def relieve(self, sources: Iterable[int], along: Collection[int] = ()) -> Iterator[Move]:
+        """Moves from the highest of these brokers, until each is within the band or has nothing that fits.
+
+        Those that only go ``along`` stay, once one that is higher has nothing that fits: they are not the peak then.
+        """
+        left = np.array(sorted({*sources, *along}), dtype=np.int32)
         while left.size:
             source = int(left[self._scores[left].argmax()])
             done = self._scores[source] <= self._band.top + NEAR_POINTS
@@ -109,6 +112,38 @@ class Plan:
                 left = left[left != source]
                 if not done and (move := self._overshoot(source)) is not None:
                     yield move
+                elif not done:
+                    left = left[~np.isin(left, list(along))]
+
+    def needed(self, moves: Sequence[Move], low: Collection[int]) -> list[Move]:
+        """These without what later ones made needless, the smallest first; ``low`` ones are to get what they need.
+
+        A move is taken back where its source stays within the band with it.
+        """
+        gone = set[int]()
+        for move in sorted(moves, key=lambda one: one.taken):
+            one = np.array([move.candidate], dtype=np.int32)
+            back = float(self._after(move.source, one, 1.0)[0])
+            left = float(self._after(move.destination, one, -1.0)[0])
+            if back <= self._band.top + NEAR_POINTS and (move.destination not in low or left >= self._band.bottom):
+                self._put_back(move, back, left)
+                gone.add(move.candidate)
+        return self._made([move for move in moves if move.candidate not in gone]) if gone else list(moves)
+
+    def _made(self, moves: Sequence[Move]) -> list[Move]:
+        """These, one after the other from the beginning, each with the points that both ends then have after it."""
+        self._points, found = self._ground.points.copy(), []
+        self._scores = np.maximum(self._points.max(axis=1), self._ground.other)
+        for move in moves:
+            found.append(self._moved(replace(self._move(move.candidate, move.source, move.destination), back=move.back)))
+        return found
+
+    def _put_back(self, move: Move, source_after: float, destination_after: float) -> None:
+        drives, cost = self._ground.drives[move.candidate], self._ground.cost
+        self._points[move.source] += cost[move.source] * drives
+        self._points[move.destination] -= cost[move.destination] * drives
+        self._scores[move.source], self._scores[move.destination] = source_after, destination_after
+        self._free[move.candidate] = True
 
     def fill(self, destination: int) -> Iterator[Move]:
         """Moves to a broker far below the level, each from the highest one that has something that fits."""
@@ -248,11 +283,14 @@ class Plan:
         return Move(candidate, source, destination, float(self._scores[source]) - given, given, filled)
 
     def _take(self, move: Move) -> Move:
+        self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
+        return self._moved(move)
+
+    def _moved(self, move: Move) -> Move:
         drives, cost = self._ground.drives[move.candidate], self._ground.cost
         self._points[move.source] -= cost[move.source] * drives
         self._points[move.destination] += cost[move.destination] * drives
         self._scores[move.source], self._scores[move.destination] = move.source_after, move.destination_after
         self._free[move.candidate] = False
-        self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
         self._took[move.destination] = True
         return move
