@@ -27,6 +27,9 @@ CONFIDENT_SHARE = 0.25
 CONFIDENT_POINTS = 1.5
 """A slope is known when half of its interval is a quarter of it at most, or so many points for the busiest broker."""
 
+OTHERS_SHARE = 0.25
+"""Of the brokers that are sure of a slope of their own so many may differ from the shared one, and it is one still."""
+
 SATURATED_PERCENT = 98.0
 """At its limit a broker uses no more, however much it is given."""
 
@@ -173,10 +176,13 @@ def _chosen(own: Line, shared: Iterable[tuple[Source, Line]], most: float) -> tu
 
 
 def _believed(shared: Line, owns: Sequence[Line], most: float) -> Line:
-    """What brokers share, unless most of those that are sure of their own have another: then it is nobody's."""
+    """What brokers share; unless many of those that are sure of their own have clearly another: then it is nobody's."""
     sure = [own for own in owns if _sure(own, most)]
-    others = sum(not _alike(own, shared) for own in sure)
-    return UNKNOWN if 2 * others > len(sure) else shared
+    others = sum(
+        abs(own.slope - shared.slope) > max(own.half_width + shared.half_width, CONFIDENT_SHARE * shared.slope)
+        for own in sure
+    )
+    return UNKNOWN if others > OTHERS_SHARE * len(sure) else shared
 
 
 def _sure(found: Line, most: float) -> bool:
