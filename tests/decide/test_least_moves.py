@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -347,3 +348,35 @@ def test_a_plan_tells_the_moves_that_it_makes() -> None:
     planned, least = (int(word) for word in decision.facts.told.replace(",", "").split() if word.isdigit())
 
     assert least <= planned == len(decision.unloads)
+
+
+def test_what_a_later_move_made_needless_is_left_out() -> None:
+    """The small ones go first, since the large one fits nowhere; once it goes where both ends get lower they stay."""
+    decision = plan(of((90, [25, 2, 2]), (20, [5]), (45, [5]), (45, [5])), slopes(1, 1, 1, 1))
+
+    assert ends(decision) == [("a", 0, "b")]
+
+
+def of_others(*points_per_mib: float, own: tuple[bool, ...]) -> Slopes:
+    """Slopes of which some are only those of brokers with the same limits."""
+    found = slopes(*points_per_mib)
+    return replace(found, sources=tuple("fitted" if one else "class" for one in own))
+
+
+@pytest.mark.parametrize(("cpu", "wanted"), [(60, 1.0), (90, 2.5)], ids=["some other work", "more than ever seen"])
+def test_a_slope_of_others_that_leaves_an_unusual_background_is_doubted(cpu: float, wanted: float) -> None:
+    """All else on these machines takes 15 points; the last carries as much as the others and uses more."""
+    seen = of((35, [10]), (55, [20]), (35, [10]), (cpu, [15]))
+    known = of_others(1, 1, 1, 1, own=(True, True, True, False))
+    found, estimated = estimating.slopes(seen, known)
+
+    assert estimated is (wanted > 1)
+    assert found[3, 0] * MIB >= wanted
+
+
+def test_of_a_broker_that_shows_nothing_the_steepest_known_slope_counts() -> None:
+    """It carries nothing, and no class tells: it is rather filled too slowly than too fast."""
+    found, estimated = estimating.slopes(of((40, [10]), (80, [10]), (10, [])), slopes(1, 3, np.nan))
+
+    assert estimated
+    assert found[2, 0] * MIB == pytest.approx(3)

@@ -1,4 +1,4 @@
-"""What the guardrails will predict of each destination, move by move: a plan that stands on a refused move is none. Pure.
+"""What the guardrails will predict of each destination, move by move: they would refuse the rest of a plan. Pure.
 
 The strategy's own points say where the brokers will end; the guardrails' are on the safe side where nothing was learned
 of a destination itself (``permit/predicted.py``).

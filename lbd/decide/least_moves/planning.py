@@ -76,6 +76,7 @@ class Plan:
         self._free = np.ones(ground.bundles.size, dtype=np.bool_)
         self._took = np.zeros_like(may)
         self.refused = set[int]()
+        """Candidates that would have gone to some broker but for what the guardrails foresee there."""
         self._own: dict[int, IntArray] = {}
         self._by_owner = np.argsort(ground.owner, kind="stable").astype(np.int32)
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
@@ -132,11 +133,12 @@ class Plan:
 
     def _made(self, moves: Sequence[Move]) -> list[Move]:
         """These, one after the other from the beginning, each with the points that both ends then have after it."""
-        self._points, found = self._ground.points.copy(), []
+        self._points = self._ground.points.copy()
         self._scores = np.maximum(self._points.max(axis=1), self._ground.other)
-        for move in moves:
-            found.append(self._moved(replace(self._move(move.candidate, move.source, move.destination), back=move.back)))
-        return found
+        return [self._moved(replace(self._again(move), back=move.back)) for move in moves]
+
+    def _again(self, move: Move) -> Move:
+        return self._move(move.candidate, move.source, move.destination)
 
     def _put_back(self, move: Move, source_after: float, destination_after: float) -> None:
         drives, cost = self._ground.drives[move.candidate], self._ground.cost

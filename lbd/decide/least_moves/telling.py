@@ -21,7 +21,8 @@ def fewest(ground: Ground, moves: int, peak: float, among: BoolArray) -> str:
     """How many of the moves any plan needs that leaves these brokers no higher, as the removal bound counts them."""
     least = least_moves(ground, peak, among)
     how = "; points estimated as usage/traffic, slopes are not known yet" if ground.estimated else ""
-    return f"{moves} planned, at least {least} needed for a highest score of {peak:.1f} points{how}"
+    why = "" if least else ": they fill brokers that are too low"
+    return f"{moves} planned, at least {least} needed for a highest score of {peak:.1f} points{why}{how}"
 
 
 def least_moves(ground: Ground, peak: float, among: BoolArray) -> int:
@@ -56,9 +57,13 @@ def nothing_fits(
     if idle > band.limit or not own.size:
         told = f"{idle:.1f} of its points are not those of bundles that may move"
         return Reason.BACKGROUND_LOAD, f"{told}: other work on its machine, or bundles that stay"
-    verdicts[ground.bundles[own]] = Reason.TOO_LARGE.code
     size = float((ground.cost[far.broker] * ground.drives[own[0]]).max())
     name = offers.snapshot.bundles[ground.bundles[own[0]]]
+    if int(own[0]) in plan.refused:
+        verdicts[ground.bundles[own[0]]] = Reason.DESTINATION_OVERLOADED.code
+        told = f"{name} makes {size:.1f} points, and the guardrails foresee too much on each broker that could take it"
+        return Reason.DESTINATION_OVERLOADED, told
+    verdicts[ground.bundles[own]] = Reason.TOO_LARGE.code
     told = f"{name} makes {size:.1f} points and fits nowhere below {band.limit:.1f}"
     return Reason.TOO_LARGE, f"{told}; split it: lbd split {name} shows where"
 
