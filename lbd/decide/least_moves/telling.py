@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fewest(ground: Ground, moves: int, peak: float, among: BoolArray) -> str:
-    """How many of the moves any plan needs that leaves these brokers no higher, as the removal bound counts them."""
+    """How many of the moves any plan needs that leaves these brokers no higher (``score/bounds.py``)."""
     least = least_moves(ground, peak, among)
     how = "; points estimated as usage/traffic, slopes are not known yet" if ground.estimated else ""
     why = "" if least else ": they fill brokers that are too low"
