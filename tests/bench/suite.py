@@ -116,8 +116,8 @@ def duel(found: Sequence[Ran], mine: str = "least-moves", other: str = "avg-shed
     total, half = partial(_share, as_low), sum(2 * one.moves <= two.moves for one, two in as_low)
     return (
         f"{mine} ends with as small a gap or a smaller one on {len(as_low)} of {len(pairs)} clusters, {other} moving, "
-        f"with {total('moves'):.0%} of its moves and {total('traffic_moved'):.0%} of its traffic moved; with at most half "
-        f"of its moves on {half} of these"
+        f"with {total('moves'):.0%} of its moves and {total('traffic_moved'):.0%} of its traffic moved; "
+        f"with at most half of its moves on {half} of these"
     )
 
 
