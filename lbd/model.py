@@ -164,6 +164,7 @@ class Permission:
     pairing. ``settled`` is bool (B,): False holds the broker's pair where it is. ``hold`` forbids firing. ``pools`` is
     empty where every bundle may go anywhere. ``costs`` is float64 (N,): cheaper bundles are to be taken first; None
     where all cost the same. ``slopes`` are what lbd has learned of the brokers, None where the strategy does not ask.
+    ``max_destination_score``: points that the guardrails will let a destination reach; None where they are not asked.
     """
 
     barred: CodeArray
@@ -174,6 +175,7 @@ class Permission:
     pools: tuple[Pool, ...] = ()
     costs: FloatArray | None = None
     slopes: Slopes | None = None
+    max_destination_score: float | None = None
 
 
 @dataclass(frozen=True)

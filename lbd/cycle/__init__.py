@@ -172,6 +172,7 @@ def _permission(
         pools=policies.isolation.pools(snapshot, policies.active),
         costs=move_costs.column(snapshot, parts.guardrails.move_costs),
         slopes=parts.learn(snapshot),
+        max_destination_score=parts.guardrails.max_destination_score,
     )
 
 

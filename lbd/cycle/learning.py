@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
 from lbd.load.samples import GO_STALE_SECONDS, Gathering
 from lbd.load.settings import NOTHING_KNOWN
-from lbd.model import Slopes
+from lbd.model import BYTES_IN, BYTES_OUT, Slopes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,10 @@ their number stays as it is."""
 
 HOUR_SECONDS = 3600.0
 
+CHANGED_SHARE = 0.25
+SAMPLES_SECONDS = 120.0
+"""When a broker's traffic has changed by so much, a fit is made so much later: two samples then tell what it did."""
+
 
 class Learning:
     """Slopes fitted to the rounds seen so far; a broker that was restarted, or has other limits, begins anew.
@@ -42,6 +47,8 @@ class Learning:
         self._model: LoadModel | None = None
         self._fitted: tuple[tuple[str, ...], int] = ((), 0)
         self._fitted_at = 0.0
+        self._traffic: dict[str, float] = {}
+        self._changed_at = inf
 
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
         """What is known with one more round, later than those before; None before anything is."""
@@ -50,6 +57,7 @@ class Learning:
 
     def known(self, snapshot: Snapshot) -> Slopes | None:
         """What the rounds so far tell of the brokers of this one."""
+        self._notice(snapshot)
         if self._due(self._gathering.sizes(), snapshot.taken_at):
             with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
                 self._model = fit(self._gathering.samples(), self.given)
@@ -74,10 +82,22 @@ class Learning:
         seen = (tuple(sizes), sum(sizes.values()))
         brokers, last = self._fitted
         is_old = not 0 <= now - self._fitted_at < HOUR_SECONDS
-        due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or is_old
+        has_settled = now >= self._changed_at + SAMPLES_SECONDS
+        due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or is_old or has_settled
         if due:
             self._fitted, self._fitted_at = seen, now
+        if has_settled:
+            self._changed_at = inf
         return due
+
+    def _notice(self, snapshot: Snapshot) -> None:
+        """When some broker first carried a traffic that the last fit knew nothing of."""
+        for broker, rates in zip(snapshot.brokers.ids, snapshot.brokers.rates.tolist(), strict=True):
+            carries = rates[BYTES_IN] + rates[BYTES_OUT]
+            known = self._traffic.setdefault(broker, carries)
+            if abs(carries - known) > CHANGED_SHARE * max(carries, known):
+                self._traffic[broker] = carries
+                self._changed_at = min(self._changed_at, snapshot.taken_at)
 
 
 def slopes(model: LoadModel | None, snapshot: Snapshot) -> Slopes | None:

@@ -27,6 +27,9 @@ CONFIDENT_SHARE = 0.25
 CONFIDENT_POINTS = 1.5
 """A slope is known when half of its interval is a quarter of it at most, or so many points for the busiest broker."""
 
+OTHERS_SHARE = 0.25
+"""Of the brokers that are sure of a slope of their own so many may differ from the shared one, and it is one still."""
+
 SATURATED_PERCENT = 98.0
 """At its limit a broker uses no more, however much it is given."""
 
@@ -139,15 +142,19 @@ def _column(seen: _Seen, column: int, measure: Measure) -> list[tuple[Source, Li
     """Slope of one resource for each broker, and where it comes from."""
     samples, points = seen.samples, _points(seen, column, measure)
     most = max((float(own.x.max()) for own in points.values() if own.x.size), default=0.0)
-    kinds = {kind: _shared(points, brokers) for kind, brokers in _by_hardware(samples).items()}
-    pooled = _shared(points, samples)
+    owns = {broker: _shared(points, [broker]) for broker in samples}
+    kinds = {
+        kind: _believed(_shared(points, brokers), [owns[broker] for broker in brokers], most)
+        for kind, brokers in _by_hardware(samples).items()
+    }
+    pooled = _believed(_shared(points, samples), list(owns.values()), most)
     found = []
     for broker, own in samples.items():
         if own.at.size and not np.isfinite(own.used[:, column]).any():
             found.append((Source.UNLIMITED, Line(0.0, 0.0, 0.0)))
         else:
             shared = ((Source.CLASS, kinds[own.hardware]), (Source.POOLED, pooled))
-            source, one = _chosen(_shared(points, [broker]), shared, most)
+            source, one = _chosen(owns[broker], shared, most)
             capacity = points[broker].capacity
             found.append((source, replace(one, slope=one.slope / capacity, half_width=one.half_width / capacity)))
     return found
@@ -166,6 +173,16 @@ def _chosen(own: Line, shared: Iterable[tuple[Source, Line]], most: float) -> tu
     known = [(source, one) for source, one in shared if _sure(one, most)]
     alike = (found for found in known if _alike(own, found[1]))
     return next(alike, (Source.FITTED, own) if known else (Source.UNKNOWN, UNKNOWN))
+
+
+def _believed(shared: Line, owns: Sequence[Line], most: float) -> Line:
+    """What brokers share; unless many of those that are sure of their own have clearly another: then it is nobody's."""
+    sure = [own for own in owns if _sure(own, most)]
+    others = sum(
+        abs(own.slope - shared.slope) > max(own.half_width + shared.half_width, CONFIDENT_SHARE * shared.slope)
+        for own in sure
+    )
+    return UNKNOWN if others > OTHERS_SHARE * len(sure) else shared
 
 
 def _sure(found: Line, most: float) -> bool:

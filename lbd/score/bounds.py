@@ -20,27 +20,85 @@ if TYPE_CHECKING:
 ROUNDING = 1e-9
 """Sums of the same sizes in another order differ in their last bits."""
 
+HALVINGS = 30
+"""Of the range in which a peak is searched: below a millionth of a point."""
+
+MOST_ARRIVALS = 1000
+"""Of a broker so many are looked at one by one; the last of them stands for all that could follow."""
+
 
 def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
     """How many bundles must at least change brokers until none carries more than its room.
 
-    ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room``, float64 (B,) in the same unit. From each broker the
-    largest bundles are taken until the rest fits; where they would go is not asked, so a plan may need more moves,
-    never fewer.
+    ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room``, float64 (B,) in the same unit. A plan may need more
+    moves, never fewer.
+
+    Two floors are laid together. As many leave as :func:`fewest_removed` says. And as many arrive as brokers with room
+    need to take in what is too much elsewhere: one that gives nothing takes only what fits beside all it has; one that
+    gives something, too, may be filled to the brim by one arrival, but what it gives is a move more among those that
+    leave. For each number of such brokers the larger floor counts; the plan may choose the number.
     """
-    owner, left = _left(sizes, owner, room.size)
+    least = fewest_removed(sizes, owner, room)
+    free = room - np.bincount(owner, sizes, room.size)
+    too_much = float(-free[free < 0].sum()) * (1 - ROUNDING) - ROUNDING
+    if not (least and too_much > 0):
+        return least
+    beside, instead = _arrivals(sizes, free[free > 0])
+    giving_too = np.concatenate(([0.0], np.cumsum(instead)))
+    arriving = np.searchsorted(np.concatenate(([0.0], np.cumsum(beside))), too_much - giving_too)
+    possible = arriving <= beside.size
+    floors = np.maximum(arriving, least + np.arange(arriving.size))[possible]
+    return int(floors.min(initial=least if not possible.any() else np.iinfo(np.int64).max))
+
+
+def fewest_removed(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
+    """The removal bound: from each broker the largest bundles are taken until the rest fits, wherever they go."""
+    over = np.bincount(owner, sizes, room.size) > room * (1 + ROUNDING) + ROUNDING
+    on = over[owner]
+    owner, left = _left(sizes[on], owner[on], room.size)
     return int(np.count_nonzero(left > room[owner] * (1 + ROUNDING) + ROUNDING))
 
 
 def best_peak(placement: Placement, moves: int) -> float:
     """The lowest highest score, in points, that any plan of so many moves can reach from the first owners.
 
-    The highest of four floors: what is left where most is left after so many of the best removals; the level to which
-    all traffic would fill the brokers it may be on, pool by pool; the largest bundle where it costs least; and the
-    highest score of a broker without traffic.
+    The highest of five floors: what is left where most is left after so many of the best removals; the level to which
+    all traffic would fill the brokers it may be on, pool by pool; the largest bundle where it costs least; the highest
+    score of a broker without traffic; and the lowest peak for which :func:`fewest_moves` does not ask for more moves.
     """
     floors = (_idle(placement), _removal(placement, moves), *_levels(placement), *_largest(placement))
-    return max(floors)
+    return _by_moves(placement, moves, max(floors))
+
+
+def _by_moves(placement: Placement, moves: int, low: float) -> float:
+    """The highest peak found, from ``low`` on, that no plan of so many moves can reach."""
+    high = placement.peak(placement.first)
+    for _ in range(HALVINGS if high > low else 0):
+        middle = (low + high) / 2
+        needs_more = fewest_moves(placement.sizes, placement.first, placement.room(middle)) > moves
+        low, high = (middle, high) if needs_more else (low, middle)
+    return low
+
+
+def _arrivals(sizes: FloatArray, free: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What brokers with so much room take in, at most, from the largest on: by each arrival beside all they have, and
+    how much more by the first one if they give something, too. Both float64, falling.
+    """
+    falling = np.sort(sizes[sizes > 0])[::-1]
+    reached = np.concatenate(([0.0], np.cumsum(falling)))
+    brim = free * (1 + ROUNDING) + ROUNDING
+    start = np.searchsorted(-falling, -brim)
+    stop = np.minimum(np.searchsorted(reached, reached[start] + free), np.minimum(start + MOST_ARRIVALS, falling.size))
+    number = stop - start
+    at = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number - start, number)
+    beside = falling[at]
+    filled = number > 0
+    last = (np.cumsum(number) - 1)[filled]
+    whole = number[filled] == MOST_ARRIVALS
+    rest = free[filled] - (reached[stop[filled] - 1] - reached[start[filled]])
+    beside[last] = np.where(whole, np.maximum(rest, 0.0), np.clip(beside[last], 0.0, np.maximum(rest, 0.0)))
+    first = np.where(filled, falling[np.minimum(start, max(falling.size - 1, 0))], 0.0) if falling.size else 0.0 * free
+    return np.sort(beside)[::-1], np.sort(np.maximum(free - first, 0.0))[::-1]
 
 
 def _left(sizes: FloatArray, owner: IntArray, brokers: int) -> tuple[IntArray, FloatArray]:

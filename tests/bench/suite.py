@@ -113,10 +113,11 @@ def duel(found: Sequence[Ran], mine: str = "least-moves", other: str = "avg-shed
     as_low = [(one, two) for one, two in pairs if one.last.gap_points <= two.last.gap_points and two.moves]
     if not as_low:
         return f"{mine} ends no lower than {other} anywhere"
-    total = partial(_share, as_low)
+    total, half = partial(_share, as_low), sum(2 * one.moves <= two.moves for one, two in as_low)
     return (
         f"{mine} ends with as small a gap or a smaller one on {len(as_low)} of {len(pairs)} clusters, {other} moving, "
-        f"with {total('moves'):.0%} of its moves and {total('traffic_moved'):.0%} of its traffic moved"
+        f"with {total('moves'):.0%} of its moves and {total('traffic_moved'):.0%} of its traffic moved; "
+        f"with at most half of its moves on {half} of these"
     )
 
 

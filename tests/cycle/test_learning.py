@@ -99,3 +99,26 @@ def test_who_is_gone_for_a_day_is_forgotten():
     learning(quiet(int(GO_STALE_SECONDS / 60) + 1, "a:80"))
     assert set(learning.samples()) == {"a:80"}
     assert learning.samples()["a:80"].at.size == 0
+
+
+def test_a_fit_is_made_anew_two_samples_after_traffic_changed(monkeypatch: pytest.MonkeyPatch):
+    """Not at once, when nothing tells yet what the change did, and not again while nothing more changes."""
+    made: list[float] = []
+    times = iter(range(1, 1000))
+    monkeypatch.setattr("lbd.cycle.learning.MORE", np.inf)
+    learning = Learning()
+    before = learning._fitted_at
+    for minute in times:
+        mib = 10 if minute < 5 else 20
+        now = snapshot(
+            {"a:80": report(40 + minute / 100, {bundle(0): stats(10, mib * 1024.0**2)})}, TAKEN_AT + 60 * minute
+        )
+        learning(now)
+        if learning._fitted_at != before:
+            made.append(minute)
+            before = learning._fitted_at
+        if minute == 12:
+            break
+
+    assert made[-1] == 7
+    assert all(minute not in made for minute in (5, 6, 8, 9, 10, 11, 12))

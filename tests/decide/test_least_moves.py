@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,8 +133,8 @@ def test_a_gain_below_noise_is_none() -> None:
     assert noisy.skips[0].reason is Reason.BELOW_MINIMUM
 
 
-def test_hits_are_counted_with_new_samples_and_cleared_by_firing() -> None:
-    """Eight samples at the low threshold, two at the high; without a sample nothing counts, within it all ends."""
+def test_hits_are_counted_with_new_samples_and_stand_below_their_limits_after_firing() -> None:
+    """Three samples at the low threshold, two at the high; without a sample nothing counts."""
     seen = cluster(broker(70, [10] * 3), broker(40, [10, 10], 3))
     wanted = {"hit_count_low": 3, "hit_count_high": 2}
     first = plan(seen, slopes(1, 1), **wanted)
@@ -144,7 +145,7 @@ def test_hits_are_counted_with_new_samples_and_cleared_by_firing() -> None:
     assert first.memory.hits == second.memory.hits == {"a:80": Hits(1, 0), "b:80": Hits(1, 0)}
     assert [skip.reason for skip in second.skips] == [Reason.NO_NEW_SAMPLE] * 2
     assert third.unloads
-    assert third.memory.hits == {"b:80": Hits(1, 0)}
+    assert third.memory.hits == {"a:80": Hits(2, 1), "b:80": Hits(1, 0)}
 
 
 def test_the_plan_tells_the_fewest_moves_and_what_is_estimated() -> None:
@@ -316,11 +317,66 @@ def test_an_unknown_cost_follows_those_that_are_known() -> None:
     assert found[:, 0] * MIB == pytest.approx([1, 1, 2])
 
 
-def test_a_plan_on_estimates_is_looked_at_again_with_the_next_sample() -> None:
-    """Counters stand one below their limit after it; known costs clear them."""
-    seen = of((80, [5] * 8), (20, [5, 5]))
-    before = Memory({"a:80": Hits(7, 1)})
+def test_what_a_plan_left_goes_on_with_the_next_sample() -> None:
+    """Half of the plan was held back: the same two brokers, still too far apart, do not wait eight samples anew."""
     wanted = {"hit_count_low": 8, "hit_count_high": 2}
+    first = plan(of((80, [5] * 8), (20, [5, 5])), slopes(1, 1), memory=Memory({"a:80": Hits(1, 1)}), **wanted)
+    later = plan(of((60, [5] * 6), (40, [5, 5])), slopes(1, 1), memory=first.memory, **wanted)
+    enough = plan(of((52, [5] * 5), (48, [5, 5])), slopes(1, 1), memory=first.memory, **wanted)
 
-    assert plan(seen, memory=before, **wanted).memory.hits["a:80"] == Hits(7, 1)
-    assert "a:80" not in plan(seen, slopes(1, 1), memory=before, **wanted).memory.hits
+    assert first.memory.hits["a:80"] == Hits(7, 1)
+    assert later.unloads
+    assert enough.unloads == ()
+    assert enough.memory.hits == {}
+
+
+def test_nothing_is_planned_that_the_guardrails_would_refuse() -> None:
+    """Of the destination itself nothing is known, so its source's share counts there: 40 of 80 points, too much."""
+    seen = of((80, [16, 5, 5, 8]), (20, [5, 5]), (50, [5] * 5))
+    free = plan(seen, slopes(1, 1, 1))
+    limited = plan(seen, slopes(1, 1, 1), permit={"max_destination_score": 55.0})
+
+    assert ends(free)[0][1] == 0
+    assert limited.unloads
+    assert 0 not in {number for _, number, _ in ends(limited)}
+
+
+def test_a_plan_tells_the_moves_that_it_makes() -> None:
+    """What is too little to be worth it is neither among the moves nor in the peak that they lead to."""
+    seen = of((80, [5] * 8), (58, [0.2] * 8), (20, [5, 5]), (30, [5, 5]))
+    decision = plan(seen, slopes(1, 1, 1, 1, noise=4))
+    planned, least = (int(word) for word in decision.facts.told.replace(",", "").split() if word.isdigit())
+
+    assert least <= planned == len(decision.unloads)
+
+
+def test_what_a_later_move_made_needless_is_left_out() -> None:
+    """The small ones go first, since the large one fits nowhere; once it goes where both ends get lower they stay."""
+    decision = plan(of((90, [25, 2, 2]), (20, [5]), (45, [5]), (45, [5])), slopes(1, 1, 1, 1))
+
+    assert ends(decision) == [("a", 0, "b")]
+
+
+def of_others(*points_per_mib: float, own: tuple[bool, ...]) -> Slopes:
+    """Slopes of which some are only those of brokers with the same limits."""
+    found = slopes(*points_per_mib)
+    return replace(found, sources=tuple("fitted" if one else "class" for one in own))
+
+
+@pytest.mark.parametrize(("cpu", "wanted"), [(60, 1.0), (90, 2.5)], ids=["some other work", "more than ever seen"])
+def test_a_slope_of_others_that_leaves_an_unusual_background_is_doubted(cpu: float, wanted: float) -> None:
+    """All else on these machines takes 15 points; the last carries as much as the others and uses more."""
+    seen = of((35, [10]), (55, [20]), (35, [10]), (cpu, [15]))
+    known = of_others(1, 1, 1, 1, own=(True, True, True, False))
+    found, estimated = estimating.slopes(seen, known)
+
+    assert estimated is (wanted > 1)
+    assert found[3, 0] * MIB >= wanted
+
+
+def test_of_a_broker_that_shows_nothing_the_steepest_known_slope_counts() -> None:
+    """It carries nothing, and no class tells: it is rather filled too slowly than too fast."""
+    found, estimated = estimating.slopes(of((40, [10]), (80, [10]), (10, [])), slopes(1, 3, np.nan))
+
+    assert estimated
+    assert found[2, 0] * MIB == pytest.approx(3)

@@ -207,3 +207,30 @@ def test_one_sample_beside_level_traffic_is_no_slope(odd: int, source: Source):
     model = fit({"a:80": own})
 
     assert model.sources[0][CPU] is source
+
+
+SLOPES = [
+    pytest.param([1, 1, 1, 1], Source.CLASS, id="all alike"),
+    pytest.param([1, 1, 1, 3], Source.CLASS, id="one of four is another"),
+    pytest.param([1, 1, 3, 3], Source.UNKNOWN, id="two kinds of machines that report like limits"),
+]
+
+
+@pytest.mark.parametrize(("slopes", "wanted"), SLOPES)
+def test_what_many_belie_is_nobodys_slope(slopes: list[float], wanted: Source):
+    """A broker whose traffic never changed takes the slope of its like, if those that know their own agree on one."""
+    random = np.random.default_rng(1)
+    found = {}
+    for at, slope in enumerate([*slopes, 2]):
+        traffic = np.full(40, 20.0) if at == len(slopes) else np.linspace(10, 30, 40)
+        found[f"b{at}:80"] = samples(traffic, 10 + slope * traffic + random.standard_normal(40) / 10)
+
+    assert fit(found).sources[-1][CPU] is wanted
+
+
+def samples(traffic: np.ndarray[Any, Any], cpu: np.ndarray[Any, Any]) -> BrokerSamples:
+    """Samples of a minute each; all traffic is bytes that come in."""
+    number = traffic.size
+    carried, used = np.zeros((number, 4)), np.full((number, 5), np.nan)
+    carried[:, 2], used[:, CPU] = traffic, cpu
+    return BrokerSamples(60.0 * np.arange(number), carried, used, np.arange(1, number + 1, dtype=np.int32), (100.0,))

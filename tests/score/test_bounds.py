@@ -75,6 +75,25 @@ def test_it_is_exact_where_room_is_plenty(case: tuple[list[int], list[int], list
     assert bound(sizes, owner, [*room, 100]) == searched(sizes, owner, [*room, 100])
 
 
+ARRIVALS = [
+    ([12, 4, 4, 4], [0, 0, 0, 0], [12, 4, 4, 4], 3),
+    ([12, 2, 2, 2, 2, 2, 2], [0] * 7, [12, 6, 6], 3),
+    ([20, 5, 5, 5], [0, 1, 1, 2], [10, 25, 8], 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "owner", "room", "wanted"),
+    ARRIVALS,
+    ids=["a broker takes four of twelve", "small ones only", "it fits where another makes room"],
+)
+def test_what_leaves_must_arrive_somewhere(sizes: list[float], owner: list[int], room: list[float], wanted: int):
+    """The largest would be enough, and fits nowhere as it is: the bound knows, and the search agrees or needs more."""
+    best = searched([int(one) for one in sizes], owner, [int(one) for one in room])
+    assert bound(sizes, owner, room) == wanted
+    assert best is None or wanted <= best
+
+
 @given(placements())
 def test_no_plan_reaches_a_peak_with_fewer_moves(found: Placement):
     """Unequal brokers, policies, bundles that are where they may not be: the peak of every plan needs its moves."""

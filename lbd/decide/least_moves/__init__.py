@@ -14,6 +14,7 @@ import numpy as np
 
 from lbd.decide.candidates import Offers
 from lbd.decide.least_moves.counting import Far, count
+from lbd.decide.least_moves.foreseen import Foreseen
 from lbd.decide.least_moves.ground import survey
 from lbd.decide.least_moves.level import brokers_missing, water_level
 from lbd.decide.least_moves.planning import NEAR_POINTS, Band, Plan
@@ -53,7 +54,7 @@ def decide(
     if turn.too_few():
         return turn.decision(memory)
     above, among = turn.above, turn.among
-    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings, again=turn.estimated)
+    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings)
     return turn.decision(Memory(turn.remembered(counters, far, turn.answer(far))))
 
 
@@ -78,12 +79,14 @@ class _Round:
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
         self.above = np.where(self.among, self._scores - self._level, 0.0)
         self.estimated = self._ground.estimated
-        self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among)
+        foreseen = Foreseen(self._offers, self._scores, weights)
+        self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among, foreseen)
         self._unloads: list[Unload] = []
         self._skips: list[Skip] = []
         self._pairs: list[Pair] = []
         self._told = ""
         self._is_full = False
+        self._along: set[int] = set()
 
     def too_few(self) -> bool:
         """Whether there are fewer than two brokers to compare; it is said then."""
@@ -101,25 +104,30 @@ class _Round:
     def answer(self, far: list[Far]) -> set[int]:
         """Plan for all that are too far, once one of them has fired; say of the others what they wait for.
 
-        Returns the brokers of which, or to which, something moves.
+        Returns the brokers that something moves off or to.
         """
         if not far:
             self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
         far = self._with_others(far) if any(one.fired for one in far) else far
         plan = list(islice(self._moves(far), MOST_MOVES))
         self._is_full = len(plan) == MOST_MOVES
+        low = {one.broker for one in far if one.fired and one.points < 0}
+        needed = {move.candidate for move in self._plan.needed([move for _, move in plan], low)}
+        plan = [(at, move) for at, move in plan if move.candidate in needed]
         moves: dict[int, list[Move]] = {}
         for at, move in plan:
             moves.setdefault(at, []).append(move)
         served = {one.broker for one in far if self._serves(one, moves.get(one.broker, []))}
-        self._unloads = [self._unload(move) for at, move in plan if at in served]
-        if self._unloads:
-            self._told = fewest(self._ground, len(self._unloads), self._plan.peak(self.among), self.among)
-        return served
+        made = [move for at, move in plan if at in served]
+        self._unloads = [self._unload(move) for move in made]
+        if made:
+            self._told = fewest(self._ground, len(made), self._plan.peak(made, self.among), self.among)
+        return served | {end for move in made for end in (move.source, move.destination)}
 
     def _moves(self, far: list[Far]) -> Iterator[tuple[int, Move]]:
         """Each move of the plan, with the broker that it is for."""
-        for move in self._plan.relieve([one.broker for one in far if one.relieved]):
+        own = [one.broker for one in far if one.relieved and one.broker not in self._along]
+        for move in self._plan.relieve(own, self._along):
             yield move.source, move
         for one in far:
             if one.fired and one.points < 0:
@@ -141,7 +149,7 @@ class _Round:
         along = (self.above > self._band().top - self._level + NEAR_POINTS).nonzero()[0].tolist()
         hits = {one.broker: one.hits for one in far}
         others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
-        added = {one.broker for one in others}
+        self._along = added = {one.broker for one in others}
         return sorted([one for one in far if one.broker not in added] + others, key=lambda one: -abs(one.points))
 
     def decision(self, memory: Memory) -> Decision:

@@ -34,14 +34,13 @@ def count(
     permission: Permission,
     memory: Memory,
     settings: LeastMovesSettings,
-    *,
-    again: bool = False,
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
     ``above`` is float64 (B,), points above the level; ``among`` bool (B,) are those that it was made of. A counter
-    advances with a new sample, ends when the broker is within the threshold, and is cleared by firing. ``again``: it
-    then stands one below its limit, because what is planned on estimates is looked at with the first sample that tells.
+    advances with a new sample and ends when the broker is within the threshold. After firing it stands one below its
+    limit: what a plan left, because limits held it back or traffic costs otherwise than was thought, goes on with the
+    first sample that tells, not eight samples later.
     """
     counters, found = dict(memory.hits), list[Far]()
     for at in among.nonzero()[0].tolist():
@@ -55,16 +54,10 @@ def count(
             hits = hits.one_more(high=abs(points) >= settings.high_threshold)
         wanted, held = settings.wanted_hits, permission.hold is not None
         fired = fresh and hits.reach(wanted) and not held
-        kept = _after(hits, wanted, fired=fired, held=held, again=again)
+        kept = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
         if kept == Hits():
             counters.pop(ids[at], None)
         else:
             counters[ids[at]] = kept
         found.append(Far(at, points, hits, fired))
     return sorted(found, key=lambda far: -abs(far.points)), counters
-
-
-def _after(hits: Hits, wanted: Hits, *, fired: bool, held: bool, again: bool) -> Hits:
-    if fired and not again:
-        return Hits()
-    return hits.below(wanted) if fired or held else hits

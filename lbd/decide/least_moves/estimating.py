@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import scoring
-from lbd.load.linear import DRIVEN, driving
+from lbd.load.linear import CPU, DRIVEN, driving
 from lbd.load.theil_sen import line
+from lbd.permit.predicted import OWN
 
 if TYPE_CHECKING:
-    from lbd.model import FloatArray, Slopes, Snapshot
+    from lbd.model import BoolArray, FloatArray, Slopes, Snapshot
 
 OWN_RATIO_SHARE = 0.1
 """Of the mean traffic; a broker that carries less tells by its usage what it is idle, not what traffic costs."""
+
+UNUSUAL_POINTS = 25.0
+"""Of background above the median: other work on a broker's machine is seldom as much (experiments: 1 to 37)."""
 
 MOST_SHARED = 0.5
 """Of the lowest usage: nobody's traffic is taken to cost nothing."""
@@ -28,8 +32,10 @@ MOST_SHARED = 0.5
 def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     """Percent for a unit of what drives each resource, float64 (B, 3), and whether some of it is an estimate.
 
-    A slope that nothing tells is the estimate, times what known ones are of theirs in the median. No slope is more than
-    usage over traffic: no broker has less than no background.
+    A slope that nothing tells is the estimate, times what known ones are of theirs in the median; of a broker that
+    carries too little to tell anything, the steepest known one. No slope is more than
+    usage over traffic: no broker has less than no background. And where only others tell a slope, but it would leave a
+    broker a background as no other has, the estimate counts: rather a slower machine than so much other work.
     """
     ratio, estimate = _ratios(snapshot, known)
     if known is None:
@@ -39,8 +45,22 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     with np.errstate(all="ignore"):
         share = np.where(told & (estimate > 0), slope / estimate, np.nan)
     factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
-    found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), np.array(factors) * estimate)
-    return found, not told.all()
+    steepest = np.nan_to_num(np.where(told, slope, 0.0)).max(axis=0, initial=0.0)
+    unknown = np.where(np.isinf(ratio) & (steepest > 0), steepest, np.array(factors) * estimate)
+    found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
+    doubted = _doubted(snapshot, known, found)
+    return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
+
+
+def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
+    """Brokers of whose CPU only others tell the slope, and which would have an unusual background by it; bool (B,)."""
+    if known.sources is None:
+        return np.zeros(len(slope), dtype=np.bool_)
+    used = np.nan_to_num(scoring.percent(snapshot.brokers))[:, CPU]
+    background = used - slope[:, 0] * driving(np.nan_to_num(snapshot.brokers.rates), known.measure)[:, CPU]
+    of_others = np.array([source not in OWN for source in known.sources])
+    found: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
+    return found
 
 
 def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, FloatArray]:

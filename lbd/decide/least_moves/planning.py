@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from lbd.decide.least_moves.foreseen import Foreseen
     from lbd.decide.least_moves.ground import Ground
     from lbd.model import BoolArray, FloatArray, IntArray
 
@@ -29,6 +30,10 @@ SIZES_ALIKE = 1.1
 
 EXCHANGED_AT_MOST = 16
 """Of a source's largest bundles so many are tried where no destination has room; for the next ones it is no better."""
+
+
+DESTINATIONS_AT_MOST = 8
+"""So many are asked for until the guardrails would allow one."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +69,25 @@ class Band:
 class Plan:
     """Moves of one turn; each changes what the next one sees. ``may`` is bool (B,): who may give and take."""
 
-    def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray) -> None:
-        self._ground, self._names, self._band, self._may = ground, names, band, may
+    def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray, foreseen: Foreseen) -> None:
+        self._ground, self._names, self._band, self._may, self._foreseen = ground, names, band, may, foreseen
         self._points = ground.points.copy()
         self._scores = np.maximum(self._points.max(axis=1), ground.other)
         self._free = np.ones(ground.bundles.size, dtype=np.bool_)
         self._took = np.zeros_like(may)
+        self.refused = set[int]()
+        """Candidates that would have gone to some broker but for what the guardrails foresee there."""
         self._own: dict[int, IntArray] = {}
         self._by_owner = np.argsort(ground.owner, kind="stable").astype(np.int32)
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
 
-    def peak(self, among: BoolArray) -> float:
-        """The highest score of these brokers after all moves so far, in points."""
-        return float(self._scores[among].max())
+    def peak(self, moves: Iterable[Move], among: BoolArray) -> float:
+        """The highest score of these brokers, in points, after some of the moves planned."""
+        points, ground = self._ground.points.copy(), self._ground
+        for move in moves:
+            points[move.source] -= ground.cost[move.source] * ground.drives[move.candidate]
+            points[move.destination] += ground.cost[move.destination] * ground.drives[move.candidate]
+        return float(np.maximum(points.max(axis=1), ground.other)[among].max())
 
     def score(self, broker: int) -> float:
         """Points of a broker after all moves so far."""
@@ -86,9 +97,12 @@ class Plan:
         """Whether a broker is within the band after all moves so far."""
         return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
 
-    def relieve(self, sources: Iterable[int]) -> Iterator[Move]:
-        """Moves from the highest of these brokers, until each is within the band or has nothing that fits."""
-        left = np.array(sorted(sources), dtype=np.int32)
+    def relieve(self, sources: Iterable[int], along: Collection[int] = ()) -> Iterator[Move]:
+        """Moves from the highest of these brokers, until each is within the band or has nothing that fits.
+
+        Those that only go ``along`` stay, once one that is higher has nothing that fits: they are not the peak then.
+        """
+        left = np.array(sorted({*sources, *along}), dtype=np.int32)
         while left.size:
             source = int(left[self._scores[left].argmax()])
             done = self._scores[source] <= self._band.top + NEAR_POINTS
@@ -99,6 +113,39 @@ class Plan:
                 left = left[left != source]
                 if not done and (move := self._overshoot(source)) is not None:
                     yield move
+                elif not done:
+                    left = left[~np.isin(left, list(along))]
+
+    def needed(self, moves: Sequence[Move], low: Collection[int]) -> list[Move]:
+        """These without what later ones made needless, the smallest first; ``low`` ones are to get what they need.
+
+        A move is taken back where its source stays within the band with it.
+        """
+        gone = set[int]()
+        for move in sorted(moves, key=lambda one: one.taken):
+            one = np.array([move.candidate], dtype=np.int32)
+            back = float(self._after(move.source, one, 1.0)[0])
+            left = float(self._after(move.destination, one, -1.0)[0])
+            if back <= self._band.top + NEAR_POINTS and (move.destination not in low or left >= self._band.bottom):
+                self._put_back(move, back, left)
+                gone.add(move.candidate)
+        return self._made([move for move in moves if move.candidate not in gone]) if gone else list(moves)
+
+    def _made(self, moves: Sequence[Move]) -> list[Move]:
+        """These, one after the other from the beginning, each with the points that both ends then have after it."""
+        self._points = self._ground.points.copy()
+        self._scores = np.maximum(self._points.max(axis=1), self._ground.other)
+        return [self._moved(replace(self._again(move), back=move.back)) for move in moves]
+
+    def _again(self, move: Move) -> Move:
+        return self._move(move.candidate, move.source, move.destination)
+
+    def _put_back(self, move: Move, source_after: float, destination_after: float) -> None:
+        drives, cost = self._ground.drives[move.candidate], self._ground.cost
+        self._points[move.source] += cost[move.source] * drives
+        self._points[move.destination] -= cost[move.destination] * drives
+        self._scores[move.source], self._scores[move.destination] = source_after, destination_after
+        self._free[move.candidate] = True
 
     def fill(self, destination: int) -> Iterator[Move]:
         """Moves to a broker far below the level, each from the highest one that has something that fits."""
@@ -179,10 +226,11 @@ class Plan:
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
                 top = min(self._band.limit, self._scores[source] - ROUNDING)
                 fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
-                if fits.any():
-                    chosen = own[fits]
-                    best = int(np.argmin(self._ground.price[chosen]))
-                    return self._take(self._move(int(chosen[best]), source, destination))
+                chosen = own[fits]
+                cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
+                for candidate in cheapest.tolist():
+                    if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
+                        return self._take(self._move(candidate, source, destination))
         return None
 
     def candidates(self, broker: int) -> IntArray:
@@ -221,9 +269,15 @@ class Plan:
         after = np.maximum(points.max(axis=1), self._ground.other)
         after[~self._may] = np.inf
         after[source] = np.inf
-        destination = int(after.argmin())
-        fits = after[destination] <= min(top, self._scores[source] - ROUNDING)
-        return self._move(candidate, source, destination) if fits else None
+        for _ in range(DESTINATIONS_AT_MOST):
+            destination = int(after.argmin())
+            if not after[destination] <= min(top, self._scores[source] - ROUNDING):
+                return None
+            if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
+                return self._move(candidate, source, destination)
+            after[destination] = np.inf
+            self.refused.add(candidate)
+        return None
 
     def _move(self, candidate: int, source: int, destination: int) -> Move:
         one = np.array([candidate], dtype=np.int32)
@@ -231,6 +285,10 @@ class Plan:
         return Move(candidate, source, destination, float(self._scores[source]) - given, given, filled)
 
     def _take(self, move: Move) -> Move:
+        self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
+        return self._moved(move)
+
+    def _moved(self, move: Move) -> Move:
         drives, cost = self._ground.drives[move.candidate], self._ground.cost
         self._points[move.source] -= cost[move.source] * drives
         self._points[move.destination] += cost[move.destination] * drives
