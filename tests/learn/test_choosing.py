@@ -55,6 +55,17 @@ class TestCandidates:
         assert drawn
         assert all(one.settings.low_threshold >= least for one in drawn)
 
+    def test_half_of_them_differ_in_one_value(self):
+        """From those in force; so what a change does by itself is seen."""
+        present = AvgShedderSettings(low_threshold=18.0, hit_count_low=12)
+        differ = [
+            sum(value != getattr(present, key) for key, value in one.settings.model_dump().items())
+            for one in candidates(present, 0.5, 32, 1)[2:]
+        ]
+
+        assert differ.count(1) == 16
+        assert max(differ) > 2
+
     def test_the_same_seed_draws_the_same(self):
         """And another seed others."""
         first, again, other = (candidates(AvgShedderSettings(), 1.0, 20, seed) for seed in (1, 1, 2))
@@ -117,15 +128,16 @@ class TestChoosing:
             ({"moves": 5}, {}, "other 0", "also on the part"),
             ({"p95_gap": 15.0, "mean_gap": 3.0}, {}, "other 0", "also on the part"),
             ({}, {}, None, "no other settings"),
-            ({"moves": 9, "p95_gap": 21.0}, {}, None, "no other settings"),
-            ({"moves": 5, "minutes_over": 90.0}, {}, None, "no other settings"),
+            ({"moves": 5, "p95_gap": 22.4, "mean_gap": 5.9}, {}, "other 0", "also on the part"),
+            ({"moves": 5, "p95_gap": 22.6}, {}, None, "no other settings"),
+            ({"moves": 5, "mean_gap": 6.1}, {}, None, "no other settings"),
             ({"moves": 0, "p95_gap": 60.0}, {}, None, "no other settings"),
-            ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart, the present 20.0"),
+            ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart (95th percentile), the present 20.0"),
             ({"moves": 5}, {"moves": 10}, None, "not do clearly better on the last"),
             ({"mean_gap": 4.8}, {}, None, "no other settings"),
         ],
-        ids=["fewer moves", "less gap", "the same", "one move for a point", "longer over the threshold",
-             "does nothing", "hold-out: worse", "hold-out: the same", "hardly better"],
+        ids=["fewer moves", "less gap", "the same", "patience for a point", "further apart at worst",
+             "further apart on average", "does nothing", "hold-out: worse", "hold-out: the same", "hardly better"],
     )  # fmt: skip
     def test_what_is_recommended(self, other: dict[str, Any], last: dict[str, Any], recommended: str | None, why: str):
         """Only what is clearly better on both parts of the time, and leaves brokers no further apart."""
