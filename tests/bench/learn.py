@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SEEDS = 3
 TRIED = 24
 DAYS = 7
-FITTED_DAY = 3
+FITTED_DAY = 6
 OVER_POINTS = AvgShedderSettings().low_threshold
 
 
