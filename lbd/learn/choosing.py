@@ -7,7 +7,7 @@ present settings on the part of the time that it was not chosen on, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbd.learn.candidates import PRESENT
@@ -34,6 +34,10 @@ traffic comes and goes, and costs a point of gap."""
 
 GAIN = 0.05
 """A recommendation must cost less by this fraction: a smaller gain is chance."""
+
+CONFIRMING = 5
+"""From so many beginnings the best and the present settings are replayed over the last part once more: what one run
+moves depends on chance, and the best of many on a day is partly lucky."""
 
 FREE_SHARE = 0.005
 """Of the bundles a day. Cost is moves times gap; without some moves that count for nothing, settings that move none
@@ -90,6 +94,16 @@ def choose(results: Mapping[str, Mapping[int, Figures]], windows: Sequence[int])
     eligible = [name for name in results if _no_worse(trained[name], present)]
     best = min(eligible, key=lambda name: (cost(trained[name]), name != PRESENT, name))
     return Choice(judged, best, *_recommended(best, trained, held_out))
+
+
+def confirmed(choice: Choice, held_out: Mapping[str, Figures]) -> Choice:
+    """The choice, judged by the figures of the best and the present settings from several beginnings."""
+    if choice.best is None:
+        return choice
+    judged = tuple(replace(one, held_out=held_out.get(one.name, one.held_out)) for one in choice.judged)
+    trained = {one.name: one.trained for one in judged}
+    recommended, why = _recommended(choice.best, trained, {one.name: one.held_out for one in judged})
+    return Choice(judged, choice.best, recommended, why)
 
 
 def _recommended(best: str, trained: Mapping[str, Figures], held_out: Mapping[str, Figures]) -> tuple[str | None, str]:

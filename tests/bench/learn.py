@@ -12,24 +12,24 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT, candidates
-from lbd.learn.choosing import choose, cost, moves_per_day, split
+from lbd.learn.choosing import CONFIRMING, choose, confirmed, cost, moves_per_day, split
 from lbd.learn.closed_loop import replay
-from lbd.learn.pipeline import _snapshots
+from lbd.learn.pipeline import _begun, _snapshots
 from lbd.learn.scoring import figures, pooled
 from lbd.load.fit import fit
 from lbd.load.linear import CPU
-from lbd.load.samples import gather
+from lbd.load.samples import BrokerSamples, gather
 from tests.bench.weeks import SETTINGS, SHAPES, WARM_MINUTES, day, week
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from lbd.learn.candidates import Candidate
     from lbd.learn.scoring import Figures
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 SEEDS = 3
 TRIED = 24
 DAYS = 7
-FITTED_DAY = 6
 OVER_POINTS = AvgShedderSettings().low_threshold
 
 
@@ -55,24 +54,44 @@ class Line:
     calibrated: Figures
 
 
-def _figures(window: Window, candidate: Candidate, model: LoadModel) -> Figures:
-    course = replay(window, candidate.under(SETTINGS), model)
+def _figures(window: Window, candidate: Candidate, model: LoadModel, seed: int = 0) -> Figures:
+    course = replay(_begun(window, seed), candidate.under(SETTINGS), model)
     return figures(course.since(float(window.at[WARM_MINUTES])), OVER_POINTS)
+
+
+def learned(windows: Iterable[Window]) -> LoadModel:
+    """The load model of all days."""
+    parts = [gather(_snapshots(one.from_round(WARM_MINUTES))) for one in windows]
+    brokers = sorted(set().union(*parts))
+    return fit({name: _one([part[name] for part in parts if name in part]) for name in brokers})
+
+
+def _one(parts: list[BrokerSamples]) -> BrokerSamples:
+    keys = ("at", "carried", "used", "since_change")
+    columns = (np.concatenate([getattr(one, key) for one in parts]) for key in keys)
+    return BrokerSamples(*columns, parts[-1].hardware)
 
 
 def line(shape: str, seed: int, tried: int) -> Line:
     """Chosen on the first part of a history, judged on the rest."""
     found = week(shape, seed, DAYS)
     windows = {number: day(found.kept, number) for number in range(1, DAYS)}
-    model = fit(gather(_snapshots(windows[FITTED_DAY])))
+    model = learned(windows.values())
     drawn = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), tried, 1)
     results = {one.name: {number: _figures(window, one, model) for number, window in windows.items()} for one in drawn}
-    choice = choose(results, list(windows))
-    by_name, (_, last) = {one.name: one for one in drawn}, split(list(windows))
-    default, calibrated = (
-        pooled([_figures(windows[number], by_name[name], found.model) for number in last])
-        for name in (PRESENT, choice.recommended or PRESENT)
-    )
+    choice, by_name = choose(results, list(windows)), {one.name: one for one in drawn}
+    last = [windows[number] for number in split(list(windows))[1]]
+
+    def often(name: str, known: LoadModel) -> Figures:
+        """The last part from several beginnings."""
+        return pooled([_figures(one, by_name[name], known, begin) for one in last for begin in range(CONFIRMING)])
+
+    if model.unknown(SETTINGS.weights):
+        choice = replace(choice, recommended=None, why="nothing tells how CPU follows traffic on some broker")
+    if choice.recommended:
+        choice = confirmed(choice, {name: often(name, model) for name in (PRESENT, choice.recommended)})
+    default = often(PRESENT, found.model)
+    calibrated = often(choice.recommended, found.model) if choice.recommended else default
     return Line(shape, seed, choice.recommended, choice.why, default, calibrated)
 
 

@@ -11,7 +11,7 @@ import pytest
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.learn.candidates import DEFAULT, LOW_THRESHOLDS, NOISE_DEVIATIONS, PRESENT, candidates
-from lbd.learn.choosing import choose, cost, split
+from lbd.learn.choosing import choose, confirmed, cost, split
 from lbd.learn.closed_loop import Course
 from lbd.learn.scoring import Figures, figures, pooled
 from lbd.permit.budget import Sent
@@ -145,6 +145,19 @@ class TestChoosing:
 
         assert found == recommended
         assert why in told
+
+    @pytest.mark.parametrize(
+        ("moves", "p95_gap", "recommended"), [(5, 20.0, "other"), (10, 20.0, None), (5, 26.8, None)],
+        ids=["again", "by luck", "further apart after all"],
+    )  # fmt: skip
+    def test_one_lucky_run_is_not_enough(self, moves: int, p95_gap: float, recommended: str | None):
+        """What did well is judged once more, from several beginnings."""
+        lucky = replace(DAY, moves=2)
+        choice = choose({PRESENT: dict.fromkeys(range(4), DAY), "other": dict.fromkeys(range(4), lucky)}, range(4))
+        again = replace(DAY, moves=moves, p95_gap=p95_gap)
+
+        assert choice.recommended == "other"
+        assert confirmed(choice, {PRESENT: DAY, "other": again}).recommended == recommended
 
     def test_the_cheapest_of_several(self):
         """Gaps being equal, that with the fewest moves."""
