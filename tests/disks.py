@@ -1,4 +1,4 @@
-"""File systems with little room."""
+"""File systems with little room, and files that a disk has changed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 if TYPE_CHECKING:
@@ -24,3 +25,13 @@ def small_disk(folder: Path, kib: int) -> Iterator[Path]:
         pytest.skip("only root may mount")
     yield disk
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def flip(path: Path, column: str) -> None:
+    """Change the last byte of the last page of a column of a Parquet file; its footer says what it said."""
+    group = pq.read_metadata(path).row_group(0)
+    own = next(one for one in map(group.column, range(group.num_columns)) if one.path_in_schema.startswith(column))
+    begin = own.dictionary_page_offset or own.data_page_offset
+    content = bytearray(path.read_bytes())
+    content[begin + own.total_compressed_size - 1] ^= 1
+    path.write_bytes(content)

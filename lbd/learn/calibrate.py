@@ -15,7 +15,7 @@ from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.errors import UsageError
 from lbd.learn import curated, pipeline
 from lbd.learn.candidates import PRESENT, TUNABLE, candidates
-from lbd.learn.choosing import FEWEST_WINDOWS, choose
+from lbd.learn.choosing import CONFIRMING, FEWEST_WINDOWS, choose, confirmed, split
 from lbd.learn.closed_loop import as_recorded, replay
 from lbd.learn.reading import table
 from lbd.learn.scoring import pooled
@@ -132,10 +132,12 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     asked.tell("choosing")
     figures = {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
     choice = choose(figures, windows[1:])
+    by_name = {one.name: one for one in tried}
+    if choice.recommended is not None:
+        choice = _confirmed(spark, packed, windows, choice, by_name, asked, model)
     unknown = model.unknown(asked.settings.weights)
     if unknown:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
-    by_name = {one.name: one for one in tried}
     return Calibration(
         choice=choice,
         tried=by_name,
@@ -148,6 +150,27 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
         window_hours=window_seconds / HOUR_SECONDS,
         shown=_shown(spark, packed, windows, asked.settings, model, by_name, choice.recommended),
         told=features,
+    )
+
+
+def _confirmed(
+    spark: SparkSession,
+    packed: DataFrame,
+    windows: Sequence[int],
+    choice: Choice,
+    tried: Mapping[str, Candidate],
+    asked: Asked,
+    model: LoadModel,
+) -> Choice:
+    """The choice after both settings were replayed over the last part from several beginnings."""
+    _, last = split(windows[1:])
+    both = [tried[PRESENT], tried[choice.best or PRESENT]]
+    over, seeds = _over(both[0].settings), max(CONFIRMING, asked.seeds)
+    found = pipeline.results(
+        spark, packed, windows[-len(last) - 1 :], both, asked.settings, model, seeds=seeds, over_points=over
+    )
+    return confirmed(
+        choice, {name: pooled([one for runs in own.values() for one in runs]) for name, own in found.items()}
     )
 
 

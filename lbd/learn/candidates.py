@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     Tunable = AvgShedderSettings | LeastMovesSettings
 
 LOW_THRESHOLDS = (6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 28.0)
-HIGH_THRESHOLDS = (25.0, 30.0, 40.0, 50.0)
-LOW_HITS = (3, 5, 8, 12, 20)
-HIGH_HITS = (2, 3)
+HIGH_THRESHOLDS = (25.0, 30.0, 40.0, 50.0, 60.0)
+LOW_HITS = (3, 5, 8, 12, 20, 30, 45)
+HIGH_HITS = (2, 3, 5, 10)
 SHARES = (0.2, 0.35, 0.5)
-"""What is drawn from: points, points, samples, samples, and fractions of a pair's difference in traffic."""
+"""What is drawn from: points, points, samples, samples, and fractions of a pair's difference in traffic. Traffic that
+comes and goes within half an hour is gone before the longest of these waits is over."""
+
+ALONE_SHARE = 0.5
+"""Of what is drawn, so many settings at most differ from the base in one value: what one change does is told apart from
+the others, and fewer of them are good by chance."""
 
 AIMS = (2.0, 3.5, 5.0)
 """least-moves: points around the level within which a plan leaves its brokers. Its thresholds are from the level, which
@@ -75,15 +80,24 @@ def candidates(
         found.setdefault(_key(default), Candidate(DEFAULT if name == strategies[0] else f"{name}, {DEFAULT}", default))
     random = np.random.default_rng(seed)
     for at, name in enumerate(strategies):
-        grid = list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5))
         base = present if name == type(present).name else TUNABLE[name]()
         until = len(found) + (number - len(found)) // (len(strategies) - at)
-        for drawn in random.permutation(len(grid)).tolist():
+        for changes in _drawn(base, list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5)), until, random):
             if len(found) >= until:
                 break
-            settings = base.model_copy(update=grid[drawn])
-            found.setdefault(_key(settings), Candidate(_name(name, grid[drawn]), settings))
+            settings = base.model_copy(update=changes)
+            found.setdefault(_key(settings), Candidate(_name(name, changes), settings))
     return tuple(found.values())[: max(number, 1)]
+
+
+def _drawn(
+    base: Tunable, grid: list[dict[str, float]], number: int, random: np.random.Generator
+) -> Iterator[dict[str, float]]:
+    """Those that differ from the base in one value, as many as :data:`ALONE_SHARE` allows, and then any."""
+    order = [grid[at] for at in random.permutation(len(grid)).tolist()]
+    alone = [one for one in order if sum(getattr(base, key) != value for key, value in one.items()) == 1]
+    yield from alone[: round(number * ALONE_SHARE)]
+    yield from order
 
 
 def _avg_shedder(least_points: float) -> Iterator[dict[str, float]]:

@@ -1,13 +1,13 @@
 """Which settings did best: chosen on the first part of the time, judged on the rest. Pure.
 
-A candidate is eligible when it left brokers no further apart than the present settings did, as far as noise allows to
-tell; of those the one that costs least is chosen (:func:`cost`). It is recommended when it costs clearly less than the
+A candidate is eligible when it left brokers hardly further apart than the present settings did (:data:`SLACK_SHARE`);
+of those the one that costs least is chosen (:func:`cost`). It is recommended when it costs clearly less than the
 present settings on the part of the time that it was not chosen on, too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lbd.learn.candidates import PRESENT
@@ -28,8 +28,16 @@ what it ends with is what the first begins with."""
 SLACK_POINTS = 0.5
 """Gaps that differ by less are the same."""
 
+SLACK_SHARE = 0.1
+"""So much of a gap, mean and 95th percentile, may be given for fewer moves: patience halves the moves of clusters whose
+traffic comes and goes, and costs a point of gap."""
+
 GAIN = 0.05
 """A recommendation must cost less by this fraction: a smaller gain is chance."""
+
+CONFIRMING = 5
+"""From so many beginnings the best and the present settings are replayed over the last part once more: what one run
+moves depends on chance, and the best of many on a day is partly lucky."""
 
 FREE_SHARE = 0.005
 """Of the bundles a day. Cost is moves times gap; without some moves that count for nothing, settings that move none
@@ -88,19 +96,31 @@ def choose(results: Mapping[str, Mapping[int, Figures]], windows: Sequence[int])
     return Choice(judged, best, *_recommended(best, trained, held_out))
 
 
+def confirmed(choice: Choice, held_out: Mapping[str, Figures]) -> Choice:
+    """The choice, judged by the figures of the best and the present settings from several beginnings."""
+    if choice.best is None:
+        return choice
+    judged = tuple(replace(one, held_out=held_out.get(one.name, one.held_out)) for one in choice.judged)
+    trained = {one.name: one.trained for one in judged}
+    recommended, why = _recommended(choice.best, trained, {one.name: one.held_out for one in judged})
+    return Choice(judged, choice.best, recommended, why)
+
+
 def _recommended(best: str, trained: Mapping[str, Figures], held_out: Mapping[str, Figures]) -> tuple[str | None, str]:
     if best == PRESENT or cost(trained[best]) > (1 - GAIN) * cost(trained[PRESENT]):
         return None, "no other settings did clearly better than the present ones"
     if not _no_worse(held_out[best], held_out[PRESENT]):
         gap, now = held_out[best].p95_gap, held_out[PRESENT].p95_gap
-        return None, f"on the last part of the time the best left brokers {gap:.1f} points apart, the present {now:.1f}"
+        told = f"{gap:.1f} points apart (95th percentile), the present {now:.1f}"
+        return None, f"on the last part of the time the best left brokers {told}"
     if cost(held_out[best]) > (1 - GAIN) * cost(held_out[PRESENT]):
         return None, "what did best on the first part of the time did not do clearly better on the last"
     return best, "it did better than the present settings also on the part of the time that it was not chosen on"
 
 
 def _no_worse(found: Figures, present: Figures) -> bool:
-    return found.p95_gap <= present.p95_gap + SLACK_POINTS and found.minutes_over <= present.minutes_over * 1.05 + 1.0
+    gaps = ((found.mean_gap, present.mean_gap), (found.p95_gap, present.p95_gap))
+    return all(gap <= now * (1 + SLACK_SHARE) + SLACK_POINTS for gap, now in gaps)
 
 
 def _on_front(name: str, trained: Mapping[str, Figures]) -> bool:

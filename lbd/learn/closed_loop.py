@@ -94,7 +94,9 @@ class _Replay:
     def _learn(self, number: int) -> None:
         """Averages as the live ones: one sample for each new one of a bundle's broker."""
         owner, fresh = self._cluster.owner, self._window.fresh[number]
-        taken = np.flatnonzero((owner >= 0) & fresh[owner])
+        told = (owner >= 0) & fresh[owner]
+        # where all of them have a sample, as often, slices are several times as fast as positions
+        taken = slice(None) if told.all() else np.flatnonzero(told)
         count = self._samples[taken] = np.minimum(self._samples[taken] + 1, LONG_SAMPLES)
         rates = self._cluster.rates[taken]
         for mean, most in ((self._short, SHORT_SAMPLES), (self._long, LONG_SAMPLES)):

@@ -99,27 +99,43 @@ def evidence(found: Calibration) -> Iterator[str]:
         yield f"{len(found.torn)} files could not be read and are left out, the first: {found.torn[0]}."
     yield _model_error(found)
     yield from found.remarks
+    yield answer(found)
+    for one in found.choice.judged:
+        if one.name in {PRESENT, found.choice.best}:
+            yield from _judged(one)
+
+
+def answer(found: Calibration) -> str:
+    """What is recommended, or that nothing is, and why."""
     choice = found.choice
     if choice.recommended is None:
-        yield f"Nothing is recommended: {choice.why}."
-    else:
-        yield f"Recommended: {choice.recommended}; {choice.why}."
-    for one in choice.judged:
-        if one.name in {PRESENT, choice.best}:
-            yield from _judged(one)
+        return f"Nothing is recommended: {choice.why}."
+    return f"Recommended: {choice.recommended}; {choice.why}."
+
+
+def changes(best: Candidate, present: Candidate) -> list[tuple[str, object, object]]:
+    """Each setting that differs, by its name in lbd.yaml: what it is, and what is proposed."""
+    strategy, before = type(best.settings).name, present.settings.model_dump(mode="json")
+    found: list[tuple[str, object, object]] = []
+    if strategy != type(present.settings).name:
+        found.append(("strategy", type(present.settings).name, strategy))
+    for key, value in best.settings.model_dump(mode="json").items():
+        if value != before.get(key):
+            found.append((f"{section_of(strategy)}.{key}", before.get(key, "-"), value))
+    return found
 
 
 def _judged(one: Judged) -> Iterator[str]:
     for when, figures in (("chosen on", one.trained), ("judged on", one.held_out)):
-        yield f"{one.name}, {when} {figures.days:.1f} days: {told(figures)}"
+        yield f"{one.name}, {when} {figures.days:.1f} replayed days: {told(figures)}"
 
 
 def told(found: Figures) -> str:
     """Figures in a line."""
     return (
-        f"{moves_per_day(found):.1f} moves a day, 95 % of the time at most {found.p95_gap:.1f} points apart, worst "
-        f"hour {found.worst_hour_gap:.1f}, {found.minutes_over:.0f} min over the threshold, {found.moved_twice} "
-        f"bundles moved twice, cost {cost(found):.1f} points"
+        f"{moves_per_day(found):.1f} moves a day, brokers {found.mean_gap:.1f} points apart on average, 95 % of the "
+        f"time at most {found.p95_gap:.1f}, worst hour {found.worst_hour_gap:.1f}, {found.minutes_over:.0f} min over "
+        f"the threshold, {found.moved_twice} bundles moved twice, cost {cost(found):.1f} points"
     )
 
 

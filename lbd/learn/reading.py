@@ -1,7 +1,8 @@
 """Tables of history as data frames, from any path that Spark reads: what is torn is left out, what is newer refused.
 
 Each file's footer is read before any row of it, through Hadoop's own file systems: so a file that a kill or a disk left
-is told from one of another version, and both from rows.
+is told from one of another version, and both from rows. Then all pages are read once: one with a byte that a disk has
+changed would end every later stage, or be learned from.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from lbd.errors import UsageError
 from lbd.record.history.tables import COLUMNS, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -26,10 +28,13 @@ READERS = 16
 
 VERSION_KEY = "lbd.history"
 
+VERIFIED = {"parquet.page.verify-checksum.enabled": "true"}
+"""Pages carry checksums, without which a changed byte may only be another number."""
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of history. ``torn`` names the files that are no Parquet, or only half of it."""
+    """A table of history. ``torn`` names the files that are no Parquet, only half of it, or damaged within."""
 
     name: str
     rows: DataFrame
@@ -44,20 +49,31 @@ def table(spark: SparkSession, root: str, name: str) -> Table:
     path = f"{root.rstrip('/')}/v{VERSION}/{name}"
     files = _files(spark, root, path)
     with ThreadPoolExecutor(READERS) as readers:
-        told = list(readers.map(lambda file: _version(spark, file), files))
-    whole = [file for file, version in zip(files, told, strict=True) if version is not None]
-    newest = max((version for version in told if version is not None), default=VERSION)
-    if newest > VERSION:
-        file = whole[[version for version in told if version is not None].index(newest)]
-        raise UsageError(f"{file}: history of version {newest}, this lbd reads version {VERSION}; take a newer lbd")
+        told = dict(zip(files, readers.map(lambda file: _footer(spark, file), files), strict=True))
+    footers = {file: footer for file, footer in told.items() if footer is not None}
+    newer = next((file for file, footer in footers.items() if footer.version > VERSION), None)
+    if newer is not None:
+        seen = footers[newer].version
+        raise UsageError(f"{newer}: history of version {seen}, this lbd reads version {VERSION}; take a newer lbd")
+    whole = _whole(spark, footers) if footers else []
     if not whole:
         raise UsageError(f"{path}: no history of version {VERSION} there: none of {len(files)} files can be read")
-    rows = spark.read.option("basePath", path).parquet(*whole)
+    rows = spark.read.options(basePath=path, **VERIFIED).parquet(*whole)
     missing = [column for column in COLUMNS[name] if column not in rows.columns]
     if missing:
         raise UsageError(f"{path}: has no column {missing[0]!r}; wanted history of version {VERSION}")
-    torn = tuple(file for file, version in zip(files, told, strict=True) if version is None)
-    return Table(name, rows.select(*COLUMNS[name]), torn)
+    return Table(name, rows.select(*COLUMNS[name]), tuple(sorted(set(files) - set(whole))))
+
+
+def _whole(spark: SparkSession, footers: Mapping[str, _Footer]) -> list[str]:
+    """Files all of whose rows can be read. Hashes of rows are asked for, so that no column is left out."""
+    rows = spark.read.options(ignoreCorruptFiles="true", **VERIFIED).parquet(*footers)
+    columns = (F.col(f"`{name}`") for name in rows.columns)
+    read = rows.groupBy(F.col("_metadata.file_path").alias("file")).agg(
+        F.count("*").alias("rows"), F.max(F.xxhash64(*columns)).alias("hash")
+    )
+    seen = {_path(spark, row["file"]).toString(): row["rows"] for row in read.collect()}
+    return [file for file, footer in footers.items() if seen.get(file, 0) == footer.rows]
 
 
 def _files(spark: SparkSession, root: str, path: str) -> Sequence[str]:
@@ -76,22 +92,30 @@ def _files(spark: SparkSession, root: str, path: str) -> Sequence[str]:
     return files
 
 
-def _version(spark: SparkSession, file: str) -> int | None:
-    """The version that a file names, ours where it names none; None of one that is not whole."""
+@dataclass(frozen=True)
+class _Footer:
+    """What a file says of itself; the version is ours where it names none."""
+
+    version: int
+    rows: int
+
+
+def _footer(spark: SparkSession, file: str) -> _Footer | None:
+    """A file's footer; None of one that is not whole."""
     jvm: Any = spark._jvm  # noqa: SLF001 - Spark shows no footers otherwise
     try:
         source = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(_path(spark, file), _configuration(spark))
         reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(source)
         try:
-            told = reader.getFileMetaData().getKeyValueMetaData().get(VERSION_KEY)
+            told, rows = reader.getFileMetaData().getKeyValueMetaData().get(VERSION_KEY), reader.getRecordCount()
         finally:
             reader.close()
     except Py4JError:
         return None
     try:
-        return int(json.loads(told)["version"]) if told is not None else VERSION
+        return _Footer(int(json.loads(told)["version"]) if told is not None else VERSION, rows)
     except (KeyError, ValueError, TypeError):
-        return VERSION
+        return _Footer(VERSION, rows)
 
 
 def _hadoop(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - Java's

@@ -7,63 +7,81 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from lbd.learn import proposal
+from lbd.learn import charts, proposal
 from lbd.learn.candidates import PRESENT
 from lbd.learn.choosing import cost, moves_per_day
 from lbd.load.linear import CPU
-from lbd.score.evenness import gaps
 from lbd.simulate.report import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import plotly.graph_objects as go
+
     from lbd.learn.calibrate import Calibration
+    from lbd.learn.scoring import Figures
 
 TEMPLATE = Path(__file__).parent.parent / "simulate" / "report.html"
 MIB = 1024.0 * 1024.0
 PAIRS = 5
 """Shown of the pairs of a round: the others are closer."""
 
+SHOWN = 12
+"""Of what was tried, so many are in the table, the cheapest first; all are in the chart and in the file beside."""
+
 
 def page(found: Calibration) -> str:
-    """The page."""
-    body = "\n".join((*_words(found), *_gap(found), *_lasting(found), *_day(found), *_front(found), *_fits(found)))
+    """The page: what is recommended and how it did, then what that is built on."""
+    parts = (_answer(found), _gap(found), _front(found), _lasting(found), _day(found), _fits(found), _words(found))
+    body = "\n".join(line for part in parts for line in part)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         title="lbd calibrate", script=get_plotlyjs(), body=body
     )
 
 
+def _answer(found: Calibration) -> Iterator[str]:
+    """The recommendation, what it changes, and what it did beside the present settings."""
+    yield f"<p><b>{escape(proposal.answer(found))}</b></p>"
+    if found.recommended is not None:
+        changes = proposal.changes(found.recommended, found.tried[PRESENT])
+        yield table(("setting", "present", "proposed"), [(key, str(was), str(now)) for key, was, now in changes])
+    named = {PRESENT: "present settings", found.choice.best: f"best: {found.choice.best}"}
+    if found.recommended is not None:
+        named[found.choice.recommended] = "proposed settings"
+    rows = [
+        (f"{named[one.name]}, {when}", *_cells(figures), f"{figures.worst_hour_gap:.1f}", f"{figures.moved_twice:,}")
+        for one in sorted(found.choice.judged, key=lambda one: one.name != PRESENT)
+        if one.name in named
+        for when, figures in (("chosen on", one.trained), ("judged on", one.held_out))
+    ]
+    if rows:
+        yield table(("replayed", *COLUMNS, "worst hour's gap", "moved twice"), rows)
+
+
+COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "cost")
+
+
+def _cells(figures: Figures) -> tuple[str, ...]:
+    told = (moves_per_day(figures), figures.mean_gap, figures.p95_gap, cost(figures))
+    return tuple(f"{one:,.1f}" for one in told)
+
+
 def _words(found: Calibration) -> Iterator[str]:
+    yield "<h2>What it is built on</h2>"
     yield from (f"<p>{escape(line)}</p>" for line in proposal.evidence(found))
 
 
 def _chart(title: str, figure: go.Figure) -> Iterator[str]:
-    options: dict[str, Any] = {"displaylogo": False, "responsive": True}
+    options: dict[str, Any] = {"displayModeBar": False, "responsive": True}
     yield f"<h2>{escape(title)}</h2>"
-    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config=options)
+    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="380px", config=options)
 
 
 def _gap(found: Calibration) -> Iterator[str]:
-    """The last window: as it was, and as it would have been."""
-    shown, figure = found.shown, go.Figure()
-    at = shown.at.astype("datetime64[s]")
-    lines = [("as recorded", shown.recorded), ("present settings", shown.present)]
-    if shown.chosen is not None:
-        lines.append((str(found.choice.recommended), shown.chosen))
-    for name, points in lines:
-        seen = np.isfinite(points).sum(axis=1) > 1
-        figure.add_scatter(x=at[seen], y=gaps(points[seen]), name=name, mode="lines")
-    thresholds = {"present": found.tried[PRESENT].settings.low_threshold}
-    if found.recommended is not None:
-        thresholds["proposed"] = found.recommended.settings.low_threshold
-    for name, threshold in thresholds.items():
-        figure.add_hline(y=threshold, line_dash="dot", annotation_text=f"low threshold, {name}")
-    figure.update_layout(yaxis={"title": "points", "rangemode": "tozero"}, xaxis_title="UTC", showlegend=True)
-    yield from _chart("Between the highest and the lowest score, in the last window", figure)
+    yield from _chart("Between the highest and the lowest score, in the last window", charts.gap(found))
+    yield '<p class="dim">Single samples; the figures above are means of ten minutes. Dots: rounds with moves.</p>'
 
 
 def _lasting(found: Calibration) -> Iterator[str]:
@@ -84,43 +102,17 @@ def _pair(rank: int) -> str:
 
 
 def _day(found: Calibration) -> Iterator[str]:
-    """The profile of a day, over all days."""
-    figure, daily = go.Figure(), found.told.daily
-    for name, key in (("mean score of all brokers", "score"), ("mean gap", "gap"), ("p95 gap", "p95")):
-        figure.add_scatter(x=[one["hour"] for one in daily], y=[one[key] for one in daily], name=name)
-    figure.update_layout(yaxis={"title": "points", "rangemode": "tozero"}, xaxis_title="hour of the day, UTC")
-    yield from _chart("The day", figure)
+    yield from _chart("The day, as recorded", charts.day(found))
 
 
 def _front(found: Calibration) -> Iterator[str]:
     """Moves against gap, of all that was tried."""
-    figure = go.Figure()
-    for label, chosen in (("others", False), ("none had both fewer moves and a smaller gap", True)):
-        own = [one for one in found.choice.judged if one.front is chosen]
-        figure.add_scatter(
-            x=[moves_per_day(one.trained) for one in own],
-            y=[one.trained.p95_gap for one in own],
-            text=[one.name for one in own],
-            name=label,
-            mode="markers",
-        )
-    figure.update_layout(
-        xaxis={"title": "moves a day", "rangemode": "tozero"},
-        yaxis={"title": "p95 gap, points", "rangemode": "tozero"},
-        legend={"orientation": "h", "y": 1.1},
-    )
-    yield from _chart("What was tried, on the time it was chosen on", figure)
-    rows = [
-        (one.name, *_cells(one.trained), *_cells(one.held_out))
-        for one in sorted(found.choice.judged, key=lambda one: cost(one.trained))[:12]
-    ]
-    columns = ("moves a day", "p95 gap", "cost, points")
-    head = ("settings", *(f"{name}, {part}" for part in ("chosen on", "judged on") for name in columns))
-    yield table(head, rows)
-
-
-def _cells(figures: Any) -> tuple[str, str, str]:  # noqa: ANN401 - Figures
-    return f"{moves_per_day(figures):.1f}", f"{figures.p95_gap:.1f}", f"{cost(figures):.1f}"
+    if not found.choice.judged:
+        return
+    yield from _chart("What was tried, on the time it was chosen on", charts.front(found))
+    cheapest = sorted(found.choice.judged, key=lambda one: cost(one.trained))[:SHOWN]
+    head = ("settings", *(f"{name}, {part}" for part in ("chosen on", "judged on") for name in COLUMNS))
+    yield table(head, [(one.name, *_cells(one.trained), *_cells(one.held_out)) for one in cheapest])
 
 
 def _fits(found: Calibration) -> Iterator[str]:

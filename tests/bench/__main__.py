@@ -1,12 +1,13 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
     python -m tests.bench [decide] [shedders] [place] [parse] [observe] [--large]
-    python -m tests.bench fit | least [--each N] [--chart FILE] | learn | drain
+    python -m tests.bench fit | least [--each N] [--chart FILE] | learn | learn-scale | drain
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
 ``fit`` prints the simulated cluster beside the published charts instead, ``least`` least-moves beside Pulsar's own,
-``learn`` what ``lbd calibrate`` chooses beside the defaults, ``drain`` how long it takes to empty a broker.
+``learn`` what ``lbd calibrate`` chooses beside the defaults, ``learn-scale`` how long it takes, ``drain`` how long it
+takes to empty a broker.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import multiprocessing
 import resource
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from lbd.decide import STRATEGIES
 from lbd.place import PLACEMENTS
-from tests.bench import drain, fit, learn, least, scenes
+from tests.bench import drain, fit, learn, learn_scale, least, scenes
 from tests.scenarios.clusters import EACH
 
 if TYPE_CHECKING:
@@ -117,25 +119,23 @@ def _measured(figure: Figure, sender: Any) -> None:
     sender.send((slow, min(seconds), peak))
 
 
-ALONE = {"fit": fit.main, "learn": learn.main, "drain": drain.main}
+ALONE = {"fit": fit.main, "learn": learn.main, "learn-scale": learn_scale.main, "drain": drain.main}
 """Tables of their own."""
 
 
 def main() -> None:
-    """Measure the groups asked for, or all."""
+    """Measure the groups asked for, or all; tables of their own have options of their own."""
+    if sys.argv[1:] and sys.argv[1] in ALONE:
+        ALONE[sys.argv[1]]()
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", "least", *ALONE, []]
-    )
+    parser.add_argument("groups", nargs="*", choices=["decide", "shedders", "place", "parse", "observe", "least", []])
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--each", type=int, default=EACH, metavar="N", help="of least: clusters of each kind")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="of least: where to draw the suite, SVG")
     chosen = parser.parse_args()
     if chosen.groups == ["least"]:
         least.main(chosen.each, chosen.chart)
-        return
-    if len(chosen.groups) == 1 and chosen.groups[0] in ALONE:
-        ALONE[chosen.groups[0]]()
         return
     table = figures(large=chosen.large)
     print(f"{'what':66} {'median s':>9} {'best s':>9} {'budget s':>9} {'peak MiB':>9} {'Java / lbd':>11}")

@@ -1,211 +1,133 @@
 """What lbd calibrate chooses beside the default settings, on time that it was not chosen on.
 
-    python -m tests.bench learn
+    python -m tests.bench learn [--shape NAME]... [--seeds N] [--candidates N]
 
-Each history is a simulated week under the defaults. The first part chooses; the last is replayed under the defaults and
-under what was chosen, as ``lbd calibrate`` does, but without Spark.
+Each history is a simulated week under the defaults (``weeks.py``). Its first part chooses, its last judges, as ``lbd
+calibrate`` does, but without Spark. What is printed is then told by the truth, which the choice does not know: the
+last days are replayed with the simulation's own slopes, under the defaults and under what was recommended.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import time
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.config import Settings
-from lbd.cycle.chosen import effective
-from lbd.cycle.rounds import round_of
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT, candidates
-from lbd.learn.choosing import choose, cost, moves_per_day
+from lbd.learn.choosing import CONFIRMING, choose, confirmed, cost, moves_per_day, split
 from lbd.learn.closed_loop import replay
-from lbd.learn.pipeline import _snapshots
-from lbd.learn.scoring import figures
-from lbd.learn.window import after
+from lbd.learn.pipeline import _begun, _snapshots
+from lbd.learn.scoring import figures, pooled
 from lbd.load.fit import fit
 from lbd.load.linear import CPU
 from lbd.load.samples import BrokerSamples, gather
-from lbd.record.history.settings import HistorySettings
-from lbd.record.history.writer import Writer
-from lbd.simulate.run import Simulation
-from lbd.simulate.scenario import Scenario
-from tests.learn.windows import read, window
+from tests.bench.weeks import SETTINGS, SHAPES, WARM_MINUTES, day, week
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Sequence
 
-    from lbd.learn.choosing import Judged
+    from lbd.learn.candidates import Candidate
+    from lbd.learn.scoring import Figures
     from lbd.learn.window import Window
     from lbd.load.linear import LoadModel
 
-SETTINGS = Settings.model_validate({"interval_seconds": 60})
-SEEDS = (1,)
-TRIED = 16
-DAY_SECONDS = 86_400
-DAY_MINUTES = 1440
-
-
-def _namespace(name: str, mib: float, bundles: int, **shape: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "mib_per_second": mib,
-        "bundles": bundles,
-        "spread": 1.0,
-        "shape": shape or {"kind": "steady"},
-    }
-
-
-def _wave(name: str, mib: float, peak: float, amplitude: float = 0.5, bundles: int = 150) -> dict[str, Any]:
-    return _namespace(name, mib, bundles, kind="wave", amplitude=amplitude, peak_at_hours=peak)
-
-
-def _ramp(name: str, mib: float, day: int, to: float) -> dict[str, Any]:
-    return _namespace(name, mib, 12, kind="ramp", to=to, at_minutes=DAY_MINUTES * day, minutes=2 * DAY_MINUTES)
-
-
-def _batch(at: int) -> dict[str, Any]:
-    return _namespace(f"batch{at}", 25, 6, kind="on-off", on_minutes=20 + 7 * at, off_minutes=300 + 53 * at)
-
-
-def _brokers(number: int, background: float = 8) -> list[dict[str, Any]]:
-    return [{"id": "b", "number": number, "background": background}]
-
-
-SHAPES: dict[str, dict[str, Any]] = {
-    "wave": {
-        "brokers": _brokers(12),
-        "load": [_wave("eu", 500, 13), _wave("us", 500, 21), _wave("asia", 400, 5)],
-    },
-    "drift": {
-        "brokers": _brokers(10),
-        "load": [
-            *(_ramp(f"up{day}", 50, day, 4) for day in range(6)),
-            *(_ramp(f"down{day}", 90, day, 0.3) for day in range(6)),
-            _wave("base", 400, 12, 0.3, 200),
-        ],
-    },
-    "noisy": {"noise_points": 4, "brokers": _brokers(12, 10), "load": [_wave("n", 1200, 12, 0.15, 400)]},
-    "spiky": {
-        "brokers": _brokers(10),
-        "load": [_wave("base", 700, 14, 0.3, 250), *(_batch(at) for at in range(8))],
-    },
-    "joins": {
-        "brokers": [
-            *_brokers(8),
-            *({"id": f"j{at}", "joins_at_minutes": DAY_MINUTES * day, "background": 8}
-              for at, day in enumerate((1.5, 3.4, 5.6), 1)),
-        ],
-        "load": [_wave("eu", 500, 13), _wave("us", 500, 21)],
-    },
-}  # fmt: skip
-"""Waves that peak at different hours; namespaces that grow and shrink for days; steady with four points of noise;
-batches that come and go at hours of their own; brokers that join."""
+SEEDS = 3
+TRIED = 24
+DAYS = 7
+OVER_POINTS = AvgShedderSettings().low_threshold
 
 
 @dataclass(frozen=True)
 class Line:
-    """One history: what was recommended, and both on the held-out time."""
+    """One history: what was recommended, and the last days under the defaults and under that, by the truth."""
 
     shape: str
     seed: int
     recommended: str | None
     why: str
-    default: Judged
-    calibrated: Judged
+    default: Figures
+    calibrated: Figures
 
 
-def simulate(root: Path, shape: str, seed: int) -> None:
-    """A week of this shape under the default settings, as the daemon would have kept it."""
-    about = {"about": shape, "hours": 7 * 24, "noise_points": 1.5, **SHAPES[shape]}
-    writer = Writer(root, HistorySettings())
-    for turned in Simulation(Scenario.model_validate(about), SETTINGS, seed, time.perf_counter).turns():
-        kept = round_of(turned.record, SETTINGS.strategy, effective(SETTINGS).model_dump_json())
-        assert kept is not None
-        writer.add(kept)
-    writer.flush()
+def _figures(window: Window, candidate: Candidate, model: LoadModel, seed: int = 0) -> Figures:
+    course = replay(_begun(window, seed), candidate.under(SETTINGS), model)
+    return figures(course.since(float(window.at[WARM_MINUTES])), OVER_POINTS)
 
 
-def days(root: Path) -> dict[int, Window]:
-    """Its windows of a day, by number."""
-    samples = {(row["t"], row["broker"]): row for row in read(root, "broker_rounds")}
-    reports: dict[int, list[dict[str, Any]]] = {}
-    for one in read(root, "decisions"):
-        number = int(one["t"].timestamp() // DAY_SECONDS)
-        rows = ({**samples.get((one["t"], name), {}), "t": one["t"], "broker": name} for name in one["brokers"])
-        reports.setdefault(number, []).extend(rows)
-    bundles: dict[int, list[dict[str, Any]]] = {}
-    for row in read(root, "bundle_rounds"):
-        bundles.setdefault(int(row["t"].timestamp() // DAY_SECONDS), []).append(row)
-    found = {number: window(own, bundles.get(number, [])) for number, own in sorted(reports.items())}
-    return {number: own for number, own in found.items() if own.at.size > 1}
-
-
-def learned(windows: Mapping[int, Window]) -> LoadModel:
-    """The load model of all of it."""
-    parts = [gather(_snapshots(own)) for own in windows.values()]
-    return fit({name: _one([part[name] for part in parts if name in part]) for name in sorted(set().union(*parts))})
+def learned(windows: Iterable[Window]) -> LoadModel:
+    """The load model of all days."""
+    parts = [gather(_snapshots(one.from_round(WARM_MINUTES))) for one in windows]
+    brokers = sorted(set().union(*parts))
+    return fit({name: _one([part[name] for part in parts if name in part]) for name in brokers})
 
 
 def _one(parts: list[BrokerSamples]) -> BrokerSamples:
-    columns = (
-        np.concatenate([getattr(one, key) for one in parts]) for key in ("at", "carried", "used", "since_change")
-    )
+    keys = ("at", "carried", "used", "since_change")
+    columns = (np.concatenate([getattr(one, key) for one in parts]) for key in keys)
     return BrokerSamples(*columns, parts[-1].hardware)
 
 
-def line(root: Path, shape: str, seed: int) -> Line:
-    """Chosen on the first part of the history, judged on the rest."""
-    windows = days(root)
-    model = learned(windows)
-    tried = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), TRIED, 1)
-    numbers = list(windows)
-    results: dict[str, dict[int, Any]] = {one.name: {} for one in tried}
-    for before, number in pairwise(numbers):
-        whole, begins = after(windows[before], windows[number]), float(windows[number].at[0])
-        for one in tried:
-            course = replay(whole, one.under(SETTINGS), model)
-            results[one.name][number] = figures(course.since(begins), AvgShedderSettings().low_threshold)
-    choice = choose(results, numbers[1:])
-    judged = {one.name: one for one in choice.judged}
-    return Line(shape, seed, choice.recommended, choice.why, judged[PRESENT], judged[choice.recommended or PRESENT])
+def line(shape: str, seed: int, tried: int) -> Line:
+    """Chosen on the first part of a history, judged on the rest."""
+    found = week(shape, seed, DAYS)
+    windows = {number: day(found.kept, number) for number in range(1, DAYS)}
+    model = learned(windows.values())
+    drawn = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), tried, 1)
+    results = {one.name: {number: _figures(window, one, model) for number, window in windows.items()} for one in drawn}
+    choice, by_name = choose(results, list(windows)), {one.name: one for one in drawn}
+    last = [windows[number] for number in split(list(windows))[1]]
+
+    def often(name: str, known: LoadModel) -> Figures:
+        """The last part from several beginnings."""
+        return pooled([_figures(one, by_name[name], known, begin) for one in last for begin in range(CONFIRMING)])
+
+    if model.unknown(SETTINGS.weights):
+        choice = replace(choice, recommended=None, why="nothing tells how CPU follows traffic on some broker")
+    if choice.recommended:
+        choice = confirmed(choice, {name: often(name, model) for name in (PRESENT, choice.recommended)})
+    default = often(PRESENT, found.model)
+    calibrated = often(choice.recommended, found.model) if choice.recommended else default
+    return Line(shape, seed, choice.recommended, choice.why, default, calibrated)
 
 
-def lines(folder: Path) -> Iterator[Line]:
-    """All shapes and seeds."""
-    for seed in SEEDS:
-        for shape in SHAPES:
-            root = folder / f"{shape}-{seed}"
-            if not (root / "v1").is_dir():
-                simulate(root, shape, seed)
-            yield line(root, shape, seed)
+def product(found: Figures) -> float:
+    """Moves a day times the mean gap."""
+    return moves_per_day(found) * found.mean_gap
 
 
-def in_scratch() -> Iterator[Line]:
-    """The lines, over histories that are gone afterwards."""
-    with TemporaryDirectory() as folder:
-        yield from lines(Path(folder))
+def _row(one: Line) -> str:
+    was, now = one.default, one.calibrated
+    pairs = [(moves_per_day(was), moves_per_day(now)), (was.mean_gap, now.mean_gap), (was.p95_gap, now.p95_gap)]
+    pairs += [(product(was), product(now)), (cost(was), cost(now))]
+    cells = " | ".join(f"{before:.1f} → {then:.1f}" for before, then in pairs)
+    return f"| {one.shape} | {one.seed} | {one.recommended or f'nothing: {one.why}'} | {cells} |"
+
+
+def _ratios(name: str, pairs: Sequence[tuple[float, float]]) -> str:
+    known = [now / was for was, now in pairs if was > 0]
+    return f"{name} {statistics.median(known):.2f} in the median, {max(known):.2f} at worst" if known else f"{name} -"
 
 
 def main() -> None:
     """Print the table."""
-    print("| shape | seed | recommended | moves a day | mean gap | moves x gap | cost |")
-    print("|---|---|---|---|---|---|---|")
-    products, costs = [], []
-    for one in in_scratch():
-        was, now = one.default.held_out, one.calibrated.held_out
-        pairs = [(moves_per_day(was), moves_per_day(now)), (was.mean_gap, now.mean_gap)]
-        pairs += [(pairs[0][0] * was.mean_gap, pairs[0][1] * now.mean_gap), (cost(was), cost(now))]
-        cells = " | ".join(f"{before:.1f} → {then:.1f}" for before, then in pairs)
-        print(f"| {one.shape} | {one.seed} | {one.recommended or f'nothing: {one.why}'} | {cells} |", flush=True)
-        with suppress(ZeroDivisionError):
-            products.append(pairs[2][1] / pairs[2][0])
-        costs.append(pairs[3][1] / pairs[3][0])
-    told = f"moves x gap {statistics.median(products):.2f}, worst {max(products):.2f}; " if products else ""
-    print(f"calibrated / default: {told}cost {statistics.median(costs):.2f}, worst {max(costs):.2f}")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench learn")
+    parser.add_argument("--shape", action="append", choices=list(SHAPES), help="again for more; none: all")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, SEEDS + 1)))
+    parser.add_argument("--candidates", type=int, default=TRIED)
+    asked = parser.parse_args(sys.argv[2:])
+    print("| shape | seed | recommended | moves a day | mean gap | p95 gap | moves x gap | cost |")
+    print("|---|---|---|---|---|---|---|---|")
+    found = []
+    for shape in asked.shape or SHAPES:
+        for seed in asked.seeds:
+            found.append(line(shape, seed, asked.candidates))
+            print(_row(found[-1]), flush=True)
+    for label, some in (("all", found), ("where something is recommended", [one for one in found if one.recommended])):
+        products = _ratios("moves x gap", [(product(one.default), product(one.calibrated)) for one in some])
+        costs = _ratios("cost", [(cost(one.default), cost(one.calibrated)) for one in some])
+        print(f"calibrated / default, {label}: {products}; {costs}")

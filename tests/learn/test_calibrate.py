@@ -16,7 +16,11 @@ import pytest
 import yaml
 
 from lbd.config import Settings
+from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.learn.candidates import Candidate
 from lbd.load.linear import CPU, Source
+from tests import fake_pulsar
+from tests.daemon.test_service import running, settings_for
 from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
 
 if TYPE_CHECKING:
@@ -105,7 +109,26 @@ class TestKnownTruth:
         assert checked.low_threshold == found.recommended.settings.low_threshold
         assert f"loadBalancerAvgShedderLowThreshold={checked.low_threshold:g}" in broker_conf
         assert not re.search(r"<(script|link|img)[^>]+(src|href)=", page)
+        assert "<td>avg_shedder.low_threshold</td>" in page
         assert len(pq.read_table(tmp_path / "candidates.parquet")) == len(found.tried)
+
+    def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
+        """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
+        from lbd.learn import written
+
+        tried = {**found.tried, "another": Candidate("another", AvgShedderSettings(low_threshold=17.0))}
+        choice = replace(found.choice, recommended="another", why="of a test")
+        written.write(replace(found, tried=tried, choice=choice), tmp_path)
+        proposed = yaml.safe_load((tmp_path / "proposal.yaml").read_text())
+        with (
+            fake_pulsar.hot_broker() as pulsar,
+            running(tmp_path, {**settings_for(pulsar, tmp_path), **proposed}) as daemon,
+        ):
+            daemon.notified.wait_for("STATUS=")
+            assert daemon.end() == 0
+
+        (first, *_) = pq.read_table(tmp_path / "state" / "history" / "v1" / "decisions").to_pylist()
+        assert AvgShedderSettings.model_validate_json(first["settings"]).low_threshold == 17
 
 
 class TestPoorHistories:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lbd.record.history.tables import COLUMNS
+from tests.disks import flip
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,16 +209,18 @@ def part(root: Path, day: int, content: bytes | None = None, version: int = 1) -
         metadata={"lbd.history": json.dumps({"version": version, "table": "decisions"})},
     )
     row = {**dict.fromkeys(schema.names), "t": at(day * 1440), "brokers": ["a"], "turn": day}
-    pq.write_table(pa.Table.from_pylist([row], schema=schema), path)
+    pq.write_table(pa.Table.from_pylist([row], schema=schema), path, compression="zstd", write_page_checksum=True)
     return path
 
 
 def test_what_is_torn_is_left_out_and_named(spark: SparkSession, tmp_path: Path):
-    """Half a file, an empty one and one of another kind; hidden files are nobody's."""
+    """Half a file, an empty one, one of another kind and one with a changed byte; hidden files are nobody's."""
     from lbd.learn.reading import table
 
     whole = part(tmp_path, 1)
     torn = [part(tmp_path, day, content) for day, content in enumerate((whole.read_bytes()[:-40], b"", b"junk" * 9), 2)]
+    torn.append(part(tmp_path, 5))
+    flip(torn[-1], "turn")
     (whole.parent / ".part-1.parquet.new").write_bytes(b"PAR1")
     found = table(spark, str(tmp_path), "decisions")
 

@@ -27,6 +27,7 @@ from lbd.record.history.tables import COLUMNS, TABLES, VERSION
 from lbd.record.history.writer import FLUSH_SECONDS, KEPT_ROWS, WHOLE_SECONDS, Writer
 from tests import disks
 from tests.builders import bundle, report, snapshot, stats
+from tests.disks import flip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -237,6 +238,19 @@ class TestFiles:
         assert len(rows(tmp_path, "decisions")) == 3
         assert Writer(tmp_path, HistorySettings()).torn == 2
 
+    def test_a_changed_byte_sets_its_file_aside(self, tmp_path: Path) -> None:
+        """When its day is packed: the other files' rows become one file, and balancing's disk is not blamed."""
+        writer = written(tmp_path, *(round_of(two(MIDNIGHT + at)) for at in (0, 700, 1400)))
+        (day,) = Folder(tmp_path).days("decisions")
+        flip(sorted(day.iterdir())[1], "t")
+        writer.add(round_of(two(MIDNIGHT + 86_400)))
+        writer.flush()
+
+        assert writer.trouble == ""
+        assert [row["t"].timestamp() - MIDNIGHT for row in rows(tmp_path, "decisions")] == [0, 1400, 86_400]
+        assert [path.name for path in day.iterdir()] == ["day.parquet"]
+        assert Writer(tmp_path, HistorySettings()).torn == 1
+
     @pytest.mark.parametrize(("kept_days", "left"), [(1, 2), (2, 3), (30, 4)])
     def test_old_days_go(self, tmp_path: Path, kept_days: int, left: int) -> None:
         """Those before so many whole days."""
@@ -337,6 +351,14 @@ class TestReading:
         written(tmp_path, round_of(two()))
         (path,) = (tmp_path / "v1" / "moves").parent.joinpath("decisions").rglob("*.parquet")
         path.write_bytes(b"PAR1")
+        with pytest.raises(UsageError, match=f"{path.parent}: cannot be read: "):
+            self.read(tmp_path)
+
+    def test_a_changed_byte_is_no_other_number(self, tmp_path: Path) -> None:
+        """It is an error that names the day."""
+        written(tmp_path, round_of(two()))
+        (path,) = (tmp_path / "v1" / "bundle_rounds").rglob("*.parquet")
+        flip(path, "msg_rate_in")
         with pytest.raises(UsageError, match=f"{path.parent}: cannot be read: "):
             self.read(tmp_path)
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _ORDER = ("broker_rounds", "bundle_rounds", "decisions")
 """Of one round: a decision is told when all that it saw is known."""
 
+_VERIFIED = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+
 _RESOURCES = {
     "cpu": "cpu",
     "memory": "memory",
@@ -133,7 +137,7 @@ def _day(day: Path, table: str, since: float, until: float) -> pa.Table:
             pa.scalar(datetime.fromtimestamp(max(at, 0.0), UTC), pa.timestamp("ms", tz="UTC")) for at in (since, until)
         ]
         within = (pc.field("t") >= limits[0]) & (pc.field("t") <= limits[1])
-        read = ds.dataset(list(map(str, files)), schema(table), format="parquet").to_table(filter=within)
+        read = ds.dataset(list(map(str, files)), schema(table), format=_VERIFIED).to_table(filter=within)
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(f"{day}: cannot be read: {error}") from error
     return read.sort_by("t")

@@ -1,0 +1,185 @@
+"""Weeks of simulated clusters as windows of history, with the truth beside them.
+
+The cluster is :mod:`lbd.simulate`'s, a sample of each broker a minute. What the default settings make of it is told by
+one closed-loop replay of the whole week under the true load model: that is the history; the daemon's own turns, at a
+minute of processor time a week, would say the same (``tests/learn/test_closed_loop.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lbd.config import Settings
+from lbd.learn.closed_loop import replay
+from lbd.learn.window import Window
+from lbd.load.linear import CPU, given
+from lbd.model import RESOURCES
+from lbd.simulate.build import cluster
+from lbd.simulate.cluster import MIB, noisy, points_at, rates_at
+from lbd.simulate.run import BEGUN_AT
+from lbd.simulate.scenario import Scenario
+
+if TYPE_CHECKING:
+    from lbd.learn.closed_loop import Course
+    from lbd.load.linear import LoadModel
+    from lbd.model import BoolArray, FloatArray
+    from lbd.simulate.world import State, World
+
+SETTINGS = Settings.model_validate({"interval_seconds": 60})
+DAY_MINUTES = 1440
+WARM_MINUTES = 360
+STEP = 0.05
+"""Rates are stored when they have changed by so much, as ``history.step``."""
+
+START_MINUTES = 2
+"""So long the samples of a broker that has come are not trusted."""
+
+
+def _namespace(name: str, mib: float, bundles: int, **shape: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "mib_per_second": mib,
+        "bundles": bundles,
+        "spread": 1.0,
+        "shape": shape or {"kind": "steady"},
+    }
+
+
+def _wave(name: str, mib: float, peak: float, amplitude: float = 0.5, bundles: int = 150) -> dict[str, Any]:
+    return _namespace(name, mib, bundles, kind="wave", amplitude=amplitude, peak_at_hours=peak)
+
+
+def _ramp(name: str, mib: float, day: int, to: float) -> dict[str, Any]:
+    return _namespace(name, mib, 12, kind="ramp", to=to, at_minutes=DAY_MINUTES * day, minutes=2 * DAY_MINUTES)
+
+
+def _batch(at: int, mib: float = 25) -> dict[str, Any]:
+    return _namespace(f"batch{at}", mib, 6, kind="on-off", on_minutes=20 + 7 * at, off_minutes=300 + 53 * at)
+
+
+def _brokers(number: int, background: float = 8) -> list[dict[str, Any]]:
+    return [{"id": "b", "number": number, "background": background}]
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "wave": {
+        "brokers": _brokers(12),
+        "load": [_wave("eu", 500, 13), _wave("us", 500, 21), _wave("asia", 400, 5)],
+    },
+    "drift": {
+        "brokers": _brokers(10),
+        "load": [
+            *(_ramp(f"up{day}", 50, day, 4) for day in range(6)),
+            *(_ramp(f"down{day}", 90, day, 0.3) for day in range(6)),
+            _wave("base", 400, 12, 0.3, 200),
+        ],
+    },
+    "noisy": {"noise_points": 4, "brokers": _brokers(12, 10), "load": [_wave("n", 1200, 12, 0.15, 400)]},
+    "batches": {
+        "brokers": _brokers(10),
+        "load": [_wave("base", 700, 14, 0.3, 250), *(_batch(at) for at in range(8))],
+    },
+    "joins": {
+        "brokers": [
+            *_brokers(8),
+            *({"id": f"j{at}", "joins_at_minutes": DAY_MINUTES * day, "background": 8}
+              for at, day in enumerate((1.5, 3.4, 5.6), 1)),
+        ],
+        "load": [_wave("eu", 500, 13), _wave("us", 500, 21)],
+    },
+    "regions": {
+        "brokers": _brokers(12),
+        "load": [_wave(f"r{at}", 170, 3.0 * at, 0.9, 30) for at in range(8)],
+    },
+}  # fmt: skip
+"""Waves that peak at different hours; namespaces that grow and shrink for days; steady with four points of noise;
+batches that come and go at hours of their own; brokers that join; eight regions of few large bundles that hardly carry
+anything by night."""
+
+
+@dataclass(frozen=True)
+class Week:
+    """``true`` is the cluster as nobody balanced it, with its ``model``; ``kept`` the history under the defaults."""
+
+    true: Window
+    model: LoadModel
+    kept: Window
+
+
+def week(shape: str, seed: int, days: int = 7) -> Week:
+    """A week of this shape."""
+    about = {"about": shape, "hours": days * 24, "noise_points": 1.5, **SHAPES[shape]}
+    world, state = cluster(Scenario.model_validate(about), seed)
+    true = _unbalanced(world, state, days * DAY_MINUTES)
+    model = given(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
+    course = replay(true, SETTINGS, model)
+    return Week(true, model, _with(true, course))
+
+
+def day(whole: Window, number: int) -> Window:
+    """A day of it, with the hours before it that warm a replay up."""
+    last = (number + 1) * DAY_MINUTES
+    known = whole.change_round < last
+    rows = {name: getattr(whole, name)[:last] for name in ("at", "used", "present", "fresh", "doubted", "started_at")}
+    rows |= {name: getattr(whole, name)[known] for name in _CHANGES}
+    return replace(whole, **rows).from_round(number * DAY_MINUTES - WARM_MINUTES)
+
+
+_CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates")
+
+
+def _unbalanced(world: World, state: State, minutes: int) -> Window:
+    shape = (minutes, len(world.brokers))
+    used, present = np.full((*shape, len(RESOURCES)), np.nan), np.zeros(shape, dtype=np.bool_)
+    stored: FloatArray = np.zeros((len(world.bundles), 4))
+    changed: list[tuple[int, BoolArray, FloatArray]] = []
+    for minute in range(minutes):
+        rates = rates_at(world, minute * 60 - 30)
+        used[minute, :, CPU] = noisy(world, points_at(world, state.owner, rates, minute * 60 - 30), minute * 60)
+        present[minute] = world.present(minute * 60)
+        new = (np.abs(rates - stored) > np.maximum(np.abs(stored) * STEP, 1e-9)).any(axis=1)
+        stored[new] = rates[new]
+        changed.append((minute, np.flatnonzero(new), rates[new]))
+    bundle = np.concatenate([own for _, own, _ in changed]).astype(np.int32)
+    began = np.where(np.isfinite(world.joins_at), world.joins_at, -30 * 86_400)
+    young = np.arange(minutes)[:, None] * 60 - began < START_MINUTES * 60
+    return Window(
+        brokers=world.brokers,
+        bundles=world.bundles,
+        at=BEGUN_AT + 60.0 * np.arange(minutes),
+        used=used,
+        present=present,
+        fresh=present.copy(),
+        doubted=present & young,
+        started_at=np.broadcast_to(BEGUN_AT + began, shape).copy(),
+        change_round=np.repeat(np.arange(minutes, dtype=np.int32), [own.size for _, own, _ in changed]),
+        change_bundle=bundle,
+        change_owner=state.owner[bundle].astype(np.int32),
+        change_rates=np.concatenate([rates for _, _, rates in changed]).astype(np.float32),
+    )
+
+
+def _with(true: Window, course: Course) -> Window:
+    """The history of a run: bundles are where its moves left them, and brokers were as busy as it says."""
+    owner, broker = true.change_owner.copy(), {name: at for at, name in enumerate(true.brokers)}
+    index = {name: at for at, name in enumerate(true.bundles)}
+    rows: dict[str, list[Any]] = {name: [] for name in _CHANGES}
+    for one in course.moves:
+        at, bundle = int(np.searchsorted(true.at, one.at)) + 1, index[one.bundle]
+        own = true.change_bundle == bundle
+        if at < true.at.size:
+            last = np.flatnonzero(own & (true.change_round <= at))[-1]
+            values = (at, bundle, broker[one.destination], true.change_rates[last])
+            for name, value in zip(_CHANGES, values, strict=True):
+                rows[name].append(value)
+        owner[own & (true.change_round >= at)] = broker[one.destination]
+    values = {name: getattr(true, name) for name in _CHANGES} | {"change_owner": owner}
+    if course.moves:
+        values = {name: np.concatenate([own, np.array(rows[name], dtype=own.dtype)]) for name, own in values.items()}
+    order = np.argsort(values["change_round"], kind="stable")
+    used = true.used.copy()
+    used[:, :, CPU] = course.points
+    return replace(true, used=used, **{name: own[order] for name, own in values.items()})
