@@ -14,6 +14,7 @@ from lbd.errors import AdminError, LbdError
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar import paths
 from lbd.pulsar.asking import reason_of
+from lbd.pulsar.failures import timed_out
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -204,22 +205,27 @@ class Unloader:
 
     def _place(self, ready: Ready) -> Outcome:
         """The source let go: nudge until somebody owns the bundle, and say who."""
-        move, owner, consumed, answered = ready.move, None, False, True
+        move, owner, consumed = ready.move, None, False
+        answer: int | AdminError = OK
         nudge = "none" if ready.transferred else self._nudge
         if nudge == "leader" and ready.named:
             consumed = self._look_up(move, ready.leader.base, authoritative=False) == OK
             owner = self._soon(move)
         if owner is None and nudge != "none":
-            answered = self._look_up(move, self._admin.base(move.destination or ""), authoritative=True) is not None
+            answer = self._look_up(move, self._admin.base(move.destination or ""), authoritative=True)
         if owner is None:
             owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)
-        if owner is None and not answered:
-            owner = self._given_back(move)
+        if owner is None and isinstance(answer, AdminError):
+            owner = self._given_back(move, answer)
         return _placed(ready, owner, consumed=consumed)
 
-    def _given_back(self, move: Unload) -> str | None:
-        """What a destination does not take, nor answer, is better off where it was than with nobody."""
-        self._admin.mistrust(move.destination or "")
+    def _given_back(self, move: Unload, failure: AdminError) -> str | None:
+        """What a destination does not take, nor answer, is better off where it was than with nobody.
+
+        One that hangs is left alone from now on; one that has died is seen by whoever asks it next.
+        """
+        if timed_out(failure):
+            self._admin.mistrust(move.destination or "")
         self._look_up(move, self._admin.base(move.source), authoritative=True)
         return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
 
@@ -230,12 +236,12 @@ class Unloader:
         except AdminError:
             return None
 
-    def _look_up(self, move: Unload, base: str, *, authoritative: bool) -> int | None:
-        """The status of a lookup, None where no answer came; what it led to is seen by who owns the bundle."""
+    def _look_up(self, move: Unload, base: str, *, authoritative: bool) -> int | AdminError:
+        """The status of a lookup, or why none came; what it led to is seen by who owns the bundle."""
         try:
             return self._admin.look_up(move.bundle, base, authoritative=authoritative).status
-        except AdminError:
-            return None
+        except AdminError as error:
+            return error
 
     def _cleared(self, ready: Ready, outcome: Outcome) -> Outcome:
         """Have a left-over note name the present owner: whenever it is used, the bundle stays where it is.

@@ -154,6 +154,7 @@ class Picker:
     def close(self) -> None:
         """Lay out no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._admin.close()
 
     def pick_at_once(self, text: str, strategy: str) -> Placement | None:
         """The same as :meth:`pick` where all of it is known, in a millisecond; None where a broker must be asked."""

@@ -38,6 +38,10 @@ class Planner:
         self._last: tuple[Published, Plan] | None = None
         self._known: OrderedDict[str, Plan] = OrderedDict()
 
+    def close(self) -> None:
+        """Silent brokers are asked no more."""
+        self._admin.close()
+
     def plan(self, published: Published) -> Plan:
         """What would be unloaded. Raises :class:`~lbd.errors.LbdError` where that cannot be said."""
         with self._lock:

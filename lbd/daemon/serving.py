@@ -105,12 +105,14 @@ class Serving:
         """Answer nothing any more."""
         self._end()
         self._picker.close()
+        self._planner.close()
 
     def take(self, before: Settings) -> None:
         """The engine's settings have changed from these."""
-        picker = self._picker
+        picker, planner = self._picker, self._planner
         self._picker, self._planner = Picker(self.settings, self.now), Planner(self._engine)
         picker.close()
+        planner.close()
         if self.settings.api != before.api or self._trouble or self.settings.api.secure:  # certificates are renewed
             self._end()
             self.start()

@@ -104,7 +104,7 @@ class Observer:
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self.admin.http.silences.close()
+        self.admin.close()
         self._reports.close()
 
     def _ready(self) -> list[str]:

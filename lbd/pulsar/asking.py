@@ -87,6 +87,10 @@ class Asking:
         """Take a broker for silent that did not answer a lookup, though it may answer else."""
         self.http.silences.mistrust(self.base(broker))
 
+    def close(self) -> None:
+        """Ask silent brokers no more, whether they answer again."""
+        self.http.silences.close()
+
     def _secure_base(self, broker: str) -> str:
         answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)
         base = base_of(answer.location) if answer.location else self._own_base(broker, answer.base)

@@ -402,13 +402,25 @@ class TestADestinationThatHangs:
         mover, wanted = unloader(pulsar, "destination"), move(pulsar)
         ready = mover.check(wanted)
         assert not isinstance(ready, Skip)
-        pulsar.fault("/lookup", fake_pulsar.SILENCE, broker=destination)
+        pulsar.fault("/lookup", Reply(silent=True, delay_seconds=4), broker=destination)
         outcome = mover.send(ready)
         assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, source)
         assert pulsar.owners[MOVED] == source
         again = mover.check(wanted)
         assert isinstance(again, Skip)
         assert (again.reason, "is not ready" in again.detail) == (Reason.DESTINATION_FORBIDDEN, True)
+
+    def test_one_that_has_died_is_not_left_alone_once_it_is_back(self, pulsar: FakePulsar) -> None:
+        """It refuses connections: the bundle is given back, and a restarted broker is no silent one."""
+        source, destination = pulsar.ids[0], pulsar.ids[2]
+        admin = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls), read_timeout_seconds=2))
+        mover = Unloader(admin, Time().clock(), "destination")
+        ready = mover.check(move(pulsar))
+        assert not isinstance(ready, Skip)
+        pulsar.kill(destination)
+        outcome = mover.send(ready)
+        assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, source)
+        assert admin.silent_since(destination) is None
 
 
 class TestWitnesses:

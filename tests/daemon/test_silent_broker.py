@@ -10,6 +10,8 @@ import pytest
 from lbd.daemon.doctor.cluster import check
 from lbd.daemon.doctor.survey import survey
 from lbd.daemon.draining.unheard import looked_for_again
+from lbd.daemon.serving import Serving
+from lbd.errors import AdminError
 from lbd.model import Outcome, Result, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
@@ -73,6 +75,11 @@ def until_heard(known: Silences, broker: str) -> None:
     raise AssertionError(f"{broker} answers, and is still taken for silent")
 
 
+def asking(base: str) -> int:
+    """How many threads of this process wait to ask it again."""
+    return sum(thread.name == f"lbd-asks-{base}" for thread in threading.enumerate())
+
+
 class TestTurns:
     def test_it_is_waited_for_once(self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         """By the turn that finds out, and by none after it; the others are balanced meanwhile, without it."""
@@ -113,6 +120,23 @@ class TestTurns:
         assert record.hold is not None
         assert record.hold[0] is Reason.LEADER_UNREACHABLE
         assert f"{cluster.leader} does not answer since" in record.sentence
+
+    def test_settings_read_again_leave_nobody_asking_it(self, lbd: Run, cluster: FakePulsar):
+        """What answers people asks brokers by itself; each question takes one more of a hung broker's threads."""
+        silent = f"http://{cluster.brokers[2]}"
+        serving = Serving(lbd.engine, lambda: 0.0, lambda: 60.0)
+        hang(cluster, cluster.brokers[2])
+        for admin in (serving._picker._admin, serving._planner._admin):
+            with pytest.raises(AdminError, match="no answer in time"):
+                admin.http.send("GET", f"{silent}/admin/v2/brokers/version")
+        assert asking(silent) == 2
+        serving.take(serving.settings)
+        for _ in range(200):
+            if not asking(silent):
+                break
+            threading.Event().wait(0.05)
+        assert asking(silent) == 0
+        serving.stop()
 
     def test_the_doctor_says_what_to_do(self, cluster: FakePulsar, tmp_path: Path):
         """Keep what tells why, then end it: it stays listed for as long as it hangs."""
