@@ -324,7 +324,8 @@ class FakePulsar:
             return refused(412, f"Failed to find ownership for ServiceUnit:{bundle}")
         if owner != asked.broker:
             return Reply(307, location=f"http://{owner}{asked.path}?authoritative=false")
-        return ok({"namespace": bundle.rpartition("/")[0], "hashPositions": {}})
+        namespace, _, bounds = bundle.rpartition("/")
+        return ok({"namespace": namespace, "bundle": bounds, "topicHashPositions": {}})
 
     @property
     def extensible(self) -> bool:

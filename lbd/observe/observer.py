@@ -77,9 +77,9 @@ class Observer:
         active = self._ready()
         started = self._now()
         seen, missing = self._ask_all(active)
-        leader = self.admin.leader()
         if not seen:
             raise ObserveError(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
+        leader = self.admin.leader()
         return Observation(
             snapshot=build_snapshot(started, {broker: found.report for broker, found in seen.items()}),
             cluster=self.admin.cluster,

@@ -30,6 +30,12 @@ class _Ownership(msgspec.Struct):
     is_active: bool = True
 
 
+class _HashPositions(msgspec.Struct):
+    """What only the owner of a bundle answers, whatever a proxy on the way says with 200."""
+
+    bundle: str
+
+
 class _Bundles(msgspec.Struct):
     boundaries: list[str]
 
@@ -111,7 +117,8 @@ class Admin(Asking):
         wait, in its only metadata thread, for those that it began to take meanwhile, which that same thread would have
         to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; seen to hang 4.0.8 and 4.2.4).
         """
-        return self.http.send("GET", self.base(broker) + paths.topic_hash_positions(bundle), hops=0).status == 200
+        answer = self.http.send("GET", self.base(broker) + paths.topic_hash_positions(bundle), hops=0)
+        return answer.status == 200 and bundle.endswith(f"/{self._json(answer, _HashPositions).bundle}")
 
     def boundaries(self, namespace: str) -> list[str] | None:
         """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""

@@ -47,7 +47,7 @@ def _drained(daemon: Daemon, target: str) -> CompletedProcess[str]:
         time.sleep(2)
 
 
-@pytest.mark.cluster(versions=["4.0.8"])
+@pytest.mark.cluster(versions=["4.0.8"], own=True)
 def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
 ):
