@@ -148,7 +148,7 @@ class Unloader:
         if leader is None:
             return Skip(move.bundle, Reason.LEADER_UNREACHABLE, "no broker leads, the destination would be lost")
         if not self._admin.ready_at(leader.base):
-            gone = f"leader {leader.base} does not answer; it is replaced after a session time-out"
+            gone = f"leader {leader.base} does not answer; it is replaced after a session time-out if it has died"
             return Skip(move.bundle, Reason.LEADER_UNREACHABLE, gone)
         named = paths.knows_destinations(self._admin.version_at(leader.base))
         return Ready(move, leader, named, self._admin.transfers)

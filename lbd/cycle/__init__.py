@@ -152,13 +152,19 @@ def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
     return hold
 
 
+_FOR_A_WHILE = (0, Reason.COOL_DOWN.code, Reason.CHANGED_HANDS.code)
+"""Nothing bars such bundles, or for ``cool_down_minutes`` at most."""
+
+
 def _permission(
     parts: Parts, snapshot: Snapshot, evidence: Evidence, policies: Policies, hold: Hold | None, kept: Kept
 ) -> Permission:
     trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
-    tired = trips.tired | trips.moved(snapshot, scores(snapshot.brokers, parts.weights), evidence.paired == 0)
     known = (snapshot, parts.attempted_at(), policies.isolation, parts.guardrails)
-    codes = barred(*known, changed_at=kept.changed_at, tired=tired)
+    codes = barred(*known, changed_at=kept.changed_at, tired=trips.tired)
+    points, able = scores(snapshot.brokers, parts.weights), np.isin(codes, _FOR_A_WHILE)
+    rest = trips.moved(snapshot, points, evidence.paired == 0, able)
+    codes = bar_more(codes, snapshot, dict.fromkeys(rest, Reason.PING_PONG)) if rest else codes
     for reason in parts.ignored_bars:
         codes[codes == reason.code] = 0
     if own := kept_bundles(snapshot.bundles, parts.leader_topic):

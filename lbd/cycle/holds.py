@@ -47,7 +47,7 @@ def found_holds(
     if quiet is not None:
         yield Reason.QUIET_HOURS, quiet[1]
     if observation.leader is None:
-        yield Reason.LEADER_UNREACHABLE, "none leads, or the one named does not answer and is replaced after a while"
+        yield Reason.LEADER_UNREACHABLE, _leaderless(observation)
     if observation.snapshot.taken_at < settled:
         left = settled - observation.snapshot.taken_at
         often = f" (some went {len(lately)} times within the hour)" if len(lately) > 1 else ""
@@ -103,3 +103,11 @@ def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
     for reason, detail in holds:
         if reason in parts.ignored_holds:
             yield Skip("cluster", reason, f"{PASSED_OVER}: {detail}")
+
+
+def _leaderless(observation: Observation) -> str:
+    """A leader that has died is replaced; one that hangs keeps its session."""
+    told = "none leads, or the one named does not answer"
+    if observation.silent:
+        return f"{told}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
+    return f"{told} and is replaced after a while"

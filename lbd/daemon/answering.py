@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lbd.daemon.dry import last_round, live_parts, recorded_parts
+from lbd.daemon.dry import last_round, live_parts, recorded_parts, taking_over
 from lbd.daemon.parts import observing
 from lbd.daemon.situation import Owners, owners, situation
 from lbd.daemon.targets import live_bundles, meant, reported_bundles, target
@@ -60,18 +61,28 @@ def placement(name: str) -> Placement:
 def ask_cluster(settings: Settings, words: Sequence[str], strategy: str) -> Report:
     """Answers from the live cluster, with the averages of a daemon on this machine where they can be read."""
     with observing(settings) as observer:
-        return ask(live_parts(settings, observer), observer.admin, words, strategy, PlaceMemory())
+        parts, busy = live_parts(settings, observer), taking_over(settings, observer.admin)
+        return ask(parts, observer.admin, words, strategy, PlaceMemory(), busy)
 
 
-def ask(parts: Parts, admin: Admin, words: Sequence[str], strategy: str, memory: PlaceMemory) -> Report:
-    """The same with the parts of a running lbd, and what it remembers of its answers.
+def ask(
+    parts: Parts,
+    admin: Admin,
+    words: Sequence[str],
+    strategy: str,
+    memory: PlaceMemory,
+    busy: Mapping[str, str] = MappingProxyType({}),
+) -> Report:
+    """The same with the parts of a running lbd that moves nothing now, and what it remembers of its answers.
+
+    ``busy`` are brokers that must not be asked for what they own, and why.
 
     Raises :class:`UsageError` for words and strategies that are none, before the cluster is asked anything.
     """
     place, targets = placement(strategy), [target(word) for word in words]
     admin.active_brokers()
     wanted = meant(targets, live_bundles(admin))
-    return _answered(parts, wanted, owners(admin), (strategy, place), memory, time.time)
+    return _answered(parts, wanted, owners(admin, busy), (strategy, place), memory, time.time)
 
 
 def ask_recording(settings: Settings, words: Sequence[str], strategy: str, path: Path) -> Report:

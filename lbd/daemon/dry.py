@@ -29,6 +29,7 @@ from lbd.record.drains import Drains
 from lbd.record.journal import KEEP_SECONDS, Past, read
 from lbd.record.state import Kept, Scratch, StateDir
 from lbd.replay import rounds, settings_from
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.cycle.parts import Observer as Looking
     from lbd.model import Slopes, Snapshot
+    from lbd.pulsar.admin import Admin
     from lbd.record.journal import Journal
     from lbd.record.recording import Header
 
@@ -133,6 +135,24 @@ def remembered(settings: Settings) -> tuple[Kept, Averages, Past]:
         return kept, state.load_averages(now), read(state.journal, now, KEEP_SECONDS)
     except (UsageError, OSError):
         return nothing
+
+
+def taking_over(settings: Settings, admin: Admin) -> dict[str, str]:
+    """Brokers that lbd moves bundles to now, and why each must not be asked for all that it owns.
+
+    A move without an outcome for longer than it may take was cut short, and is under way no more.
+    """
+    if admin.transfers:
+        return {}
+    past, begun = remembered(settings)[2], time.time() - 2 * settings.pulsar.unload_timeout_seconds
+    coming: dict[str, list[str]] = {}
+    for _, one in past.open:
+        if one.destination is not None and past.attempted_at.get(one.bundle, 0.0) > begun:
+            coming.setdefault(one.destination, []).append(one.bundle)
+    return {
+        broker: f"it takes over {counted(len(bundles), 'bundle')} now, the first: {bundles[0]}, and can hang if asked"
+        for broker, bundles in coming.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,12 @@ class Owners:
     unasked: Mapping[str, str]
 
 
-def owners(admin: Admin) -> Owners:
-    """What each active broker says it owns."""
+def owners(admin: Admin, busy: Mapping[str, str]) -> Owners:
+    """What each active broker says it owns; not what those do that are ``busy``, and why."""
 
     def asked(broker: str) -> dict[str, bool] | str:
+        if broker in busy:
+            return busy[broker]
         try:
             return admin.owned(broker)
         except AdminError as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+from lbd.daemon.dry import taking_over
 from lbd.daemon.situation import owners
 from lbd.errors import ObserveError, UsageError
 from lbd.model import bundle_namespace
@@ -113,7 +114,7 @@ def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
     if target(namespace).kind != "namespace":
         raise UsageError(f"{namespace!r} is no namespace; wanted tenant/namespace")
     admin.active_brokers()
-    bundles, found = live_bundles(admin)(namespace), owners(admin)
+    bundles, found = live_bundles(admin)(namespace), owners(admin, taking_over(settings, admin))
     if found.unasked:
         broker, why = next(iter(found.unasked.items()))
         raise ObserveError(f"{broker} does not tell which bundles it owns: {why}")

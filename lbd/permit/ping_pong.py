@@ -37,12 +37,13 @@ class Trips:
         most = self._guardrails.max_moves_per_bundle
         return frozenset(bundle for bundle, number in self._number.items() if 0 < most <= number)
 
-    def moved(self, snapshot: Snapshot, points: FloatArray, compared: BoolArray) -> frozenset[str]:
+    def moved(self, snapshot: Snapshot, points: FloatArray, compared: BoolArray, able: BoolArray) -> frozenset[str]:
         """Bundles that moved lately and rest: it is not urgent, and others of their broker can go instead.
 
-        ``points`` are the brokers' scores, float64 (B,), and ``compared`` those that take part, bool (B,). It is urgent
-        on a broker that is overloaded, or ``second_move_points`` above the least loaded one. Others can go where they
-        carry half of what their broker does: levelling a pair never takes more.
+        ``points`` are the brokers' scores, float64 (B,), ``compared`` those that take part, bool (B,), and ``able``
+        the bundles that nothing bars for longer than a rest, bool (N,). It is urgent on a broker that is overloaded, or
+        ``second_move_points`` above the least loaded one. Others can go where such carry half of what their broker
+        does: levelling a pair never takes more.
         """
         rails = self._guardrails
         if not (self._number and rails.max_moves_per_bundle and compared.any()):
@@ -50,7 +51,8 @@ class Trips:
         rows, brokers = snapshot.rows, len(snapshot.brokers)
         owner, carried = rows.owner(), rows.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
         lately = np.array([snapshot.bundles[at] in self._number for at in rows.bundle.tolist()], dtype=np.bool_)
-        others = 2 * np.bincount(owner, carried * ~lately, brokers) >= np.bincount(owner, carried, brokers)
+        instead = able[rows.bundle] & ~lately
+        others = 2 * np.bincount(owner, carried * instead, brokers) >= np.bincount(owner, carried, brokers)
         urgent = min(float(points[compared].min()) + rails.second_move_points, rails.max_destination_score)
         rests = rows.bundle[lately & (others & (points < urgent))[owner]]
         return frozenset(snapshot.bundles[at] for at in rests.tolist())

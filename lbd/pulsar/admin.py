@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from lbd.pulsar.http import Answer
 
 
+OWNERSHIP_TOLD = {200, 307, 404, 412}
+"""What tells who owns a bundle: this broker, another one, nobody as there is no such bundle, nobody."""
+
+
 class _LeaderBroker(msgspec.Struct, rename="camel"):
     service_url: str
     broker_id: str | None = None
@@ -118,7 +122,8 @@ class Admin(Asking):
         to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; seen to hang 4.0.8 and 4.2.4).
         """
         answer = self.http.send("GET", self.base(broker) + paths.topic_hash_positions(bundle), hops=0)
-        return answer.status == 200 and bundle.endswith(f"/{self._json(answer, _HashPositions).bundle}")
+        told = self._expected(answer, OWNERSHIP_TOLD)
+        return told.status == 200 and bundle.endswith(f"/{self._json(told, _HashPositions).bundle}")
 
     def boundaries(self, namespace: str) -> list[str] | None:
         """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
@@ -132,7 +137,7 @@ class Admin(Asking):
         admin URL may be another name of a broker, or stand before several.
         """
         own = [self.base(broker) for broker in self._active or self.active_brokers()]
-        answer = self._first(own, paths.topic_hash_positions(bundle), {200, 307, 404, 412}, hops=0)
+        answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_TOLD, hops=0)
         if answer.status in {404, 412}:
             return None
         return base_of(answer.location) if answer.location else answer.base

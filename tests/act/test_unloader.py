@@ -433,6 +433,13 @@ class TestWitnesses:
         assert pulsar.asked("/topicHashPositions") != []
         assert pulsar.asked("/ownedNamespaces") == []
 
+    def test_an_owner_that_cannot_tell_is_told_with_what_it_answered(self, pulsar: FakePulsar) -> None:
+        """That it does not own the bundle is not what it said."""
+        pulsar.fault("/topicHashPositions", refused(500, "no"), broker=pulsar.ids[0])
+        skip = unloader(pulsar).check(move(pulsar))
+        assert isinstance(skip, Skip)
+        assert (skip.reason, "HTTP 500 (no)" in skip.detail) == (Reason.NOT_CHECKED, True), skip.detail
+
     def test_an_owner_that_does_not_own_it_actively_is_none(self, pulsar: FakePulsar) -> None:
         """One broker names another, which does not say so itself: ownership is in transit, and nothing is sent."""
         pulsar.fault("/topicHashPositions", Reply(307, location=f"http://{pulsar.ids[0]}/x"))

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.daemon.answering import ask_cluster
 from lbd.daemon.draining.showing import show_drain
-from lbd.errors import UsageError
+from lbd.daemon.targets import owned_bundles
+from lbd.errors import ObserveError, RefusedError, UsageError
+from lbd.model import Unload
 from lbd.permit.own_topic import carries
 from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
@@ -117,6 +120,22 @@ def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, mon
     assert [(skip.what, skip.reason) for skip in shown.look.plan.stay] == [(kept, Reason.LEADER_TOPIC)]
     assert owned(cluster, target) == [kept]
     assert [(left.bundle, left.reason) for left in work.left] == [(kept, "leader-topic")]
+
+
+def test_a_broker_that_takes_bundles_over_is_not_asked_what_it_owns(lbd: Run, cluster: FakePulsar, tmp_path: Path):
+    """That can hang it for good, and who only looks must not; it is said, and the others may be looked at."""
+    healthy, target = cluster.brokers[:2]
+    bundle = owned(cluster, healthy)[0]
+    lbd.engine.journal.intend(Unload(bundle, healthy, target, 1.0, 1.0), 1)
+    chosen = settings(cluster, tmp_path)
+    cluster.requests.clear()
+    with pytest.raises(RefusedError, match=f"{target}: .* takes over 1 bundle now, the first: {bundle}"):
+        show_drain(chosen, target)
+    with pytest.raises(ObserveError, match=f"{target} does not tell .* takes over 1 bundle now"):
+        owned_bundles(chosen, "simulated/n0")
+    assert set(ask_cluster(chosen, ["simulated/n0"], "rendezvous").unasked) == {target}
+    assert not any(f"{target}/ownedNamespaces" in request.path for request in cluster.requests)
+    assert len(show_drain(chosen, healthy).look.owned) == 14
 
 
 def test_a_broker_that_is_filled_is_not_drained_meanwhile(

@@ -120,6 +120,7 @@ class TestTurns:
         assert record.hold is not None
         assert record.hold[0] is Reason.LEADER_UNREACHABLE
         assert f"{cluster.leader} does not answer since" in record.sentence
+        assert f"one that hangs, as {cluster.leader} may, leads until it is restarted" in record.sentence
 
     def test_settings_read_again_leave_nobody_asking_it(self, lbd: Run, cluster: FakePulsar):
         """What answers people asks brokers by itself; each question takes one more of a hung broker's threads."""
@@ -137,6 +138,15 @@ class TestTurns:
             threading.Event().wait(0.05)
         assert asking(silent) == 0
         serving.stop()
+
+    def test_of_a_leader_that_hangs_the_doctor_promises_no_end(self, cluster: FakePulsar, tmp_path: Path):
+        """Its session lives: waiting for that to end is no advice."""
+        assert cluster.leader is not None
+        hang(cluster, cluster.leader)
+        seen = survey(settings(cluster, tmp_path), cluster.now)
+        assert seen.observation is not None
+        told = next(one for one in check(seen, seen.observation) if one.check == "leader")
+        assert f"restart {cluster.leader}" in told.todo
 
     def test_the_doctor_says_what_to_do(self, cluster: FakePulsar, tmp_path: Path):
         """Keep what tells why, then end it: it stays listed for as long as it hangs."""

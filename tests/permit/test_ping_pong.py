@@ -75,7 +75,7 @@ def test_a_second_move_must_be_urgent(
     found = trips(*([(2, "b", "a", 1)] if moves else []), **guardrails)
     seen = snapshot({"a:80": report(0, {bundle(at): stats(1) for at in (1, 2)}), "b:80": report()})
     both = np.ones(2, dtype=np.bool_)
-    assert found.moved(seen, np.array(points), both) == (frozenset({bundle(1)}) if rests else frozenset())
+    assert found.moved(seen, np.array(points), both, both) == (frozenset({bundle(1)}) if rests else frozenset())
 
 
 @pytest.mark.parametrize(("others", "rests"), [(100, True), (99, False), (0, False)])
@@ -83,14 +83,22 @@ def test_where_too_little_else_could_go_it_may(others: float, rests: bool):
     """What levelling takes is never more than half of what a broker carries."""
     own = {bundle(1): stats(100), bundle(2): stats(others)}
     seen, found = snapshot({"a:80": report(0, own), "b:80": report()}), trips((2, "b", "a", 1))
-    assert bool(found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_))) == rests
+    both = np.ones(2, dtype=np.bool_)
+    assert bool(found.moved(seen, np.array([60.0, 30.0]), both, both)) == rests
+
+
+def test_what_may_not_move_could_not_go_instead():
+    """As in a namespace that is excluded: else a broker with much of that would keep its load for a day."""
+    seen = snapshot({"a:80": report(0, {bundle(at): stats(100) for at in (1, 2)}), "b:80": report()})
+    found, able = trips((2, "b", "a", 1)), np.array([name == bundle(1) for name in seen.bundles])
+    assert found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_), able) == frozenset()
 
 
 def test_a_broker_that_takes_no_part_is_not_the_least_loaded():
     """One that has just started has 0 points; nothing is urgent because of it."""
     seen = snapshot({"a:80": report(0, {bundle(at): stats(1) for at in (1, 2)}), "b:80": report()})
     found = trips((2, "b", "a", 1))
-    assert found.moved(seen, np.array([60.0, 0.0]), np.array([True, False])) == {bundle(1)}
+    assert found.moved(seen, np.array([60.0, 0.0]), np.array([True, False]), np.ones(2, dtype=np.bool_)) == {bundle(1)}
 
 
 @pytest.mark.parametrize(

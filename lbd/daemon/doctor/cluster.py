@@ -41,7 +41,8 @@ def check(seen: Survey, observation: Observation) -> Iterator[Finding]:
 def _leader(observation: Observation) -> Finding:
     if observation.leader is None:
         told = "no broker leads, or the one that is named does not answer"
-        return LEADER.problem(told, "wait a metadata session time-out (30 s); then look at the metadata store")
+        then = f"restart {observation.silent[0]} if it leads" if observation.silent else "look at the metadata store"
+        return LEADER.problem(told, f"wait a metadata session time-out (30 s); then {then}")
     return LEADER.ok(f"{observation.leader.broker or observation.leader.base} leads")
 
 

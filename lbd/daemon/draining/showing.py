@@ -10,8 +10,9 @@ from lbd.api.shapes import DrainPlan, Held, Predicted, WouldMove
 from lbd.daemon.draining.beginning import cannot_spare, first_pass
 from lbd.daemon.draining.job import Pacing, estimate
 from lbd.daemon.draining.planning import Look, look_to_drain, look_to_fill
-from lbd.daemon.dry import live_parts
+from lbd.daemon.dry import live_parts, taking_over
 from lbd.daemon.parts import observing
+from lbd.errors import RefusedError
 from lbd.record.drains import Drains, Left
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def show_drain(settings: Settings, broker: str) -> Shown:
     """Whether a broker can be spared, and where its bundles would go. Raises :class:`~lbd.errors.LbdError`."""
     drain = Drains(settings.state_dir).in_force(time.time()).get(broker) if settings.state_dir.is_dir() else None
     with observing(settings) as observer:
+        why = taking_over(settings, observer.admin).get(broker)
+        if why is not None:
+            raise RefusedError(f"{broker}: what it owns is not known: {why}; ask again once it has landed")
         asked = first_pass(broker, drain, time.time(), settings, None)
         look = look_to_drain(live_parts(settings, observer), observer.admin, asked)
     return _shown(settings, look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
