@@ -100,14 +100,14 @@ class SharedOrders:
         return _line(max(self._now(), self._last_at(key) + TICK_SECONDS), key, found)
 
     def _taken(self, line: Ordered) -> str:
+        """What is not obeyed is not known: it is taken again, and whoever leads tells no end of what never began."""
         found, known = self._local().get(line.order), self._orders.get(line.order)
+        ordered_here = found is not None and (known is None or found != known.value)
+        news = found != line.value and not ordered_here
+        if news:
+            self._obey(line)
         self._orders[line.order] = line
-        if found == line.value:
-            return ""
-        if found is not None and (known is None or found != known.value):
-            return ""  # ordered here
-        self._obey(line)
-        return _words(line)
+        return _words(line) if news else ""
 
     def _obey(self, line: Ordered) -> None:
         if line.pause is not None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.errors import ObserveError
+from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
 from lbd.record.drains import Drain, Drains
 from lbd.record.journal.shared import decoded
@@ -165,6 +165,31 @@ def test_what_could_not_be_told_is_told_by_the_next_try(one: Lbd):
     with pytest.raises(ObserveError):
         one.orders.tell(broken)
     one.lead()
+    assert len(one._topic) == 1
+
+
+@pytest.mark.parametrize("order", ["pause", "drain"])
+def test_what_could_not_be_obeyed_is_taken_again_and_never_ended(
+    one: Lbd, two: Lbd, order: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A full disk at a standby: by the time it leads it obeys the order, and tells nobody that this has ended."""
+
+    def full(*_: object) -> None:
+        raise UsageError("No space left on device")
+
+    if order == "pause":
+        one.control.pause(PAUSE)
+    else:
+        one.drains.begin(DRAIN)
+    one.lead()
+    with monkeypatch.context() as disk:
+        disk.setattr(Control, "pause", full)
+        disk.setattr(Drains, "begin", full)
+        with pytest.raises(UsageError):
+            two.follow()
+    assert two.stands == (None, [])
+    two.lead()
+    assert two.stands == one.stands != (None, [])
     assert len(one._topic) == 1
 
 
