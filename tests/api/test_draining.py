@@ -122,9 +122,7 @@ class TestDrain:
         assert (found.status_code, found.headers["content-type"]) == (status, "application/problem+json"), found.text
         assert api.get("/v1/drains").json() == {"drains": [], "fill": None}
 
-    def test_those_who_wait_for_a_look_keep_nobody_else_from_an_answer(
-        self, api: Api, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_those_who_wait_for_a_look_keep_nobody_else_from_an_answer(self, api: Api, monkeypatch: pytest.MonkeyPatch):
         """More of them than the API has threads, while a broker does not answer the first one."""
         answered = threading.Event()
 
