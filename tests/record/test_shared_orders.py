@@ -115,6 +115,27 @@ def test_what_was_ordered_at_a_standby_stays_there_until_it_leads(one: Lbd, two:
     assert one.stands[0] == OTHER
 
 
+@pytest.mark.parametrize("waits", [0, 8000], ids=["while its own lasts", "when its own has run out"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_shorter_pause_of_its_own_does_not_end_that_of_the_leader(one: Lbd, two: Lbd, waits: int, killed: bool):
+    """What the leader was told holds whoever leads next, also where another pause stood when it was told."""
+    two.control.pause(OTHER)
+    one.control.pause(PAUSE)
+    one.lead()
+    two.follow()
+    assert two.stands[0] == OTHER
+    two.now = OTHER.since + waits
+    if killed:
+        two.restart()
+    two.lead()
+    one.follow()
+    assert one.stands[0] == two.stands[0] == PAUSE
+    two.control.resume()
+    two.lead()
+    one.follow()
+    assert one.stands[0] == two.stands[0] is None
+
+
 def test_a_resume_at_a_standby_does_not_end_a_pause_given_after_it(one: Lbd, two: Lbd):
     """It was of the pause before."""
     one.control.pause(PAUSE)
