@@ -119,7 +119,8 @@ class SharedOrders:
         """What is not obeyed is not known: it is taken again, and whoever leads tells no end of what never began."""
         found, known = self._local().get(line.order), self._orders.get(line.order)
         ordered_here = found is not None and (known is None or found != known.value)
-        news = found != line.value and not ordered_here
+        run_out = found is None and _ends(line.value) <= self._now()
+        news = found != line.value and not ordered_here and not run_out
         if news:
             self._obey(line)
         self._orders[line.order] = line

@@ -160,6 +160,15 @@ def test_who_comes_new_is_told_what_has_stood_for_long(one: Lbd, two: Lbd):
     assert two.stands == one.stands
 
 
+def test_what_had_run_out_before_it_was_read_is_no_news(one: Lbd, two: Lbd):
+    """Nobody is told of a pause that is over."""
+    one.control.pause(OTHER)
+    one.drains.begin(DRAIN)
+    one.lead()
+    two.now = NOW + 86_400
+    assert (two.follow(), two.stands, two.drains.all()) == ([], (None, []), [])
+
+
 def test_ends_are_forgotten_only_when_no_line_of_them_can_be_there(one: Lbd):
     """An old line that is read once more is known to be old."""
     one.control.pause(PAUSE)
