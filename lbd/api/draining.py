@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -102,27 +104,27 @@ def draining(backend: Backend, changes: Changes, ending: threading.Event) -> API
 def drains(backend: Backend) -> APIRouter:
     """What may be read: the drains in force, and what one would do."""
     router = APIRouter(prefix="/v1", tags=["reading"])
-    looking = threading.Lock()
+    looking = asyncio.Lock()
 
     @router.get("/drains")
     def in_force() -> Response:
         """The drains in force with how far each has come, and the last fill."""
         return answer(_told(backend))
 
-    def shown(look: Callable[[], object]) -> Response:
-        """One look at the cluster at a time: each asks every broker."""
-        with looking:
-            return answer(look())
+    async def shown(look: Callable[[], object]) -> Response:
+        """One look at the cluster at a time: each asks every broker. Who waits for it keeps no thread from others."""
+        async with looking:
+            return await run_in_threadpool(lambda: answer(look()))
 
     @router.get("/drain/{broker}")
-    def show_drain(broker: Named) -> Response:
+    async def show_drain(broker: Named) -> Response:
         """Whether the others can do without a broker, and where its bundles would go; brokers are asked for it."""
-        return shown(lambda: backend.show_drain(broker))
+        return await shown(lambda: backend.show_drain(broker))
 
     @router.get("/fill/{broker}")
-    def show_fill(broker: Named) -> Response:
+    async def show_fill(broker: Named) -> Response:
         """What a broker would be given; brokers are asked for it."""
-        return shown(lambda: backend.show_fill(broker))
+        return await shown(lambda: backend.show_fill(broker))
 
     return router
 

@@ -120,8 +120,8 @@ class Drains:
     def release(self, broker: str) -> Drain | None:
         """End a drain; returns what was there, which may have expired. What was moved stays where it is."""
         path = self._file(broker)
-        found = self._read(path) if path.exists() else None
         with telling(path):
+            found = self._read(path) if path.exists() else None
             path.unlink(missing_ok=True)
             if found is not None:
                 sync(self._orders)

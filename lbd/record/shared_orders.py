@@ -7,6 +7,7 @@ theirs up to that, so that whoever leads next neither moves in a pause nor sends
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -49,8 +50,11 @@ class Ordered(msgspec.Struct, frozen=True, tag="ordered", tag_field="event", omi
 
 
 class _Known(msgspec.Struct, frozen=True):
+    """``aside`` are the orders whose last line is not obeyed here, since another one was ordered here before it."""
+
     format: int = FORMAT
     orders: dict[str, Ordered] = {}
+    aside: set[str] = set()
 
 
 class SharedOrders:
@@ -63,13 +67,14 @@ class SharedOrders:
         self._state_dir, self._now = state_dir, now
         self._control, self._drains = Control(state_dir), Drains(state_dir)
         self._path = state_dir / "control" / "shared.json"
-        self._known: dict[str, Ordered] | None = None
+        self._read: _Known | None = None
 
     def take(self, lines: Iterable[Ordered]) -> list[str]:
         """Bring the control files up to lines of the topic, in their order; what changed, in words.
 
-        What a person ordered here and the topic does not know stays until this lbd leads, or it is ended here: an end
-        that is told ends the order it was told of, and no other. When in doubt lbd does not move.
+        What a person ordered here and the topic does not know stays until it is ended here, or this lbd leads: then
+        whichever lasts longer holds. An end that is told ends the order it was told of, and no other. When in doubt
+        lbd does not move.
         """
         fresh = [line for line in lines if line.at > self._last_at(line.order)]
         said = [self._taken(line) for line in fresh]
@@ -82,6 +87,9 @@ class SharedOrders:
 
         ``publish`` returns when a line is stored, and raises :class:`~lbd.errors.LbdError` where that failed.
         """
+        aside = sorted(self._known.aside & self._orders.keys())
+        for key in aside:
+            self._bring_back(key)
         local = self._local()
         keys = local.keys() | self._orders.keys()
         changed = [line for key in sorted(keys) if (line := self._change(key, local)) is not None]
@@ -90,8 +98,16 @@ class SharedOrders:
         for line in (*changed, *(one for one in standing if one.order not in again)):
             publish(msgspec.json.encode(line))
             self._orders[line.order] = line
-        if changed:
+        if changed or aside:
+            self._known.aside.clear()
             self._save()
+
+    def _bring_back(self, key: str) -> None:
+        """What the topic knows, unless what was ordered here lasts at least as long."""
+        line, found = self._orders[key], self._local().get(key)
+        ends = _ends(line.value)
+        if ends > max(self._now(), _ends(found)):
+            self._obey(line)
 
     def _change(self, key: str, local: dict[str, Order]) -> Ordered | None:
         known, found = self._orders.get(key), local.get(key)
@@ -100,14 +116,19 @@ class SharedOrders:
         return _line(max(self._now(), self._last_at(key) + TICK_SECONDS), key, found)
 
     def _taken(self, line: Ordered) -> str:
+        """What is not obeyed is not known: it is taken again, and whoever leads tells no end of what never began."""
         found, known = self._local().get(line.order), self._orders.get(line.order)
+        ordered_here = found is not None and (known is None or found != known.value)
+        run_out = found is None and _ends(line.value) <= self._now()
+        news = found != line.value and not ordered_here and not run_out
+        if news:
+            self._obey(line)
         self._orders[line.order] = line
-        if found == line.value:
-            return ""
-        if found is not None and (known is None or found != known.value):
-            return ""  # ordered here
-        self._obey(line)
-        return _words(line)
+        if ordered_here and line.value not in {None, found}:
+            self._known.aside.add(line.order)
+        else:
+            self._known.aside.discard(line.order)
+        return _words(line) if news else ""
 
     def _obey(self, line: Ordered) -> None:
         if line.pause is not None:
@@ -131,15 +152,19 @@ class SharedOrders:
         return known.at if known is not None else -1.0
 
     @property
-    def _orders(self) -> dict[str, Ordered]:
+    def _known(self) -> _Known:
         """What was last told or taken; a file that cannot be read is nothing: all that stands here is told again."""
-        if self._known is None:
+        if self._read is None:
             try:
                 found = decoded(self._path, _Known)
             except UsageError:
                 found = None
-            self._known = dict(found.orders) if found is not None and found.format == FORMAT else {}
-        return self._known
+            self._read = found if found is not None and found.format == FORMAT else _Known()
+        return self._read
+
+    @property
+    def _orders(self) -> dict[str, Ordered]:
+        return self._known.orders
 
     def _save(self) -> None:
         since = self._now() - ENDS_ARE_KEPT_SECONDS
@@ -147,14 +172,22 @@ class SharedOrders:
         with telling(self._state_dir):
             self._state_dir.mkdir(parents=True, exist_ok=True)
         make_directory(self._path.parent, self._state_dir)
-        put(self._path, _Known(orders=kept))
-        self._known = kept
+        found = _Known(orders=kept, aside=self._known.aside & kept.keys())
+        put(self._path, found)
+        self._read = found
 
 
 def _line(at: float, key: str, order: Order | None) -> Ordered:
     if isinstance(order, Pause):
         return Ordered(at, key, pause=order)
     return Ordered(at, key, drain=order)
+
+
+def _ends(order: Order | None) -> float:
+    """Epoch seconds."""
+    if order is None:
+        return 0.0
+    return math.inf if order.until is None else order.until
 
 
 def _words(line: Ordered) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import queue
+import socket
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +121,26 @@ class TestDrain:
         found = api.post(path, body)
         assert (found.status_code, found.headers["content-type"]) == (status, "application/problem+json"), found.text
         assert api.get("/v1/drains").json() == {"drains": [], "fill": None}
+
+    def test_those_who_wait_for_a_look_keep_nobody_else_from_an_answer(self, api: Api, monkeypatch: pytest.MonkeyPatch):
+        """More of them than the API has threads, while a broker does not answer the first one."""
+        answered = threading.Event()
+
+        def hung(broker: str) -> object:
+            assert answered.wait(PATIENCE_SECONDS), broker
+            return {}
+
+        monkeypatch.setattr(api.serving, "show_drain", hung)
+        assert api.serving.url is not None
+        host, port = api.serving.url.removeprefix("http://").split(":")
+        ask = f"GET /v1/drain/b:1 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        with ExitStack() as asking:
+            asking.callback(answered.set)
+            for _ in range(60):
+                asking.enter_context(socket.create_connection((host, int(port)))).sendall(ask)
+            for _ in range(3):
+                found = requests.get(f"{api.serving.url}/v1/status", timeout=20)
+                assert found.status_code == 200
 
     def test_a_pause_refuses_it(self, api: Api, cluster: FakePulsar):
         """409, with who paused; without a token nothing is begun at all."""

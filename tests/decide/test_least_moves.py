@@ -357,6 +357,15 @@ def test_what_a_later_move_made_needless_is_left_out() -> None:
     assert ends(decision) == [("a", 0, "b")]
 
 
+def test_what_is_left_out_is_in_no_number_that_is_told() -> None:
+    """The last bundle of one MiB would have gone to the lowest broker, too."""
+    seen = of((55, [20, 1]), (29, [1, 8]), (4, [1]))
+    decision = plan(seen, slopes(1, 1, 1), **FREE)
+
+    assert ends(decision) == [("a", 0, "c")]
+    assert "a:80 then 15.0, c:80 44.0" in decision.unloads[0].reason
+
+
 def of_others(*points_per_mib: float, own: tuple[bool, ...]) -> Slopes:
     """Slopes of which some are only those of brokers with the same limits."""
     found = slopes(*points_per_mib)

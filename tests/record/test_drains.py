@@ -46,6 +46,14 @@ def test_an_order_that_cannot_be_read_is_a_drain(tmp_path: Path):
     assert drains.in_force(1e9) == {}
 
 
+def test_a_name_that_no_file_can_have_is_told(tmp_path: Path):
+    """The API takes 300 characters, and once anything is drained the file system has its say."""
+    drains = Drains(tmp_path)
+    drains.begin(DRAIN)
+    with pytest.raises(UsageError, match="File name too long"):
+        drains.release("b" * 300)
+
+
 def test_names_of_brokers_are_no_paths(tmp_path: Path):
     """Whatever a broker is called, its file stays in its folder."""
     drains = Drains(tmp_path)

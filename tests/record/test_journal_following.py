@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,11 +108,27 @@ class TestFollowing:
             file.truncate(short)
         assert told(following) == [(unload(1).bundle, "landed")]
 
+    def test_what_was_taken_back_takes_no_older_file_with_it(self, tmp_path: Path):
+        """The file before the live one is read again as well."""
+        now = iter(range(10_000_000))
+        journal = Journal(tmp_path / LIVE_NAME, lambda: float(next(now)), max_bytes=SMALL, keep_seconds=1)
+        for number in range(30):
+            moved(journal, number)
+        journal.close()
+        following, live = Following(tmp_path), tmp_path / LIVE_NAME
+        before = told(following)
+        assert len(before) > live.read_bytes().count(b"intent") > 1
+        lines = live.read_bytes().splitlines(keepends=True)
+        os.truncate(live, live.stat().st_size - len(lines[-1]) - len(lines[-2]))
+        assert told(following) == before[1:]
+
     def test_a_newer_format_is_refused(self, tmp_path: Path):
-        """As everywhere."""
+        """As everywhere, and as often as it is looked at."""
         (tmp_path / LIVE_NAME).write_text('{"event":"journal","format":99,"at":0}\n')
-        with pytest.raises(UsageError, match="format 99"):
-            Following(tmp_path).newest(1)
+        following = Following(tmp_path)
+        for _ in range(2):
+            with pytest.raises(UsageError, match="format 99"):
+                following.newest(1)
 
 
 @pytest.mark.parametrize("write", [moved, placed, split])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.errors import ObserveError
+from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
 from lbd.record.drains import Drain, Drains
 from lbd.record.journal.shared import decoded
@@ -115,6 +115,27 @@ def test_what_was_ordered_at_a_standby_stays_there_until_it_leads(one: Lbd, two:
     assert one.stands[0] == OTHER
 
 
+@pytest.mark.parametrize("waits", [0, 8000], ids=["while its own lasts", "when its own has run out"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_shorter_pause_of_its_own_does_not_end_that_of_the_leader(one: Lbd, two: Lbd, waits: int, killed: bool):
+    """What the leader was told holds whoever leads next, also where another pause stood when it was told."""
+    two.control.pause(OTHER)
+    one.control.pause(PAUSE)
+    one.lead()
+    two.follow()
+    assert two.stands[0] == OTHER
+    two.now = OTHER.since + waits
+    if killed:
+        two.restart()
+    two.lead()
+    one.follow()
+    assert one.stands[0] == two.stands[0] == PAUSE
+    two.control.resume()
+    two.lead()
+    one.follow()
+    assert one.stands[0] == two.stands[0] is None
+
+
 def test_a_resume_at_a_standby_does_not_end_a_pause_given_after_it(one: Lbd, two: Lbd):
     """It was of the pause before."""
     one.control.pause(PAUSE)
@@ -137,6 +158,15 @@ def test_who_comes_new_is_told_what_has_stood_for_long(one: Lbd, two: Lbd):
     assert one._topic == [first]
     two.follow()
     assert two.stands == one.stands
+
+
+def test_what_had_run_out_before_it_was_read_is_no_news(one: Lbd, two: Lbd):
+    """Nobody is told of a pause that is over."""
+    one.control.pause(OTHER)
+    one.drains.begin(DRAIN)
+    one.lead()
+    two.now = NOW + 86_400
+    assert (two.follow(), two.stands, two.drains.all()) == ([], (None, []), [])
 
 
 def test_ends_are_forgotten_only_when_no_line_of_them_can_be_there(one: Lbd):
@@ -165,6 +195,31 @@ def test_what_could_not_be_told_is_told_by_the_next_try(one: Lbd):
     with pytest.raises(ObserveError):
         one.orders.tell(broken)
     one.lead()
+    assert len(one._topic) == 1
+
+
+@pytest.mark.parametrize("order", ["pause", "drain"])
+def test_what_could_not_be_obeyed_is_taken_again_and_never_ended(
+    one: Lbd, two: Lbd, order: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A full disk at a standby: by the time it leads it obeys the order, and tells nobody that this has ended."""
+
+    def full(*_: object) -> None:
+        raise UsageError("No space left on device")
+
+    if order == "pause":
+        one.control.pause(PAUSE)
+    else:
+        one.drains.begin(DRAIN)
+    one.lead()
+    with monkeypatch.context() as disk:
+        disk.setattr(Control, "pause", full)
+        disk.setattr(Drains, "begin", full)
+        with pytest.raises(UsageError):
+            two.follow()
+    assert two.stands == (None, [])
+    two.lead()
+    assert two.stands == one.stands != (None, [])
     assert len(one._topic) == 1
 
 

@@ -478,6 +478,8 @@ function openSteering() {
   const words = paused
     ? ["Resume lbd", `It moves bundles again. The pause was given by ${paused.by}: ${paused.reason || "no reason"}.`, "Resume"]
     : ["Pause lbd", "Nothing new is moved until it ends, also after a restart; what is in flight is brought to its end.", "Pause"];
+  const standsBy = seen.status && seen.status.hold === "not-leader";
+  if (standsBy) words[1] += ` Here only, until this lbd leads: ${seen.status.leader}.`;
   ["steer-h", "steer-about", "steer-do"].forEach((id, at) => say(id, words[at]));
   $("lasting").hidden = Boolean(paused);
   $("why").required = !paused;
@@ -508,7 +510,7 @@ async function steer() {
   if (answer.status === 401) {
     const none = token === null;
     token = null;
-    if (none) found.detail = "this lbd wants its token first";
+    if (none && found) found.detail = "this lbd wants its token first";
     $("proving").hidden = false;
     $("steer-token").focus();
   }

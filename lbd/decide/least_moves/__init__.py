@@ -112,8 +112,8 @@ class _Round:
         plan = list(islice(self._moves(far), MOST_MOVES))
         self._is_full = len(plan) == MOST_MOVES
         low = {one.broker for one in far if one.fired and one.points < 0}
-        needed = {move.candidate for move in self._plan.needed([move for _, move in plan], low)}
-        plan = [(at, move) for at, move in plan if move.candidate in needed]
+        needed = {move.candidate: move for move in self._plan.needed([move for _, move in plan], low)}
+        plan = [(at, needed[move.candidate]) for at, move in plan if move.candidate in needed]
         moves: dict[int, list[Move]] = {}
         for at, move in plan:
             moves.setdefault(at, []).append(move)

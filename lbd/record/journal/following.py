@@ -53,8 +53,8 @@ class Following:
             found = os.fstat(live.fileno())
             if found.st_ino == self._inode and found.st_size < self._at:
                 self._moves.clear()  # the disk was full, and what could not be written was taken back
-                self._at = 0
-            elif found.st_ino != self._inode:
+                self._inode = None
+            if found.st_ino != self._inode:
                 self._read_older()
                 self._inode, self._at = found.st_ino, 0
             self._read(live)
@@ -79,7 +79,7 @@ class Following:
         while line := file.readline(LONGEST_LINE):
             if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                 return
-            self._at += len(line)
             joined(self._moves, decoded(line, self._path))
+            self._at += len(line)
             while len(self._moves) > self._kept:
                 self._moves.popitem(last=False)
