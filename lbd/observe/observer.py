@@ -11,7 +11,7 @@ from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, reports_of
 from lbd.pulsar.http import address_of
-from lbd.pulsar.paths import manager_of, sheds, splits
+from lbd.pulsar.paths import is_extensible, manager_of, sheds, splits
 from lbd.pulsar.silence import in_words
 
 if TYPE_CHECKING:
@@ -114,8 +114,10 @@ class Observer:
         manager = manager_of(runtime)
         with self._changing:
             if manager != self._manager:
+                found = reports_of(runtime, self.admin)
                 self._reports.close()
-                self._reports, self._manager = reports_of(runtime, self.admin), manager
+                self._reports, self._manager = found, manager
+                self.admin.transfers = is_extensible(runtime)
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._reports.listen(active, runtime, waiting)
