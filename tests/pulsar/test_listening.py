@@ -39,13 +39,14 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     found = Consumer()
     monkeypatch.setattr(listening, "library", lambda _: SimpleNamespace(PulsarException=OSError))
     monkeypatch.setattr(listening, "connected", lambda *_: found)
-    monkeypatch.setattr(listening.time, "monotonic", lambda: found.now)
+    monkeypatch.setattr(listening, "time", SimpleNamespace(monotonic=lambda: found.now))
     return found
 
 
 def test_a_connection_that_stays_is_not_lost(consumer: Consumer):
     """However often it is looked at."""
     heard = Listening(PulsarSettings(), TOPICS)
+    assert consumer.is_up
     assert [heard.lost() for _ in range(3)] == [False] * 3
 
 
