@@ -180,6 +180,30 @@ def test_what_is_kept_tells_why_a_bundle_stayed(brokers: Brokers, tmp_path: Path
     assert pulsar.owners[untold] == pulsar.ids[0]
 
 
+def test_a_drain_moves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):
+    """All of it, each as the average bundle of its broker: the small bundles are why a drain would never end."""
+    pulsar = brokers.pulsar
+    command = ["drain", pulsar.ids[0], "--config", str(_config(brokers, tmp_path))]
+    shown = json.loads(CliRunner().invoke(main, [*command, "--format", "json"]).stdout)
+    assert shown["stay"] == []
+    assert {move["bundle"] for move in shown["unloads"]} == {*HOT}
+
+    found = CliRunner().invoke(main, [*command, "--apply", "--reason", "new disk"])
+    assert found.exit_code == 0
+    assert pulsar.ids[0] not in {owner for bundle, owner in pulsar.owners.items() if bundle in HOT}
+
+
+def test_a_fill_leaves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):
+    """It may give any bundle, so it gives none of which nobody knows what it carries."""
+    pulsar = brokers.pulsar
+    told = set(list(pulsar.report(pulsar.ids[0])["lastStats"])[:TOLD])
+    command = ["fill", pulsar.ids[2], "--format", "json", "--config", str(_config(brokers, tmp_path))]
+    document = json.loads(CliRunner().invoke(main, command).stdout)
+    moved = {move["bundle"] for move in document["unloads"]}
+    assert moved
+    assert moved <= told
+
+
 def test_nothing_is_placed_where_lbd_cannot_choose(brokers: Brokers, tmp_path: Path):
     """That manager takes whom it likes, whoever is asked: refused, with what works."""
     brokers.pulsar.own(None, {NOBODYS: 0.0})
