@@ -44,6 +44,7 @@ class Brokers:
 
     pulsar: FakePulsar
     silent: set[str] = field(default_factory=set)
+    most: int = TOLD
 
     def messages(self) -> Iterator[Message | None]:
         """What they tell, over and over."""
@@ -55,7 +56,7 @@ class Brokers:
             found = self.pulsar.report(broker)
             top = [{"bundleName": name, "stats": stats} for name, stats in found["lastStats"].items()]
             yield self._message(BROKER_LOAD, broker, {**found, "topics": found["numTopics"]})
-            yield self._message(TOP_BUNDLES, broker, {"topBundlesLoadData": top[:TOLD]})
+            yield self._message(TOP_BUNDLES, broker, {"topBundlesLoadData": top[: self.most]})
 
     @staticmethod
     def _message(topic: str, broker: str, value: dict[str, Any]) -> Message:
@@ -166,6 +167,14 @@ def test_the_doctor_counts_what_is_told(brokers: Brokers, tmp_path: Path):
     assert found["told-bundles"].todo.endswith("loadBalancerMaxNumberOfBundlesInBundleLoadReport --value 100")
     assert found["destination-key"].level == "ok"
     assert "avg-shedder" not in found
+
+
+def test_the_doctor_takes_no_bundle_for_the_only_one_that_is_told_of(brokers: Brokers, tmp_path: Path):
+    """The hot broker tells of one of eight; the others are counted, and it is said that they are not told of."""
+    brokers.most = 1
+    found = {one.check: one for one in examine(chosen(brokers, tmp_path)).findings}
+    assert brokers.pulsar.ids[0] not in found["sole-bundles"].seen
+    assert "10 bundles with traffic on 3 brokers, 7 of which are not told of" in found["bundle-count"].seen
 
 
 def test_what_is_kept_tells_why_a_bundle_stayed(brokers: Brokers, tmp_path: Path):

@@ -50,7 +50,10 @@ class Trips:
         rows, brokers = snapshot.rows, len(snapshot.brokers)
         owner, carried = rows.owner(), rows.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
         lately = np.array([snapshot.bundles[at] in self._number for at in rows.bundle.tolist()], dtype=np.bool_)
-        others = 2 * np.bincount(owner, carried * ~lately, brokers) >= np.bincount(owner, carried, brokers)
+        total = np.bincount(owner, carried, brokers)
+        if snapshot.partial:  # what is not told of cannot go instead
+            total = snapshot.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
+        others = 2 * np.bincount(owner, carried * ~lately, brokers) >= total
         urgent = min(float(points[compared].min()) + rails.second_move_points, rails.max_destination_score)
         rests = rows.bundle[lately & (others & (points < urgent))[owner]]
         return frozenset(snapshot.bundles[at] for at in rests.tolist())
