@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from lbd.cli import main
 from lbd.daemon.doctor import examine
+from lbd.daemon.draining.showing import show_drain, show_fill
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
 from lbd.model import Result
@@ -45,6 +46,7 @@ class Brokers:
     pulsar: FakePulsar
     silent: set[str] = field(default_factory=set)
     most: int = TOLD
+    connections: int = 0
 
     def messages(self) -> Iterator[Message | None]:
         """What they tell, over and over."""
@@ -65,6 +67,7 @@ class Brokers:
     def listening(self, _: object, topics: Sequence[str]) -> Listening:
         """In place of the client library's connection."""
         assert set(topics) == {BROKER_LOAD, TOP_BUNDLES}
+        self.connections += 1
         return Listening(self.messages())
 
 
@@ -200,6 +203,17 @@ def test_a_drain_moves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):
     found = CliRunner().invoke(main, [*command, "--apply", "--reason", "new disk"])
     assert found.exit_code == 0
     assert pulsar.ids[0] not in {owner for bundle, owner in pulsar.owners.items() if bundle in HOT}
+
+
+def test_a_daemon_that_listens_looks_by_what_it_heard(brokers: Brokers, tmp_path: Path):
+    """What its API shows of a drain or a fill neither waits nor connects anew."""
+    found, ids = chosen(brokers, tmp_path), brokers.pulsar.ids
+    with engine(found) as balancer:
+        balancer.once()
+        before = brokers.connections
+        looks = show_drain(found, ids[1], balancer.looking), show_fill(found, ids[2], balancer.looking)
+        assert [look.look.observation.snapshot.brokers.ids for look in looks] == [tuple(sorted(ids))] * 2
+        assert brokers.connections == before
 
 
 def test_a_fill_leaves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import LoadReport, build_snapshot
-from lbd.observe.reports import AdminReports, reports_of
+from lbd.observe.reports import AdminReports, TopicReports, reports_of
 from lbd.pulsar.http import address_of
 from lbd.pulsar.paths import is_extensible, manager_of, sheds, splits
 from lbd.pulsar.silence import in_words
@@ -100,6 +100,11 @@ class Observer:
     def wait_to_hear(self, say: Say) -> None:
         """Have the first round wait for what brokers tell on topics: who looks only once hears nothing otherwise."""
         self._waiting = say
+
+    @property
+    def listens(self) -> bool:
+        """Whether brokers tell their load on topics, of which only what is told from now on can be had."""
+        return isinstance(self._reports, TopicReports)
 
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
