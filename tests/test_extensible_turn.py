@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from lbd.cli import main
 from lbd.daemon.doctor import examine
+from lbd.daemon.draining.showing import show_drain, show_fill
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
 from lbd.model import Result
@@ -44,6 +45,8 @@ class Brokers:
 
     pulsar: FakePulsar
     silent: set[str] = field(default_factory=set)
+    most: int = TOLD
+    connections: int = 0
 
     def messages(self) -> Iterator[Message | None]:
         """What they tell, over and over."""
@@ -55,7 +58,7 @@ class Brokers:
             found = self.pulsar.report(broker)
             top = [{"bundleName": name, "stats": stats} for name, stats in found["lastStats"].items()]
             yield self._message(BROKER_LOAD, broker, {**found, "topics": found["numTopics"]})
-            yield self._message(TOP_BUNDLES, broker, {"topBundlesLoadData": top[:TOLD]})
+            yield self._message(TOP_BUNDLES, broker, {"topBundlesLoadData": top[: self.most]})
 
     @staticmethod
     def _message(topic: str, broker: str, value: dict[str, Any]) -> Message:
@@ -64,6 +67,7 @@ class Brokers:
     def listening(self, _: object, topics: Sequence[str]) -> Listening:
         """In place of the client library's connection."""
         assert set(topics) == {BROKER_LOAD, TOP_BUNDLES}
+        self.connections += 1
         return Listening(self.messages())
 
 
@@ -168,6 +172,14 @@ def test_the_doctor_counts_what_is_told(brokers: Brokers, tmp_path: Path):
     assert "avg-shedder" not in found
 
 
+def test_the_doctor_takes_no_bundle_for_the_only_one_that_is_told_of(brokers: Brokers, tmp_path: Path):
+    """The hot broker tells of one of eight; the others are counted, and it is said that they are not told of."""
+    brokers.most = 1
+    found = {one.check: one for one in examine(chosen(brokers, tmp_path)).findings}
+    assert brokers.pulsar.ids[0] not in found["sole-bundles"].seen
+    assert "10 bundles with traffic on 3 brokers, 7 of which are not told of" in found["bundle-count"].seen
+
+
 def test_what_is_kept_tells_why_a_bundle_stayed(brokers: Brokers, tmp_path: Path):
     """By hand, too, a bundle that no broker tells of is not moved, and it is said which setting is behind it."""
     pulsar = brokers.pulsar
@@ -178,6 +190,41 @@ def test_what_is_kept_tells_why_a_bundle_stayed(brokers: Brokers, tmp_path: Path
     assert "no-statistics" in found.output
     assert "loadBalancerMaxNumberOfBundlesInBundleLoadReport" in " ".join(found.output.split())
     assert pulsar.owners[untold] == pulsar.ids[0]
+
+
+def test_a_drain_moves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):
+    """All of it, each as the average bundle of its broker: the small bundles are why a drain would never end."""
+    pulsar = brokers.pulsar
+    command = ["drain", pulsar.ids[0], "--config", str(_config(brokers, tmp_path))]
+    shown = json.loads(CliRunner().invoke(main, [*command, "--format", "json"]).stdout)
+    assert shown["stay"] == []
+    assert {move["bundle"] for move in shown["unloads"]} == {*HOT}
+
+    found = CliRunner().invoke(main, [*command, "--apply", "--reason", "new disk"])
+    assert found.exit_code == 0
+    assert pulsar.ids[0] not in {owner for bundle, owner in pulsar.owners.items() if bundle in HOT}
+
+
+def test_a_daemon_that_listens_looks_by_what_it_heard(brokers: Brokers, tmp_path: Path):
+    """What its API shows of a drain or a fill neither waits nor connects anew."""
+    found, ids = chosen(brokers, tmp_path), brokers.pulsar.ids
+    with engine(found) as balancer:
+        balancer.once()
+        before = brokers.connections
+        looks = show_drain(found, ids[1], balancer.looking), show_fill(found, ids[2], balancer.looking)
+        assert [look.look.observation.snapshot.brokers.ids for look in looks] == [tuple(sorted(ids))] * 2
+        assert brokers.connections == before
+
+
+def test_a_fill_leaves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):
+    """It may give any bundle, so it gives none of which nobody knows what it carries."""
+    pulsar = brokers.pulsar
+    told = set(list(pulsar.report(pulsar.ids[0])["lastStats"])[:TOLD])
+    command = ["fill", pulsar.ids[2], "--format", "json", "--config", str(_config(brokers, tmp_path))]
+    document = json.loads(CliRunner().invoke(main, command).stdout)
+    moved = {move["bundle"] for move in document["unloads"]}
+    assert moved
+    assert moved <= told
 
 
 def test_nothing_is_placed_where_lbd_cannot_choose(brokers: Brokers, tmp_path: Path):

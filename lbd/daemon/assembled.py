@@ -79,7 +79,7 @@ class Assembled:
 
     def _observe(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
-        observer = Observer(Admin(settings.pulsar), self.timebase.now)
+        self.looking = observer = Observer(Admin(settings.pulsar), self.timebase.now)
         return observer if self.observing else watching(settings, observer, self.timebase.now, self._leads)
 
     def take(self, settings: Settings) -> None:

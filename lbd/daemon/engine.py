@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lbd.daemon.splitting import Splitting
     from lbd.daemon.standing import Standing
     from lbd.model import Outcome, Skip, Unload
+    from lbd.observe.observer import Observer
     from lbd.record.control import Request, UnloadRequest
     from lbd.record.journal import Journal
 
@@ -78,6 +79,11 @@ class Engine:
     def leading(self) -> Standing:
         """Whether this lbd may move, where several share a cluster."""
         return self._real.leading
+
+    @property
+    def looking(self) -> Observer:
+        """Who looks at the cluster, and takes nothing over."""
+        return self._real.looking
 
     @property
     def splitting(self) -> Splitting:

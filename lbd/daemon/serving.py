@@ -83,11 +83,11 @@ class Serving:
 
     def show_drain(self, broker: str) -> DrainPlan:
         """Whether a broker can be spared, by a look of its own at the cluster."""
-        return plan_of(show_drain(self.settings, broker))
+        return plan_of(show_drain(self.settings, broker, self._engine.looking))
 
     def show_fill(self, broker: str) -> DrainPlan:
         """What a broker would be given, by a look of its own at the cluster."""
-        return plan_of(show_fill(self.settings, broker))
+        return plan_of(show_fill(self.settings, broker, self._engine.looking))
 
     def start(self) -> None:
         """Listen, where settings want it."""

@@ -72,7 +72,8 @@ def _whole(spark: SparkSession, footers: Mapping[str, _Footer]) -> list[str]:
     read = rows.groupBy(F.col("_metadata.file_path").alias("file")).agg(
         F.count("*").alias("rows"), F.max(F.xxhash64(*columns)).alias("hash")
     )
-    seen = {_path(spark, row["file"]).toString(): row["rows"] for row in read.collect()}
+    jvm: Any = spark._jvm  # noqa: SLF001
+    seen = {_path(spark, jvm.java.net.URI(row["file"])).toString(): row["rows"] for row in read.collect()}
     return [file for file, footer in footers.items() if seen.get(file, 0) == footer.rows]
 
 
@@ -122,7 +123,8 @@ def _hadoop(spark: SparkSession, path: str) -> Any:  # noqa: ANN401 - Java's
     return _path(spark, path).getFileSystem(_configuration(spark))
 
 
-def _path(spark: SparkSession, path: str) -> Any:  # noqa: ANN401
+def _path(spark: SparkSession, path: object) -> Any:  # noqa: ANN401
+    """Of a text, or of Java's URI, in which a space is not itself."""
     jvm: Any = spark._jvm  # noqa: SLF001
     return jvm.org.apache.hadoop.fs.Path(path)
 

@@ -234,16 +234,24 @@ def _alike(before: Snapshot, now: Snapshot) -> bool:
 
 
 def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
-    """Bytes/s of each bundle that a broker reports."""
+    """Bytes/s of each bundle that a broker reports, infinite where nobody tells."""
     rows = snapshot.rows.of(broker)
     names = (snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist())
-    return dict(zip(names, snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1).tolist(), strict=True))
+    carried = snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+    if snapshot.partial:
+        carried[~snapshot.rows.reported[rows]] = math.inf
+    return dict(zip(names, carried.tolist(), strict=True))
 
 
 def _differ(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
+    """Whether what came and went is much, or may be: a bundle that is not told of is not in the sum of all."""
     there = before.keys() & now.keys()
     moved = sum(value for side in (before, now) for name, value in side.items() if name not in there)
-    return moved > CHANGED_SHARE * max(sum(before.values()), sum(now.values()))
+    return moved > CHANGED_SHARE * max(map(_sum, (before, now)))
+
+
+def _sum(carried: Mapping[str, float]) -> float:
+    return sum(value for value in carried.values() if value < math.inf)
 
 
 def _resumed(own: BrokerSamples, keep: int) -> _Kept:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import LoadReport, build_snapshot
-from lbd.observe.reports import AdminReports, reports_of
+from lbd.observe.reports import AdminReports, TopicReports, reports_of
 from lbd.pulsar.http import address_of
-from lbd.pulsar.paths import manager_of, sheds, splits
+from lbd.pulsar.paths import is_extensible, manager_of, sheds, splits
 from lbd.pulsar.silence import in_words
 
 if TYPE_CHECKING:
@@ -101,6 +101,11 @@ class Observer:
         """Have the first round wait for what brokers tell on topics: who looks only once hears nothing otherwise."""
         self._waiting = say
 
+    @property
+    def listens(self) -> bool:
+        """Whether brokers tell their load on topics, of which only what is told from now on can be had."""
+        return isinstance(self._reports, TopicReports)
+
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -114,8 +119,10 @@ class Observer:
         manager = manager_of(runtime)
         with self._changing:
             if manager != self._manager:
+                found = reports_of(runtime, self.admin)
                 self._reports.close()
-                self._reports, self._manager = reports_of(runtime, self.admin), manager
+                self._reports, self._manager = found, manager
+                self.admin.transfers = is_extensible(runtime)
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._reports.listen(active, runtime, waiting)

@@ -36,6 +36,9 @@ LEAST_MILLISECONDS = "loadBalancerReportUpdateMinIntervalMillis"
 AGAIN_SECONDS = 2.0
 """How late a broker may be that looks so often whether its load is to be told."""
 
+SOON_SECONDS = 15.0
+"""A turn waits no longer for a broker that is set to look less often."""
+
 STATS_SECONDS = "statsUpdateFrequencyInSecs"
 SILENT_SECONDS = 60.0
 """As long as a broker is silent that is set as lbd wants it."""
@@ -89,8 +92,8 @@ class TopicReports:
 
         Not for those that may be silent for longer than a minute; ``say`` is told how long it may take.
         """
-        load = min(60.0 * _number(runtime, MOST_MINUTES, 15), SILENT_SECONDS)
-        seconds = max(load, _number(runtime, STATS_SECONDS, 60)) + HEARD_SECONDS
+        told = (60.0 * _number(runtime, MOST_MINUTES, 15), _number(runtime, STATS_SECONDS, 60))
+        seconds = min(max(told), SILENT_SECONDS) + HEARD_SECONDS
         say(f"Listening for what the brokers tell of their load, {seconds:.0f} s at most.")
         self._topics.wait(active, seconds)
 
@@ -112,7 +115,7 @@ class TopicReports:
         found = self._topics.of(BROKER_LOAD, broker)
         if found is None or found.value:
             return found
-        soon = _number(runtime, LEAST_MILLISECONDS, 5000) / 1000 + AGAIN_SECONDS
+        soon = min(_number(runtime, LEAST_MILLISECONDS, 5000) / 1000, SOON_SECONDS) + AGAIN_SECONDS
         return self._topics.again(BROKER_LOAD, broker, soon - self._topics.age_seconds(found))
 
     def _bundles(self, broker: str, runtime: Mapping[str, str]) -> dict[str, BundleStats]:

@@ -43,15 +43,18 @@ def barred(
     *,
     changed_at: Mapping[str, float] | None = None,
     tired: frozenset[str] = frozenset(),
+    untold: bool = False,
 ) -> CodeArray:
     """Why each bundle may not move in a live turn, int8 (N,): the first reason that applies, 0 for none.
 
     ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
+    ``untold``: whether bundles of which brokers do not tell what they carry may move, too.
     """
     codes = _brokers_own(snapshot)
     _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
-    _bar_untold(codes, snapshot)
+    if not untold:
+        _bar_untold(codes, snapshot)
     since = snapshot.taken_at - guardrails.cool_down_minutes * 60
     resting = dict.fromkeys(tired, Reason.PING_PONG.code)
     resting |= {bundle: Reason.CHANGED_HANDS.code for bundle, at in (changed_at or {}).items() if at >= since}

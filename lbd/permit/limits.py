@@ -19,6 +19,8 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from numpy.typing import NDArray
+
     from lbd.model import FloatArray, Permission, Snapshot
     from lbd.permit.budget import Sent, Used
     from lbd.permit.policies import Policies
@@ -239,5 +241,16 @@ def _topics_of(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:
     """Topics of the bundles wanted; of one on two reports, the larger number."""
     most = np.zeros(len(snapshot.bundles), dtype=np.int64)
     rows = np.flatnonzero(np.isin(snapshot.rows.bundle, list(wanted.values())))
-    np.maximum.at(most, snapshot.rows.bundle[rows], snapshot.rows.counts[rows, 0])
+    np.maximum.at(most, snapshot.rows.bundle[rows], _topics(snapshot)[rows])
     return {name: int(most[at]) for name, at in wanted.items()}
+
+
+def _topics(snapshot: Snapshot) -> NDArray[np.int64]:
+    """Topics of each row, int64 (M,); where one is not told of, an equal part of its broker's others."""
+    rows = snapshot.rows
+    if not snapshot.partial or rows.reported.all():
+        return rows.counts[:, 0]
+    owner, told = rows.owner(), np.where(rows.reported, rows.counts[:, 0], 0)
+    left = snapshot.brokers.topics - np.bincount(owner, told, len(snapshot.brokers))
+    each = np.ceil(np.maximum(left, 0) / np.maximum(rows.count(~rows.reported), 1)).astype(np.int64)
+    return np.where(rows.reported, told, each[owner])

@@ -51,8 +51,10 @@ class Trips:
         rows, brokers = snapshot.rows, len(snapshot.brokers)
         owner, carried = rows.owner(), rows.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
         lately = np.array([snapshot.bundles[at] in self._number for at in rows.bundle.tolist()], dtype=np.bool_)
-        instead = able[rows.bundle] & ~lately
-        others = 2 * np.bincount(owner, carried * instead, brokers) >= np.bincount(owner, carried, brokers)
+        instead, total = able[rows.bundle] & ~lately, np.bincount(owner, carried, brokers)
+        if snapshot.partial:  # what is not told of cannot go instead
+            total = snapshot.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
+        others = 2 * np.bincount(owner, carried * instead, brokers) >= total
         urgent = min(float(points[compared].min()) + rails.second_move_points, rails.max_destination_score)
         rests = rows.bundle[lately & (others & (points < urgent))[owner]]
         return frozenset(snapshot.bundles[at] for at in rests.tolist())

@@ -56,6 +56,11 @@ class Asking:
             self._transfers = paths.is_extensible(self.runtime_configuration())
         return self._transfers
 
+    @transfers.setter
+    def transfers(self, found: bool) -> None:
+        """As seen by who has just asked: the cluster's load manager may have been changed since."""
+        self._transfers = found
+
     def _only_cluster(self) -> str:
         names = [name for name in self._json(self._any(paths.CLUSTERS), list[str]) if name != "global"]
         if len(names) != 1:

@@ -56,10 +56,9 @@ class Listening:
         return Message(found.topic_name(), found.partition_key(), found.data())
 
     def lost(self) -> bool:
-        """Whether the connection has been away for so long that a new one is better."""
+        """Whether the connection was away: for too long, or so that what was told meanwhile has been missed."""
         if self._consumer.is_connected():
-            self._away_since = None
-            return False
+            return self._away_since is not None
         now = time.monotonic()
         self._away_since = self._away_since or now
         return now - self._away_since > GIVEN_UP_AFTER_SECONDS

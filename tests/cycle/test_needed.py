@@ -9,6 +9,7 @@ import pytest
 from lbd.cycle import CycleRecord
 from lbd.cycle.needed import fewest
 from lbd.model import Unload
+from lbd.observe.parse import TOP_BUNDLES_REPORT
 from tests.builders import bundle, report, stats
 from tests.cycle.records import record
 
@@ -42,6 +43,20 @@ def test_the_fewest_that_would_do(moved: tuple[int, ...], expected: float, neede
     """From the largest down until no broker is above the plan's peak; never more than the plan has."""
     found = fewest(turned(moved, expected))
     assert found == needed <= max(len(moved), 1)
+
+
+def test_what_is_not_told_of_weighs_what_is_left():
+    """Half of the traffic is of bundles that are not told of: without the others 40 points stay."""
+    kind = {"load_report_type": TOP_BUNDLES_REPORT}
+    told = {bundle(number): stats(size) for number, size in enumerate((20.0, 10.0, 10.0))}
+    totals = {"msg_throughput_in": 8000.0, "msg_throughput_out": 8000.0}
+    hot = report(80, told, bundles=[*told, bundle(7)], **kind, **totals)
+    found = record(
+        {"a:80": hot, "b:80": report(10, {bundle(9): stats(1)}, **kind)},
+        unloads=tuple(Unload(bundle(number), "a:80", "b:80", 0, 0) for number in range(3)),
+        expected={"a:80": 40.0, "b:80": 30.0},
+    )
+    assert fewest(found) == 3
 
 
 def test_a_turn_that_saw_nothing_needs_nothing():

@@ -228,6 +228,17 @@ def test_what_is_torn_is_left_out_and_named(spark: SparkSession, tmp_path: Path)
     assert [path.removeprefix("file:") for path in found.torn] == [str(path) for path in torn]
 
 
+def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path):
+    """Spark tells which file a row is from as a URI; none is torn for its folder's name."""
+    from lbd.learn.reading import table
+
+    root = tmp_path / "my history, 100%25"
+    part(root, 1)
+    found = table(spark, str(root), "decisions")
+    assert found.torn == ()
+    assert [row["turn"] for row in found.rows.collect()] == [1]
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [

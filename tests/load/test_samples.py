@@ -113,3 +113,16 @@ def test_what_is_not_told_of_is_carried_all_the_same():
     whole = report(20, {bundle(1): stats(100)}, msg_rate_in=400.0, load_report_type=TOP_BUNDLES_REPORT)
     told = snapshot({A: whole}), snapshot({A: report(20, {bundle(1): stats(100)}, msg_rate_in=400.0)})
     assert [float(row_totals(one)[0, MSG_IN]) for one in told] == [400.0, 100.0]
+
+
+@pytest.mark.parametrize("way", ["comes", "goes"])
+def test_a_bundle_that_comes_or_goes_untold_of_may_carry_anything(way: str):
+    """After a move both brokers tell nothing of their bundles until the next statistics run: no sample is trusted."""
+    few, more = ([bundle(at) for at in range(number)] for number in (2, 3))
+    listed = [few if at < 3 else more for at in range(6)]
+    if way == "goes":
+        listed.reverse()
+    told = {bundle(0): stats(100)}
+    totals = {"msg_throughput_in": 1e4, "msg_throughput_out": 1e4, "load_report_type": TOP_BUNDLES_REPORT}
+    found = seen(*[{"cpu": 10 + at, "statistics": told, "bundles": of, **totals} for at, of in enumerate(listed)])
+    assert found.trusted.tolist().count(False) == 2

@@ -92,6 +92,37 @@ def test_a_broker_that_took_it_back_has_no_report(scene: Scene):
         scene.reports.of(scene.broker, RUNTIME)
 
 
+def test_a_turn_does_not_wait_for_a_broker_that_looks_seldom(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    """A quarter of a minute and what it may be late, whatever interval its configuration has."""
+    waited = []
+    monkeypatch.setattr(scene.topics, "again", lambda *asked: waited.append(asked[-1]))
+    heard(scene.topics, scene.wire, [Message(BROKER_LOAD, scene.broker, b"")])
+    for often in ("5000", "3600000", "junk"):
+        with pytest.raises(ObserveError, match="told no load data"):
+            scene.reports.of(scene.broker, {**RUNTIME, "loadBalancerReportUpdateMinIntervalMillis": often})
+    assert waited == [7.0, 17.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "seconds"),
+    [
+        ({}, 70),
+        ({"loadBalancerReportUpdateMaxIntervalMinutes": "1", "statsUpdateFrequencyInSecs": "5"}, 70),
+        ({"loadBalancerReportUpdateMaxIntervalMinutes": "0", "statsUpdateFrequencyInSecs": "5"}, 15),
+        ({"statsUpdateFrequencyInSecs": "86400"}, 70),
+    ],
+)
+def test_who_looks_once_waits_a_minute_at_most(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, runtime: dict[str, str], seconds: float
+):
+    """And ten seconds to connect; what may be silent for longer is not waited for."""
+    waited, said = list[float](), list[str]()
+    monkeypatch.setattr(scene.topics, "wait", lambda _, patience: waited.append(patience))
+    scene.reports.listen([scene.broker], runtime, said.append)
+    assert waited == [seconds]
+    assert said == [f"Listening for what the brokers tell of their load, {seconds} s at most."]
+
+
 @pytest.mark.parametrize(
     ("minutes", "limit_seconds"), [("15", 960.0), ("1", 120.0), ("junk", 960.0), ("nan", 960.0), ("-1", 60.0)]
 )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lbd.load.scoring import Weights, scores
 from lbd.model import Snapshot, Unload
+from lbd.observe.parse import TOP_BUNDLES_REPORT
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
 from lbd.permit.settings import Guardrails
@@ -88,6 +89,17 @@ def test_topics_of_a_destination():
     told = outcome(seen, [unload(n, 20) for n in range(3)], max_topics_per_broker=100, max_traffic_per_turn=1)
 
     assert ["moves", "topic-limit", "topic-limit"] == told
+
+
+def test_topics_of_a_bundle_that_is_not_told_of():
+    """Its part of those that its broker has besides, and not none: 90 topics on three such bundles."""
+    kind = {"load_report_type": TOP_BUNDLES_REPORT}
+    told = {NAMES[3]: stats(10, topics=20)}
+    hot = report(60, told, bundles=list(NAMES[:4]), num_topics=110, **kind)
+    seen = snapshot({"a:80": hot, "b:80": report(20, num_topics=50, **kind)})
+    found = outcome(seen, [unload(n, 2) for n in range(3)], max_topics_per_broker=100, max_traffic_per_turn=1)
+
+    assert found == ["moves", "topic-limit", "topic-limit"]
 
 
 def test_unloads_per_turn_are_ten_or_a_hundredth_of_the_bundles():

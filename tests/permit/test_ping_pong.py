@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lbd.model import Unload
+from lbd.observe.parse import TOP_BUNDLES_REPORT
 from lbd.permit.budget import Sent
 from lbd.permit.ping_pong import Trips
 from lbd.permit.settings import Guardrails
@@ -92,6 +93,14 @@ def test_what_may_not_move_could_not_go_instead():
     seen = snapshot({"a:80": report(0, {bundle(at): stats(100) for at in (1, 2)}), "b:80": report()})
     found, able = trips((2, "b", "a", 1)), np.array([name == bundle(1) for name in seen.bundles])
     assert found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_), able) == frozenset()
+
+
+def test_what_is_not_told_of_cannot_go_instead():
+    """Half of what is told of is a quarter of what the broker carries."""
+    own, kind = {bundle(at): stats(100) for at in (1, 2)}, {"load_report_type": TOP_BUNDLES_REPORT}
+    hot = report(0, own, bundles=[*own, bundle(3)], msg_throughput_in=4e4, msg_throughput_out=4e4, **kind)
+    seen, found = snapshot({"a:80": hot, "b:80": report(**kind)}), trips((2, "b", "a", 1))
+    assert not found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_))
 
 
 def test_a_broker_that_takes_no_part_is_not_the_least_loaded():

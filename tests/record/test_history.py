@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -250,6 +251,29 @@ class TestFiles:
         assert [row["t"].timestamp() - MIDNIGHT for row in rows(tmp_path, "decisions")] == [0, 1400, 86_400]
         assert [path.name for path in day.iterdir()] == ["day.parquet"]
         assert Writer(tmp_path, HistorySettings()).torn == 1
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_changed_byte_of_a_footer_is_no_trouble_of_the_disk(self, tmp_path: Path, seed: int) -> None:
+        """Whatever it makes of the footer: each night the days are packed, and at each start they are looked at."""
+        writer = written(tmp_path, *(round_of(two(MIDNIGHT + at)) for at in (0, 700, 1400)))
+        (day,) = Folder(tmp_path).days("decisions")
+        damaged = sorted(day.iterdir())[1]
+        content = bytearray(damaged.read_bytes())
+        length = int.from_bytes(content[-8:-4], "little")
+        chance = random.Random(seed)
+        content[-8 - chance.randint(1, length)] ^= 1 << chance.randrange(8)
+        damaged.write_bytes(content)
+        writer.add(round_of(two(MIDNIGHT + 86_400)))
+        writer.flush()
+        assert writer.trouble == ""
+        assert [path.name for path in day.iterdir()] == ["day.parquet"]
+
+        packed = day / "day.parquet"
+        content = bytearray(packed.read_bytes())
+        length = int.from_bytes(content[-8:-4], "little")
+        content[-8 - chance.randint(1, length)] ^= 1 << chance.randrange(8)
+        packed.write_bytes(content)
+        assert Writer(tmp_path, HistorySettings()).trouble == ""
 
     @pytest.mark.parametrize(("kept_days", "left"), [(1, 2), (2, 3), (30, 4)])
     def test_old_days_go(self, tmp_path: Path, kept_days: int, left: int) -> None:

@@ -53,7 +53,7 @@ class Load:
     movable: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
     def rows(self, broker: int) -> list[int]:
-        """Rows of a broker's bundles that carry anything and are not its own."""
+        """Rows of a broker's bundles that carry anything, or may, and are not its own."""
         own = self.snapshot.rows.of(broker)
         return [row for row in range(own.start, own.stop) if self.movable[row]]
 
@@ -85,7 +85,7 @@ def _load(seen: Survey, snapshot: Snapshot, settings: AvgShedderSettings) -> Loa
     rates, rows = snapshot.brokers.rates, snapshot.rows
     carried = _both(rows.rates)
     own = broker_bundles(snapshot.bundles)[rows.bundle] != 0
-    movable = ~own & (carried > 0).any(axis=1)
+    movable = ~own & ((carried > 0).any(axis=1) | (snapshot.partial & ~rows.reported))
     points = np.clip(scores(snapshot.brokers, seen.settings.weights), 0.0, HIGHEST_POINTS)
     return Load(snapshot, settings, points, _both(rates), carried, movable)
 
@@ -122,7 +122,9 @@ def _rates(messages: float, volume: float) -> str:
 
 def _count(load: Load) -> Finding:
     brokers, bundles = len(load.snapshot.brokers), int(load.movable.sum())
+    unknown = int((load.movable & ~load.snapshot.rows.reported).sum()) if load.snapshot.partial else 0
     told = f"{counted(bundles, 'bundle')} with traffic on {counted(brokers, 'broker')}"
+    told += f", {unknown} of which are not told of" if unknown else ""
     if bundles == 0:
         return COUNT.ok(f"{told}: nothing to balance yet")
     if bundles < FEWEST_BUNDLES * brokers:

@@ -40,7 +40,10 @@ NOT_ITS_HOLDS = frozenset({Reason.NO_IMPROVEMENT, Reason.MOVES_UNFINISHED})
 
 
 class Judge:
-    """One look, and who may move in it. ``attempted_at`` are the bundles that rest; ``override`` passes limits."""
+    """One look, and who may move in it. ``attempted_at`` are the bundles that rest; ``override`` passes limits.
+
+    ``untold``: also what nobody tells the traffic of.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Judge:
         attempted_at: Mapping[str, float],
         *,
         override: bool,
+        untold: bool = False,
     ) -> None:
         self._parts, self._now, self._override = parts, now, override
         self.drained = drained
@@ -59,7 +63,8 @@ class Judge:
         self.evidence = marked(now.evidence, self.snapshot, drained)
         self._ignored = OVERRIDDEN_BARS if override else frozenset[Reason]()
         tired = Trips(parts.sent(), self.snapshot.taken_at, parts.guardrails).tired
-        self.barred = barred(self.snapshot, attempted_at, now.policies.isolation, parts.guardrails, tired=tired)
+        known = self.snapshot, attempted_at, now.policies.isolation, parts.guardrails
+        self.barred = barred(*known, tired=tired, untold=untold)
         for reason in self._ignored:
             self.barred[self.barred == reason.code] = 0
         if own := kept_bundles(self.snapshot.bundles, parts.leader_topic):

@@ -87,7 +87,8 @@ def look_to_drain(parts: Parts, admin: Admin, asked: Pass) -> Look:
     """
     owned = tuple(bundle for bundle in _owned(admin, asked.broker) if not BROKER_BUNDLE.match(bundle))
     now = _situation(parts, asked.broker, owned)
-    judge = Judge(parts, now, parts.drained() | {asked.broker}, {}, override=asked.override)
+    drained = parts.drained() | {asked.broker}
+    judge = Judge(parts, now, drained, {}, override=asked.override, untold=True)  # all of it has to go
     carried = asked.carried or carried_by(judge.snapshot, judge.scores, asked.broker, len(owned))
     seen, scores = as_it_was(judge.snapshot, judge.scores, asked.broker, carried)
     scores = _shown(scores, seen, parts, asked)

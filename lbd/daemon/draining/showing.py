@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,10 @@ from lbd.errors import RefusedError
 from lbd.record.drains import Drains, Left
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbd.config import Settings
+    from lbd.observe.observer import Observer
     from lbd.record.drains import Drain
 
 
@@ -34,10 +38,20 @@ class Shown:
     drain: Drain | None = None
 
 
-def show_drain(settings: Settings, broker: str) -> Shown:
+@contextmanager
+def _looking(settings: Settings, daemons: Observer | None) -> Iterator[Observer]:
+    """An observer of its own, or the daemon's where that listens: another one would wait a minute to hear as much."""
+    if daemons is not None and daemons.listens:
+        yield daemons
+    else:
+        with observing(settings) as observer:
+            yield observer
+
+
+def show_drain(settings: Settings, broker: str, daemons: Observer | None = None) -> Shown:
     """Whether a broker can be spared, and where its bundles would go. Raises :class:`~lbd.errors.LbdError`."""
     drain = Drains(settings.state_dir).in_force(time.time()).get(broker) if settings.state_dir.is_dir() else None
-    with observing(settings) as observer:
+    with _looking(settings, daemons) as observer:
         why = taking_over(settings, observer.admin).get(broker)
         if why is not None:
             raise RefusedError(f"{broker}: what it owns is not known: {why}; ask again once it has landed")
@@ -46,9 +60,9 @@ def show_drain(settings: Settings, broker: str) -> Shown:
     return _shown(settings, look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
 
 
-def show_fill(settings: Settings, broker: str) -> Shown:
+def show_fill(settings: Settings, broker: str, daemons: Observer | None = None) -> Shown:
     """What a broker would be given. Raises :class:`~lbd.errors.LbdError`."""
-    with observing(settings) as observer:
+    with _looking(settings, daemons) as observer:
         look = look_to_fill(live_parts(settings, observer), observer.admin, broker)
     sources = len({unload.source for unload in look.plan.unloads})
     return _shown(settings, look, min(settings.drain.max_unloads_at_once, max(sources, 1)))

@@ -29,6 +29,9 @@ GROUP_ROWS = 1 << 17
 
 _REPLACES = b"lbd.replaces"
 
+_JUNK = (pa.ArrowException, ValueError, KeyError)
+"""What reading raises, beside OSError, for bytes that are not those that were written."""
+
 
 def day_of(seconds: float) -> str:
     """The UTC day of epoch seconds, as folders name it."""
@@ -90,8 +93,8 @@ class Folder:
         path = next(path for path in _names(day, "day") if not path.exists())
         try:
             _written(path, kind, _groups(parts, kind))
-        except (OSError, pa.ArrowInvalid):
-            damaged = [part for part in parts if not _sound(part)]
+        except (OSError, *_JUNK):
+            damaged = [part for part in parts if not _sound(part, kind)]
             for part in damaged:
                 self._tear(part)
             if not damaged:
@@ -102,15 +105,13 @@ class Folder:
 
     def _unlink_replaced(self, day: Path) -> None:
         for path in sorted(day.glob("day*.parquet")):
-            with suppress(pa.ArrowInvalid):
-                told = (pq.read_schema(path).metadata or {}).get(_REPLACES, b"[]")
-                for name in json.loads(told):
+            footer = _footer(path)
+            with suppress(ValueError):
+                for name in json.loads(((footer and footer.metadata) or {}).get(_REPLACES, b"[]")):
                     (day / name).unlink(missing_ok=True)
 
     def _readable(self, path: Path) -> bool:
-        try:
-            pq.read_metadata(path)
-        except pa.ArrowInvalid:
+        if _footer(path) is None:
             self._tear(path)
             return False
         return True
@@ -179,19 +180,30 @@ def _opened(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
-def _sound(path: Path) -> bool:
-    """Whether all of its pages can be read. Raises OSError where the disk, and not a page, is what fails."""
+def _footer(path: Path) -> pq.FileMetaData | None:
+    """A file's footer; None of one that is not whole. Raises OSError where the disk is what fails."""
     try:
-        with _opened(path) as file:
-            for _ in file.iter_batches(GROUP_ROWS):
-                pass
-    except pa.ArrowInvalid:
-        return False
-    except OSError as error:
-        if error.errno is not None:
-            raise
+        return pq.read_metadata(path)
+    except (OSError, *_JUNK) as error:
+        _raise_of_disk(error)
+        return None
+
+
+def _sound(path: Path, kind: pa.Schema) -> bool:
+    """Whether all of its rows can be read. Raises OSError where the disk is what fails."""
+    try:
+        for _ in _groups([path], kind):
+            pass
+    except (OSError, *_JUNK) as error:
+        _raise_of_disk(error)
         return False
     return True
+
+
+def _raise_of_disk(error: Exception) -> None:
+    """What a disk fails with has a number; what Arrow says of a damaged footer or page is an OSError without."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
 
 
 def _joined(batches: list[pa.RecordBatch], kind: pa.Schema) -> list[pa.RecordBatch]:
@@ -218,7 +230,7 @@ def _written(path: Path, kind: pa.Schema, batches: Iterable[pa.RecordBatch]) -> 
             os.fsync(file.fileno())
         fresh.replace(path)
         sync(path.parent)
-    except (OSError, pa.ArrowInvalid):
+    except (OSError, *_JUNK):
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise
