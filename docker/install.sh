@@ -7,7 +7,7 @@ target=$2
 extra=${3:+[$3]}
 wheels=$(mktemp -d)
 trap 'rm -rf "$wheels"' EXIT
-python3 -m pip wheel --quiet --disable-pip-version-check --wheel-dir "$wheels" "$source$extra"
+python3 -m pip wheel --quiet --disable-pip-version-check --use-pep517 --wheel-dir "$wheels" "$source$extra"
 python3 "$(dirname "$0")/lock.py" "$wheels" >"$wheels/lock.txt"
 python3 -m venv --without-pip "$target"
 python3 -m pip --quiet --disable-pip-version-check --python "$target" install --root-user-action ignore \
