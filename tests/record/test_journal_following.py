@@ -95,6 +95,18 @@ class TestFollowing:
             file.write(whole[-10:])
         assert told(following) == [(unload(1).bundle, "failed")]
 
+    def test_a_move_that_stays_open_does_not_come_back_as_the_newest(self, tmp_path: Path):
+        """Each rotation carries its intent over."""
+        following, now = Following(tmp_path, 20), iter(range(10_000_000))
+        journal = Journal(tmp_path / LIVE_NAME, lambda: float(next(now)), max_bytes=SMALL, keep_seconds=1)
+        under_way = journal.intend(unload(1000), 1)
+        for number in range(100):
+            moved(journal, number)
+            assert following.newest(1)[0].bundle == unload(number).bundle
+        assert len(list(tmp_path.glob("journal-*"))) > 2
+        assert following.newest(20)[-1].move == under_way
+        journal.close()
+
     def test_what_was_taken_back_is_not_told(self, tmp_path: Path):
         """A disk that was full: the file is shorter than it was."""
         journal = Journal(tmp_path / LIVE_NAME, lambda: 1.0)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEPT = 1000
-"""Moves that can be told. At least half of a file that has been rotated is new: some 6,000 moves."""
+"""Moves that can be told, those under way among them. At least half of a file that has been rotated is new: some
+6,000 moves."""
 
 
 class Following:
@@ -81,5 +82,11 @@ class Following:
                 return
             joined(self._moves, decoded(line, self._path))
             self._at += len(line)
-            while len(self._moves) > self._kept:
-                self._moves.popitem(last=False)
+            if len(self._moves) > self._kept:
+                self._forget()
+
+    def _forget(self) -> None:
+        """The oldest that has ended: what is open stands in the next file again, and would be taken for new there."""
+        ended = (name for name, move in self._moves.items() if move.result is not None)
+        if (oldest := next(ended, None)) is not None:
+            del self._moves[oldest]
