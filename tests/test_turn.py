@@ -15,7 +15,7 @@ from lbd.daemon import assembled as live
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError
-from lbd.model import Hits, Result, Unload
+from lbd.model import Hits, Outcome, Result, Unload
 from lbd.reason import Reason
 from lbd.record.journal import Journal, read
 from lbd.record.state import Kept, StateDir
@@ -733,6 +733,31 @@ class TestBarredFirst:
         assert record.counts[Reason.POLICY_UNKNOWN.label] == 1
         assert pulsar.owners[TWO_NAMES] == pulsar.ids[0]
         assert {one.result for one in record.outcomes} == {Result.LANDED}
+
+    @pytest.mark.parametrize("excluded", [True, False])
+    def test_what_moved_lately_rests_for_others_that_can_go_only(
+        self, excluded: bool, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """Most of the traffic is of another namespace; where that may not be touched the rest goes once more."""
+        chosen = settings(
+            pulsar,
+            tmp_path,
+            guardrails={
+                "excluded_namespaces": ["x/y"] if excluded else [],
+                "second_move_points": 1000,
+                "max_destination_score": 100,
+            },
+        )
+        first, second, _ = pulsar.ids
+        pulsar.own(first, {"x/y/0x00000000_0xffffffff": 100_000.0})
+        past = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - 3600)
+        for bundle in HOT:
+            unload = Unload(bundle, second, first, 1.0, 1.0)
+            past.conclude(past.intend(unload, 1), Outcome(unload, Result.LANDED, first))
+        past.close()
+        record = once(chosen)
+        assert (Reason.PING_PONG.label in record.counts) != excluded, record.counts
+        assert any(one.unload.bundle in HOT for one in record.outcomes) == excluded
 
 
 class TestDryRunMore:
