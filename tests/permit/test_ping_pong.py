@@ -100,7 +100,8 @@ def test_what_is_not_told_of_cannot_go_instead():
     own, kind = {bundle(at): stats(100) for at in (1, 2)}, {"load_report_type": TOP_BUNDLES_REPORT}
     hot = report(0, own, bundles=[*own, bundle(3)], msg_throughput_in=4e4, msg_throughput_out=4e4, **kind)
     seen, found = snapshot({"a:80": hot, "b:80": report(**kind)}), trips((2, "b", "a", 1))
-    assert not found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_))
+    able = np.ones(len(seen.bundles), dtype=np.bool_)
+    assert not found.moved(seen, np.array([60.0, 30.0]), np.ones(2, dtype=np.bool_), able)
 
 
 def test_a_broker_that_takes_no_part_is_not_the_least_loaded():
