@@ -103,6 +103,7 @@ def relieved(cluster: Cluster, directory: Path, tell: Callable[[str], None]) -> 
     assert lost["lost"] == 0
 
 
+@pytest.mark.timeout(1800)  # 12 min were seen
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(versions=["4.2.4"], full_jit=True)
 def test_a_hot_broker_is_relieved(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
