@@ -14,24 +14,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lbd.errors import ObserveError
-from lbd.observe.parse import TOP_BUNDLES_REPORT, UNREADABLE, BundleStats, Count, LoadReport, Usage
+from lbd.observe.parse import TOP_BUNDLES_REPORT, UNREADABLE, BrokerUsage, BundleStats, Count, LoadReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class BrokerLoad(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of BrokerLoadData that lbd reads: usages, and totals in messages/s and bytes/s."""
+class BrokerLoad(BrokerUsage, frozen=True, rename="camel"):
+    """The part of BrokerLoadData that lbd reads."""
 
-    cpu: Usage = Usage()
-    memory: Usage = Usage()
-    direct_memory: Usage = Usage()
-    bandwidth_in: Usage = Usage()
-    bandwidth_out: Usage = Usage()
-    msg_rate_in: float = 0.0
-    msg_rate_out: float = 0.0
-    msg_throughput_in: float = 0.0
-    msg_throughput_out: float = 0.0
     topics: Count = 0
 
 
@@ -69,15 +60,7 @@ def report_of(load: BrokerLoad, told: dict[str, BundleStats], owned: Iterable[st
     """One broker's report. It lists what the broker owns; statistics of a bundle that it has given away are dropped."""
     bundles = sorted(owned)
     return LoadReport(
-        cpu=load.cpu,
-        memory=load.memory,
-        direct_memory=load.direct_memory,
-        bandwidth_in=load.bandwidth_in,
-        bandwidth_out=load.bandwidth_out,
-        msg_rate_in=load.msg_rate_in,
-        msg_rate_out=load.msg_rate_out,
-        msg_throughput_in=load.msg_throughput_in,
-        msg_throughput_out=load.msg_throughput_out,
+        **{name: getattr(load, name) for name in BrokerUsage.__struct_fields__},
         last_stats={bundle: told[bundle] for bundle in bundles if bundle in told},
         bundles=bundles,
         num_topics=load.topics,

@@ -50,8 +50,8 @@ class BundleStats(msgspec.Struct, frozen=True, rename="camel", gc=False):
     consumer_count: Count = 0
 
 
-class LoadReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a load report that lbd reads."""
+class BrokerUsage(msgspec.Struct, frozen=True, rename="camel"):
+    """What brokers tell of themselves under every load manager: usages, and totals in messages/s and bytes/s."""
 
     cpu: Usage = Usage()
     memory: Usage = Usage()
@@ -62,6 +62,11 @@ class LoadReport(msgspec.Struct, frozen=True, rename="camel"):
     msg_rate_out: float = 0.0
     msg_throughput_in: float = 0.0
     msg_throughput_out: float = 0.0
+
+
+class LoadReport(BrokerUsage, frozen=True, rename="camel"):
+    """The part of a load report that lbd reads."""
+
     last_stats: dict[str, BundleStats] = {}
     bundles: list[str] = []
     num_topics: Count = 0

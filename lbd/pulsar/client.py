@@ -102,10 +102,7 @@ class SharedLog:
 
     def close(self) -> None:
         """Leave: the next one may write at once."""
-        try:
-            self._client.close()
-        except self._pulsar.PulsarException:
-            self._client.shutdown()  # a broker that does not answer learns it by the connection
+        disconnect(self._pulsar, self._client)
 
     def _failed(self, how: str, error: Exception) -> ObserveError:
         return ObserveError(f"{self._topic} {how}: {error}; is pulsar.service_url right, and may its role do so?")
@@ -150,3 +147,11 @@ def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN4
     if settings.tls.cert_file is not None and settings.tls.key_file is not None:
         return pulsar.AuthenticationTLS(str(settings.tls.cert_file), str(settings.tls.key_file))
     return None
+
+
+def disconnect(pulsar: Any, client: Any) -> None:  # noqa: ANN401 - see library
+    """End a client and what it has open."""
+    try:
+        client.close()
+    except pulsar.PulsarException:
+        client.shutdown()  # a broker that does not answer learns it by the connection

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lbd.errors import ObserveError
-from lbd.pulsar.client import connected, library
+from lbd.pulsar.client import connected, disconnect, library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +65,7 @@ class Listening:
 
     def close(self) -> None:
         """End the subscription and the connection."""
-        try:
-            self._client.close()
-        except self._pulsar.PulsarException:
-            self._client.shutdown()  # a broker that does not answer learns it by the connection
+        disconnect(self._pulsar, self._client)
 
     def _failed(self, error: Exception) -> ObserveError:
         where = "the load data topics of pulsar/system cannot be heard"
