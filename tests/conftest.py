@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.simulate.fake_pulsar import FakePulsar
 
 settings.register_profile("lbd", deadline=None)
 settings.load_profile("lbd")
@@ -30,3 +36,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """The first failure is printed at once: it is to be understood also when the second try passes."""
     if report.outcome == "rerun":  # type: ignore[comparison-overlap]
         print(f"\n{report.nodeid} failed and is tried once more:\n{report.longreprtext}")
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakePulsar]:
+    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
+    from tests.simulate import fakes
+
+    with fakes.hot() as found:
+        yield found

@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def cluster() -> Iterator[FakePulsar]:
-    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
-    with fakes.hot() as found:
-        yield found
-
-
-@pytest.fixture
 def api(cluster: FakePulsar, tmp_path: Path) -> Iterator[Api]:
     """An lbd on it that has ended a turn, and takes what is asked for by hand."""
     limits = {"unload_spacing_seconds": 0}

@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def cluster() -> Iterator[FakePulsar]:
-    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
-    with fakes.hot() as found:
-        yield found
-
-
-@pytest.fixture
 def config(cluster: FakePulsar, tmp_path: Path) -> Path:
     """Settings of that cluster."""
     chosen = fakes.settings(cluster, tmp_path / "state", drain={"unload_spacing_seconds": 0})

@@ -35,13 +35,6 @@ PATIENCE_SECONDS = 60.0
 FAST = {"unload_spacing_seconds": 0}
 
 
-@pytest.fixture
-def cluster() -> Iterator[FakePulsar]:
-    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
-    with fakes.hot() as found:
-        yield found
-
-
 def settings(cluster: FakePulsar, folder: Path, **drain: Any) -> Settings:
     """No pause between two moves of a drain, and a strategy that wants nothing by itself."""
     shedder = {"low_threshold": 95, "high_threshold": 99}

@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def cluster() -> Iterator[FakePulsar]:
-    """Three brokers; the first one has 14 bundles and 70 points, the others four and two."""
-    with fakes.hot() as found:
-        yield found
-
-
-@pytest.fixture
 def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A live lbd beside it."""
     with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as found:
