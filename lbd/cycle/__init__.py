@@ -33,6 +33,7 @@ from lbd.permit.membership import departures
 from lbd.permit.own_topic import kept_bundles
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Policies
+from lbd.permit.unshown import unshown
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     evidence = judging.without(
         judging.judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds),
         snapshot,
-        ended.touched,
+        ended.touched | judging.touched_since(before.written_at, parts.sent()),
     )
     drained = parts.drained()
     evidence = marked(evidence, snapshot, drained)
@@ -183,13 +184,15 @@ def _permission(
 
 
 def _ledger(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies, known: Permission) -> Ledger:
+    sent = parts.sent()
     return Ledger(
         snapshot,
         decision.facts.scores,
         policies,
         parts.guardrails,
         decision.unloads,
-        sent=parts.sent(),
+        sent=sent,
+        unshown=unshown(decision.facts.scores, sent, snapshot, known.settled),
         permission=known,
         ignored=parts.ignored_bars,
         weights=parts.weights,

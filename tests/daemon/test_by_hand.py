@@ -69,6 +69,13 @@ class TestWithoutADaemon:
         assert (first.exit_code, "membership-changed" in first.sentence) == (4, True)
         assert second.exit_code == 0, second
 
+    def test_what_no_report_shows_yet_counts_at_its_destination(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The warm broker's report says 45 points after each of three moves of 10 and more: one too many."""
+        chosen = settings(pulsar, tmp_path)
+        told = [done(chosen, request(pulsar, number, destination=pulsar.ids[1])) for number in range(3)]
+        assert [answer.exit_code for answer in told] == [0, 0, 4]
+        assert "would reach 85.0 (+26.7 by moves of late that its report does not show yet)" in told[2].sentence
+
     def test_an_open_move_of_the_same_bundle_is_not_its_answer(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A killed lbd had moved it elsewhere: that is closed first, and the request judged by itself."""
         chosen = settings(pulsar, tmp_path)
@@ -112,6 +119,21 @@ class TestBesideTheTurns:
         assert {name: answer.exit_code for name, answer in told.items()} == {"r0": 0, "r1": 0}
         assert len(balancer.turn().outcomes) == 2
         assert set(to_settle(tmp_path).values()) == {0, 2}
+
+    def test_what_no_turn_has_heard_of_yet_counts_at_its_destination(
+        self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """As without a daemon, between two turns as well as after the next one."""
+        told = answers_of(balancer)
+        balancer.turn()
+        for number in range(3):
+            Control(tmp_path / "state").ask(request(pulsar, number, destination=pulsar.ids[1]))
+        self.served(balancer, 3)
+        assert [answer.exit_code for answer in told.values()] == [0, 0, 4]
+        balancer.turn()
+        Control(tmp_path / "state").ask(request(pulsar, 3, destination=pulsar.ids[1]))
+        self.served(balancer)
+        assert told["r3"].exit_code == 4, told["r3"]
 
     def test_one_that_has_expired_meanwhile_is_not_begun(
         self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path
