@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from lbd.model import Skip
-from lbd.permit.membership import settled_at
+from lbd.permit.membership import departures, settled_at
 from lbd.permit.progress import standing_still
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
@@ -61,6 +62,16 @@ def found_holds(
         yield Reason.NO_IMPROVEMENT, tried
     if unfinished:
         yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
+
+
+def with_members(kept: Kept, observation: Observation) -> Kept:
+    """What is kept, with when active brokers last came or went; the first look counts as no change."""
+    members, now = list(observation.active), observation.snapshot.taken_at
+    gone = departures(kept.departures, now, went=bool(set(kept.members) - set(members)))
+    if kept.members == members:
+        return msgspec.structs.replace(kept, departures=gone)
+    since = now if kept.members else 0.0
+    return msgspec.structs.replace(kept, members=members, members_since=since, departures=gone)
 
 
 _DATA_DETAIL = {

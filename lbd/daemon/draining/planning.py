@@ -145,6 +145,11 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
     )
 
 
+def hold_of_fill(parts: Parts, broker: str, *, override: bool) -> Hold | None:
+    """What keeps a fill from going on as it was planned. Raises as :func:`look_to_drain`."""
+    return Judge(parts, _situation(parts, broker, ()), parts.drained(), {}, override=override).hold()
+
+
 def _with_groups(policies: Policies, parts: Parts, namespaces: tuple[str, ...]) -> Policies:
     """The policies with the anti-affinity groups of these namespaces."""
     tenants = frozenset(name.partition("/")[0] for name in namespaces)
