@@ -118,7 +118,7 @@ def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
 
 def _leaderless(observation: Observation) -> str:
     """A leader that has died is replaced; one that hangs keeps its session."""
-    told = "none leads, or the one named does not answer"
+    told = "none leads, or the one named does not answer or does not tell whether it sheds"
     if observation.silent:
         return f"{told}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
-    return f"{told} and is replaced after a while"
+    return f"{told}; one that has died is replaced after a while"
