@@ -169,7 +169,7 @@ def _placed_bundle(ended: Outcome | Skip, broker: str) -> PlacedBundle:
 def _held(parts: Parts) -> str:
     """The pause in force: nobody is disconnected, so no other hold counts."""
     hold = parts.ordered_hold()
-    return "" if hold is None else ": ".join(filter(None, (hold[0].label, hold[1])))
+    return "" if hold is None else hold[0].told(hold[1])
 
 
 def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbd.daemon.draining.beginning import Tools, drain_of, fill_of, words
+from lbd.daemon.draining.beginning import Tools, drain_of, fill_of
 from lbd.daemon.draining.job import Job
 from lbd.daemon.draining.lasting import forget_ended
 from lbd.daemon.draining.planning import Look, Pass, UntoldError, hold_of_fill, look_to_drain
@@ -235,7 +235,9 @@ class Draining:
         return None if job.override is not None and hold is not None and hold[0] in OVERRIDDEN_HOLDS else hold
 
     def _waits(self, job: Job, hold: Hold | None) -> bool:
-        job.waits("" if hold is None else words(hold), 0.0 if hold is None else self._now() + LOOK_AGAIN_SECONDS)
+        job.waits(
+            "" if hold is None else hold[0].told(hold[1]), 0.0 if hold is None else self._now() + LOOK_AGAIN_SECONDS
+        )
         return hold is not None
 
     def _give(self, job: Job, tools: Tools) -> None:
