@@ -15,15 +15,21 @@ from lbd.model import Result, Unload
 from lbd.record.control import Answer, Control, Pause, PlaceRequest, UnloadRequest
 from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
+from lbd.simulate.fake_pulsar import FakePulsar as FakeCluster
 from tests import fake_pulsar, test_turn
 from tests.daemon.alone import done
 from tests.fake_pulsar import HOT, Reply, refused
+from tests.simulate import fakes
+from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.fake_pulsar import FakePulsar
+
+
+BURNING = ("a", 16), ("b", 4)
 
 
 @pytest.fixture
@@ -182,6 +188,22 @@ class TestBesideTheTurns:
         balancer.by_hand(request(pulsar))
         balancer.serve()
         assert "r0: cannot be written" in "".join(balancer.warnings)
+
+
+def test_a_burner_beside_the_source_holds_no_harmless_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nearly all of its 88 points are not its traffic's; one bundle after the other goes where lbd picks."""
+    load = [{"name": name, "brokers": [name], "mib_per_second": 8, "bundles": number} for name, number in BURNING]
+    brokers = [{"id": "a", "background": 80}, {"id": "b"}, {"id": "c"}]
+    with FakeCluster(*begun(brokers=brokers, load=load)) as cluster:
+        chosen = fakes.settings(cluster, tmp_path, avg_shedder={"low_threshold": 95, "high_threshold": 99})
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
+            lbd.turns(20)
+            told = answers_of(lbd.engine)
+            hot = sorted(bundle for bundle, owner in cluster.owners().items() if owner == cluster.brokers[0])
+            for bundle in hot:
+                lbd.engine.by_hand(UnloadRequest(bundle, bundle, None, "burner", "ann", 0.0, 1e12))
+    assert {answer.exit_code for answer in told.values()} == {0}, told
+    assert len(told) == 16
 
 
 def test_a_turn_that_fails_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):

@@ -27,6 +27,14 @@ def test_moves_of_late_count_where_they_went():
     assert borne(sent, since, SEEN, SCORES).tolist() == pytest.approx([0.0, 10.0])
 
 
+def test_all_that_a_broker_gave_is_no_more_than_what_it_had():
+    """Its report shows most of the moves by now: measured by what it has left, each would weigh four times as much."""
+    names = [bundle(number) for number in range(8)]
+    seen = snapshot({"a:1": report(40, {names[0]: stats(100)}), "b:1": report(20)})
+    sent = [Sent(TAKEN_AT, name, "a:1", "b:1", msg_rate=200.0, throughput=20_000.0) for name in names[1:]]
+    assert borne(sent, TAKEN_AT, seen, SCORES).tolist() == pytest.approx([0.0, 40.0])
+
+
 @pytest.mark.parametrize(("settled", "expected"), [(False, 10.0), (True, 0.0)])
 def test_a_report_that_has_settled_shows_them(settled: bool, expected: float):
     """Nothing is counted twice."""
