@@ -81,6 +81,10 @@ class Reason(Enum):
         self.label = label
         self.group = group
 
+    def told(self, detail: str) -> str:
+        """The label, and what there is to say beside it."""
+        return f"{self.label}: {detail}" if detail else self.label
+
     @classmethod
     def of(cls, code: int) -> Reason:
         """The reason that a code column stands for."""

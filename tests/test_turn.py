@@ -243,6 +243,22 @@ class TestHolds:
             assert pulsar.ids[1] in record.sentence
             assert "loadBalancerSheddingEnabled=false" in record.sentence
 
+    def test_a_broker_that_sheds_and_gives_no_report(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Its configuration says so, whatever else it does not tell."""
+        pulsar.brokers[1].runtime = {"loadBalancerSheddingEnabled": "true"}
+        pulsar.fault("load-report", refused(500, "boom"), broker=pulsar.ids[1])
+        record = once(settings(pulsar, tmp_path))
+        unmoved(pulsar, record)
+        assert held_by(record) is Reason.IN_BROKER_SHEDDING
+
+    def test_a_leader_that_does_not_tell_whether_it_sheds(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The leader is who would."""
+        pulsar.fault("configuration/runtime", refused(500, "boom"), broker=pulsar.leader)
+        record = once(settings(pulsar, tmp_path))
+        unmoved(pulsar, record)
+        assert held_by(record) is Reason.LEADER_UNREACHABLE
+        assert "does not tell whether it sheds" in record.sentence
+
     def test_no_leader(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Without a leader a destination is lost: hold, and say so."""
         pulsar.leader = None

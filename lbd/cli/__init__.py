@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import traceback
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -61,6 +63,10 @@ SHORT_HELP = {
 }
 
 
+INTERRUPTED = 130
+"""As shells tell of a command that Ctrl-C has ended."""
+
+
 class Commands(click.Group):
     """A group that imports a command's module when it is called, and ends errors of lbd with their exit code."""
 
@@ -86,8 +92,14 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         """Run the command; an error of lbd is one line on stderr and its own exit code. Only a bug shows its trace."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # bars on a terminal that knows none, names that are no text
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(INTERRUPTED)
         except LbdError as error:
             if error.exit_code == LbdError.exit_code and error.__cause__ is not None:
                 traceback.print_exception(error.__cause__)

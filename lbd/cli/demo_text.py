@@ -9,6 +9,7 @@ from rich.text import Text
 
 from lbd.cli.render import plain, table
 from lbd.demo.seen import NOT_SENT, gap
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +100,7 @@ def card(found: Scorecard) -> RenderableType:
 
 
 def _lines(found: Scorecard) -> Iterator[str]:
-    lasted, rounds = f"{found.hours * 60:.0f} min", "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
+    lasted, rounds = f"{found.hours * 60:.0f} min", counted(found.rounds, "round")
     yield (
         f"bundles moved: {found.moves} in {rounds}, {found.traffic_moved:.1%} of the traffic; "
         f"moved twice: {found.bundles_moved_twice}"

@@ -12,6 +12,7 @@ from lbd.cli.render import amount, broker_table, plain, table
 from lbd.cli.times import spoken, zoned
 from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.record.status import BrokerStatus
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +98,7 @@ def _trust_lines(turn: Turn) -> Iterator[Line]:
         if broker.doubt is not None:
             yield "not used", f"the report of {broker.id}: {broker.doubt}", "yellow"
         elif broker.to_settle:
-            samples = "1 fresh sample" if broker.to_settle == 1 else f"{broker.to_settle} fresh samples"
+            samples = counted(broker.to_settle, "fresh sample")
             yield "settling", f"{broker.id}: {samples} to come before it counts", ""
 
 
@@ -129,11 +130,7 @@ def _taken(pair: PairSeen, unloads: Sequence[Planned]) -> str:
     taken = sum(getattr(one, column) or 0.0 for one in unloads)
     digits = 0 if scale == 1.0 else 1
     wanted, got = amount(pair.wanted, scale, digits), amount(taken, scale, digits)
-    return f"{wanted} {unit} wanted, {got} in {_number(unloads)} taken"
-
-
-def _number(unloads: Sequence[Planned]) -> str:
-    return "1 bundle" if len(unloads) == 1 else f"{len(unloads)} bundles"
+    return f"{wanted} {unit} wanted, {got} in {counted(len(unloads), 'bundle')} taken"
 
 
 def _show_candidates(out: Console, candidates: Sequence[Candidate]) -> None:

@@ -12,6 +12,7 @@ from lbd.cli import render
 from lbd.score.figures import EVENNESS, FIGURES, WHEN
 from lbd.score.spread import figures, spread
 from lbd.score.transfers import clock, transfers
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,10 +85,9 @@ def _moving(card: Scorecard) -> Iterator[str]:
     compared = ""
     if card.moves and card.fewest_moves is not None:
         compared = f", at least {card.fewest_moves} needed for as low a peak, {card.redundant_moves} redundant"
-    rounds = f"{card.rounds} {'round' if card.rounds == 1 else 'rounds'}"
     yield (
-        f"moves: {card.moves} in {rounds}{compared}; bundles moved twice: {card.bundles_moved_twice}; "
-        f"traffic moved: {card.traffic_moved:.1%}"
+        f"moves: {card.moves} in {counted(card.rounds, 'round')}{compared}; "
+        f"bundles moved twice: {card.bundles_moved_twice}; traffic moved: {card.traffic_moved:.1%}"
     )
     if card.splits:
         yield f"bundles split: {card.splits}"
@@ -115,8 +115,7 @@ def _costs(run: Finished) -> Iterator[str]:
         f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
         f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
     )
-    turns = f"{card.turns} {'turn' if card.turns == 1 else 'turns'}"
     yield (
-        f"{turns}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
+        f"{counted(card.turns, 'turn')}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
         f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
     )

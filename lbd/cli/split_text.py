@@ -12,6 +12,7 @@ from lbd.cli.operate_text import console
 from lbd.cli.render import amount, json_out, plain, table
 from lbd.cli.times import local, zone_name
 from lbd.model import bundle_range
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ def show_chosen(found: Chosen) -> None:
 
 def unapplied(plans: int) -> str:
     """What --apply would do."""
-    return f"Would split {plans} bundle{'' if plans == 1 else 's'}; --apply does it. A split cannot be taken back."
+    return f"Would split {counted(plans, 'bundle')}; --apply does it. A split cannot be taken back."
 
 
 def _row(part: Part) -> tuple[str, ...]:

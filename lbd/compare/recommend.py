@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbd.compare.side_by_side import RECORDED
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,6 @@ def _ended(best: Run, even: Sequence[Run], low: float) -> str:
 def _moved(best: Run, even: Sequence[Run]) -> str:
     card = best.card
     needed = f", at least {card.fewest_moves} needed" if card.fewest_moves is not None else ""
-    told = f"{'1 move' if card.moves == 1 else f'{card.moves} moves'}{needed}, {card.traffic_moved:.0%} of the traffic"
+    told = f"{counted(card.moves, 'move')}{needed}, {card.traffic_moved:.0%} of the traffic"
     others = [f"{run.label} {run.card.moves} and {run.card.traffic_moved:.0%}" for run in even if run is not best]
     return f"{told}; as even: {', '.join(others)}" if others else told

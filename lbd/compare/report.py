@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from html import escape
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
 from lbd.compare import told
 from lbd.score.evenness import gaps
 from lbd.simulate.charts import COLOURS, MINUTES_UP_TO_HOURS, gap_chart, score_chart, thinned
-from lbd.simulate.report import TEMPLATE, table
+from lbd.simulate.report import TEMPLATE, chart, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,10 +32,10 @@ def page(comparisons: Sequence[Compared]) -> str:
 def _one(found: Compared) -> Iterator[str]:
     yield f"<h2>{escape(told.title(found))}</h2>"
     yield from (f"<p>{escape(line)}</p>" for line in told.sentences(found))
-    yield from _chart("Between the highest and the lowest", _gaps(found))
+    yield from chart("Between the highest and the lowest", _gaps(found))
     yield table(("", *(run.label.replace(",", ", ") for run in found.runs)), list(told.rows(found)))
     for run in found.runs:
-        yield from _chart(f"Score of each broker: {run.label}", score_chart(run.trace))
+        yield from chart(f"Score of each broker: {run.label}", score_chart(run.trace))
     rests = "\n".join(told.rests_on(found))
     if rests:
         yield f"<h2>What the scores rest on</h2>\n<pre>{escape(rests)}</pre>"
@@ -63,9 +63,3 @@ def _below(label: str) -> str:
 def _unit(seconds: float) -> float:
     """Seconds in the unit in which charts tell time."""
     return 3600 if seconds > MINUTES_UP_TO_HOURS * 3600 else 60
-
-
-def _chart(title: str, figure: Figure) -> Iterator[str]:
-    options: dict[str, Any] = {"displaylogo": False, "responsive": True}
-    yield f"<h2>{escape(title)}</h2>"
-    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config=options)

@@ -17,7 +17,7 @@ from lbd.act.orders import brokers_of
 from lbd.cycle.asking import decide
 from lbd.cycle.calm import begun, learned
 from lbd.cycle.capped import memory_after
-from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
+from lbd.cycle.holds import data_skips, found_holds, ignored, unreported, with_members
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
 from lbd.errors import LbdError, told
@@ -29,10 +29,10 @@ from lbd.permit import move_costs
 from lbd.permit.drained import marked
 from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.limits import Ledger, permit
-from lbd.permit.membership import departures
 from lbd.permit.own_topic import kept_bundles
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Policies
+from lbd.permit.unshown import unshown
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from lbd.act.orders import Ended
     from lbd.model import Decision, Memory, Snapshot, Unload
-    from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
     from lbd.record.state import Kept
@@ -97,12 +96,12 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     evidence = judging.without(
         judging.judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds),
         snapshot,
-        ended.touched,
+        ended.touched | judging.touched_since(before.written_at, parts.sent()),
     )
     drained = parts.drained()
     evidence = marked(evidence, snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
-    kept = learned(parts, _members(before, observation), snapshot, evidence, ended.unfinished)
+    kept = learned(parts, with_members(before, observation), snapshot, evidence, ended.unfinished)
     policies = Policies(parts.isolation(), active=observation.active, drained=drained)
     holds = tuple(found_holds(parts, observation, evidence, kept, policies, ended.unfinished))
     hold = _holding(parts, holds)
@@ -183,13 +182,15 @@ def _permission(
 
 
 def _ledger(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies, known: Permission) -> Ledger:
+    sent = parts.sent()
     return Ledger(
         snapshot,
         decision.facts.scores,
         policies,
         parts.guardrails,
         decision.unloads,
-        sent=parts.sent(),
+        sent=sent,
+        unshown=unshown(decision.facts.scores, sent, snapshot, known.settled),
         permission=known,
         ignored=parts.ignored_bars,
         weights=parts.weights,
@@ -205,16 +206,6 @@ def _remembered(kept: Kept, memory: Memory, evidence: Evidence, plan: tuple[Unlo
     """What is kept before acting."""
     found = msgspec.structs.replace(kept, samples=dict(evidence.samples), written_at=taken_at)
     return _unsettled(found.with_memory(memory), brokers_of(plan))
-
-
-def _members(kept: Kept, observation: Observation) -> Kept:
-    """Note when the set of active brokers last changed, and when some went; the first look counts as no change."""
-    members, now = list(observation.active), observation.snapshot.taken_at
-    gone = departures(kept.departures, now, went=bool(set(kept.members) - set(members)))
-    if kept.members == members:
-        return msgspec.structs.replace(kept, departures=gone)
-    since = now if kept.members else 0.0
-    return msgspec.structs.replace(kept, members=members, members_since=since, departures=gone)
 
 
 def _counts(decision: Decision, permitted: Permitted) -> dict[str, int]:

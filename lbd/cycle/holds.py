@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from lbd.model import Skip
-from lbd.permit.membership import settled_at
+from lbd.permit.membership import departures, settled_at
 from lbd.permit.progress import standing_still
 from lbd.permit.quiet_hours import quiet_until
 from lbd.reason import Reason
@@ -63,6 +64,16 @@ def found_holds(
         yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
 
 
+def with_members(kept: Kept, observation: Observation) -> Kept:
+    """What is kept, with when active brokers last came or went; the first look counts as no change."""
+    members, now = list(observation.active), observation.snapshot.taken_at
+    gone = departures(kept.departures, now, went=bool(set(kept.members) - set(members)))
+    if kept.members == members:
+        return msgspec.structs.replace(kept, departures=gone)
+    since = now if kept.members else 0.0
+    return msgspec.structs.replace(kept, members=members, members_since=since, departures=gone)
+
+
 _DATA_DETAIL = {
     Reason.NO_NEW_SAMPLE: "CPU and bandwidth in its report have stood still for {minutes:.0f} min",
     Reason.REPORT_EMPTY: "had bundles in the last turn and reports none now: read in the middle of a stats run",
@@ -107,7 +118,7 @@ def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
 
 def _leaderless(observation: Observation) -> str:
     """A leader that has died is replaced; one that hangs keeps its session."""
-    told = "none leads, or the one named does not answer"
+    told = "none leads, or the one named does not answer or does not tell whether it sheds"
     if observation.silent:
         return f"{told}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
-    return f"{told} and is replaced after a while"
+    return f"{told}; one that has died is replaced after a while"

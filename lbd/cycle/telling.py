@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.cycle.holds import PASSED_OVER
 from lbd.model import Result
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from lbd.cycle.parts import CycleRecord
@@ -31,12 +32,12 @@ def _unheard(record: CycleRecord) -> str:
 def _sentence(record: CycleRecord) -> str:
     told, begun = _of_before(record), begun_of(record)
     if told:
-        return f"{told.removesuffix('.')}; begins to move {_bundles(begun)}." if begun else told
+        return f"{told.removesuffix('.')}; begins to move {counted(begun, 'bundle')}." if begun else told
     if record.unloads:
-        return f"{_verb(record)} {_bundles(len(record.unloads))}{_lasting(record)}{_plan(record)}."
+        return f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{_plan(record)}."
     if record.hold is not None:
         reason, detail = record.hold
-        return _no(f"{reason.label}{detail and f': {detail}'}.")
+        return _no(f"{reason.told(detail)}.")
     reasons = [
         skip
         for skip in record.skips
@@ -57,7 +58,7 @@ def _of_before(record: CycleRecord) -> str:
         return _no(record.error)
     if record.error is not None:
         total = ended + len(record.unfinished)
-        return f"Stopped after {len(record.outcomes)} of {_bundles(total)}: {record.error}"
+        return f"Stopped after {len(record.outcomes)} of {counted(total, 'bundle')}: {record.error}"
     return _moved(record) if ended else ""
 
 
@@ -96,11 +97,7 @@ def _moved(record: CycleRecord) -> str:
     total = sum(results.values()) + len(record.unfinished)
     told = ", ".join(f"{number} {result}" for result, number in results.items())
     more = f"; {len(record.unfinished)} under way" if record.unfinished else ""
-    return f"Moved {results[Result.LANDED.value]} of {_bundles(total)}: {told}{more}."
-
-
-def _bundles(number: int) -> str:
-    return "1 bundle" if number == 1 else f"{number} bundles"
+    return f"Moved {results[Result.LANDED.value]} of {counted(total, 'bundle')}: {told}{more}."
 
 
 def _told(skip: Skip) -> str:

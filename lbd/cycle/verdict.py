@@ -10,6 +10,7 @@ import numpy as np
 from lbd.cycle.telling import begun_of
 from lbd.reason import Group, Reason
 from lbd.record.turns.lines import Verdict
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ def _moving(record: CycleRecord) -> Verdict | None:
         return None
     if record.acts:
         return Verdict("moving", detail=", ".join(_numbers(record)))
-    would = f"{begun} {'bundle' if begun == 1 else 'bundles'} would move"
+    would = f"{counted(begun, 'bundle')} would move"
     if record.eager:
         return Verdict("moving", detail=f"{would} if the imbalance lasts")
     return Verdict("held", Reason.OBSERVE_ONLY.label, would)

@@ -72,7 +72,7 @@ class Applying:
     def ended(self, ended: Outcome | Skip) -> None:
         """A move has ended, of whatever plan."""
         if isinstance(ended, Skip):
-            self._end(_skipped(ended, None))
+            self._end(PlacedBundle(ended.what, None, None, None, ended.reason.told(ended.detail)))
         else:
             unload = ended.unload
             self._end(PlacedBundle(unload.bundle, unload.destination, ended.result, ended.owner, ended.detail))
@@ -119,10 +119,6 @@ def _refused(request: PlanRequest, stale: list[PlacedBundle]) -> Answer:
     return Answer(
         REFUSED, f"Refused: the cluster has drifted since the plan, nothing was begun; {drifted}.", placed=stale
     )
-
-
-def _skipped(skip: Skip, destination: str | None) -> PlacedBundle:
-    return PlacedBundle(skip.what, destination, None, None, f"{skip.reason.label}: {skip.detail}")
 
 
 def _told(moves: list[PlacedBundle]) -> Answer:

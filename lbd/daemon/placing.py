@@ -19,6 +19,7 @@ from lbd.errors import LbdError, RefusedError
 from lbd.load import scoring
 from lbd.model import Outcome, Permission, Result, Skip, bundle_namespace
 from lbd.permit.limits import Ledger
+from lbd.permit.unshown import unshown
 from lbd.place import DEFAULT, PlaceMemory, build
 from lbd.reason import Reason
 from lbd.record.control import FAILED, REFUSED, Answer, PlacedBundle
@@ -168,7 +169,7 @@ def _placed_bundle(ended: Outcome | Skip, broker: str) -> PlacedBundle:
 def _held(parts: Parts) -> str:
     """The pause in force: nobody is disconnected, so no other hold counts."""
     hold = parts.ordered_hold()
-    return "" if hold is None else ": ".join(filter(None, (hold[0].label, hold[1])))
+    return "" if hold is None else hold[0].told(hold[1])
 
 
 def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
@@ -182,14 +183,15 @@ def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
         settled=now.evidence.settled,
         slopes=parts.learn(snapshot),
     )
-    scores = scoring.scores(snapshot.brokers, parts.weights)
+    scores, sent = scoring.scores(snapshot.brokers, parts.weights), parts.sent()
     return Ledger(
         snapshot,
         scores,
         now.policies,
         parts.guardrails,
         (unload,),
-        sent=parts.sent(),
+        sent=sent,
+        unshown=unshown(scores, sent, snapshot, known.settled),
         permission=known,
         ignored=parts.ignored_bars,
         weights=parts.weights,

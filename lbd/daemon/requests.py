@@ -78,9 +78,9 @@ def split_hold(
 def why(record: CycleRecord, bundle: str) -> str:
     """Why a request came to nothing, in words."""
     if record.hold is not None:
-        return ": ".join(filter(None, (record.hold[0].label, record.hold[1])))
+        return record.hold[0].told(record.hold[1])
     found = next((skip for skip in record.skips if skip.what == bundle), None)
-    return record.sentence if found is None else ": ".join(filter(None, (found.reason.label, found.detail)))
+    return record.sentence if found is None else found.reason.told(found.detail)
 
 
 def _key(request: Request) -> str:
@@ -145,7 +145,7 @@ class Requests:
     def ended(self, ended: Outcome | Skip) -> None:
         """A move has ended; if it was asked for by hand, that is its answer."""
         if isinstance(ended, Skip):
-            self._answer(ended.what, Answer(REFUSED, f"Refused: {ended.reason.label}: {ended.detail}."))
+            self._answer(ended.what, Answer(REFUSED, f"Refused: {ended.reason.told(ended.detail)}."))
         else:
             self._answer(ended.unload.bundle, _answer(ended))
 

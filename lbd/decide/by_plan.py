@@ -12,7 +12,7 @@ from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, Memory, Permission, Snapshot
+    from lbd.model import Averages, Memory, Permission, Snapshot, Unload
 
 Wanted = tuple[str, str, str]
 """Bundle, source, destination."""
@@ -40,6 +40,20 @@ class ByPlan:
     ) -> Decision:
         bundle, source, destination = move
         found = ByHand(bundle, destination, self.weights, self.reason)(snapshot, averages, permission, memory)
-        owner = next((unload.source for unload in found.unloads if unload.source != source), None)
-        changed = Skip(bundle, Reason.OWNER_CHANGED, f"{owner} has it, {source} had it when it was planned")
-        return found if owner is None else replace(found, unloads=(), skips=(changed,))
+        if not found.unloads:
+            return found
+        left = self._changed(found.unloads[0], source) or _settling(found.unloads[0], snapshot, permission)
+        return found if left is None else replace(found, unloads=(), skips=(left,))
+
+    @staticmethod
+    def _changed(unload: Unload, source: str) -> Skip | None:
+        told = f"{unload.source} has it, {source} had it when it was planned"
+        return Skip(unload.bundle, Reason.OWNER_CHANGED, told) if unload.source != source else None
+
+
+def _settling(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:
+    """A plan levels what reports show: where they lag behind the last moves, it would level that once more."""
+    at = snapshot.brokers.index()
+    moved = [end for end in (unload.source, unload.destination) if end in at and not permission.settled[at[end]]]
+    told = f"moved to, moved from or restarted lately, which reports do not show yet: {', '.join(moved)}"
+    return Skip(unload.bundle, Reason.SETTLING, told) if moved else None

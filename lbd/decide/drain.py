@@ -12,9 +12,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from lbd.load import prediction
 from lbd.model import Skip, Unload, bundle_range
 from lbd.reason import Reason
 
@@ -22,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from lbd.load.carried import Carried
-    from lbd.model import Averages, FloatArray, Snapshot
-    from lbd.permit.budget import Sent
+    from lbd.model import Averages, Snapshot
     from lbd.permit.limits import Ledger
 
 BEYOND_CAPACITY = frozenset({Reason.DESTINATION_OVERLOADED, Reason.TOPIC_LIMIT})
@@ -121,20 +117,3 @@ def eta_seconds(bundles: Collection[str], at_once: int, seconds_each: float, *, 
     """
     most = max(Counter(map(bundle_range, bundles)).values(), default=0)
     return seconds_each * max(math.ceil(len(bundles) / at_once), 0 if by_name else most)
-
-
-def borne(sent: Iterable[Sent], since: float, snapshot: Snapshot, scores: FloatArray) -> FloatArray:
-    """Points that each broker was given by moves sent from ``since`` (epoch seconds) on, float64 (B,).
-
-    No report may show them yet: brokers sample CPU once a minute, and count rates once a statistics interval. What came
-    from a broker that reports no traffic counts nothing.
-    """
-    position = snapshot.brokers.index()
-    found = np.zeros(len(position))
-    for one in sent:
-        if one.at < since or one.failed or one.source not in position or one.destination not in position:
-            continue
-        move = Unload(one.bundle, one.source, one.destination, one.msg_rate, one.throughput)
-        points = prediction.points(move, snapshot.brokers, scores, position)
-        found[position[one.destination]] += points if math.isfinite(points) else 0.0
-    return found

@@ -66,7 +66,7 @@ class Seen:
         else:
             begun = next((move for move in reversed(self.moves) if move.bundle == ended.what), None)
             ends = (begun.source, begun.destination) if begun is not None else ("", "")
-            words = ": ".join(filter(None, (ended.reason.label, ended.detail)))
+            words = ended.reason.told(ended.detail)
             found = Move(ended.what, *ends, NOT_SENT, at, words)
         return replace(self, moves=(*(move for move in self.moves if not _same(move, found)), found))
 

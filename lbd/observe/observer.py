@@ -15,7 +15,7 @@ from lbd.pulsar.paths import is_extensible, manager_of, sheds, splits
 from lbd.pulsar.silence import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from lbd.model import Snapshot
     from lbd.observe.reports import Reports, Say
@@ -27,12 +27,12 @@ class Observation:
     """One round as seen: the snapshot of the brokers that answered, and what is known of the others.
 
     ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
-    session time-out). ``missing`` maps active brokers without a usable report to the reason; ``silent`` are those of
-    them that answer nothing. ``shedding_on`` names brokers whose own shedder is on, ``shedding_note`` says why lbd
-    could not turn it off where it should, and ``shedder`` is the load balancer's configuration of the first of them.
-    ``splitting_on`` names brokers that split bundles by themselves. ``raw`` holds the reports as sent, and ``runtime``
-    what those brokers run with, where that was asked to be kept. ``requests`` is what it cost, ``seconds`` how long it
-    took.
+    session time-out) or does not tell whether it sheds. ``missing`` maps active brokers without a usable report to the
+    reason; ``silent`` are those of them that answer nothing. ``shedding_on`` names brokers whose own shedder is on,
+    ``shedding_note`` says why lbd could not turn it off where it should, and ``shedder`` is the load balancer's
+    configuration of the first of them. ``splitting_on`` names brokers that split bundles by themselves. ``raw`` holds
+    the reports as sent, and ``runtime`` what those brokers run with, where that was asked to be kept. ``requests`` is
+    what it cost, ``seconds`` how long it took.
     """
 
     snapshot: Snapshot
@@ -59,6 +59,14 @@ class _Seen:
     runtime: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class _Missing:
+    """``runtime`` is None of a broker that does not tell that either: nobody knows whether it sheds."""
+
+    why: str
+    runtime: Mapping[str, str] | None = None
+
+
 class Observer:
     """Observes one cluster."""
 
@@ -79,23 +87,31 @@ class Observer:
         seen, missing = self._ask_all(active)
         if not seen:
             raise ObserveError(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
-        leader = self.admin.leader()
+        told = {broker: found.runtime for broker, found in (seen | missing).items() if found.runtime is not None}
+        shedding = [broker for broker, runtime in sorted(told.items()) if sheds(runtime)]
         return Observation(
             snapshot=build_snapshot(started, {broker: found.report for broker, found in seen.items()}),
             cluster=self.admin.cluster,
             active=tuple(active),
-            leader=leader if leader is not None and self.admin.ready_at(leader.base) else None,
-            missing=missing,
+            leader=self._leader(missing),
+            missing={broker: found.why for broker, found in missing.items()},
             silent=tuple(broker for broker in missing if self.admin.silent_since(broker) is not None),
-            shedding_on=tuple(broker for broker, found in sorted(seen.items()) if sheds(found.runtime)),
-            splitting_on=tuple(broker for broker, found in sorted(seen.items()) if splits(found.runtime)),
-            shedder=_shedder(found.runtime for _, found in sorted(seen.items()) if sheds(found.runtime)),
+            shedding_on=tuple(shedding),
+            splitting_on=tuple(broker for broker, runtime in sorted(told.items()) if splits(runtime)),
+            shedder=_of_a_shedder(told[shedding[0]]) if shedding else {},
             sample_interval_seconds=max(_interval(found.runtime) for found in seen.values()),
             raw={broker: found.raw for broker, found in seen.items() if found.raw is not None},
             runtime={broker: found.runtime for broker, found in seen.items()} if self._keep_raw else {},
             requests=self.admin.http.sent - before,
             seconds=self._now() - started,
         )
+
+    def _leader(self, missing: Mapping[str, _Missing]) -> Leader | None:
+        leader = self.admin.leader()
+        if leader is None or not self.admin.ready_at(leader.base):
+            return None
+        unknown = missing.get(leader.broker or "")
+        return leader if unknown is None or unknown.runtime is not None else None
 
     def wait_to_hear(self, say: Say) -> None:
         """Have the first round wait for what brokers tell on topics: who looks only once hears nothing otherwise."""
@@ -128,20 +144,21 @@ class Observer:
             self._reports.listen(active, runtime, waiting)
         return active
 
-    def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:
+    def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, _Missing]]:
         answers = list(self._pool.map(self._ask, active))
         pairs = list(zip(active, answers, strict=True))
         seen = {broker: found for broker, found in pairs if isinstance(found, _Seen)}
-        missing = {broker: found for broker, found in pairs if isinstance(found, str)}
+        missing = {broker: found for broker, found in pairs if isinstance(found, _Missing)}
         for broker, other in _mistaken(seen, active).items():
             del seen[broker]
-            missing[broker] = (
+            missing[broker] = _Missing(
                 f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
             )
         return seen, missing
 
-    def _ask(self, broker: str) -> _Seen | str:
+    def _ask(self, broker: str) -> _Seen | _Missing:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
+        runtime = None
         try:
             runtime = self.admin.runtime_configuration(broker)
             report, raw = self._reports.of(broker, runtime)
@@ -150,7 +167,7 @@ class Observer:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise
             since = self.admin.silent_since(broker)
-            return str(error) if since is None else in_words(since)
+            return _Missing(str(error) if since is None else in_words(since), runtime)
 
 
 def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
@@ -159,10 +176,10 @@ def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
     return {broker: other for broker, other in own.items() if other != broker and other in active}
 
 
-def _shedder(runtimes: Iterator[Mapping[str, str]]) -> dict[str, str]:
+def _of_a_shedder(runtime: Mapping[str, str]) -> dict[str, str]:
     """Of several hundred settings those that a shedder's rule reads."""
     prefixes = ("loadBalancer", "minUnload", "maxUnload", "loadManager")
-    return {key: value for key, value in next(runtimes, {}).items() if key.startswith(prefixes)}
+    return {key: value for key, value in runtime.items() if key.startswith(prefixes)}
 
 
 def _interval(runtime: Mapping[str, str]) -> float:
@@ -172,6 +189,6 @@ def _interval(runtime: Mapping[str, str]) -> float:
         return 60.0
 
 
-def _first(missing: Mapping[str, str]) -> str:
+def _first(missing: Mapping[str, _Missing]) -> str:
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-    return next(iter(missing.values()), "no broker is active") + more
+    return next((found.why for found in missing.values()), "no broker is active") + more

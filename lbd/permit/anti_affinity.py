@@ -31,6 +31,7 @@ class Spread:
     def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
         self._policies, self._groups = policies, policies.groups
         self._bundles: dict[str, dict[str, Counter[str]]] = _counted(snapshot, policies.groups)
+        self._unheard = frozenset(policies.active).difference(snapshot.brokers.ids)
 
     def refusal(self, unload: Unload) -> tuple[Reason, str] | None:
         """Why a bundle may not go to its destination; None when its group allows it, or it has none."""
@@ -38,6 +39,9 @@ class Spread:
         group = self._groups.grouped.get(namespace)
         if group is None or unload.destination is None:
             return None
+        if (broker := self._uncounted(namespace)) is not None:
+            told = f"{broker} gives no load report, so how many of anti-affinity group {group!r} its failure domain has"
+            return Reason.ANTI_AFFINITY, f"{told} is not known"
         best = self._best(group, unload.bundle, unload.source)
         if unload.destination in best:
             return None
@@ -64,6 +68,11 @@ class Spread:
     def undo(self, unload: Unload) -> None:
         """Take a counted move back."""
         self.take(replace(unload, source=unload.destination or "", destination=unload.source))
+
+    def _uncounted(self, namespace: str) -> str | None:
+        """A broker that may have more of a group than is seen: without domains it takes nobody's place by that."""
+        unheard = self._unheard & self._policies.brokers(namespace) if self._groups.domains else frozenset[str]()
+        return min(unheard, default=None)
 
     def _best(self, group: str, bundle: str, source: str) -> frozenset[str]:
         """Where Pulsar would place the bundle once its source has let it go."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, Snapshot
+    from lbd.permit.budget import Sent
 
 SAMPLE_INTERVAL_SECONDS = 60.0
 """loadBalancerHostUsageCheckIntervalMinutes has a floor of one minute, which is also its default."""
@@ -107,6 +108,15 @@ def without(evidence: Evidence, snapshot: Snapshot, touched: Iterable[str]) -> E
     names = set(touched)
     calm = np.array([broker not in names for broker in snapshot.brokers.ids], dtype=np.bool_)
     return replace(evidence, samples=unsettle(evidence.samples, names), settled=evidence.settled & calm)
+
+
+def touched_since(written_at: float, sent: Iterable[Sent]) -> frozenset[str]:
+    """Both ends of moves sent since samples were written down (epoch seconds); nobody where none were (0).
+
+    Moves by hand and drains go on beside the turns, which learn of them only later, and not at all after a kill -9.
+    """
+    lately = [one for one in sent if one.at >= written_at > 0]
+    return frozenset(end for one in lately for end in (one.source, one.destination) if end is not None)
 
 
 def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:

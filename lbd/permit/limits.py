@@ -40,7 +40,8 @@ class Permitted:
 class Ledger:
     """Predicted scores and used-up caps of one turn, advanced by each unload that is let through.
 
-    ``sent`` is what was sent within the last day. What ``permission`` forbids is refused whatever a strategy answers,
+    ``sent`` is what was sent within the last day, ``unshown`` float64 (B,) the points of moves that reports do not show
+    yet. What ``permission`` forbids is refused whatever a strategy answers,
     and so is a destination whose report it doubts. Limits with a reason in ``ignored`` are counted and not held.
     """
 
@@ -53,6 +54,7 @@ class Ledger:
         plan: Iterable[Unload],
         *,
         sent: Collection[Sent] = (),
+        unshown: FloatArray | None = None,
         permission: Permission | None = None,
         ignored: frozenset[Reason] = frozenset(),
         weights: Weights = EVERYBODYS,
@@ -60,7 +62,8 @@ class Ledger:
         self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
         self._position = snapshot.brokers.index()
         self._policies, self._spread = policies, Spread(snapshot, policies)
-        self._predicted = scores.copy()
+        self._unshown = np.zeros_like(scores) if unshown is None else unshown
+        self._predicted = scores + self._unshown
         slopes = permission.slopes if permission is not None else None
         self._predictor = Predictor(snapshot, scores, slopes, weights)
         self._topics = snapshot.brokers.topics.copy()
@@ -186,6 +189,7 @@ class Ledger:
     def _too_much_load(self, unload: Unload) -> Skip | None:
         destination, source = self._position[unload.destination or ""], self._position[unload.source]
         rise = self._rise(unload)
+        words = rise.words + self._lately(destination)
         predicted = float(self._predicted[destination]) + rise.points
         limit = self._guardrails.max_destination_score
         if not np.isfinite(predicted):
@@ -195,16 +199,20 @@ class Ledger:
             return Skip(
                 unload.bundle,
                 Reason.DESTINATION_OVERLOADED,
-                f"{unload.destination} would reach {predicted:.1f} points{rise.words}, limit {limit:g}",
+                f"{unload.destination} would reach {predicted:.1f} points{words}, limit {limit:g}",
             )
         if Reason.DESTINATION_ABOVE_SOURCE not in self._ignored and not predicted < self._scores[source]:
             return Skip(
                 unload.bundle,
                 Reason.DESTINATION_ABOVE_SOURCE,
-                f"{unload.destination} would reach {predicted:.1f}{rise.words}, "
+                f"{unload.destination} would reach {predicted:.1f}{words}, "
                 f"{unload.source} has {self._scores[source]:.1f}",
             )
         return None
+
+    def _lately(self, broker: int) -> str:
+        points = self._unshown[broker]
+        return f" (+{points:.1f} by moves of late that its report does not show yet)" if points > 0 else ""
 
     def _over_cap(self, unload: Unload) -> Skip | None:
         taken = len(self._taken)

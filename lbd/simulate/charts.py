@@ -10,6 +10,7 @@ from plotly import graph_objects
 
 from lbd.score.evenness import gaps
 from lbd.score.transfers import transfers
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from lbd.model import FloatArray
@@ -145,8 +146,7 @@ def _mark_splits(figure: graph_objects.Figure, trace: Trace) -> None:
 
 
 def _told(one: Transfer) -> str:
-    bundles = f"{one.bundles} {'bundle' if one.bundles == 1 else 'bundles'}"
-    return f"{one.source} to {one.destination}: {bundles}, {one.throughput / 1e6:,.1f} MB/s"
+    return f"{one.source} to {one.destination}: {counted(one.bundles, 'bundle')}, {one.throughput / 1e6:,.1f} MB/s"
 
 
 def _empty(trace: Trace, unit: str) -> graph_objects.Figure:

@@ -59,14 +59,15 @@ def _words(run: Finished) -> Iterator[str]:
 
 def _charts(run: Finished) -> Iterator[str]:
     limits = run.settings.avg_shedder
-    yield from _chart("Score of each broker", score_chart(run.trace))
-    yield from _chart(
+    yield from chart("Score of each broker", score_chart(run.trace))
+    yield from chart(
         "Between the highest and the lowest", gap_chart(run.trace, limits.low_threshold, limits.high_threshold)
     )
-    yield from _chart("Traffic of each broker", traffic_chart(run.trace))
+    yield from chart("Traffic of each broker", traffic_chart(run.trace))
 
 
-def _chart(title: str, figure: graph_objects.Figure) -> Iterator[str]:
+def chart(title: str, figure: graph_objects.Figure) -> Iterator[str]:
+    """A heading, and the chart under it."""
     options: dict[str, Any] = {"displaylogo": False, "responsive": True}
     yield f"<h2>{escape(title)}</h2>"
     yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config=options)

@@ -118,6 +118,23 @@ class TestHelp:
         """The version of the package."""
         assert lbd("--version").stdout.startswith("lbd 0.1.0 (")
 
+    def test_ctrl_c_is_no_bug(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """130, as shells have it, also while a command is still being loaded."""
+
+        def interrupted(name: str) -> None:
+            raise KeyboardInterrupt(name)
+
+        monkeypatch.setattr("lbd.cli.importlib.import_module", interrupted)
+        found = lbd("status")
+        assert (found.exit_code, found.stderr) == (130, "\nInterrupted.\n")
+
+    def test_what_a_terminal_cannot_show_is_left_out(self) -> None:
+        """Bars and arrows, or the name of a file that is no text."""
+        found = process("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl", PYTHONIOENCODING="ascii")
+        assert (found.returncode, found.stdout.splitlines()[-1][:21]) == (0, "Would move 3 bundles ")
+        named = process("dry-run", "--recording", b"\xff.jsonl".decode("utf-8", "surrogateescape"))
+        assert (named.returncode, ".jsonl" in named.stderr) == (2, True)
+
     @pytest.mark.parametrize("arguments", WRONG_USAGE)
     def test_wrong_usage(self, arguments: list[str]) -> None:
         """Exit 2 and one message on stderr."""

@@ -15,15 +15,21 @@ from lbd.model import Result, Unload
 from lbd.record.control import Answer, Control, Pause, PlaceRequest, UnloadRequest
 from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
+from lbd.simulate.fake_pulsar import FakePulsar as FakeCluster
 from tests import fake_pulsar, test_turn
 from tests.daemon.alone import done
 from tests.fake_pulsar import HOT, Reply, refused
+from tests.simulate import fakes
+from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.fake_pulsar import FakePulsar
+
+
+BURNING = ("a", 16), ("b", 4)
 
 
 @pytest.fixture
@@ -69,6 +75,13 @@ class TestWithoutADaemon:
         assert (first.exit_code, "membership-changed" in first.sentence) == (4, True)
         assert second.exit_code == 0, second
 
+    def test_what_no_report_shows_yet_counts_at_its_destination(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The warm broker's report says 45 points after each of three moves of 10 and more: one too many."""
+        chosen = settings(pulsar, tmp_path)
+        told = [done(chosen, request(pulsar, number, destination=pulsar.ids[1])) for number in range(3)]
+        assert [answer.exit_code for answer in told] == [0, 0, 4]
+        assert "would reach 85.0 (+26.7 by moves of late that its report does not show yet)" in told[2].sentence
+
     def test_an_open_move_of_the_same_bundle_is_not_its_answer(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A killed lbd had moved it elsewhere: that is closed first, and the request judged by itself."""
         chosen = settings(pulsar, tmp_path)
@@ -112,6 +125,21 @@ class TestBesideTheTurns:
         assert {name: answer.exit_code for name, answer in told.items()} == {"r0": 0, "r1": 0}
         assert len(balancer.turn().outcomes) == 2
         assert set(to_settle(tmp_path).values()) == {0, 2}
+
+    def test_what_no_turn_has_heard_of_yet_counts_at_its_destination(
+        self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """As without a daemon, between two turns as well as after the next one."""
+        told = answers_of(balancer)
+        balancer.turn()
+        for number in range(3):
+            Control(tmp_path / "state").ask(request(pulsar, number, destination=pulsar.ids[1]))
+        self.served(balancer, 3)
+        assert [answer.exit_code for answer in told.values()] == [0, 0, 4]
+        balancer.turn()
+        Control(tmp_path / "state").ask(request(pulsar, 3, destination=pulsar.ids[1]))
+        self.served(balancer)
+        assert told["r3"].exit_code == 4, told["r3"]
 
     def test_one_that_has_expired_meanwhile_is_not_begun(
         self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path
@@ -160,6 +188,22 @@ class TestBesideTheTurns:
         balancer.by_hand(request(pulsar))
         balancer.serve()
         assert "r0: cannot be written" in "".join(balancer.warnings)
+
+
+def test_a_burner_beside_the_source_holds_no_harmless_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nearly all of its 88 points are not its traffic's; one bundle after the other goes where lbd picks."""
+    load = [{"name": name, "brokers": [name], "mib_per_second": 8, "bundles": number} for name, number in BURNING]
+    brokers = [{"id": "a", "background": 80}, {"id": "b"}, {"id": "c"}]
+    with FakeCluster(*begun(brokers=brokers, load=load)) as cluster:
+        chosen = fakes.settings(cluster, tmp_path, avg_shedder={"low_threshold": 95, "high_threshold": 99})
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen) as lbd:
+            lbd.turns(20)
+            told = answers_of(lbd.engine)
+            hot = sorted(bundle for bundle, owner in cluster.owners().items() if owner == cluster.brokers[0])
+            for bundle in hot:
+                lbd.engine.by_hand(UnloadRequest(bundle, bundle, None, "burner", "ann", 0.0, 1e12))
+    assert {answer.exit_code for answer in told.values()} == {0}, told
+    assert len(told) == 16
 
 
 def test_a_turn_that_fails_gives_up_what_was_planned(pulsar: FakePulsar, tmp_path: Path):

@@ -99,6 +99,41 @@ def test_a_broker_that_leaves_in_the_middle_holds_nobody(
     assert lbd.engine.draining.drained() == {target}
 
 
+def test_brokers_that_went_are_waited_for_where_no_turn_has_seen_it_yet(lbd: Run, cluster: FakePulsar):
+    """And for no longer than from the first look on, also where no daemon turns."""
+    warm = cluster.brokers[1]
+    lbd.turn()
+    cluster.leave(cluster.brokers[2])
+    first, _ = done(lbd, asked(warm))
+    cluster.forward(130)
+    second, work = done(lbd, asked(warm, "r2", override="it has to go"))
+    assert (first.exit_code, first.sentence[:27]) == (4, "Refused: membership-changed")
+    assert second.exit_code == 0, second
+    assert work is not None
+
+
+def test_brokers_that_shed_in_the_middle_of_a_fill_stop_it(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """Its next part waits until they do not; what was planned before is moved then."""
+    cold, admin = cluster.brokers[2], lbd.engine._real.observer.admin
+    begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=1)
+    had = owned(cluster, cold)
+    admin.set_dynamic("loadBalancerSheddingEnabled", "true")
+    for _ in range(3):
+        cluster.forward(6)
+        lbd.engine.go_on()
+        lbd.engine.wait(60)
+    assert owned(cluster, cold) == had
+    assert "in-broker-shedding" in str(lbd.engine.draining.hold())
+    admin.set_dynamic("loadBalancerSheddingEnabled", "false")
+    cluster.forward(6)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert work.landed == work.total > 1
+
+
 def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Whatever the namespace, shown or done: its move would cut off the one who makes it."""
     target, topic = cluster.brokers[0], "persistent://simulated/n0/lbd-leader"

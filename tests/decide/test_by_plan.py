@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from lbd.decide.by_plan import ByPlan
 from lbd.load.scoring import Weights
 from lbd.model import Memory
@@ -38,3 +40,11 @@ def test_what_cannot_be_made_any_more_is_told_move_by_move():
     }
     barred = decided((bundle(0), "a:1", "b:1"), barred={bundle(0): Reason.COOL_DOWN})
     assert (barred.unloads, [skip.reason for skip in barred.skips]) == ((), [Reason.COOL_DOWN])
+
+
+def test_no_plan_is_made_true_on_reports_that_do_not_show_the_last_one():
+    """Applied twice in a minute, it would move a second half of the same difference."""
+    move = bundle(0), "a:1", "b:1"
+    for settled in ([False, True], [True, False]):
+        found = decided(move, settled=np.array(settled))
+        assert (found.unloads, [skip.reason for skip in found.skips]) == ((), [Reason.SETTLING])

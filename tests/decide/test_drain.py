@@ -14,7 +14,6 @@ from lbd.decide import drain, fill
 from lbd.load import scoring
 from lbd.load.carried import as_it_was, carried_by
 from lbd.model import Unload
-from lbd.permit.budget import Sent
 from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups, Policies
 from lbd.permit.settings import Guardrails
@@ -140,20 +139,6 @@ class TestDrain:
         for broker in {unload.destination for unload in plan.unloads}:
             share = sum(one.msg_rate for one in plan.unloads if one.destination == broker) / (2 * total)
             assert scores[broker or ""] + share * cpu[0] <= 85 + 1e-3
-
-
-class TestBorne:
-    def test_moves_of_late_count_where_they_went(self):
-        """Until reports show them; those before, and those that failed, do not."""
-        seen = cluster({"a:1": 40, "b:1": 20}, {"a:1": [100, 300]})
-        sent = [
-            Sent(10.0, bundle(0), "a:1", "b:1", msg_rate=200.0, throughput=20_000.0),
-            Sent(1.0, bundle(1), "a:1", "b:1", msg_rate=200.0, throughput=20_000.0),
-            Sent(11.0, bundle(1), "a:1", "b:1", msg_rate=200.0, failed=True),
-            Sent(12.0, bundle(1), "a:1", "gone:1", msg_rate=200.0),
-        ]
-        found = drain.borne(sent, 5.0, seen, scoring.scores(seen.brokers, WEIGHTS))
-        assert found.tolist() == pytest.approx([0.0, 10.0])
 
 
 class TestEta:

@@ -83,6 +83,15 @@ def test_domains_come_first(domains: dict[str, str], allowed: str):
     assert set(allowed) == {broker for broker in "bcd" if may(found, bundle(0, "g/0"), "a", broker)}
 
 
+def test_a_domain_is_not_counted_without_the_report_of_one_of_its_brokers():
+    """What ``e`` has of the group is not known: its domain may be the fullest. Without domains that misleads nobody."""
+    seen = cluster(a="0", b="1", c="", d="")
+    groups = {"grouped": dict.fromkeys(NAMESPACES, "g"), "members": {"g": frozenset(NAMESPACES)}}
+    for domains, allowed in (({"a:80": "r1", "b:80": "r2", "c:80": "r2", "e:80": "r3", "d:80": "r3"}, ""), ({}, "cd")):
+        found = Spread(seen, Policies(groups=Groups(**groups, domains=domains), active=(*seen.brokers.ids, "e:80")))
+        assert set(allowed) == {broker for broker in "bcd" if may(found, bundle(0, "g/0"), "a", broker)}
+
+
 def test_a_plan_is_counted_along():
     """The second bundle of a group finds the first one there."""
     found = spread(cluster(a="01", b="", c=""))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lbd.daemon.draining.beginning import Tools, drain_of, fill_of, words
+from lbd.daemon.draining.beginning import Tools, drain_of, fill_of
 from lbd.daemon.draining.job import Job
 from lbd.daemon.draining.lasting import forget_ended
-from lbd.daemon.draining.planning import Look, Pass, UntoldError, look_to_drain
+from lbd.daemon.draining.planning import Look, Pass, UntoldError, hold_of_fill, look_to_drain
 from lbd.daemon.draining.sending import orders_of, within
 from lbd.daemon.draining.telling import without_orphan
 from lbd.daemon.draining.unheard import left_off, looked_for_again
@@ -202,10 +202,8 @@ class Draining:
             if not self._executor.unfinished:
                 self._finish(job, None, (_over(job.broker),))
         elif not self._executor.unfinished and self._now() >= job.look_again_at:
-            if job.kind == "drain":
-                self._empty(job, tools)
-            else:
-                self._give(job, tools)
+            step = self._empty if job.kind == "drain" else self._give
+            step(job, tools)
         if self._job is not None:
             self._tell(job.work(self._now()))
 
@@ -214,16 +212,14 @@ class Draining:
         if job.broker not in tools.admin.active_brokers():
             self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, _GONE),))
             return
-        passes, hold = job.override is not None, self._held()
-        if hold is not None and not (passes and hold[0] in OVERRIDDEN_HOLDS):
-            job.waits(words(hold), self._now() + LOOK_AGAIN_SECONDS)
+        if self._waits(job, self._ordered(job)):
             return
         drain, again = self.in_force()[job.broker], tools.settings.drain.again_minutes * 60
+        passes = job.override is not None
         asked = Pass(job.broker, job.begun_at, drain.since, again, passes, job.carried, job.scores)
         look = look_to_drain(tools.parts, tools.admin, asked)
         job.looked(look, tools.paced(look))
-        if look.hold is not None:
-            job.waits(words(look.hold), self._now() + LOOK_AGAIN_SECONDS)
+        if self._waits(job, look.hold):
             return
         part, beyond = within(look.plan.unloads, look, job, tools, self._now())
         if part and not job.barren:
@@ -233,6 +229,17 @@ class Draining:
             stay = (*look.plan.stay, *beyond, *job.not_sent(unload.bundle for unload in part))
             self._finish(job, look.owned, stay, look.alone)
 
+    def _ordered(self, job: Job) -> Hold | None:
+        """What people have ordered, unless the job's reason passes it: to know it, no broker need be asked."""
+        hold = self._held()
+        return None if job.override is not None and hold is not None and hold[0] in OVERRIDDEN_HOLDS else hold
+
+    def _waits(self, job: Job, hold: Hold | None) -> bool:
+        job.waits(
+            "" if hold is None else hold[0].told(hold[1]), 0.0 if hold is None else self._now() + LOOK_AGAIN_SECONDS
+        )
+        return hold is not None
+
     def _give(self, job: Job, tools: Tools) -> None:
         """The next part of a fill, as it was planned when it began, or its end."""
         look = self._fill
@@ -241,7 +248,9 @@ class Draining:
         rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
         part, beyond = within(rest, look, job, tools, self._now())
         if part:
-            self._start(job, part, look, tools)
+            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=job.override is not None)
+            if not self._waits(job, hold):
+                self._start(job, part, look, tools)
         else:
             self._finish(job, None, (*beyond, *job.not_sent(handed)))
 

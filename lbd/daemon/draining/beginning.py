@@ -15,7 +15,7 @@ from lbd.words import counted
 if TYPE_CHECKING:
     from lbd.act.unloader import Unloader
     from lbd.config import Settings
-    from lbd.cycle import Hold, Parts
+    from lbd.cycle import Parts
     from lbd.pulsar.admin import Admin
     from lbd.record.control import DrainRequest, FillRequest
 
@@ -53,7 +53,7 @@ def drain_of(request: DrainRequest, before: Drain | None, now: float, tools: Too
     asked = first_pass(request.broker, before, now, tools.settings, request.override)
     look = look_to_drain(tools.parts, tools.admin, asked)
     if look.hold is not None:
-        raise RefusedError(words(look.hold))
+        raise RefusedError(look.hold[0].told(look.hold[1]))
     refusal = cannot_spare(request.broker, look)
     if refusal and request.override is None and before is None:
         raise RefusedError(f"{refusal}; --override REASON moves the rest")
@@ -92,11 +92,6 @@ def fill_of(request: FillRequest, tools: Tools) -> tuple[Look, Answer]:
     """What is to move, and the answer. Raises :class:`LbdError` for what is refused."""
     look = look_to_fill(tools.parts, tools.admin, request.broker, override=request.override is not None)
     if look.hold is not None:
-        raise RefusedError(words(look.hold))
+        raise RefusedError(look.hold[0].told(look.hold[1]))
     number = counted(len(look.plan.unloads), "bundle")
     return look, Answer(0, f"The filling of {request.broker} has begun: {number}.")
-
-
-def words(hold: Hold) -> str:
-    """A hold in words."""
-    return ": ".join(filter(None, (hold[0].label, hold[1])))

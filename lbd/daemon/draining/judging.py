@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbd.cycle.holds import found_holds
+from lbd.cycle.holds import found_holds, with_members
 from lbd.daemon.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
 from lbd.load import scoring
 from lbd.model import Permission
@@ -76,10 +76,13 @@ class Judge:
         return not any(keys_destinations_by_range(version) for version in self.snapshot.brokers.versions)
 
     def hold(self) -> Hold | None:
-        """What keeps everything from moving now."""
+        """What keeps everything from moving now; that brokers came or went is noted, where no turn has seen it yet."""
         passed = NOT_ITS_HOLDS | (OVERRIDDEN_HOLDS if self._override else frozenset())
-        kept, policies = self._parts.store.load(), self._now.policies
-        holds = found_holds(self._parts, self._now.observation, self._now.evidence, kept, policies, ())
+        parts, seen, policies = self._parts, self._now.observation, self._now.policies
+        kept = with_members(parts.store.load(), seen)
+        parts.store.save(kept)
+        known = kept.at(seen.snapshot.taken_at, parts.gap_seconds)
+        holds = found_holds(parts, seen, self._now.evidence, known, policies, ())
         return next((hold for hold in holds if hold[0] not in passed), None)
 
     def ledger(

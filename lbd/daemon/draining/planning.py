@@ -16,6 +16,7 @@ from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
 from lbd.load.carried import Carried, as_it_was, carried_by
 from lbd.model import Unload, bundle_namespace
 from lbd.permit.eligibility import BROKER_BUNDLE
+from lbd.permit.unshown import UNSHOWN_SECONDS, borne
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
     from lbd.permit.policies import Policies
     from lbd.pulsar.admin import Admin
-
-UNSHOWN_SECONDS = 150.0
-"""Two CPU samples and a statistics interval: after that reports show what was moved."""
 
 
 class UntoldError(ObserveError):
@@ -126,7 +124,7 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
     names = now.observation.snapshot.namespaces.names
     now = replace(now, policies=_with_groups(now.policies, parts, names))
     judge = Judge(parts, now, parts.drained(), parts.attempted_at(), override=override)
-    lately = emptying.borne(parts.sent(), judge.snapshot.taken_at - UNSHOWN_SECONDS, judge.snapshot, judge.scores)
+    lately = borne(parts.sent(), judge.snapshot.taken_at - UNSHOWN_SECONDS, judge.snapshot, judge.scores)
     scores = judge.scores + lately
     there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
     before = {judge.snapshot.brokers.ids[at]: float(scores[at]) for at in there}
@@ -145,6 +143,11 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
         ledger.accepts,
         judge.by_name,
     )
+
+
+def hold_of_fill(parts: Parts, broker: str, *, override: bool) -> Hold | None:
+    """What keeps a fill from going on as it was planned. Raises as :func:`look_to_drain`."""
+    return Judge(parts, _situation(parts, broker, ()), parts.drained(), {}, override=override).hold()
 
 
 def _with_groups(policies: Policies, parts: Parts, namespaces: tuple[str, ...]) -> Policies:
@@ -176,9 +179,9 @@ def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
 def _shown(scores: FloatArray, seen: Snapshot, parts: Parts, asked: Pass) -> FloatArray:
     """Scores as reported or as predicted from those of the beginning, whichever is higher: reports lag behind."""
     if asked.scores is None:
-        return scores + emptying.borne(parts.sent(), seen.taken_at - UNSHOWN_SECONDS, seen, scores)
+        return scores + borne(parts.sent(), seen.taken_at - UNSHOWN_SECONDS, seen, scores)
     begun = np.array([asked.scores.get(broker, -np.inf) for broker in seen.brokers.ids])
-    return np.fmax(scores, begun + emptying.borne(parts.sent(), asked.begun_at, seen, scores))
+    return np.fmax(scores, begun + borne(parts.sent(), asked.begun_at, seen, scores))
 
 
 def _candidates(judge: Judge, now: Situation, there: Sequence[int]) -> list[Unload]:

@@ -100,7 +100,7 @@ class Splitting:
         if hold is None:
             self._begin(request.bundle, lambda: self._answered(request, settings, requests))
         else:
-            requests.refuse(request, ": ".join(filter(None, (hold[0].label, hold[1]))))
+            requests.refuse(request, hold[0].told(hold[1]))
 
     def _answered(self, request: SplitRequest, settings: Settings, requests: Requests) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lbd.reason import Reason
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,11 +96,11 @@ def outcome(turn: Turn, pair: PairSeen) -> str:
     """What came of a pair in a turn."""
     number = sum(one.source == pair.source for one in turn.unloads)
     if number:
-        return f"{number} {'bundle' if number == 1 else 'bundles'} {'begun' if turn.acts else 'would move'}"
+        return f"{counted(number, 'bundle')} {'begun' if turn.acts else 'would move'}"
     if pair.reason is None:
         return "every bundle that was chosen was refused" if pair.fired else "nothing came of it"
     return f"{pair.reason}{pair.detail and f', {pair.detail}'}"
 
 
 def _samples(number: int) -> str:
-    return "1 more fresh sample" if number == 1 else f"{number} more fresh samples"
+    return counted(number, "more fresh sample")

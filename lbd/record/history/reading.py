@@ -133,9 +133,7 @@ def _day(day: Path, table: str, since: float, until: float) -> pa.Table:
     try:
         for path in files:
             _known(path)
-        limits = [
-            pa.scalar(datetime.fromtimestamp(max(at, 0.0), UTC), pa.timestamp("ms", tz="UTC")) for at in (since, until)
-        ]
+        limits = _when(since), _when(until)
         within = (pc.field("t") >= limits[0]) & (pc.field("t") <= limits[1])
         read = ds.dataset(list(map(str, files)), schema(table), format=_VERIFIED).to_table(filter=within)
     except (OSError, pa.ArrowInvalid) as error:

@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from lbd.words import counted
+
 FORMAT = 1
 """Goes up when an older lbd would misread a line; fields that it may ignore do not count."""
 
@@ -36,7 +38,7 @@ class Verdict(msgspec.Struct, frozen=True):
     def head(self) -> str:
         """The same without detail."""
         if self.samples is not None:
-            return f"waiting for {self.samples} more fresh {'sample' if self.samples == 1 else 'samples'}"
+            return f"waiting for {counted(self.samples, 'more fresh sample')}"
         if self.kind == "held":
             return f"held by {self.reason}"
         if self.kind == "not-fixable":
