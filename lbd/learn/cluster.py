@@ -30,29 +30,28 @@ class Cluster:
         self._changes = window.changes()
         self.recorded: IntArray = np.full(size, NOBODY, dtype=np.int32)
         self.owner: IntArray = self.recorded.copy()
+        self._home: IntArray = self.recorded.copy()
         self.rates: FloatArray = np.zeros((size, 4))
         self.used: FloatArray = window.used[0]
 
     def advance(self, number: int) -> None:
         """Go on to a round: what was recorded to change has changed, but not where the replay has moved something.
 
-        A bundle that the record has moved stays, in the replay, where it is, while that broker is there.
+        A bundle that the record has moved stays, in the replay, where it is, while that broker is there. So does one
+        that nobody tells of for a while: it is on its way from broker to broker, or is not among the largest.
         """
         window, own = self._window, self._changes[number]
-        bundles, owners = window.change_bundle[own], window.change_owner[own]
+        bundles = window.change_bundle[own]
         self.rates[bundles] = window.change_rates[own]
-        self.recorded[bundles] = owners
-        present = window.present[number]
-        at = self.owner[bundles]
-        leaves = (owners == NOBODY) | (at == NOBODY) | ~present[at]
-        self.owner[bundles[leaves]] = owners[leaves]
-        homeless = (self.owner != NOBODY) & ~present[self.owner] & (self.recorded != NOBODY)
-        self.owner[homeless] = self.recorded[homeless]
+        self.recorded[bundles] = window.change_owner[own]
+        lost = (self._home == NOBODY) | ~window.present[number][self._home]
+        self._home[lost] = self.recorded[lost]
+        self.owner = np.where(self.recorded == NOBODY, NOBODY, self._home)
         self.used = window.used[number] + self._model.slope * self._beyond()
 
     def move(self, bundle: int, broker: int) -> None:
         """The replay has moved a bundle."""
-        self.owner[bundle] = broker
+        self.owner[bundle] = self._home[bundle] = broker
 
     def snapshot(self, number: int, names: list[str]) -> Snapshot:
         """The round as the brokers would report it; ``names`` are the window's bundles. Brokers away have no report."""
