@@ -17,11 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from lbd.config import Settings
 from lbd.learn.closed_loop import replay
-from lbd.learn.cluster import Cluster
+from lbd.learn.cluster import recorded
 from lbd.learn.packing import pack
 from lbd.learn.scoring import Figures, figures
 from lbd.learn.window import after, from_bytes, to_bytes
-from lbd.load.linear import given
 from lbd.load.samples import BrokerSamples, gather
 from lbd.model import RESOURCES
 from lbd.record.history.tables import RATES
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from lbd.learn.candidates import Candidate
     from lbd.learn.window import Window
     from lbd.load.linear import LoadModel
-    from lbd.model import FloatArray, Snapshot
+    from lbd.model import FloatArray
 
 WINDOWS = "window long, rounds int, brokers array<string>, changes int, packed binary"
 SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
@@ -83,7 +82,7 @@ def _matrix(column: pa.ChunkedArray, width: int) -> FloatArray:
 def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            for broker, own in gather(_snapshots(from_bytes(row["packed"]))).items():
+            for broker, own in gather(recorded(from_bytes(row["packed"]))).items():
                 yield pa.RecordBatch.from_pydict(
                     {
                         "broker": [broker] * own.at.size,
@@ -94,15 +93,6 @@ def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                         "window": pa.array([row["window"]] * own.at.size, pa.int64()),
                     }
                 )
-
-
-def _snapshots(window: Window) -> Iterator[Snapshot]:
-    """The rounds as they were recorded."""
-    size = len(window.brokers)
-    cluster, names = Cluster(window, given(window.brokers, np.zeros(size), np.zeros(size))), list(window.bundles)
-    for number in range(window.at.size):
-        cluster.advance(number)
-        yield cluster.snapshot(number, names)
 
 
 def results(

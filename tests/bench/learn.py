@@ -21,7 +21,8 @@ from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT, candidates
 from lbd.learn.choosing import CONFIRMING, choose, confirmed, cost, moves_per_day, split
 from lbd.learn.closed_loop import replay
-from lbd.learn.pipeline import _begun, _snapshots
+from lbd.learn.cluster import recorded
+from lbd.learn.pipeline import _begun
 from lbd.learn.scoring import figures, pooled
 from lbd.load.fit import fit
 from lbd.load.linear import CPU
@@ -61,7 +62,7 @@ def _figures(window: Window, candidate: Candidate, model: LoadModel, seed: int =
 
 def learned(windows: Iterable[Window]) -> LoadModel:
     """The load model of all days."""
-    parts = [gather(_snapshots(one.from_round(WARM_MINUTES))) for one in windows]
+    parts = [gather(recorded(one.from_round(WARM_MINUTES))) for one in windows]
     brokers = sorted(set().union(*parts))
     return fit({name: _one([part[name] for part in parts if name in part]) for name in brokers})
 
