@@ -1,8 +1,8 @@
 """A window played back: bundles are where the replay put them, and brokers are as busy as that makes them. Pure.
 
 Rates are as recorded. A broker uses what it was recorded to use, plus its slope times what it owns beyond that
-(:mod:`lbd.load.linear`): noise, neighbours and bursts stay where they were. The same holds of its traffic, for brokers of
-the extensible manager do not tell of all their bundles.
+(:mod:`lbd.load.linear`): noise, neighbours and bursts stay where they were. The same holds of the traffic that it tells
+of itself, for brokers of the extensible manager do not tell of all their bundles.
 """
 
 from __future__ import annotations

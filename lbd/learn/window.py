@@ -25,8 +25,9 @@ class Window:
     """``T`` rounds of ``B`` brokers, and the ``K`` changes of their bundles' rates and owners meanwhile.
 
     ``at`` is float64 (T,), epoch seconds. ``used`` is float64 (T, B, 5), percent of the limit, NaN where none is known
-    or the broker is away. ``totals`` is float64 (T, B, 4), what it says that it carries, NaN where it does not. ``present``, ``fresh`` and ``doubted`` are bool (T, B): the broker has a report, a new sample
-    in it, and the live turn did not trust it.
+    or the broker is away; ``totals`` float64 (T, B, 4), what it says that it carries, NaN where it does not.
+    ``present``, ``fresh`` and ``doubted`` are bool (T, B): the broker has a report, a new sample in it, and the live
+    turn did not trust it.
     ``started_at`` is float64 (T, B), epoch seconds, NaN where not told. Change ``k`` is seen in round
     ``change_round[k]`` (int32, ascending): bundle ``change_bundle[k]`` (int32) is owned by ``change_owner[k]`` (int32
     into the brokers, -1 for nobody) with ``change_rates[k]``, float32 (K, 4).

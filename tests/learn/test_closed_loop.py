@@ -146,7 +146,7 @@ class TestCluster:
         ids=["among the largest again", "moved by the record, too", "moved by the record alone"],
     )  # fmt: skip
     def test_a_bundle_that_is_told_of_again_is_where_the_replay_had_it(self, moved: bool, back_on: str, lands: str):
-        """Brokers that tell of their largest bundles only, or a report between two brokers, undo no move and make none."""
+        """Neither brokers that tell of their largest bundles only, nor a report between two of them, move anything."""
         rows = [broker(number, name, cpu=10) for number in range(4) for name in "abc"]
         found = window(rows, [bundle(0), bundle(1, owner=None), bundle(2, owner=back_on)])
         cluster = Cluster(found, a_slope_of_one(found))
