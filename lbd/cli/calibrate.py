@@ -26,7 +26,7 @@ FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
     "--out", type=click.Path(path_type=Path), default=Path("calibration"), show_default=True, help="A new directory."
 )
 @click.option("--candidates", type=click.IntRange(2, 1000), default=60, show_default=True, help="Settings to try.")
-@click.option("--seeds", type=click.IntRange(1, 20), default=1, show_default=True, help="Beginnings of each replay.")
+@click.option("--seeds", type=click.IntRange(1, 20), default=1, show_default=True, help="Deals of noise for each.")
 @click.option(
     "--strategy",
     "strategies",

@@ -15,7 +15,7 @@ from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.errors import UsageError
 from lbd.learn import curated, pipeline
 from lbd.learn.candidates import PRESENT, TUNABLE, candidates
-from lbd.learn.choosing import CONFIRMING, FEWEST_WINDOWS, choose, confirmed, split
+from lbd.learn.choosing import DEALS, FEWEST_WINDOWS, choose, shortlist
 from lbd.learn.closed_loop import as_recorded, replay
 from lbd.learn.reading import table
 from lbd.learn.scoring import pooled
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.learn.candidates import Candidate, Tunable
     from lbd.learn.choosing import Choice
+    from lbd.learn.scoring import Figures
     from lbd.learn.told import Told
     from lbd.learn.window import Window
     from lbd.load.error import ModelError
@@ -126,15 +127,16 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     present = _present(decisions, asked.settings)
     tried = candidates(present, _noise(model), asked.candidates, 1, asked.strategies)
     asked.tell(f"replaying {len(tried)} settings over {len(windows)} windows")
-    found = pipeline.results(
-        spark, packed, windows, tried, asked.settings, model, seeds=asked.seeds, over_points=_over(present)
-    )
-    asked.tell("choosing")
-    figures = {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
-    choice = choose(figures, windows[1:])
+    found = _replayed(spark, packed, windows, tried, asked, model)
     by_name = {one.name: one for one in tried}
-    if choice.recommended is not None:
-        choice = _confirmed(spark, packed, windows, choice, by_name, asked, model)
+    finalists = [by_name[name] for name in (PRESENT, *shortlist(found, windows[1:]))]
+    again: dict[str, dict[int, Figures]] = {}
+    if len(finalists) > 1:
+        asked.tell(f"replaying the best {len(finalists) - 1} again, with noise dealt anew")
+        often = replace(asked, seeds=max(DEALS, asked.seeds))
+        again = _replayed(spark, packed, windows, finalists, often, model)
+    asked.tell("choosing")
+    choice = choose(found, again, windows[1:])
     unknown = model.unknown(asked.settings.weights)
     if unknown:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
@@ -153,25 +155,18 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     )
 
 
-def _confirmed(
+def _replayed(
     spark: SparkSession,
     packed: DataFrame,
     windows: Sequence[int],
-    choice: Choice,
-    tried: Mapping[str, Candidate],
+    tried: Sequence[Candidate],
     asked: Asked,
     model: LoadModel,
-) -> Choice:
-    """The choice after both settings were replayed over the last part from several beginnings."""
-    _, last = split(windows[1:])
-    both = [tried[PRESENT], tried[choice.best or PRESENT]]
-    over, seeds = _over(both[0].settings), max(CONFIRMING, asked.seeds)
-    found = pipeline.results(
-        spark, packed, windows[-len(last) - 1 :], both, asked.settings, model, seeds=seeds, over_points=over
-    )
-    return confirmed(
-        choice, {name: pooled([one for runs in own.values() for one in runs]) for name, own in found.items()}
-    )
+) -> dict[str, dict[int, Figures]]:
+    """The figures of these settings, the present ones first, in each window but the first, over all deals of noise."""
+    over = _over(tried[0].settings)
+    found = pipeline.results(spark, packed, windows, tried, asked.settings, model, seeds=asked.seeds, over_points=over)
+    return {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
 
 
 def _over(present: Tunable) -> float:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from lbd.learn.calibrate import Calibration, Shown
     from lbd.model import FloatArray
 
-RECORDED, NOW, PROPOSED, OTHERS = "#b0b0b0", "#4f86c6", "#2e7d4f", "#c9c9c9"
+RECORDED, NOW, PROPOSED, OTHERS = "#a0a0a0", "#4f86c6", "#2e7d4f", "#a0a0a0"
 MARGIN = {"l": 60, "r": 20, "t": 30, "b": 50}
-LEGEND = {"orientation": "h", "y": 1.12, "x": 0}
+LEGEND = {"orientation": "h", "y": 1.02, "x": 0, "yanchor": "bottom"}
 
 
 def _plain(x: str, y: str) -> go.Figure:
@@ -102,6 +102,7 @@ def front(found: Calibration) -> go.Figure:
             name=label,
             mode="markers",
             marker={"color": colour, "size": size},
+            cliponaxis=False,
         )
     figure.update_xaxes(rangemode="tozero")
     return figure

@@ -1,13 +1,14 @@
 """Which settings did best: chosen on the first part of the time, judged on the rest. Pure.
 
-A candidate is eligible when it left brokers hardly further apart than the present settings did (:data:`SLACK_SHARE`);
-of those the one that costs least is chosen (:func:`cost`). It is recommended when it costs clearly less than the
-present settings on the part of the time that it was not chosen on, too.
+What one replay moves is partly chance, and the best of many is partly lucky. So a shortlist of those that did best in
+one replay of each window is replayed several times, each with its noise dealt anew (:mod:`lbd.learn.dealt`). Who is
+clearly better then, in sum and in no window worse (:func:`_flaw`), may be chosen, and is recommended when the same
+holds of the part of the time that nothing was chosen on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lbd.learn.candidates import PRESENT
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lbd.learn.scoring import Figures
+
+    Results = Mapping[str, Mapping[int, Figures]]
 
 TRAINED_SHARE = 0.7
 """Of the windows, the first."""
@@ -32,12 +35,17 @@ SLACK_SHARE = 0.1
 """So much of a gap, mean and 95th percentile, may be given for fewer moves: patience halves the moves of clusters whose
 traffic comes and goes, and costs a point of gap."""
 
-GAIN = 0.05
-"""A recommendation must cost less by this fraction: a smaller gain is chance."""
+GAIN = 0.1
+"""A recommendation must cost less by this fraction in sum: a smaller gain is chance."""
 
-CONFIRMING = 5
-"""From so many beginnings the best and the present settings are replayed over the last part once more: what one run
-moves depends on chance, and the best of many on a day is partly lucky."""
+WORSE = 0.05
+"""In no window may it cost more by this fraction: who is better in sum and worse on a day was lucky on another."""
+
+FINALISTS = 3
+"""So many that did best in one replay of each window are replayed again, on both parts of the time."""
+
+DEALS = 5
+"""So often, beside the present settings: the window as it was recorded, and with its noise dealt anew four times."""
 
 FREE_SHARE = 0.005
 """Of the bundles a day. Cost is moves times gap; without some moves that count for nothing, settings that move none
@@ -81,41 +89,69 @@ def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return ordered[:first], ordered[first:]
 
 
-def choose(results: Mapping[str, Mapping[int, Figures]], windows: Sequence[int]) -> Choice:
-    """The choice out of the figures of each candidate in each window; the present settings must be among them."""
+def shortlist(results: Results, windows: Sequence[int]) -> tuple[str, ...]:
+    """Those worth a closer look, the cheapest first: clearly better than the present on the first part."""
+    if len(windows) < FEWEST_WINDOWS:
+        return ()
+    trained = _pooled(results, split(windows)[0])
+    present = trained.pop(PRESENT)
+    better = (name for name, own in trained.items() if _no_worse(own, present) and _clearly(own, present))
+    return tuple(sorted(better, key=lambda name: (cost(trained[name]), name))[:FINALISTS])
+
+
+def choose(results: Results, again: Results, windows: Sequence[int]) -> Choice:
+    """The choice out of the figures of each candidate in each window; the present settings must be among them.
+
+    ``again`` has the figures of those on the shortlist, and of the present settings, over several deals of noise; it is
+    empty where none is.
+    """
     if len(windows) < FEWEST_WINDOWS:
         told = f"{len(windows)} windows of history after the first, at least {FEWEST_WINDOWS} are wanted"
         return Choice((), None, None, f"the history is too short: {told}")
     first, last = split(windows)
-    trained = {name: pooled([found[window] for window in first]) for name, found in results.items()}
-    held_out = {name: pooled([found[window] for window in last]) for name, found in results.items()}
-    judged = tuple(Judged(name, trained[name], held_out[name], _on_front(name, trained)) for name in results)
-    present = trained[PRESENT]
-    eligible = [name for name in results if _no_worse(trained[name], present)]
-    best = min(eligible, key=lambda name: (cost(trained[name]), name != PRESENT, name))
-    return Choice(judged, best, *_recommended(best, trained, held_out))
+    known = {**results, **again}
+    trained, held_out = _pooled(known, first), _pooled(known, last)
+    alone = _pooled(results, first)
+    judged = tuple(Judged(name, trained[name], held_out[name], _on_front(name, alone)) for name in results)
+    sure = [name for name in again if name != PRESENT and not _flaw(again, name, first)]
+    if not sure:
+        return Choice(judged, PRESENT, None, "no other settings did clearly better than the present ones")
+    best = min(sure, key=lambda name: (cost(trained[name]), name))
+    flaw = _flaw(again, best, last)
+    if flaw:
+        return Choice(judged, best, None, f"on the last part of the time the best {flaw}")
+    why = "it did better than the present settings also on the part of the time that it was not chosen on"
+    return Choice(judged, best, best, why)
 
 
-def confirmed(choice: Choice, held_out: Mapping[str, Figures]) -> Choice:
-    """The choice, judged by the figures of the best and the present settings from several beginnings."""
-    if choice.best is None:
-        return choice
-    judged = tuple(replace(one, held_out=held_out.get(one.name, one.held_out)) for one in choice.judged)
-    trained = {one.name: one.trained for one in judged}
-    recommended, why = _recommended(choice.best, trained, {one.name: one.held_out for one in judged})
-    return Choice(judged, choice.best, recommended, why)
+def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:
+    """Why a candidate is not clearly better than the present settings in these windows; empty where it is."""
+    pooled = _pooled(results, windows)
+    own, present = pooled[name], pooled[PRESENT]
+    if not _no_worse(own, present):
+        return f"left brokers {own.p95_gap:.1f} points apart (95th percentile), the present {present.p95_gap:.1f}"
+    if not _clearly(own, present):
+        return "did not do clearly better"
+    for window in windows:
+        each = [cost(results[one][window]) for one in (name, PRESENT)]
+        if each[0] > (1 + WORSE) * each[1]:
+            return f"did worse in one window of {len(windows)}"
+    return ""
 
 
-def _recommended(best: str, trained: Mapping[str, Figures], held_out: Mapping[str, Figures]) -> tuple[str | None, str]:
-    if best == PRESENT or cost(trained[best]) > (1 - GAIN) * cost(trained[PRESENT]):
-        return None, "no other settings did clearly better than the present ones"
-    if not _no_worse(held_out[best], held_out[PRESENT]):
-        gap, now = held_out[best].p95_gap, held_out[PRESENT].p95_gap
-        told = f"{gap:.1f} points apart (95th percentile), the present {now:.1f}"
-        return None, f"on the last part of the time the best left brokers {told}"
-    if cost(held_out[best]) > (1 - GAIN) * cost(held_out[PRESENT]):
-        return None, "what did best on the first part of the time did not do clearly better on the last"
-    return best, "it did better than the present settings also on the part of the time that it was not chosen on"
+def _clearly(own: Figures, present: Figures) -> bool:
+    """Cheaper by more than chance; and who moves more must leave brokers clearly closer for it."""
+    closer = own.mean_gap <= (1 - SLACK_SHARE) * present.mean_gap - SLACK_POINTS
+    return cost(own) <= (1 - GAIN) * cost(present) and (closer or product(own) <= product(present))
+
+
+def product(found: Figures) -> float:
+    """Moves a day times the mean gap in points: what a person looks at."""
+    return moves_per_day(found) * found.mean_gap
+
+
+def _pooled(results: Results, windows: Sequence[int]) -> dict[str, Figures]:
+    return {name: pooled([found[window] for window in windows]) for name, found in results.items()}
 
 
 def _no_worse(found: Figures, present: Figures) -> bool:

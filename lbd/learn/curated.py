@@ -18,7 +18,7 @@ from lbd.record.history.tables import RATES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SAMPLE = (*RESOURCES, "topics", "started_at", "doubt")
+SAMPLE = (*RESOURCES, *RATES, "topics", "started_at", "doubt")
 """What is kept of a broker's sample."""
 
 

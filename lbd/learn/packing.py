@@ -30,6 +30,7 @@ def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
     names, broker_of = _indexed(brokers["broker"])
     fresh = _grid(brokers["topics"].is_valid(), round_of, broker_of, at.size, len(names), fill=False)
     used = np.stack([_numbers(brokers, name, round_of, broker_of, at.size, len(names)) for name in RESOURCES], axis=2)
+    totals = np.stack([_numbers(brokers, name, round_of, broker_of, at.size, len(names)) for name in RATES], axis=2)
     started = _numbers(brokers, "started_at", round_of, broker_of, at.size, len(names)) / 1000
     listed = np.zeros(fresh.shape, dtype=np.bool_)
     listed[round_of, broker_of] = True
@@ -43,6 +44,7 @@ def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
         bundles=bundle_names,
         at=at / 1000.0,
         used=np.where(known[:, :, None], used[last, column], np.nan),
+        totals=np.where(known[:, :, None], totals[last, column], np.nan),
         present=listed & known,
         fresh=fresh,
         doubted=doubted[last, column] & known,

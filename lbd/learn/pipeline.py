@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from lbd.config import Settings
 from lbd.learn.closed_loop import replay
-from lbd.learn.cluster import Cluster
+from lbd.learn.cluster import recorded
+from lbd.learn.dealt import dealt
 from lbd.learn.packing import pack
 from lbd.learn.scoring import Figures, figures
 from lbd.learn.window import after, from_bytes, to_bytes
-from lbd.load.linear import given
 from lbd.load.samples import BrokerSamples, gather
 from lbd.model import RESOURCES
 from lbd.record.history.tables import RATES
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lbd.learn.candidates import Candidate
-    from lbd.learn.window import Window
     from lbd.load.linear import LoadModel
-    from lbd.model import FloatArray, Snapshot
+    from lbd.model import FloatArray
 
 WINDOWS = "window long, rounds int, brokers array<string>, changes int, packed binary"
 SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
@@ -83,7 +82,7 @@ def _matrix(column: pa.ChunkedArray, width: int) -> FloatArray:
 def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            for broker, own in gather(_snapshots(from_bytes(row["packed"]))).items():
+            for broker, own in gather(recorded(from_bytes(row["packed"]))).items():
                 yield pa.RecordBatch.from_pydict(
                     {
                         "broker": [broker] * own.at.size,
@@ -94,15 +93,6 @@ def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                         "window": pa.array([row["window"]] * own.at.size, pa.int64()),
                     }
                 )
-
-
-def _snapshots(window: Window) -> Iterator[Snapshot]:
-    """The rounds as they were recorded."""
-    size = len(window.brokers)
-    cluster, names = Cluster(window, given(window.brokers, np.zeros(size), np.zeros(size))), list(window.bundles)
-    for number in range(window.at.size):
-        cluster.advance(number)
-        yield cluster.snapshot(number, names)
 
 
 def results(
@@ -116,10 +106,11 @@ def results(
     seeds: int,
     over_points: float,
 ) -> dict[str, dict[int, list[Figures]]]:
-    """The figures of each candidate in each window but the first, one for each seed. ``numbers`` are the windows'.
+    """The figures of each candidate in each window but the first, one for each deal of noise.
 
-    What a window begins with is what the candidate made of the hours before, which are replayed, too, and not counted:
-    otherwise every candidate but the one in force would begin each window with the moves that its own start takes.
+    ``numbers`` are the windows'. What a window begins with is what the candidate made of the hours before, which are
+    replayed, too, and not counted: otherwise every candidate but the one in force would begin each window with the
+    moves that its own start takes.
     """
     begins = range(0, len(tried), CANDIDATES_A_TASK)
     tasks = [(begin, _as_json(tried[begin : begin + CANDIDATES_A_TASK])) for begin in begins]
@@ -161,10 +152,11 @@ def _judged(
 ) -> Iterator[pa.RecordBatch]:
     own = from_bytes(row["packed"])
     window, begins = after(from_bytes(row["packed_before"]), own), float(own.at[0])
-    for name, values in json.loads(row["candidates"]).items():
-        settings = Settings.model_validate({**plain, **values})
-        for seed in range(seeds):
-            course = replay(_begun(window, seed), settings, model)
+    tried = {name: Settings.model_validate({**plain, **own}) for name, own in json.loads(row["candidates"]).items()}
+    for seed in range(seeds):
+        drawn = dealt(window, seed)
+        for name, settings in tried.items():
+            course = replay(drawn, settings, model)
             found = figures(course.since(begins), over_points)
             values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(found)}
             yield pa.RecordBatch.from_pylist([values_of], schema=_RESULT)
@@ -174,11 +166,3 @@ _RESULT = pa.schema(
     [("candidate", pa.string()), ("window", pa.int64()), ("seed", pa.int32())]
     + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Figures)]
 )
-
-
-def _begun(window: Window, seed: int) -> Window:
-    """Seeds begin at other rounds of the first hour, so that nothing hangs on one beginning; the first at the first."""
-    if seed == 0:
-        return window
-    within = int(np.searchsorted(window.at, window.at[0] + 3600))
-    return window.from_round(int(np.random.default_rng(seed).integers(1, max(min(within, window.at.size - 1), 2))))

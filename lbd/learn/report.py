@@ -47,7 +47,7 @@ def _answer(found: Calibration) -> Iterator[str]:
     if found.recommended is not None:
         changes = proposal.changes(found.recommended, found.tried[PRESENT])
         yield table(("setting", "present", "proposed"), [(key, str(was), str(now)) for key, was, now in changes])
-    named = {PRESENT: "present settings", found.choice.best: f"best: {found.choice.best}"}
+    named = {found.choice.best: f"best: {found.choice.best}", PRESENT: "present settings"}
     if found.recommended is not None:
         named[found.choice.recommended] = "proposed settings"
     rows = [

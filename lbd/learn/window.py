@@ -25,8 +25,9 @@ class Window:
     """``T`` rounds of ``B`` brokers, and the ``K`` changes of their bundles' rates and owners meanwhile.
 
     ``at`` is float64 (T,), epoch seconds. ``used`` is float64 (T, B, 5), percent of the limit, NaN where none is known
-    or the broker is away. ``present``, ``fresh`` and ``doubted`` are bool (T, B): the broker has a report, a new sample
-    in it, and the live turn did not trust it.
+    or the broker is away; ``totals`` float64 (T, B, 4), what it says that it carries, NaN where it does not.
+    ``present``, ``fresh`` and ``doubted`` are bool (T, B): the broker has a report, a new sample in it, and the live
+    turn did not trust it.
     ``started_at`` is float64 (T, B), epoch seconds, NaN where not told. Change ``k`` is seen in round
     ``change_round[k]`` (int32, ascending): bundle ``change_bundle[k]`` (int32) is owned by ``change_owner[k]`` (int32
     into the brokers, -1 for nobody) with ``change_rates[k]``, float32 (K, 4).
@@ -36,6 +37,7 @@ class Window:
     bundles: tuple[str, ...]
     at: FloatArray
     used: FloatArray
+    totals: FloatArray
     present: BoolArray
     fresh: BoolArray
     doubted: BoolArray
@@ -57,6 +59,7 @@ class Window:
             self.bundles,
             self.at[first:],
             self.used[first:],
+            self.totals[first:],
             self.present[first:],
             self.fresh[first:],
             self.doubted[first:],
@@ -92,7 +95,7 @@ def _carried(old: dict[str, Any], new: dict[str, Any]) -> None:
     for broker in np.flatnonzero(old["present"][-1] & new["present"].any(axis=0)).tolist():
         first = int(np.argmax(new["present"][:, broker]))
         if new["at"][first] - new["at"][0] <= LONGEST_SILENCE_SECONDS:
-            for key in ("used", "present", "doubted", "started_at"):
+            for key in ("used", "totals", "present", "doubted", "started_at"):
                 new[key][:first, broker] = old[key][-1, broker]
 
 
@@ -112,7 +115,14 @@ def _renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ..
     }
 
 
-_OF_BROKERS = {"used": np.nan, "present": False, "fresh": False, "doubted": False, "started_at": np.nan}
+_OF_BROKERS = {
+    "used": np.nan,
+    "totals": np.nan,
+    "present": False,
+    "fresh": False,
+    "doubted": False,
+    "started_at": np.nan,
+}
 """Columns with a row for each round and one for each broker, and what stands there of a broker that is away."""
 
 

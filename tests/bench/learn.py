@@ -19,9 +19,10 @@ import numpy as np
 
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT, candidates
-from lbd.learn.choosing import CONFIRMING, choose, confirmed, cost, moves_per_day, split
+from lbd.learn.choosing import DEALS, choose, cost, moves_per_day, product, shortlist, split
 from lbd.learn.closed_loop import replay
-from lbd.learn.pipeline import _begun, _snapshots
+from lbd.learn.cluster import recorded
+from lbd.learn.dealt import dealt
 from lbd.learn.scoring import figures, pooled
 from lbd.load.fit import fit
 from lbd.load.linear import CPU
@@ -29,7 +30,7 @@ from lbd.load.samples import BrokerSamples, gather
 from tests.bench.weeks import SETTINGS, SHAPES, WARM_MINUTES, day, week
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lbd.learn.candidates import Candidate
     from lbd.learn.scoring import Figures
@@ -54,14 +55,14 @@ class Line:
     calibrated: Figures
 
 
-def _figures(window: Window, candidate: Candidate, model: LoadModel, seed: int = 0) -> Figures:
-    course = replay(_begun(window, seed), candidate.under(SETTINGS), model)
+def _figures(window: Window, candidate: Candidate, model: LoadModel) -> Figures:
+    course = replay(window, candidate.under(SETTINGS), model)
     return figures(course.since(float(window.at[WARM_MINUTES])), OVER_POINTS)
 
 
 def learned(windows: Iterable[Window]) -> LoadModel:
     """The load model of all days."""
-    parts = [gather(_snapshots(one.from_round(WARM_MINUTES))) for one in windows]
+    parts = [gather(recorded(one.from_round(WARM_MINUTES))) for one in windows]
     brokers = sorted(set().union(*parts))
     return fit({name: _one([part[name] for part in parts if name in part]) for name in brokers})
 
@@ -79,25 +80,27 @@ def line(shape: str, seed: int, tried: int) -> Line:
     model = learned(windows.values())
     drawn = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), tried, 1)
     results = {one.name: {number: _figures(window, one, model) for number, window in windows.items()} for one in drawn}
-    choice, by_name = choose(results, list(windows)), {one.name: one for one in drawn}
-    last = [windows[number] for number in split(list(windows))[1]]
-
-    def often(name: str, known: LoadModel) -> Figures:
-        """The last part from several beginnings."""
-        return pooled([_figures(one, by_name[name], known, begin) for one in last for begin in range(CONFIRMING)])
-
+    by_name, numbers = {one.name: one for one in drawn}, list(windows)
+    best = shortlist(results, numbers)
+    again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
+    choice = choose(results, again, numbers)
     if model.unknown(SETTINGS.weights):
         choice = replace(choice, recommended=None, why="nothing tells how CPU follows traffic on some broker")
-    if choice.recommended:
-        choice = confirmed(choice, {name: often(name, model) for name in (PRESENT, choice.recommended)})
-    default = often(PRESENT, found.model)
-    calibrated = often(choice.recommended, found.model) if choice.recommended else default
+    last = {number: windows[number] for number in split(numbers)[1]}
+    judged = [by_name[PRESENT], by_name[choice.recommended or PRESENT]]
+    default, calibrated = (pooled(list(_often(last, [one], found.model)[one.name].values())) for one in judged)
     return Line(shape, seed, choice.recommended, choice.why, default, calibrated)
 
 
-def product(found: Figures) -> float:
-    """Moves a day times the mean gap."""
-    return moves_per_day(found) * found.mean_gap
+def _often(
+    windows: Mapping[int, Window], tried: Sequence[Candidate], model: LoadModel
+) -> dict[str, dict[int, Figures]]:
+    """Figures over several deals of noise."""
+    drawn = {number: [dealt(window, seed) for seed in range(DEALS)] for number, window in windows.items()}
+    return {
+        one.name: {number: pooled([_figures(own, one, model) for own in deals]) for number, deals in drawn.items()}
+        for one in tried
+    }
 
 
 def _row(one: Line) -> str:

@@ -123,11 +123,12 @@ def day(whole: Window, number: int) -> Window:
     """A day of it, with the hours before it that warm a replay up."""
     last = (number + 1) * DAY_MINUTES
     known = whole.change_round < last
-    rows = {name: getattr(whole, name)[:last] for name in ("at", "used", "present", "fresh", "doubted", "started_at")}
+    rows = {name: getattr(whole, name)[:last] for name in _ROUNDS}
     rows |= {name: getattr(whole, name)[known] for name in _CHANGES}
     return replace(whole, **rows).from_round(number * DAY_MINUTES - WARM_MINUTES)
 
 
+_ROUNDS = ("at", "used", "totals", "present", "fresh", "doubted", "started_at")
 _CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates")
 
 
@@ -151,6 +152,7 @@ def _unbalanced(world: World, state: State, minutes: int) -> Window:
         bundles=world.bundles,
         at=BEGUN_AT + 60.0 * np.arange(minutes),
         used=used,
+        totals=np.full((*shape, 4), np.nan),
         present=present,
         fresh=present.copy(),
         doubted=present & young,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lbd.config import Settings
@@ -15,7 +16,10 @@ from tests.load.histories import TRUE_SLOPE
 from tests.simulate.worlds import scenario
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from lbd.model import Snapshot
 
 __all__ = ["CALM", "NEIGHBOUR", "TRUE_SLOPE", "settled", "simulated"]
 
@@ -42,13 +46,23 @@ def settled(**avg_shedder: Any) -> Settings:
     return Settings.model_validate({"interval_seconds": 60, "avg_shedder": avg_shedder})
 
 
-def simulated(root: Path, settings: Settings, seed: int = 1, step: float = 0.05, **changes: Any) -> Simulation:
-    """Run the real lbd under these settings on a simulated cluster, and keep its history; returns what was run."""
+def simulated(
+    root: Path,
+    settings: Settings,
+    seed: int = 1,
+    step: float = 0.05,
+    tell: Callable[[Snapshot], Snapshot] = lambda seen: seen,
+    **changes: Any,
+) -> Simulation:
+    """Run the real lbd under these settings on a simulated cluster, and keep its history; returns what was run.
+
+    ``tell`` makes of each round what brokers told of it.
+    """
     found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed, time.perf_counter)
     writer = Writer(root, HistorySettings(step=step))
     for turned in found.turns():
         kept = round_of(turned.record, settings.strategy, effective(settings).model_dump_json())
         assert kept is not None
-        writer.add(kept)
+        writer.add(replace(kept, snapshot=tell(kept.snapshot)))
     writer.flush()
     return found

@@ -11,13 +11,15 @@ import pytest
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.learn.candidates import DEFAULT, LOW_THRESHOLDS, NOISE_DEVIATIONS, PRESENT, candidates
-from lbd.learn.choosing import choose, confirmed, cost, split
+from lbd.learn.choosing import FINALISTS, choose, cost, product, shortlist, split
 from lbd.learn.closed_loop import Course
 from lbd.learn.scoring import Figures, figures, pooled
 from lbd.permit.budget import Sent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from lbd.learn.choosing import Choice
 
 DAY = Figures(1.0, 10, 100, 5.0, 20.0, 25.0, 60.0, 0, 0.0)
 """Ten moves in a day, and 20 points apart for a twentieth of it."""
@@ -28,6 +30,12 @@ def course(at: Sequence[float], gaps: Sequence[float], moves: Sequence[str] = ()
     points = np.array([[0.0, gap] for gap in gaps]).reshape(-1, 2)
     sent = tuple(Sent(0.0, bundle, "a", "b", 1, 1.0, 1.0) for bundle in moves)
     return Course(np.array(at, dtype=np.float64), points, sent, 100)
+
+
+def chosen_from(results: dict[str, dict[int, Figures]], windows: Sequence[int]) -> Choice:
+    """The choice where noise changes nothing."""
+    best = shortlist(results, windows)
+    return choose(results, {name: results[name] for name in (PRESENT, *best)} if best else {}, windows)
 
 
 class TestCandidates:
@@ -119,7 +127,7 @@ class TestChoosing:
             own = replace(DAY, **changes)
             late = replace(own, **(last or {}))
             results[f"other {at}"] = {window: late if window in held_out else own for window in self.WINDOWS}
-        found = choose(results, self.WINDOWS)
+        found = chosen_from(results, self.WINDOWS)
         return found.recommended, found.why
 
     @pytest.mark.parametrize(
@@ -133,8 +141,8 @@ class TestChoosing:
             ({"moves": 5, "mean_gap": 6.1}, {}, None, "no other settings"),
             ({"moves": 0, "p95_gap": 60.0}, {}, None, "no other settings"),
             ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart (95th percentile), the present 20.0"),
-            ({"moves": 5}, {"moves": 10}, None, "not do clearly better on the last"),
-            ({"mean_gap": 4.8}, {}, None, "no other settings"),
+            ({"moves": 5}, {"moves": 10}, None, "on the last part of the time the best did not do clearly better"),
+            ({"moves": 9}, {}, None, "no other settings"),
         ],
         ids=["fewer moves", "less gap", "the same", "patience for a point", "further apart at worst",
              "further apart on average", "does nothing", "hold-out: worse", "hold-out: the same", "hardly better"],
@@ -147,17 +155,52 @@ class TestChoosing:
         assert why in told
 
     @pytest.mark.parametrize(
-        ("moves", "p95_gap", "recommended"), [(5, 20.0, "other"), (10, 20.0, None), (5, 26.8, None)],
+        ("again", "recommended", "why"),
+        [
+            ({}, "other", "also on the part"),
+            ({"moves": 10}, None, "no other settings"),
+            ({"p95_gap": 26.8}, None, "no other settings"),
+        ],
         ids=["again", "by luck", "further apart after all"],
-    )  # fmt: skip
-    def test_one_lucky_run_is_not_enough(self, moves: int, p95_gap: float, recommended: str | None):
-        """What did well is judged once more, from several beginnings."""
+    )
+    def test_one_lucky_run_is_not_enough(self, again: dict[str, Any], recommended: str | None, why: str):
+        """What did well is judged by several replays, each with other noise."""
         lucky = replace(DAY, moves=2)
-        choice = choose({PRESENT: dict.fromkeys(range(4), DAY), "other": dict.fromkeys(range(4), lucky)}, range(4))
-        again = replace(DAY, moves=moves, p95_gap=p95_gap)
+        results = {PRESENT: dict.fromkeys(range(4), DAY), "other": dict.fromkeys(range(4), lucky)}
+        later = {**results, "other": dict.fromkeys(range(4), replace(lucky, **again))}
+        found = choose(results, later, range(4))
 
-        assert choice.recommended == "other"
-        assert confirmed(choice, {PRESENT: DAY, "other": again}).recommended == recommended
+        assert shortlist(results, range(4)) == ("other",)
+        assert found.recommended == recommended
+        assert why in found.why
+
+    @pytest.mark.parametrize(
+        ("bad", "why"), [(2, "no other settings"), (9, "did worse in one window of 3")], ids=["chosen on", "judged on"]
+    )
+    def test_a_day_on_which_it_is_worse_is_enough(self, bad: int, why: str):
+        """Though the sum is clearly better."""
+        own = {window: replace(DAY, moves=14 if window == bad else 3) for window in self.WINDOWS}
+        found = chosen_from({PRESENT: dict.fromkeys(self.WINDOWS, DAY), "other": own}, self.WINDOWS)
+
+        assert found.recommended is None
+        assert why in found.why
+
+    def test_more_moves_are_for_brokers_that_are_clearly_closer(self):
+        """A little closer for a few moves more is no gain, whatever it costs."""
+        dear, few = replace(DAY, mean_gap=20.0, moves=1), {"moves": 2, "p95_gap": 15.0}
+        others = [replace(dear, mean_gap=gap, **few) for gap in (13.0, 8.0)]
+        pairs = [{PRESENT: dict.fromkeys(range(4), dear), "other": dict.fromkeys(range(4), one)} for one in others]
+
+        assert [product(one) > product(dear) for one in others] == [True, False]
+        assert [chosen_from(one, range(4)).recommended for one in pairs] == [None, "other"]
+
+    def test_only_the_best_few_are_replayed_again(self):
+        """The cheapest first; never the present ones, and none where history is too short."""
+        moves = {PRESENT: 10, **{f"other {number}": number for number in (3, 1, 2, 5, 4, 9)}}
+        results = {name: dict.fromkeys(range(4), replace(DAY, moves=own)) for name, own in moves.items()}
+
+        assert shortlist(results, range(4)) == ("other 1", "other 2", "other 3")[:FINALISTS]
+        assert shortlist(results, range(3)) == ()
 
     def test_the_cheapest_of_several(self):
         """Gaps being equal, that with the fewest moves."""
@@ -165,7 +208,7 @@ class TestChoosing:
 
     def test_too_little_history_recommends_nothing(self):
         """Three windows are not four."""
-        found = choose({PRESENT: dict.fromkeys(range(3), DAY)}, range(3))
+        found = chosen_from({PRESENT: dict.fromkeys(range(3), DAY)}, range(3))
 
         assert (found.recommended, found.judged) == (None, ())
         assert found.why == "the history is too short: 3 windows of history after the first, at least 4 are wanted"
@@ -183,7 +226,7 @@ class TestChoosing:
             "worse than fewer": replace(DAY, moves=6, p95_gap=26.0),
             "closer": replace(DAY, moves=20, p95_gap=10.0),
         }
-        found = choose({name: dict.fromkeys(range(4), one) for name, one in results.items()}, range(4))
+        found = chosen_from({name: dict.fromkeys(range(4), one) for name, one in results.items()}, range(4))
 
         assert {one.name for one in found.judged if one.front} == {PRESENT, "fewer", "closer"}
 

@@ -141,6 +141,35 @@ class TestCluster:
 
         assert cluster.owner.tolist() == [-1]
 
+    @pytest.mark.parametrize(
+        ("moved", "back_on", "lands"), [(True, "a", "b"), (True, "c", "b"), (False, "c", "a")],
+        ids=["among the largest again", "moved by the record, too", "moved by the record alone"],
+    )  # fmt: skip
+    def test_a_bundle_that_is_told_of_again_is_where_the_replay_had_it(self, moved: bool, back_on: str, lands: str):
+        """Neither brokers that tell of their largest bundles only, nor a report between two of them, move anything."""
+        rows = [broker(number, name, cpu=10) for number in range(4) for name in "abc"]
+        found = window(rows, [bundle(0), bundle(1, owner=None), bundle(2, owner=back_on)])
+        cluster = Cluster(found, a_slope_of_one(found))
+        cluster.advance(0)
+        if moved:
+            cluster.move(0, found.brokers.index("b"))
+        cluster.advance(1)
+        cluster.advance(2)
+
+        assert found.brokers[cluster.owner[0]] == lands
+
+    def test_a_bundle_whose_broker_left_meanwhile_is_where_the_record_says(self):
+        """Though that broker is back by then."""
+        rows = [broker(at, name) for at in range(4) for name in "abc" if (at, name) != (1, "b")]
+        found = window(rows, [bundle(0), bundle(1, owner=None), bundle(3, owner="c")])
+        cluster = Cluster(found, a_slope_of_one(found))
+        cluster.advance(0)
+        cluster.move(0, found.brokers.index("b"))
+        for number in (1, 2, 3):
+            cluster.advance(number)
+
+        assert found.brokers[cluster.owner[0]] == "c"
+
     def test_a_broker_that_leaves_leaves_its_bundles_to_the_record(self):
         """A broker renamed is one that leaves and one that joins."""
         rows = [broker(0, "a"), broker(0, "b"), broker(1, "a"), broker(1, "renamed")]

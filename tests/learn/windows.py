@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lbd.learn.window import Window
 
-SAMPLE = (*RESOURCES, "topics", "started_at", "doubt")
+SAMPLE = (*RESOURCES, *RATES, "topics", "started_at", "doubt")
 BEGUN = datetime(2026, 1, 5, tzinfo=UTC)
 
 
