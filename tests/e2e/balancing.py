@@ -84,7 +84,7 @@ def write_config(cluster: Cluster, directory: Path, settings: Mapping[str, Any])
     path = directory / "lbd.yaml"
     own = cluster.credentials
     pulsar: dict[str, Any] = {"admin_urls": cluster.admin_urls}
-    if cluster.spec.load_manager == "extensible":
+    if cluster.spec.load_manager == "extensible" or "leader" in settings:
         pulsar["service_url"] = cluster.service_url
     if own.token_file is not None:
         pulsar["token_file"] = str(own.token_file)

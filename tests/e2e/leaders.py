@@ -59,10 +59,6 @@ class Pair:
         for name in ("first", "second"):
             (directory / name).mkdir()
             found.append(Daemon(cluster, directory / name, own))
-            config = found[-1].config
-            config.write_text(
-                config.read_text().replace("pulsar:\n", f"pulsar:\n  service_url: {cluster.service_url}\n")
-            )
         return cls(cluster, (found[0], found[1]))
 
     def __enter__(self) -> Self:

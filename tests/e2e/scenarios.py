@@ -1,13 +1,13 @@
 """The daemon on real brokers in the situations of a cluster's life: one row of figures for each.
 
     python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [--max-traffic 0.35]
-        [--strategy least-moves] [--minutes 10] [--keep DIR]
+        [--strategy least-moves] [--hits 1] [--minutes 10] [--keep DIR]
 
 s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; s5 equal traffic on brokers of
 which one has three times the quota; unlike: the same, and the operator has told what they carry (load.brokers); burner:
 a noisy neighbour in the group of the broker with the least traffic (burner-cold), then of the one with the most
 (burner-hot); spike: the same for one minute only. Guardrails are lbd's defaults unless --max-traffic is given; hit
-counts 3 and 2, minimums low.
+counts 3 and 2 unless --hits is, minimums low. Brokers are trusted before the clock starts, as those of days of age are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WARM_UP_SECONDS = 60.0
 TRUSTED_AGE_SECONDS = 150.0
-"""lbd trusts a broker's samples after two sampling intervals and a bit."""
+"""lbd trusts a broker's samples after two sampling intervals and a bit; they are that old when the clock starts."""
 
 CALM_SECONDS = 150.0
 """Without a move for so long, with the gap closed, a run has ended: two CPU samples and a bit."""
@@ -69,13 +69,11 @@ class Stage:
     running: skew.Skew
     meters: Meters
     witness: Witness
-    up_at: float
     longest_seconds: float = LONGEST_SECONDS
     begun: float = field(default_factory=time.time)
 
-    def trusted(self) -> None:
-        """Wait until lbd trusts every broker's samples; then the clock starts anew."""
-        time.sleep(max(0.0, self.up_at + TRUSTED_AGE_SECONDS - time.time()))
+    def begin(self) -> None:
+        """The clock starts anew."""
         self.begun = time.time()
 
     def until_calm(self) -> None:
@@ -100,16 +98,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Tried:
-    """What lbd runs with: the strategy, guardrails that are not the default, and for how long at most."""
+    """What lbd runs with: the strategy, guardrails that are not the default, for how long at most, and hit counts."""
 
     version: str = "4.2.4"
     strategy: str = "avg-shedder"
     guardrails: dict[str, Any] = field(default_factory=dict)
     longest_seconds: float = LONGEST_SECONDS
+    hits: int | None = None
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The daemon's settings: what a strategy counts to, and how little it moves, is the same for each."""
-        own = {self.strategy.replace("-", "_"): SHEDDER}
+        hits = {} if self.hits is None else {"hit_count_low": self.hits, "hit_count_high": self.hits}
+        own = {self.strategy.replace("-", "_"): SHEDDER | hits}
         return {**SETTINGS, **own, "strategy": self.strategy, "guardrails": self.guardrails, **case.settings}
 
 
@@ -122,14 +122,14 @@ def _hot(stage: Stage) -> None:
 
 
 def _join(stage: Stage) -> None:
-    stage.trusted()
+    stage.begin()
     stage.cluster.start_broker(2)
     stage.until_calm()
 
 
 def _flap(stage: Stage) -> None:
     """Consumers of the heavy topic off and on, a minute each, six times."""
-    stage.trusted()
+    stage.begin()
     heavy = next(iter(stage.running.topics.values()))
     for number in range(6):
         stage.running.traffic.set_consuming([heavy], consuming=number % 2 == 1)
@@ -137,13 +137,13 @@ def _flap(stage: Stage) -> None:
 
 
 def _burn(stage: Stage) -> None:
-    stage.trusted()
+    stage.begin()
     stage.cluster.burn(0)
     time.sleep(6 * 60)
 
 
 def _spike(stage: Stage) -> None:
-    stage.trusted()
+    stage.begin()
     stage.cluster.burn(0)
     time.sleep(60)
     stage.cluster.quench(0)
@@ -171,11 +171,12 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
         if case.absent is not None:
             _leave(cluster, case.absent)
         witness = stack.enter_context(Witness(cluster, _WATCH_SECONDS))
+        time.sleep(max(0.0, up_at + TRUSTED_AGE_SECONDS - case.load.warm_up_seconds - time.time()))
         running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", case.load))
         # not before: bundles that were placed under its eyes have changed hands without it, and rest
         daemon = stack.enter_context(Daemon(cluster, directory, tried.settings(case)))
         meters = stack.enter_context(Meters(cluster))
-        stage = Stage(cluster, daemon, running, meters, witness, up_at, tried.longest_seconds)
+        stage = Stage(cluster, daemon, running, meters, witness, tried.longest_seconds)
         case.happens(stage)
         ended = time.time()
         cluster.restore()  # a broker that is still held down would not deliver in time what it has
@@ -183,6 +184,7 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
         row = figures.row(daemon, meters, running, result, (stage.begun, ended))
         denied = daemon.contradictions(witness)
         how = {"scenario": name, "version": tried.version, "strategy": tried.strategy, "guardrails": tried.guardrails}
+        how |= {"hits": tried.hits}
         return {**how, **row, "denied by the brokers": denied}
 
 
@@ -202,10 +204,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--strategy", default="avg-shedder")
     parser.add_argument("--minutes", type=float, default=LONGEST_SECONDS / 60, help="the longest that s1 and s2 go on")
     parser.add_argument("--max-traffic", type=float, help="max_traffic_per_turn instead of lbd's default")
+    parser.add_argument("--hits", type=int, help="hit counts, low and high alike, instead of 3 and 2")
     parser.add_argument("--keep", type=Path, help="keep each run's journal and log in this directory")
     chosen = parser.parse_args(words)
     guardrails = {} if chosen.max_traffic is None else {"max_traffic_per_turn": chosen.max_traffic}
-    tried = Tried(chosen.version, chosen.strategy, guardrails, chosen.minutes * 60)
+    tried = Tried(chosen.version, chosen.strategy, guardrails, chosen.minutes * 60, chosen.hits)
     wanted = [
         name for word in chosen.scenarios or CASES for name in CASES if name in (word, f"{word}-cold", f"{word}-hot")
     ]
