@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from lbd.errors import AdminError, ObserveError
+from lbd.errors import AdminError, ObserveError, UnheardError
+from lbd.observe.few import Few
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, TopicReports, reports_of
 from lbd.pulsar.http import address_of
@@ -69,6 +70,7 @@ class Observer:
         self._waiting: Say | None = None
         self._changing, self._manager = Lock(), ""
         self._reports: Reports = AdminReports(admin)
+        self._closed, self._few = False, Few()
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
@@ -78,14 +80,16 @@ class Observer:
         started = self._now()
         seen, missing = self._ask_all(active)
         if not seen:
-            raise ObserveError(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
+            unheard = bool(missing) and all(isinstance(why, UnheardError) for why in missing.values())
+            kind = UnheardError if unheard else ObserveError
+            raise kind(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
         leader = self.admin.leader()
         return Observation(
             snapshot=build_snapshot(started, {broker: found.report for broker, found in seen.items()}),
             cluster=self.admin.cluster,
             active=tuple(active),
             leader=leader if leader is not None and self.admin.ready_at(leader.base) else None,
-            missing=missing,
+            missing={broker: str(why) for broker, why in missing.items()},
             silent=tuple(broker for broker in missing if self.admin.silent_since(broker) is not None),
             shedding_on=tuple(broker for broker, found in sorted(seen.items()) if sheds(found.runtime)),
             splitting_on=tuple(broker for broker, found in sorted(seen.items()) if splits(found.runtime)),
@@ -108,6 +112,7 @@ class Observer:
 
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.admin.close()
         self._reports.close()
@@ -128,29 +133,38 @@ class Observer:
             self._reports.listen(active, runtime, waiting)
         return active
 
-    def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, str]]:
-        answers = list(self._pool.map(self._ask, active))
+    def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, ObserveError]]:
+        try:
+            answers = list(self._pool.map(self._ask, active))
+        except (RuntimeError, CancelledError):
+            if self._closed:
+                raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
+            raise
         pairs = list(zip(active, answers, strict=True))
         seen = {broker: found for broker, found in pairs if isinstance(found, _Seen)}
-        missing = {broker: found for broker, found in pairs if isinstance(found, str)}
+        missing = {broker: found for broker, found in pairs if isinstance(found, ObserveError)}
         for broker, other in _mistaken(seen, active).items():
             del seen[broker]
-            missing[broker] = (
+            missing[broker] = ObserveError(
                 f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
             )
         return seen, missing
 
-    def _ask(self, broker: str) -> _Seen | str:
+    def _ask(self, broker: str) -> _Seen | ObserveError:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         try:
-            runtime = self.admin.runtime_configuration(broker)
-            report, raw = self._reports.of(broker, runtime)
-            return _Seen(report, raw() if self._keep_raw else None, runtime)
+            with self._few.at_work():
+                return self._asked(broker)
         except ObserveError as error:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise
             since = self.admin.silent_since(broker)
-            return str(error) if since is None else in_words(since)
+            return error if since is None else ObserveError(in_words(since))
+
+    def _asked(self, broker: str) -> _Seen:
+        runtime = self.admin.runtime_configuration(broker)
+        report, raw = self._reports.of(broker, runtime)
+        return _Seen(report, raw() if self._keep_raw else None, runtime)
 
 
 def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
@@ -172,6 +186,6 @@ def _interval(runtime: Mapping[str, str]) -> float:
         return 60.0
 
 
-def _first(missing: Mapping[str, str]) -> str:
+def _first(missing: Mapping[str, ObserveError]) -> str:
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-    return next(iter(missing.values()), "no broker is active") + more
+    return f"{next(iter(missing.values()), 'no broker is active')}{more}"

@@ -123,7 +123,7 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
     _owned(admin, broker)
     now = _situation(parts, broker, ())
-    names = now.observation.snapshot.namespaces.names
+    names = _movable(now.observation.snapshot.namespaces.names)
     now = replace(now, policies=_with_groups(now.policies, parts, names))
     judge = Judge(parts, now, parts.drained(), parts.attempted_at(), override=override)
     lately = emptying.borne(parts.sent(), judge.snapshot.taken_at - UNSHOWN_SECONDS, judge.snapshot, judge.scores)
@@ -145,6 +145,11 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
         ledger.accepts,
         judge.by_name,
     )
+
+
+def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:
+    """Without those in which brokers keep a bundle of their own: they have no policies to ask for."""
+    return tuple(name for name in namespaces if not BROKER_BUNDLE.match(f"{name}/0x"))
 
 
 def _with_groups(policies: Policies, parts: Parts, namespaces: tuple[str, ...]) -> Policies:
