@@ -5,7 +5,8 @@
     LbdError                       one line: what failed, on which thing, the value seen, what would be right
     ├── UsageError         exit 2  the command line or the configuration is wrong
     ├── ObserveError       exit 3  the cluster cannot be observed
-    │   └── AdminError             one admin request failed; carries the status and where it was asked
+    │   ├── AdminError             one admin request failed; carries the status and where it was asked
+    │   └── UnheardError           brokers tell their load by themselves, and lbd has only begun to listen
     └── RefusedError       exit 4  lbd could act and must not
 
 An unload that fails is not an error of lbd: it is an :class:`lbd.model.Outcome`, and exit 5 is made from it.
@@ -43,6 +44,10 @@ class AdminError(ObserveError):
         super().__init__(message)
         self.status = status
         self.sent = sent
+
+
+class UnheardError(ObserveError):
+    """Nothing was heard yet of what brokers tell by themselves, and nobody is late with it."""
 
 
 class RefusedError(LbdError):

@@ -24,6 +24,7 @@ from lbd.pulsar.listening import Message
 from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES
 from lbd.reason import Reason
 from tests import fake_pulsar
+from tests.api.conftest import listening
 from tests.fake_pulsar import EXTENSIBLE, HOT, FakePulsar
 from tests.test_turn import held_by, settings
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 NOBODYS = "t/new/0x00000000_0xffffffff"
 TOLD = 5
 """Of the hot broker's eight bundles."""
+
+STILL = {"low_threshold": 95, "high_threshold": 99}
 
 
 @dataclass
@@ -214,6 +217,29 @@ def test_a_daemon_that_listens_looks_by_what_it_heard(brokers: Brokers, tmp_path
         looks = show_drain(found, ids[1], balancer.looking), show_fill(found, ids[2], balancer.looking)
         assert [look.look.observation.snapshot.brokers.ids for look in looks] == [tuple(sorted(ids))] * 2
         assert brokers.connections == before
+
+
+def test_settings_read_again_leave_heard_what_was_heard(brokers: Brokers, tmp_path: Path):
+    """A broker may be silent for a quarter of an hour; who waits for all of them anew does nothing meanwhile."""
+    found = chosen(brokers, tmp_path)
+    with engine(found) as balancer:
+        balancer.once()
+        before = brokers.connections
+        balancer.take(found.model_copy(update={"interval_seconds": 30.0}))
+        record = balancer.turn()
+        assert (record.error, brokers.connections) == (None, before)
+        assert balancer.settings.interval_seconds == 30.0
+
+
+def test_the_snapshot_counts_bundles_that_no_broker_tells_of(brokers: Brokers, tmp_path: Path):
+    """They are there; what they carry is not known, which is not nothing."""
+    with listening(chosen(brokers, tmp_path, api={"listen": "127.0.0.1:0"}, avg_shedder=STILL)) as api:
+        api.engine.once()
+        api.turn()
+        told = api.get("/v1/snapshot").json()
+    assert told["bundles_all"] == len(told["bundles"]) == len(HOT) + 2 + len(brokers.pulsar.ids)  # one each of its own
+    hot = [one for one in told["bundles"] if one["bundle"] in HOT]
+    assert [one["throughput_in"] is not None for one in hot] == [True] * TOLD + [False] * (len(HOT) - TOLD)
 
 
 def test_a_fill_leaves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):

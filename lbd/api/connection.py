@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 CONNECTIONS = 128
 """Streams included; more are answered 503."""
 
+REFUSALS = 64
+"""So many more are let in to be told so. What comes after them is broken off unheard: each costs the process a file,
+and one that has none left can neither ask brokers nor write its journal."""
+
 QUIET_SECONDS = 30.0
 """A request is asked within this, and what was answered is taken within it. uvicorn has no such limit: a client
 that opens connections and says nothing, or a byte now and then, keeps everybody else out."""
@@ -53,6 +57,9 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """From now on a request is waited for."""
         super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS + REFUSALS:
+            transport.abort()
+            return
         self._await_request()
 
     def on_response_complete(self) -> None:

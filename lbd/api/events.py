@@ -31,10 +31,12 @@ class _Listener:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING_EVENTS)
+        self.ended = False
 
     def put(self, event: bytes | None) -> None:
         """In the loop's own thread. One that lags is told to end: it has missed something."""
-        if event is None or self.queue.full():
+        self.ended = self.ended or event is None or self.queue.full()
+        if self.ended:
             while not self.queue.empty():
                 self.queue.get_nowait()
             event = None
@@ -53,6 +55,7 @@ class Events:
         """From any thread; costs next to nothing while nobody listens."""
         with self._lock:
             self._number += 1
+            self._listeners -= {one for one in self._listeners if one.ended}  # also where nobody came to read it
             listeners, number = tuple(self._listeners), self._number
         if listeners:
             event = b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), msgspec.json.encode(data))

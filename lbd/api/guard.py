@@ -63,9 +63,10 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         try:
             self._admit(scope)
-            body = await asyncio.wait_for(_body(Headers(scope=scope), receive), BODY_SECONDS)
-            limit = None if UNLIMITED.fullmatch(scope["path"]) else ANSWER_SECONDS
-            await asyncio.wait_for(self._app(scope, _once(body, receive), send), limit)
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _body(Headers(scope=scope), receive)
+            async with asyncio.timeout(None if UNLIMITED.fullmatch(scope["path"]) else ANSWER_SECONDS):
+                await self._app(scope, _once(body, receive), send)
         except ProblemError as error:
             await problem(error.status, error.detail, error.headers)(scope, receive, send)
         except TimeoutError:

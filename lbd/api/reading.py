@@ -80,14 +80,14 @@ def reading(backend: Backend) -> APIRouter:
         return answer(document(last.status, last.status.pid, Control(backend.state_dir).paused(now), now, drains))
 
     @router.get("/snapshot")
-    async def last_snapshot(
+    def last_snapshot(
         broker: Name = None, namespace: Name = None, last: Annotated[int, Query(ge=0, le=10_000)] = 100
     ) -> Response:
         """The load of the last round: every broker, and the bundles with most traffic, of one broker or namespace."""
         return answer(snapshot(last_turn(backend), broker, namespace, last))
 
     @router.get("/gaps")
-    async def gaps(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
+    def gaps(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
         """Highest, lowest and mean score of each turn of this process, a day at most, the oldest first."""
         return answer(backend.board.gaps(since))
 

@@ -221,7 +221,7 @@ class SeenBroker(BrokerRow, frozen=True):
 
 
 class SeenBundle(msgspec.Struct, frozen=True):
-    """A bundle as its broker reported it: messages/s and bytes/s."""
+    """A bundle as its broker reported it: messages/s and bytes/s; null where the broker does not tell of it."""
 
     bundle: str
     broker: str

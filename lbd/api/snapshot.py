@@ -48,8 +48,8 @@ def _brokers(published: Published, record: CycleRecord) -> list[SeenBroker]:
 
 
 def _chosen(seen: Snapshot, broker: str | None, namespace: str | None) -> BoolArray:
-    """Rows, bool (R,)."""
-    chosen: BoolArray = seen.rows.reported.copy()
+    """Rows, bool (R,); where brokers tell of their largest bundles only, the others are there, too."""
+    chosen: BoolArray = seen.rows.reported | (seen.rows.listed if seen.partial else False)
     if broker is not None:
         at = seen.brokers.index().get(broker)
         if at is None:
@@ -74,6 +74,7 @@ def _largest(seen: Snapshot, chosen: BoolArray, last: int) -> list[int]:
 
 def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
     names, owner = seen.rows.bundle[rows].tolist(), seen.rows.owner()[rows].tolist()
+    told = np.where(seen.rows.reported[rows, None], seen.rows.rates[rows], np.nan)
     return [
         SeenBundle(
             bundle=seen.bundles[name],
@@ -87,6 +88,6 @@ def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
             consumers=consumers,
         )
         for name, broker, rates, (topics, producers, consumers) in zip(
-            names, owner, seen.rows.rates[rows].tolist(), seen.rows.counts[rows].tolist(), strict=True
+            names, owner, told.tolist(), seen.rows.counts[rows].tolist(), strict=True
         )
     ]

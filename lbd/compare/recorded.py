@@ -86,7 +86,7 @@ class Recorded:
         rates, row = bundle_rates(recorded, was)
         beyond = carried(rates, owner, len(recorded.brokers)) - carried(rates, was, len(recorded.brokers))
         if not (np.array_equal(owner, was) and recorded.rows.bundle.size == len(recorded.bundles)):
-            recorded = _owned(recorded, owner, row, beyond)
+            recorded = _owned(recorded, (was, owner), row, beyond)
         return Round(self._sampled(recorded, beyond), owner, rates)
 
     def _look(self, recorded: Snapshot) -> IntArray:
@@ -185,8 +185,12 @@ def bundle_rates(seen: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]
     return np.nan_to_num(np.maximum(rows.rates[row], 0.0), posinf=0.0), row
 
 
-def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -> Snapshot:
-    """The same reports with each bundle on its owner's, and on no other."""
+def _owned(seen: Snapshot, owners: tuple[IntArray, IntArray], row: RowArray, beyond: FloatArray) -> Snapshot:
+    """The same reports with each bundle on its owner's, and on no other; ``owners`` are those recorded and planned.
+
+    A broker's topics are those that it reported, and what the plan gave and took: it may not tell of all its bundles.
+    """
+    was, owner = owners
     order = np.argsort(owner, kind="stable").astype(np.int32)
     rows, chosen, size = seen.rows, row[order], len(seen.brokers)
     start = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=size)))).astype(np.int32)
@@ -198,7 +202,9 @@ def _owned(seen: Snapshot, owner: IntArray, row: RowArray, beyond: FloatArray) -
         reported=rows.reported[chosen],
         listed=rows.listed[chosen],
     )
-    topics = np.bincount(owner, rows.counts[row, 0], size).astype(np.int64)
+    each = rows.counts[row, 0]
+    given = np.bincount(owner, each, size) - np.bincount(was, each, size)
+    topics = np.maximum(seen.brokers.topics + given.astype(np.int64), 0)
     brokers = replace(seen.brokers, rates=np.maximum(seen.brokers.rates + beyond, 0.0), topics=topics)
     return replace(seen, brokers=brokers, rows=found)
 

@@ -25,6 +25,7 @@ from lbd.daemon.taking_over import watching
 from lbd.observe.observer import Observer
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
+from lbd.pulsar.silence import Silences
 from lbd.reason import Reason
 from lbd.record.control import Control
 from lbd.record.remembered import Remembered
@@ -68,7 +69,9 @@ class Assembled:
         self.memory = Remembered(state)
         self.executor = Executor(journal, timebase.now, ended)
         self.control = Control(settings.state_dir)
-        self.observer = self._observe(settings)
+        self.silences = Silences()
+        self.looking = self._look(settings)
+        self.observer = self._observed(settings)
         self.policies = PolicyReader(self.observer.admin)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = Placing(journal, ended)
@@ -77,19 +80,28 @@ class Assembled:
         self._watch = Watch()
         self.leading.serve(self.executor, self.splitting)
 
-    def _observe(self, settings: Settings) -> Asking:
+    def _look(self, settings: Settings) -> Observer:
+        return Observer(Admin(settings.pulsar, self.silences), self.timebase.now)
+
+    def _observed(self, settings: Settings) -> Asking:
         """A lbd that only observes takes nothing over either."""
-        self.looking = observer = Observer(Admin(settings.pulsar), self.timebase.now)
-        return observer if self.observing else watching(settings, observer, self.timebase.now, self._leads)
+        looking, now = self.looking, self.timebase.now
+        return looking if self.observing else watching(settings, looking, now, self._leads)
 
     def take(self, settings: Settings) -> None:
-        """Go on with other settings; counters, averages, journal and moves stay."""
+        """Go on with other settings; counters, averages, journal and moves stay.
+
+        So does who looks at the cluster, unless it is to be reached otherwise: what brokers told on topics would have
+        to be heard anew, which takes a quarter of an hour.
+        """
         refuse_changes(self.settings, settings)
         self.executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
         self.splitting.halt()
-        self.observer.close()
-        self.settings, self.observer = settings, self._observe(settings)
-        self.policies = PolicyReader(self.observer.admin)
+        if settings.pulsar != self.settings.pulsar:
+            self.looking.close()
+            self.looking = self._look(settings)
+            self.policies = PolicyReader(self.looking.admin)
+        self.settings, self.observer = settings, self._observed(settings)
         self.learned.take(settings)
 
     def recover(self, seconds: float = 0.0) -> None:
@@ -102,6 +114,7 @@ class Assembled:
         """Close what was opened."""
         self.leading.stop()
         self.observer.close()
+        self.silences.close()
         self.journal.close()
 
     def hold(self) -> Hold | None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lbd.daemon.standing import Standing
     from lbd.model import Outcome, Skip, Unload
     from lbd.observe.observer import Observer
+    from lbd.pulsar.silence import Silences
     from lbd.record.control import Request, UnloadRequest
     from lbd.record.journal import Journal
 
@@ -84,6 +85,11 @@ class Engine:
     def looking(self) -> Observer:
         """Who looks at the cluster, and takes nothing over."""
         return self._real.looking
+
+    @property
+    def silences(self) -> Silences:
+        """What is known of brokers that answer nothing."""
+        return self._real.silences
 
     @property
     def splitting(self) -> Splitting:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import structlog
 
 from lbd.api.shapes import Placement
 from lbd.daemon.answering import placement
 from lbd.daemon.policies import PolicyReader
 from lbd.daemon.targets import live_bundles, meant, target
-from lbd.errors import ObserveError, UsageError
+from lbd.errors import ObserveError, UsageError, told
 from lbd.permit.policies import Policies
 from lbd.place import PlaceMemory, Seen, look
 from lbd.place.answers import answer_all
@@ -30,6 +32,7 @@ from lbd.split.topic_hash import holds, range_of, topic_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from lbd.api.board import Published
     from lbd.config import Settings
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
     from lbd.permit.policies import Groups, Isolation
     from lbd.place import Placement as Rule
+    from lbd.pulsar.silence import Silences
 
 Kind = TypeVar("Kind")
 
@@ -134,9 +138,9 @@ class _Look:
 class Picker:
     """Answers of one lbd. Thread-safe. ``now`` is epoch seconds."""
 
-    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, now: Callable[[], float], silences: Silences | None = None) -> None:
         self._now = now
-        self._admin = Admin(settings.pulsar)
+        self._admin = Admin(settings.pulsar, silences)
         self._policies = PolicyReader(self._admin)
         self._lock, self._laying = threading.Lock(), threading.Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="lbd-picker")
@@ -149,7 +153,7 @@ class Picker:
     def published(self, published: Published) -> None:
         """A turn has ended: where anybody has asked before, its round is laid out beside the turns."""
         if self._look is not None:
-            self._pool.submit(self._lay_out, published)
+            self._beside(self._lay_out, published)
 
     def close(self) -> None:
         """Lay out no more."""
@@ -227,8 +231,13 @@ class Picker:
             return None
         if age >= POLICIES_SECONDS and namespace not in self._asking:
             self._asking.add(namespace)
-            self._pool.submit(self._ask_groups, known, namespace)
+            self._beside(self._ask_groups, known, namespace)
         return found
+
+    def _beside(self, work: Callable[..., object], *args: object) -> None:
+        """Work that no answer waits for; what it fails of is told."""
+        with suppress(RuntimeError):  # closed meanwhile, and so asked by nobody any more
+            self._pool.submit(work, *args).add_done_callback(_told)
 
     def _ask_groups(self, known: _Look, namespace: str) -> Groups:
         names = (*known.snapshot.namespaces.names, namespace)
@@ -239,6 +248,13 @@ class Picker:
             self._asking.discard(namespace)
         _keep(self._groups, namespace, (self._now(), found))
         return found
+
+
+def _told(work: Future[object]) -> None:
+    """Answers go on by what was known before, and say how old that is."""
+    error = None if work.cancelled() else work.exception()
+    if isinstance(error, Exception):
+        structlog.get_logger().warning("placements go by an older round, or older policies", why=str(told(error)))
 
 
 def _keep(kept: dict[str, Kind], namespace: str, found: Kind) -> None:

@@ -33,14 +33,10 @@ class Planner:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._admin = Admin(engine.settings.pulsar)
+        self._admin = Admin(engine.settings.pulsar, engine.silences)
         self._lock = threading.Lock()
         self._last: tuple[Published, Plan] | None = None
         self._known: OrderedDict[str, Plan] = OrderedDict()
-
-    def close(self) -> None:
-        """Silent brokers are asked no more."""
-        self._admin.close()
 
     def plan(self, published: Published) -> Plan:
         """What would be unloaded. Raises :class:`~lbd.errors.LbdError` where that cannot be said."""

@@ -1,6 +1,6 @@
 """What keeps an answer of the API from waiting for the threads of a turn: all of them take turns on one interpreter.
 
-A turn of 65,000 bundles keeps a score of threads busy for a second. Measured by ``python -m tests.bench load``.
+A turn of 65,000 bundles keeps some threads busy for a third of a second. Measured by ``python -m tests.bench.load``.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import gc
 import sys
 
-SLICE_SECONDS = 0.001
-"""How long a thread runs while others wait, Python's own is 0.005. An answer waits for several of them in a row."""
+SLICE_SECONDS = 0.0005
+"""How long a thread runs while others wait, Python's own is 0.005. An answer waits for one or two of them whenever it
+has read or sent anything, which is four times until it is sent."""
 
 TURNS_UNTIL_SETTLED = 2
 """By then what is loaded late is loaded: the API's libraries, and those that write history."""
 
 
 def share_fairly() -> None:
-    """Have threads give way five times as often; a turn takes no longer by it."""
+    """Have threads give way ten times as often; a turn takes no longer by it."""
     sys.setswitchinterval(SLICE_SECONDS)
 
 

@@ -42,7 +42,7 @@ class Serving:
         self.silent_seconds, self.patience_seconds = silent_seconds, patience_seconds
         self._engine = engine
         self._server: Server | None = None
-        self._picker, self._planner = Picker(engine.settings, self.now), Planner(engine)
+        self._picker, self._planner = self._asked()
         self._trouble, self._token = "", TokenFile(None)
         engine.draining.on_work = lambda work: self.board.events.tell("drain", Drained(work.broker, work))
 
@@ -105,17 +105,19 @@ class Serving:
         """Answer nothing any more."""
         self._end()
         self._picker.close()
-        self._planner.close()
 
     def take(self, before: Settings) -> None:
         """The engine's settings have changed from these."""
-        picker, planner = self._picker, self._planner
-        self._picker, self._planner = Picker(self.settings, self.now), Planner(self._engine)
+        picker = self._picker
+        self._picker, self._planner = self._asked()
         picker.close()
-        planner.close()
         if self.settings.api != before.api or self._trouble or self.settings.api.secure:  # certificates are renewed
             self._end()
             self.start()
+
+    def _asked(self) -> tuple[Picker, Planner]:
+        """Who answers, by the settings in force; of brokers that do not they know what the turns know."""
+        return Picker(self.settings, self.now, self._engine.silences), Planner(self._engine)
 
     def _end(self) -> None:
         if self._server is not None:

@@ -47,16 +47,19 @@ class Plan:
 def wanted(bundles: Iterable[str], source: str, snapshot: Snapshot, averages: Averages, then: Carried) -> list[Unload]:
     """The unloads of bundles that ``source`` owns, to nobody yet; ``averages`` are aligned with the round.
 
-    A bundle that no report has told of counts as the average one of its broker.
+    A bundle that no report tells of counts as the average one of its broker: where brokers tell of their largest
+    bundles only, what was told of it once holds no longer.
     """
     position = {name: at for at, name in enumerate(snapshot.bundles)}
+    told = averages.samples > 0
+    if snapshot.partial:
+        told[told] = np.isin(np.flatnonzero(told), snapshot.rows.bundle[snapshot.rows.reported])
     number = max(then.bundles, 1)
     unknown = then.msg_rate / number, then.throughput / number
     found = []
     for bundle in bundles:
         at = position.get(bundle)
-        known = at is not None and averages.samples[at] > 0
-        rates = _rates(averages, at) if known and at is not None else unknown
+        rates = _rates(averages, at) if at is not None and told[at] else unknown
         found.append(Unload(bundle, source, None, *rates))
     return found
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from lbd.errors import AdminError, ObserveError
+from lbd.errors import AdminError, ObserveError, UnheardError
+from lbd.observe.few import Few
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, TopicReports, reports_of
 from lbd.pulsar.http import address_of
@@ -63,7 +64,7 @@ class _Seen:
 class _Missing:
     """``runtime`` is None of a broker that does not tell that either: nobody knows whether it sheds."""
 
-    why: str
+    why: ObserveError
     runtime: Mapping[str, str] | None = None
 
 
@@ -77,6 +78,7 @@ class Observer:
         self._waiting: Say | None = None
         self._changing, self._manager = Lock(), ""
         self._reports: Reports = AdminReports(admin)
+        self._closed, self._few = False, Few()
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
@@ -86,7 +88,9 @@ class Observer:
         started = self._now()
         seen, missing = self._ask_all(active)
         if not seen:
-            raise ObserveError(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
+            unheard = bool(missing) and all(isinstance(found.why, UnheardError) for found in missing.values())
+            kind = UnheardError if unheard else ObserveError
+            raise kind(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
         told = {broker: found.runtime for broker, found in (seen | missing).items() if found.runtime is not None}
         shedding = [broker for broker, runtime in sorted(told.items()) if sheds(runtime)]
         return Observation(
@@ -94,7 +98,7 @@ class Observer:
             cluster=self.admin.cluster,
             active=tuple(active),
             leader=self._leader(missing),
-            missing={broker: found.why for broker, found in missing.items()},
+            missing={broker: str(found.why) for broker, found in missing.items()},
             silent=tuple(broker for broker in missing if self.admin.silent_since(broker) is not None),
             shedding_on=tuple(shedding),
             splitting_on=tuple(broker for broker, runtime in sorted(told.items()) if splits(runtime)),
@@ -124,6 +128,7 @@ class Observer:
 
     def close(self) -> None:
         """End the threads; requests under way end with their time-outs."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.admin.close()
         self._reports.close()
@@ -145,29 +150,35 @@ class Observer:
         return active
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, _Missing]]:
-        answers = list(self._pool.map(self._ask, active))
+        try:
+            answers = list(self._pool.map(self._ask, active))
+        except (RuntimeError, CancelledError):
+            if self._closed:
+                raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
+            raise
         pairs = list(zip(active, answers, strict=True))
         seen = {broker: found for broker, found in pairs if isinstance(found, _Seen)}
         missing = {broker: found for broker, found in pairs if isinstance(found, _Missing)}
         for broker, other in _mistaken(seen, active).items():
             del seen[broker]
-            missing[broker] = _Missing(
-                f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
-            )
+            at = self.admin.base(broker)
+            why = ObserveError(f"asked at {at}, {other} answered: does one address stand for several?")
+            missing[broker] = _Missing(why)
         return seen, missing
 
     def _ask(self, broker: str) -> _Seen | _Missing:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         runtime = None
         try:
-            runtime = self.admin.runtime_configuration(broker)
-            report, raw = self._reports.of(broker, runtime)
-            return _Seen(report, raw() if self._keep_raw else None, runtime)
+            with self._few.at_work():
+                runtime = self.admin.runtime_configuration(broker)
+                report, raw = self._reports.of(broker, runtime)
+                return _Seen(report, raw() if self._keep_raw else None, runtime)
         except ObserveError as error:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise
             since = self.admin.silent_since(broker)
-            return _Missing(str(error) if since is None else in_words(since), runtime)
+            return _Missing(error if since is None else ObserveError(in_words(since)), runtime)
 
 
 def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
@@ -191,4 +202,4 @@ def _interval(runtime: Mapping[str, str]) -> float:
 
 def _first(missing: Mapping[str, _Missing]) -> str:
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-    return next((found.why for found in missing.values()), "no broker is active") + more
+    return next((str(found.why) for found in missing.values()), "no broker is active") + more

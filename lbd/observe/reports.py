@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from lbd.errors import ObserveError
+from lbd.errors import ObserveError, UnheardError
 from lbd.observe.extensible import parse_broker_load, parse_top_bundles, recordable, report_of
 from lbd.observe.parse import parse_report
 from lbd.pulsar.admin import unsupported
@@ -104,7 +104,7 @@ class TopicReports:
         found = self._told(broker, runtime)
         limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
         if found is None or not found.value or self._topics.age_seconds(found) > limit:
-            raise ObserveError(self._silence(found, limit))
+            raise self._silence(found, limit)
         load = parse_broker_load(found.value, broker)
         owned = self._admin.owned(broker)
         report = report_of(load, self._bundles(broker, runtime), owned)
@@ -126,15 +126,17 @@ class TopicReports:
             return {}
         return parse_top_bundles(found.value, broker)
 
-    def _silence(self, found: Told | None, limit: float) -> str:
+    def _silence(self, found: Told | None, limit: float) -> ObserveError:
         if self._topics.trouble:
-            return self._topics.trouble
+            return ObserveError(self._topics.trouble)
         if found is None:
-            return f"told no load data since lbd listens, which a broker does within {limit:.0f} s ({MOST_MINUTES})"
+            heard, within = self._topics.heard_seconds, f"a broker does within {limit:.0f} s ({MOST_MINUTES})"
+            words = f"told no load data since lbd listens, {heard:.0f} s, which {within}"
+            return UnheardError(words) if heard < limit else ObserveError(words)
         age = self._topics.age_seconds(found)
         if not found.value:
-            return f"took its load data back {age:.0f} s ago, as for a move, and told none since"
-        return f"told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})"
+            return ObserveError(f"took its load data back {age:.0f} s ago, as for a move, and told none since")
+        return ObserveError(f"told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})")
 
     def close(self) -> None:
         """Listen no more."""

@@ -12,6 +12,7 @@ from lbd.pulsar.http import Answer, Http, address_of, base_of, host_of
 
 if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
+    from lbd.pulsar.silence import Silences
 
 
 Found = TypeVar("Found")
@@ -23,11 +24,14 @@ class _Addresses(msgspec.Struct, rename="camel"):
 
 
 class Asking:
-    """A cluster's brokers, asked at the first of ``admin_urls`` that answers, or one by one."""
+    """A cluster's brokers, asked at the first of ``admin_urls`` that answers, or one by one.
 
-    def __init__(self, settings: PulsarSettings) -> None:
+    Several that share ``silences`` know of each other's brokers that do not answer.
+    """
+
+    def __init__(self, settings: PulsarSettings, silences: Silences | None = None) -> None:
         self.settings = settings
-        self.http = Http(settings)
+        self.http, self._shared = Http(settings, silences), silences is not None
         self._urls = list(settings.admin_urls)
         self._secure = self._urls[0].startswith("https:")
         self._cluster = settings.cluster
@@ -71,6 +75,7 @@ class Asking:
         """Ids (``host:webPort``) of all active brokers, sorted; from now on their hosts are trusted."""
         found = sorted(self._json(self._any(paths.brokers(self.cluster)), list[str]))
         self.http.trust({host_of(broker) for broker in found})
+        self.http.silences.listed(found)
         self._active = found
         self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in found}
         return found
@@ -90,11 +95,12 @@ class Asking:
 
     def mistrust(self, broker: str) -> None:
         """Take a broker for silent that did not answer a lookup, though it may answer else."""
-        self.http.silences.mistrust(self.base(broker))
+        self.http.silences.mistrust(self.base(broker), broker)
 
     def close(self) -> None:
-        """Ask silent brokers no more, whether they answer again."""
-        self.http.silences.close()
+        """Ask silent brokers no more, whether they answer again; where others know of them, it is theirs to end."""
+        if not self._shared:
+            self.http.silences.close()
 
     def _secure_base(self, broker: str) -> str:
         answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)

@@ -115,9 +115,12 @@ class Secret:
 
 
 class Http:
-    """Sends requests to brokers. Thread-safe: each thread has a session of its own."""
+    """Sends requests to brokers. Thread-safe: each thread has a session of its own.
 
-    def __init__(self, settings: PulsarSettings) -> None:
+    ``silences`` is what this process knows of brokers that answer nothing; None: what this one will find out.
+    """
+
+    def __init__(self, settings: PulsarSettings, silences: Silences | None = None) -> None:
         self._settings = settings
         self._local = threading.local()
         self._token = Secret(settings.token_file) if settings.token_file else None
@@ -125,7 +128,8 @@ class Http:
         self._trusted = {host_of(url) for url in settings.admin_urls}
         self._requests = count(1)
         self.sent = 0
-        self.silences = Silences(self._answers)
+        self.silences = silences or Silences()
+        self.silences.asked_by(self._answers)
 
     def trust(self, hosts: set[str]) -> None:
         """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""

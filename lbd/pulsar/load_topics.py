@@ -67,7 +67,8 @@ class LoadTopics:
         self._connect = connect or (lambda: Listening(settings, TOPICS))
         self._monotonic = monotonic
         self._told: dict[str, dict[str, Told]] = {topic: {} for topic in TOPICS}
-        self._trouble, self._failed = "not connected yet", False
+        self._trouble, self._failed = "", False
+        self._begun = monotonic()
         self._news = threading.Condition()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lbd-load-topics", daemon=True)
@@ -78,6 +79,12 @@ class LoadTopics:
         """Why nothing is heard at the moment; empty where the topics are followed."""
         with self._news:
             return self._trouble
+
+    @property
+    def heard_seconds(self) -> float:
+        """How long lbd has listened, or has tried to for the first time."""
+        with self._news:
+            return max(self._monotonic() - self._begun, 0.0)
 
     def of(self, topic: str, broker: str) -> Told | None:
         """The last that a broker told there; None while lbd has heard nothing of it."""
@@ -141,6 +148,7 @@ class LoadTopics:
     def _forget(self, trouble: str) -> None:
         with self._news:
             self._trouble, self._failed = trouble, bool(trouble)
+            self._begun = self._monotonic()
             for there in self._told.values():
                 there.clear()
             self._news.notify_all()

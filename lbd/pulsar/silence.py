@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from lbd.errors import AdminError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 AGAIN_SECONDS = 15.0
 """How long after a question that was not answered the next one is asked: about once a turn."""
@@ -27,16 +27,26 @@ _DAY_SECONDS = 86_400
 
 
 class Silences:
-    """Which brokers answer nothing, and since when. Thread-safe.
+    """Which brokers answer nothing, and since when: what one process knows of them, whichever part found it out.
 
-    ``answers`` asks a broker, by its base URL, for what no turn can do without, its load report.
+    Thread-safe.
     """
 
-    def __init__(self, answers: Callable[[str], bool], again_seconds: float = AGAIN_SECONDS) -> None:
-        self._answers, self._again_seconds = answers, again_seconds
+    def __init__(self, again_seconds: float = AGAIN_SECONDS) -> None:
+        self._again_seconds = again_seconds
+        self._answers: Callable[[str], bool] = lambda _: True
         self._since: dict[str, float] = {}
+        self._mistrusted: dict[str, tuple[str, threading.Event]] = {}
+        self._asking: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
+
+    def asked_by(self, answers: Callable[[str], bool]) -> None:
+        """Who asks from now on, by the settings of now.
+
+        ``answers`` asks a broker, by its base URL, for what no turn can do without, its load report.
+        """
+        self._answers = answers
 
     def since(self, base: str) -> float | None:
         """When the first request was sent that was not answered (epoch seconds); None for a broker that answers."""
@@ -49,42 +59,72 @@ class Silences:
             raise AdminError(f"{request}: {urlsplit(base).netloc} {in_words(since)}; not sent", sent=False)
 
     def unanswered(self, base: str, begun_at: float) -> None:
-        """A request of ``begun_at`` had no answer in time. One that gives its load report is slow, and not silent."""
-        if self._closed.is_set() or base in self._since or self._answers(base):
-            return
-        self._begin(base, begun_at, self._ask_again)
+        """A request of ``begun_at`` had no answer in time. One that gives its load report is slow, and not silent.
 
-    def mistrust(self, base: str) -> None:
+        Of several that time out together the first asks, and the others wait for what it hears.
+        """
+        with self._lock:
+            if self._closed.is_set() or base in self._since:
+                return
+            heard = self._asking.get(base)
+            if heard is None:
+                asked = self._asking[base] = threading.Event()
+        if heard is not None:
+            heard.wait()
+            return
+        try:
+            if not self._answers(base):
+                self._begin(base, begun_at, lambda: self._ask_again(base))
+        finally:
+            with self._lock:
+                del self._asking[base]
+            asked.set()
+
+    def mistrust(self, base: str, broker: str) -> None:
         """It has let a lookup go unanswered that would have given it a bundle, and nobody has the bundle.
 
         Of a broker whose metadata thread is stuck load reports may come for minutes more. It is left alone for a time.
         """
-        if not self._closed.is_set():
-            self._begin(base, time.time(), self._wait)
+        ended = threading.Event()
+        self._begin(base, time.time(), lambda: ended.wait(MISTRUSTED_SECONDS), (broker, ended))
 
-    def _begin(self, base: str, begun_at: float, until: Callable[[str], None]) -> None:
+    def listed(self, brokers: Collection[str]) -> None:
+        """These have a session now. Mistrusted is a process: one whose session has ended comes back as another."""
+        for broker, ended in tuple(self._mistrusted.values()):
+            if broker not in brokers:
+                ended.set()
+
+    def _begin(
+        self,
+        base: str,
+        begun_at: float,
+        until: Callable[[], object],
+        mistrusted: tuple[str, threading.Event] | None = None,
+    ) -> None:
         with self._lock:
-            if base in self._since:
+            if self._closed.is_set() or base in self._since:
                 return
             self._since[base] = begun_at
+            if mistrusted is not None:
+                self._mistrusted[base] = mistrusted
         threading.Thread(target=self._last, args=(base, until), name=f"lbd-asks-{base}", daemon=True).start()
 
-    def _last(self, base: str, until: Callable[[str], None]) -> None:
-        until(base)
+    def _last(self, base: str, until: Callable[[], object]) -> None:
+        until()
         with self._lock:
+            self._mistrusted.pop(base, None)
             del self._since[base]
 
     def close(self) -> None:
         """Ask no more."""
         self._closed.set()
+        for _, ended in tuple(self._mistrusted.values()):
+            ended.set()
 
     def _ask_again(self, base: str) -> None:
         """Until it answers."""
         while not self._closed.wait(self._again_seconds) and not self._answers(base):
             pass
-
-    def _wait(self, _: str) -> None:
-        self._closed.wait(MISTRUSTED_SECONDS)
 
 
 def in_words(since: float) -> str:

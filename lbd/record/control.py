@@ -106,6 +106,8 @@ class Control:
         found = self._found_pause()
         with telling(self._pause):
             self._pause.unlink(missing_ok=True)
+            if found is not None:
+                sync(self._root)  # or a power cut brings the pause back
         return found
 
     def paused(self, now: float) -> Pause | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from contextlib import ExitStack, suppress
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from lbd.api.connection import CONNECTIONS
+from lbd.api.events import WAITING_EVENTS, Events
 from tests.api.conftest import PATIENCE_SECONDS
 from tests.daemon.test_service import eventually
 
@@ -106,6 +108,36 @@ def test_one_too_many_is_told_as_a_problem(api: Api, monkeypatch: pytest.MonkeyP
     assert (found.status_code, found.headers["content-type"]) == (503, "application/problem+json")
     assert found.json()["detail"] == "there are 2 connections already; ask again in a moment"
     eventually(lambda: api.get("/healthz").status_code == 200)
+
+
+def test_those_that_come_by_the_thousand_are_broken_off(api: Api, monkeypatch: pytest.MonkeyPatch):
+    """Silent ones, and long before the process has no file left for brokers and its journal."""
+    monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 2 * PATIENCE_SECONDS)
+    monkeypatch.setattr("lbd.api.connection.CONNECTIONS", 2)
+    monkeypatch.setattr("lbd.api.connection.REFUSALS", 1)
+    with ExitStack() as held:
+        kept = [held.enter_context(_connected(api)) for _ in range(3)]
+        for _ in range(20):
+            with _connected(api) as one_more:
+                assert _ended(one_more)
+        kept[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert kept[0].recv(12) == b"HTTP/1.1 503"
+
+
+def test_a_listener_that_never_came_to_read_loses_its_place():
+    """Its client was gone before its stream began; its place is another's once it has missed something."""
+
+    async def lost() -> list[int]:
+        events = Events()
+        found = [events.listen()]
+        before = events.listening
+        for number in range(WAITING_EVENTS + 2):
+            events.tell("turn", number)
+            await asyncio.sleep(0)
+        found.clear()
+        return [before, events.listening]
+
+    assert asyncio.run(lost()) == [1, 0]
 
 
 def test_what_is_no_http_is_told_as_a_problem(api: Api):

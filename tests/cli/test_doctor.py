@@ -406,6 +406,14 @@ class TestNoRound:
         assert "loadBalancerReportUpdateMaxIntervalMinutes --value 1" in found["load-data-interval"]["todo"]
         assert "load-manager" not in found
 
+    @pytest.mark.parametrize(("minutes", "often"), [("9" * 5000, False), ("", False), ("01", True), ("0", True)])
+    def test_how_often_load_data_come_is_read_off_any_text(
+        self, minutes: str, often: bool, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """Brokers keep dynamic settings as they were given: a number of thousands of digits, too."""
+        runtime(loadManagerClassName=EXTENSIBLE, loadBalancerReportUpdateMaxIntervalMinutes=minutes)(pulsar)
+        assert ("load-data-interval" not in notable(pulsar, tmp_path)) is often
+
     def test_avg_shedder_silently_replaced(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The simple manager's reports are no reports to lbd; the doctor knows the cause by version and keys."""
         both(version("3.3.2"), runtime(**FULL, **ONCE))(pulsar)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lbd.compare.recorded import Recorded, scores_shown
 from lbd.load import linear
 from lbd.load.scoring import Weights
-from lbd.observe.parse import Usage
+from lbd.observe.parse import TOP_BUNDLES_REPORT, Usage
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -102,6 +102,17 @@ def test_moves_of_the_record_are_not_the_plans():
 
     assert ({A: [bundle(1), bundle(2)], B: []}, [60, 20]) == (bundles(found), cpus(found))
     assert ({A: [bundle(2)], B: [bundle(1)]}, [41, 31]) == (bundles(after), cpus(after))
+
+
+def test_topics_of_bundles_that_no_broker_tells_of_stay():
+    """Where only the largest are told of: a broker has the topics that it says, and those of what the plan gave it."""
+    untold = {"load_report_type": TOP_BUNDLES_REPORT, "bundles": [bundle(1), bundle(2), bundle(9)], "num_topics": 50}
+    told = {bundle(1): stats(100, topics=3), bundle(2): stats(100, topics=4)}
+    rounds = [snapshot({A: report(60, told, **untold), B: report(20)}, TAKEN_AT + 60 * at) for at in (0, 1)]
+    recorded = Recorded(MODEL)
+    recorded.round(rounds[0])
+    recorded.move(bundle(1), B)
+    assert recorded.round(rounds[1]).snapshot.brokers.topics.tolist() == [47, 3]
 
 
 def test_where_a_broker_is_gone_its_bundles_are_as_recorded():

@@ -302,6 +302,12 @@ class TestFill:
         work = ended(lbd, FillRequest("r1", cluster.brokers[0], None, "ann", 0.0, 1e12))
         assert (work.total, work.exit_code) == (0, 0)
 
+    def test_of_the_brokers_own_namespaces_nothing_is_asked(self, lbd: Run, cluster: FakePulsar):
+        """Each broker has a heartbeat's, of which a cluster knows no policies."""
+        ended(lbd, FillRequest("r1", cluster.brokers[2], None, "ann", 0.0, 1e12))
+        asked_about = {one.path.removesuffix("/antiAffinity") for one in cluster.requests if "antiAffinity" in one.path}
+        assert asked_about == {f"/admin/v2/namespaces/simulated/n{at}" for at in range(3)}
+
     def test_a_drained_broker_is_not_filled(self, lbd: Run, cluster: FakePulsar):
         """Both cannot be meant."""
         ended(lbd, asked(cluster.brokers[2]))

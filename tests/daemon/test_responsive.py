@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from lbd.daemon import responsive
 from lbd.daemon.picking import LATEST_SECONDS, POLICIES_SECONDS, Picker
@@ -50,7 +51,7 @@ def as_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("as_before")
 def test_threads_share_the_interpreter_in_short_slices():
-    """Python's own slice is five times as long, and an answer waits for several in a row."""
+    """Python's own slice is ten times as long, and an answer waits for several in a row."""
     responsive.share_fairly()
     assert sys.getswitchinterval() == pytest.approx(responsive.SLICE_SECONDS)
 
@@ -86,6 +87,26 @@ class TestPickAtOnce:
         with pytest.raises(UsageError, match="not known"):
             picker.pick_at_once(HOT[0], "best")
         picker.close()
+
+    def test_what_cannot_be_laid_out_is_told(self, api: Api, pulsar: FakePulsar):
+        """Answers go on by the round before, and say how old it is; a question after the end is none."""
+        picker, last = Picker(api.engine.settings, api.serving.now), api.serving.board.last
+        assert last is not None
+        before = picker.pick(last, HOT[0], "rendezvous")
+        api.turn()
+        newer = api.serving.board.last
+        assert newer is not None
+        for broker in pulsar.ids:
+            pulsar.kill(broker)
+        with capture_logs() as logs:
+            picker.published(newer)
+            eventually(lambda: bool(logs))
+        assert [(one["log_level"], "connection refused" in one["why"].lower()) for one in logs] == [("warning", True)]
+        again = picker.pick_at_once(HOT[0], "rendezvous")
+        assert again is not None
+        assert again.taken_at == before.taken_at
+        picker.close()
+        picker.published(newer)
 
     def test_policies_are_asked_for_again_beside_the_answers(self, api: Api, pulsar: FakePulsar):
         """After a minute once, while the old ones still answer; after two minutes they do not."""

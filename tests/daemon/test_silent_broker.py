@@ -15,7 +15,6 @@ from lbd.errors import AdminError
 from lbd.model import Outcome, Result, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.pulsar.silence import Silences
 from lbd.reason import Reason
 from lbd.record.drains import Drains
 from lbd.simulate.fake_pulsar.faults import Fault, Switch
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lbd.pulsar.silence import Silences
     from lbd.simulate.fake_pulsar import FakePulsar
     from tests.simulate.fakes import Run
 
@@ -61,9 +61,9 @@ def asked_for(switch: Switch) -> int:
 
 def silences(lbd: Run) -> Silences:
     """Those of a lbd that asks again every tenth of a second."""
-    http = lbd.engine._real.observer.admin.http
-    http.silences = Silences(http._answers, again_seconds=0.1)
-    return http.silences
+    found = lbd.engine.silences
+    found._again_seconds = 0.1
+    return found
 
 
 def until_heard(known: Silences, broker: str) -> None:
@@ -122,22 +122,31 @@ class TestTurns:
         assert f"{cluster.leader} does not answer since" in record.sentence
         assert f"one that hangs, as {cluster.leader} may, leads until it is restarted" in record.sentence
 
-    def test_settings_read_again_leave_nobody_asking_it(self, lbd: Run, cluster: FakePulsar):
-        """What answers people asks brokers by itself; each question takes one more of a hung broker's threads."""
+    def test_who_answers_people_knows_what_turns_know(self, lbd: Run, cluster: FakePulsar):
+        """Also once settings were read again: each question takes one more of a hung broker's threads."""
         silent = f"http://{cluster.brokers[2]}"
         serving = Serving(lbd.engine, lambda: 0.0, lambda: 60.0)
         hang(cluster, cluster.brokers[2])
-        for admin in (serving._picker._admin, serving._planner._admin):
-            with pytest.raises(AdminError, match="no answer in time"):
-                admin.http.send("GET", f"{silent}/admin/v2/brokers/version")
-        assert asking(silent) == 2
+        with pytest.raises(AdminError, match="no answer in time"):
+            lbd.engine.looking.admin.http.send("GET", f"{silent}/admin/v2/brokers/version")
         serving.take(serving.settings)
-        for _ in range(200):
-            if not asking(silent):
-                break
-            threading.Event().wait(0.05)
-        assert asking(silent) == 0
+        for admin in (serving._picker._admin, serving._planner._admin):
+            with pytest.raises(AdminError, match="does not answer since"):
+                admin.http.send("GET", f"{silent}/admin/v2/brokers/version")
+        assert asking(silent) == 1
         serving.stop()
+        assert asking(silent) == 1
+
+    def test_other_settings_leave_known_what_was_known(self, lbd: Run, cluster: FakePulsar):
+        """A broker that was mistrusted is so however often settings are read, and however it is to be reached."""
+        broker, engine = cluster.brokers[2], lbd.engine
+        engine.looking.admin.mistrust(broker)
+        since, looking = engine.silences.since(f"http://{broker}"), engine.looking
+        engine.take(engine.settings)
+        assert engine.looking is looking
+        engine.take(fakes.impatient(engine.settings, read_timeout_seconds=2.0))
+        assert engine.looking is not looking
+        assert engine.looking.admin.silent_since(broker) == since
 
     def test_of_a_leader_that_hangs_the_doctor_promises_no_end(self, cluster: FakePulsar, tmp_path: Path):
         """Its session lives: waiting for that to end is no advice."""

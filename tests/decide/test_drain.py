@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,6 +113,16 @@ class TestDrain:
         then = carried_by(seen, scoring.scores(seen.brokers, WEIGHTS), "a:1", 2)
         (found,) = drain.wanted([bundle(9)], "a:1", seen, builders.first_averages(seen), then)
         assert (found.msg_rate, found.source) == (400.0, "a:1")
+
+    def test_what_a_bundle_carried_when_it_was_told_of_last_holds_no_longer(self):
+        """Where brokers tell of their largest bundles only: it may be the smallest by now."""
+        seen = cluster({"a:1": 40, "b:1": 20}, {"a:1": [100, 300]})
+        averages = builders.first_averages(seen)
+        rows = replace(seen.rows, reported=np.array([False, True]))
+        partial = replace(seen, rows=rows, partial=True)
+        then = carried_by(seen, scoring.scores(seen.brokers, WEIGHTS), "a:1", 2)
+        untold, told = drain.wanted(seen.bundles, "a:1", partial, averages, then)
+        assert (untold.msg_rate, told.msg_rate) == (400.0, 600.0)
 
     def test_the_last_bundles_are_weighed_by_what_there_was(self):
         """A broker of 80 points with a hundredth of its traffic left has no bundle of 80 points."""

@@ -12,8 +12,11 @@ def topic_hash(topic: str) -> int:
 
 
 def bundle_ranges(bundles: int) -> list[str]:
-    """The ranges of a namespace that was created with this many bundles."""
-    edges = [index * 0x100000000 // bundles for index in range(bundles)] + [0xFFFFFFFF]
+    """The ranges of a namespace that was created with this many bundles: all alike, and the last one has the rest.
+
+    Source: PoliciesUtil.getBundles.
+    """
+    edges = [index * (0x100000000 // bundles) for index in range(bundles)] + [0xFFFFFFFF]
     return [f"0x{low:08x}_0x{high:08x}" for low, high in itertools.pairwise(edges)]
 
 

@@ -57,6 +57,7 @@ def test_topics_fall_into_bundles_as_pulsar_hashes_them():
     assert naming.topic_hash("persistent://public/default/t-partition-0") == 0x3DA51034
     assert naming.bundle_ranges(4)[0] == "0x00000000_0x40000000"
     assert naming.bundle_ranges(4)[-1] == "0xc0000000_0xffffffff"
+    assert naming.bundle_ranges(7)[-2:] == ["0xb6db6db4_0xdb6db6d8", "0xdb6db6d8_0xffffffff"]  # the last has the rest
     bundles = [f"e2e/n/{each}" for each in naming.bundle_ranges(32)]
     for bundle in bundles:
         topic = naming.topic_in(bundle)

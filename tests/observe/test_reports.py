@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.errors import ObserveError
+from lbd.errors import ObserveError, UnheardError
 from lbd.observe.reports import AdminReports, TopicReports, reports_of
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.listening import Message
@@ -81,6 +81,16 @@ def test_a_broker_that_has_told_nothing_has_no_report(scene: Scene):
     scene.told(LARGE)
     with pytest.raises(ObserveError, match=r"told no load data since .* 960 s \(loadBalancerReportUpdateMax"):
         scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+
+
+@pytest.mark.parametrize(("now", "late"), [(0.0, False), (959.0, False), (960.0, True)])
+def test_who_has_begun_to_listen_has_missed_nothing(scene: Scene, now: float, late: bool):
+    """A broker whose load stays as it is may be silent for a quarter of an hour; longer than that it is late."""
+    scene.told(LARGE)
+    scene.now = now
+    with pytest.raises(ObserveError) as told:
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+    assert isinstance(told.value, UnheardError) is not late
 
 
 def test_a_broker_that_took_it_back_has_no_report(scene: Scene):

@@ -17,7 +17,7 @@ from lbd.pulsar.settings import PulsarSettings
 from lbd.pulsar.silence import Silences, in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PATIENCE_SECONDS = 30.0
 ONE = "http://b1:8080"
@@ -65,8 +65,14 @@ def listening(broker: Broker) -> Iterator[Broker]:
 
 def http(broker: Broker) -> Http:
     """Asks again every twentieth of a second."""
-    found = Http(PulsarSettings(admin_urls=(broker.base,), read_timeout_seconds=0.3, connect_timeout_seconds=0.3))
-    found.silences = Silences(found._answers, again_seconds=0.05)
+    settings = PulsarSettings(admin_urls=(broker.base,), read_timeout_seconds=0.3, connect_timeout_seconds=0.3)
+    return Http(settings, Silences(again_seconds=0.05))
+
+
+def known(answers: Callable[[str], bool]) -> Silences:
+    """Of brokers that are asked so, and then no more."""
+    found = Silences(again_seconds=3600)
+    found.asked_by(answers)
     return found
 
 
@@ -122,16 +128,66 @@ def test_an_unload_that_takes_its_time_tells_nothing() -> None:
 def test_one_that_is_asked_by_many_is_told_once() -> None:
     """Requests time out side by side; the first of them counts, and one thread asks again."""
     asked: list[str] = []
-    silences = Silences(lambda base: asked.append(base) is not None, again_seconds=3600)
+    silences = known(lambda base: asked.append(base) is not None)
     for begun_at in (100.0, 101.0):
         silences.unanswered(ONE, begun_at)
     assert (silences.since(ONE), asked) == (100.0, [ONE])
     silences.close()
 
 
+def test_of_several_that_time_out_together_one_asks():
+    """The others hear what it heard: a hung broker has one web thread for each request, and no more."""
+    asked: list[str] = []
+    over, begun = threading.Event(), threading.Event()
+
+    def slowly(base: str) -> bool:
+        asked.append(base)
+        begun.set()
+        over.wait(PATIENCE_SECONDS)
+        return False
+
+    silences = known(slowly)
+    first, second = (threading.Thread(target=silences.unanswered, args=(ONE, 100.0)) for _ in range(2))
+    first.start()
+    begun.wait(PATIENCE_SECONDS)
+    second.start()
+    over.set()
+    for one in (first, second):
+        one.join(PATIENCE_SECONDS)
+    assert (asked, silences.since(ONE)) == ([ONE], 100.0)
+    silences.close()
+
+
+def test_what_one_part_found_out_all_know() -> None:
+    """Turns, plans and placements ask the same brokers."""
+    with listening(Broker()) as broker:
+        turns = http(broker)
+        plans = Http(turns._settings, turns.silences)
+        with pytest.raises(AdminError, match="no answer in time"):
+            turns.send("GET", f"{broker.base}/first")
+        with pytest.raises(AdminError, match="does not answer since"):
+            plans.send("GET", f"{broker.base}/second")
+        turns.silences.close()
+    assert "/second" not in broker.asked
+
+
+@pytest.mark.parametrize(("listed", "trusted"), [(["b1:8080", "b2:8080"], False), (["b2:8080"], True)])
+def test_mistrust_ends_with_the_session(listed: list[str], trusted: bool):
+    """It was of a process: what comes back under the same name is another one, or has joined anew."""
+    silences = known(lambda _: True)
+    silences.mistrust(ONE, "b1:8080")
+    silences.listed(listed)
+    for _ in range(600 if trusted else 4):
+        if silences.since(ONE) is None:
+            break
+        threading.Event().wait(PATIENCE_SECONDS / 600)
+    assert (silences.since(ONE) is None) is trusted
+    silences.close()
+
+
 def test_after_its_end_nothing_is_noted() -> None:
     """Settings were read again: whoever still works with the old ones asks as if nothing were known."""
-    silences = Silences(lambda _: False)
+    silences = known(lambda _: False)
     silences.close()
     silences.unanswered(ONE, 100.0)
     assert silences.since(ONE) is None

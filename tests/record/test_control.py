@@ -131,6 +131,17 @@ class TestPause:
         assert control.resume() == a_pause(NOW + 1)
         assert control.resume() is None
 
+    def test_a_pause_that_was_ended_stays_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also after a power cut: that the file is gone is on disk when it is told."""
+        synced = []
+        control = Control(tmp_path)
+        control.pause(a_pause())
+        monkeypatch.setattr("lbd.record.control.sync", lambda folder: synced.append((folder, list(folder.iterdir()))))
+        control.resume()
+        assert [(folder.name, "pause.json" in [one.name for one in left]) for folder, left in synced] == [
+            ("control", False)
+        ]
+
     @pytest.mark.parametrize(
         "content",
         [b"", b"{", b"null", b"[]", b"\xff\xfe\x00", b"{}", b'{"since": "now"}', b"[" * 200_000, b'{"until": 1}'],

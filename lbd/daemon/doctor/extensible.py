@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LARGEST = "loadBalancerMaxNumberOfBundlesInBundleLoadReport"
 WITH_POLICIES = "loadBalancerSheddingBundlesWithPoliciesEnabled"
 THRESHOLD = "loadBalancerReportUpdateThresholdPercentage"
+MOST_DIGITS = 20
 SET = "pulsar-admin brokers update-dynamic-config --config"
 
 SOURCE = Check(
@@ -56,10 +57,10 @@ def check(seen: Survey) -> Iterator[Finding]:
 
 def _often(seen: Survey) -> Finding:
     minutes = {broker: runtime.get(MOST_MINUTES, "15") for broker, runtime in seen.runtime.items()}
-    seldom = {broker: text for broker, text in minutes.items() if not text.isdecimal() or int(text) > 1}
+    seldom = {broker: text for broker, text in minutes.items() if not text or text.lstrip("0") not in {"", "1"}}
     if not seldom:
         return OFTEN.ok("at least once a minute")
-    longest = max(seldom.values(), key=lambda text: (len(text), text))
+    longest = max(seldom.values(), key=lambda text: (len(text), text))[:MOST_DIGITS]
     within = next(iter(seen.runtime.values())).get(THRESHOLD, "10")
     told = f"up to {longest} min apart at {whose(seldom, seen.runtime)} while the load stays within {within} %"
     silent = f"a broker that is silent for {FROZEN_SAMPLES} samples takes no part"

@@ -121,7 +121,7 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
     _owned(admin, broker)
     now = _situation(parts, broker, ())
-    names = now.observation.snapshot.namespaces.names
+    names = _movable(now.observation.snapshot.namespaces.names)
     now = replace(now, policies=_with_groups(now.policies, parts, names))
     judge = Judge(parts, now, parts.drained(), parts.attempted_at(), override=override)
     lately = borne(parts.sent(), judge.snapshot.taken_at - UNSHOWN_SECONDS, judge.snapshot, judge.scores)
@@ -148,6 +148,11 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
 def hold_of_fill(parts: Parts, broker: str, *, override: bool) -> Hold | None:
     """What keeps a fill from going on as it was planned. Raises as :func:`look_to_drain`."""
     return Judge(parts, _situation(parts, broker, ()), parts.drained(), {}, override=override).hold()
+
+
+def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:
+    """Without those in which brokers keep a bundle of their own: they have no policies to ask for."""
+    return tuple(name for name in namespaces if not BROKER_BUNDLE.match(f"{name}/0x"))
 
 
 def _with_groups(policies: Policies, parts: Parts, namespaces: tuple[str, ...]) -> Policies:

@@ -1,20 +1,35 @@
 """A simulated cluster in a process of its own: its addresses on the first line, and then it answers until it is ended.
 
+It stands for brokers on machines of their own, which take no time of the daemon's: load reports are written one after
+the other at all times, and a request for one is answered with what stands there; and it yields to all other processes.
+
 python -m tests.bench.load.cluster
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import sys
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
+from lbd.pulsar.paths import LOAD_REPORT, RUNTIME_CONFIGURATION
 from lbd.simulate.build import cluster
-from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.fake_pulsar import FakePulsar, Request
 from lbd.simulate.scenario import Scenario
+
+if TYPE_CHECKING:
+    from lbd.simulate.fake_pulsar.http import Reply
 
 NAMESPACES, EACH = 100, 600
 HOT_NAMESPACES, HOT_EACH = 50, 100
+WRITTEN = (RUNTIME_CONFIGURATION, LOAD_REPORT)
+PAUSE_SECONDS = 0.05
+"""Between two brokers' reports, so that one is some seconds old at most."""
+
+NICE = 10
 
 
 def scenario() -> Scenario:
@@ -35,9 +50,38 @@ def bundles() -> list[str]:
     return list(cluster(scenario(), 1)[0].bundles)
 
 
+class Written(FakePulsar):
+    """Its load reports and configurations are there before they are asked for."""
+
+    def write(self) -> None:
+        """All of them, for the first time."""
+        self._there: dict[tuple[str, str], Reply] = {}
+        for broker in self.brokers:
+            self._write(broker)
+
+    def go_on(self) -> None:
+        """Write them anew, one broker after the other, for ever."""
+        pause = threading.Event()
+        while True:
+            for broker in self.brokers:
+                self._write(broker)
+                pause.wait(PAUSE_SECONDS)
+
+    def _write(self, broker: str) -> None:
+        for path in WRITTEN:
+            self._there[broker, path] = super()._usual(Request(broker, "GET", path, {}))
+
+    def _usual(self, asked: Request) -> Reply:
+        return self._there.get((asked.broker, asked.path)) or super()._usual(asked)
+
+
 def main() -> None:
     """Until the other end of standard input is closed."""
-    with FakePulsar(*cluster(scenario(), 1)) as pulsar:
+    os.nice(NICE)
+    with Written(*cluster(scenario(), 1)) as pulsar:
+        pulsar.write()
+        gc.freeze()
+        threading.Thread(target=pulsar.go_on, daemon=True).start()
         print(json.dumps(pulsar.admin_urls), flush=True)
         sys.stdin.read()
 

@@ -5,6 +5,7 @@ python -m tests.bench.load.daemon TURNS run --config FILE
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from pathlib import Path
@@ -24,7 +25,9 @@ class Turned(msgspec.Struct, frozen=True):
     """One turn: ``begun`` and ``ended`` are epoch seconds.
 
     ``observe_seconds`` is until all reports were in columns, ``rest_seconds`` all after that until the turn was kept,
-    ``cpu_seconds`` what the turn's own thread took of a processor: those that ask brokers are not in it.
+    ``cpu_seconds`` what the turn's own thread took of a processor: those that ask brokers are not in it, but in
+    ``process_seconds``, as all else that ran meanwhile. ``collected_seconds`` is the longest garbage collection since
+    the turn before, in which every thread stands still.
     """
 
     begun: float
@@ -32,6 +35,8 @@ class Turned(msgspec.Struct, frozen=True):
     observe_seconds: float
     rest_seconds: float
     cpu_seconds: float
+    process_seconds: float
+    collected_seconds: float
     moves_under_way: int
 
     @property
@@ -46,7 +51,14 @@ class _Watch:
     def __init__(self, path: Path) -> None:
         self._path, self._turn, self._whole = path, Engine.turn, Service._turn
         self._record: CycleRecord | None = None
-        self._turned = 0.0
+        self._turned = self._collecting = self._collected = 0.0
+        gc.callbacks.append(self._collection)
+
+    def _collection(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.perf_counter()
+        else:
+            self._collected = max(self._collected, time.perf_counter() - self._collecting)
 
     def turn(self, engine: Engine) -> CycleRecord:
         """The turn itself."""
@@ -56,13 +68,14 @@ class _Watch:
 
     def whole(self, service: Service) -> None:
         """With all that is told of it."""
-        begun, cpu = time.time(), time.thread_time()
+        begun, cpu, process = time.time(), time.thread_time(), time.process_time()
         self._whole(service)
-        ended, cpu = time.time(), time.thread_time() - cpu
+        ended, cpu, process = time.time(), time.thread_time() - cpu, time.process_time() - process
         if self._record is not None:
             seen = self._record.observation
             observe = seen.seconds if seen is not None else 0.0
-            seconds = (observe, self._turned - begun - observe, cpu)
+            seconds = (observe, self._turned - begun - observe, cpu, process, self._collected)
+            self._collected = 0.0
             with self._path.open("ab") as file:
                 found = Turned(begun, ended, *seconds, len(self._record.unfinished))
                 file.write(msgspec.json.encode(found) + b"\n")

@@ -40,8 +40,16 @@ def _many(on: Stage, kind: str, paths: Callable[[int], Iterator[str]]) -> None:
     clients = [(url, paths(number)) for number in range(CLIENTS) for url in (on.url, on.idle)]
     found = ask_all(clients, MANY_SECONDS, 2 * A_SECOND)
     turns = [turn for turn in on.turns if turn.ended > begun]
+    _tell_turns(turns)
     for whose, asked in ((f"by {kind}, {A_SECOND:g} a second", found[0::2]), ("  an idle process", found[1::2])):
         _with_turns(whose, [one for client in asked for one in client], turns)
+
+
+def _tell_turns(turns: list[Turned]) -> None:
+    """Seconds that do not hang on what else the machine does, but for the first."""
+    parts = ("seconds", "process_seconds", "cpu_seconds", "collected_seconds")
+    found = {part: at_quantile((getattr(one, part) for one in turns), 0.5) for part in parts}
+    print(f"{len(turns)} turns, each:", ", ".join(f"{part} {value:.3f}" for part, value in found.items()))
 
 
 def _with_turns(name: str, asked: list[Asked], turns: list[Turned]) -> None:
