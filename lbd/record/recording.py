@@ -149,7 +149,9 @@ class Writer:
 
 @contextmanager
 def create(path: Path, header: Mapping[str, Any]) -> Iterator[Writer]:
-    """A new recording at ``path``, gzipped when its name ends in .gz; an existing file is refused."""
+    """A new recording at ``path``, gzipped when its name ends in .gz; an existing file is refused, and so is ``-``."""
+    if path.name in {"", "-"}:
+        raise UsageError(f"{str(path)!r}: a recording is no stream; name a new file (.jsonl or .jsonl.gz)")
     opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
         file = opener(path, "xb")
