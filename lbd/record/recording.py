@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+import threading
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -143,8 +145,25 @@ class Writer:
         self._put(msgspec.json.encode({"t": taken_at, "reports": raw}))
 
     def _put(self, line: bytes) -> None:
-        self._file.write(line.replace(b"\n", b" ") + b"\n")
-        self._file.flush()
+        with _uninterrupted():
+            self._file.write(line.replace(b"\n", b" ") + b"\n")
+            self._file.flush()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits: in the middle of a line it would spoil all that gzip writes after it, its end included."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears of it
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
