@@ -273,7 +273,8 @@ class Result(Enum):
 class Outcome:
     """The proven end of one unload. ``owner`` is who owns the bundle now, ``attempts`` how often it was asked for.
 
-    ``noted`` is the broker that ``leader`` may still hold as destination for this range, None when it holds none.
+    ``noted`` is the broker that ``leader`` may still hold as destination for this range, None when it holds none; with
+    ``older_note`` nothing proves that it is not what it held before.
     """
 
     unload: Unload
@@ -284,6 +285,7 @@ class Outcome:
     seconds: float = 0.0
     noted: str | None = None
     leader: str | None = None
+    older_note: bool = False
 
 
 def bundle_namespace(bundle: str) -> str:

@@ -150,7 +150,7 @@ class Executor:
         try:
             outcome = unloader.finish(unload, age_seconds)
         except Exception as error:  # noqa: BLE001 - see _safely
-            outcome = Outcome(unload, Result.UNKNOWN, None, str(told(error)), noted=unload.destination)
+            outcome = Outcome(unload, Result.UNKNOWN, None, str(told(error)), noted=unload.destination, older_note=True)
         if outcome is None:
             return False
         self._conclude(move, outcome)
@@ -216,7 +216,8 @@ class Executor:
         try:
             outcome = replace(found.orders.unloader.send(ready), attempts=attempt)
         except Exception as error:  # noqa: BLE001 - see _safely; it may have been sent
-            outcome = Outcome(ready.move, Result.UNKNOWN, None, str(told(error)), attempt, noted=ready.noted)
+            unknown = Outcome(ready.move, Result.UNKNOWN, None, str(told(error)), attempt)
+            outcome = replace(unknown, noted=ready.noted, older_note=ready.noted is not None)
             self._fail(error)
         if not self._conclude(move, outcome):
             found.end(Reason.ROUND_STOPPED, "not asked for: the journal cannot be written")

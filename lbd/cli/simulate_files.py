@@ -12,6 +12,7 @@ from lbd.cli.options import recording_header
 from lbd.errors import UsageError
 from lbd.record import recording
 from lbd.simulate.recorded import estimated_bytes, load_reports
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -81,8 +82,10 @@ def recorder(
             assert turned.record.observation is not None
             seen = turned.record.observation.snapshot
             if turned.seconds == 0:
-                size = estimated_bytes(seen, rounds, packed=path.suffix == ".gz")
-                click.echo(f"recording {rounds} rounds in {path}: about {_amount(size)}", err=True)
+                packed = path.suffix == ".gz"
+                size = _amount(estimated_bytes(seen, rounds, packed=packed))
+                less = " or less" if packed else ""
+                click.echo(f"recording {counted(rounds, 'round')} in {path}: about {size}{less}", err=True)
             writer.round(seen.taken_at, load_reports(seen))
 
         yield keep

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+import threading
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -143,13 +145,32 @@ class Writer:
         self._put(msgspec.json.encode({"t": taken_at, "reports": raw}))
 
     def _put(self, line: bytes) -> None:
-        self._file.write(line.replace(b"\n", b" ") + b"\n")
-        self._file.flush()
+        with _uninterrupted():
+            self._file.write(line.replace(b"\n", b" ") + b"\n")
+            self._file.flush()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits: in the middle of a line it would spoil all that gzip writes after it, its end included."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears of it
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
 def create(path: Path, header: Mapping[str, Any]) -> Iterator[Writer]:
-    """A new recording at ``path``, gzipped when its name ends in .gz; an existing file is refused."""
+    """A new recording at ``path``, gzipped when its name ends in .gz; an existing file is refused, and so is ``-``."""
+    if path.name in {"", "-"}:
+        raise UsageError(f"{str(path)!r}: a recording is no stream; name a new file (.jsonl or .jsonl.gz)")
     opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
         file = opener(path, "xb")

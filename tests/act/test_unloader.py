@@ -392,7 +392,25 @@ class TestNotes:
             times=1,
             then=lambda: pulsar.fault("/unload", refused(409, "no"), broker=pulsar.ids[1]),
         )
-        assert told(mover.send(ready)) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
+        outcome = mover.send(ready)
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
+        assert outcome.older_note
+
+    def test_a_page_instead_of_both_answers_leaves_what_was_noted_before(self, pulsar: FakePulsar) -> None:
+        """Neither the unload nor the clearing reached the leader: it has the older destination, and lbd says it may."""
+        pulsar.affinity[MOVED] = pulsar.ids[1]
+        pulsar.fault("/unload", fake_pulsar.HTML_PAGE)
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], pulsar.ids[2])
+        assert (outcome.older_note, pulsar.affinity) == (True, {MOVED: pulsar.ids[1]})
+
+    def test_what_is_overwritten_or_used_leaves_nothing_older(self, pulsar: FakePulsar) -> None:
+        """The leader answered that it notes the present owner, or its lookup used the note up."""
+        pulsar.affinity[MOVED] = pulsar.ids[1]
+        assert not unloaded(unloader(pulsar), move(pulsar)).older_note
+        pulsar.owners[MOVED] = pulsar.ids[0]
+        pulsar.fault("/unload", refused(409, "no"), broker=pulsar.ids[0])
+        assert not unloaded(unloader(pulsar), move(pulsar)).older_note
 
 
 class TestADestinationThatHangs:

@@ -518,6 +518,18 @@ class TestNotes:
         assert len(told) == found
         assert all("has left the cluster" in one["seen"] and bundles(0)[0] in one["seen"] for one in told)
 
+    def test_an_older_destination(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Nothing proves that the leader got the request to note another one instead."""
+        noted(pulsar, tmp_path, pulsar.ids[1])
+        lines, left = journal(tmp_path), pulsar.ids[2]
+        source, leader, _ = pulsar.ids
+        unload = Unload(bundles(0)[0], source, leader, 1.0, 1.0)
+        found = Outcome(unload, Result.FAILED, source, noted=leader, leader=leader, older_note=True)
+        lines.conclude(lines.intend(unload, 1), found)
+        lines.close()
+        pulsar.gone.add(left)
+        assert f"to {left}, which has left the cluster" in notable(pulsar, tmp_path)["leader-notes"]["seen"]
+
     @pytest.mark.parametrize(
         ("namespaces", "primary"), [("t/n", "127[.]0[.]0[.]1"), ("x/.*", "127[.]0[.]0[.]3")], ids=["bound", "reserved"]
     )

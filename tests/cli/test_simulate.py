@@ -189,7 +189,11 @@ def test_a_recording_is_replayed(tmp_path: Path, profile: str):
 def test_a_recording_is_packed(tmp_path: Path):
     """Where its name says so; the header names where it comes from."""
     path = tmp_path / "quiet.jsonl.gz"
-    assert lbd("spike", "--hours", "0.1", "--record", str(path)).exit_code == 0
+    done = lbd("spike", "--hours", "0.1", "--record", str(path))
+    assert done.exit_code == 0
+    told = re.search(r"recording 7 rounds in \S+: about (\d+) kB or less", done.stderr)
+    assert told is not None
+    assert path.stat().st_size <= int(told[1]) * 1000
     with gzip.open(path) as file:
         header = json.loads(file.readline())
     assert (header["id"], header["source"], header["interval_s"]) == ("quiet", "lbd simulate spike --seed 1", 60)
@@ -206,6 +210,8 @@ def test_files_that_cannot_be_written(tmp_path: Path):
         (["--record", str(kept)], "exists already; name a new file"),
         (["--record", str(tmp_path / "a" / "b")], "cannot be written: No such file or directory"),
         (["--record", str(tmp_path / "new"), "--seeds", "2"], "--record keeps one run, --seeds 2 makes 2"),
+        (["--record", "-"], "'-': a recording is no stream; name a new file"),
+        (["--record", ""], "a recording is no stream; name a new file"),
     ):
         done = lbd("steady", *words)
         assert done.exit_code == 2

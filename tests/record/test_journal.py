@@ -293,6 +293,35 @@ class TestReading:
         (tmp_path / "j").write_bytes(b"\n".join([header, intent[:-9], outcome]))
         assert read(tmp_path / "j").notes == {FIRST: Note(FIRST, "b:80", "l:80", 101.0)}
 
+    @pytest.mark.parametrize(
+        ("outcomes", "brokers"),
+        [
+            ([("b:80", "l:80", True)], ("b:80",)),
+            ([("b:80", "l:80", True), ("c:80", "l:80", False)], ("c:80",)),
+            ([("b:80", "l:80", False), ("c:80", "l:80", True)], ("c:80", "b:80")),
+            ([("b:80", "l:80", False), ("c:80", None, True)], ("c:80", "b:80")),
+            ([("b:80", "l:80", False), ("c:80", "m:80", True)], ("c:80",)),
+            ([("b:80", "l:80", False), ("c:80", "l:80", True), ("b:80", "l:80", True)], ("b:80", "c:80")),
+            ([("b:80", "l:80", False), ("c:80", "l:80", True), ("d:80", "l:80", True)], ("d:80", "c:80", "b:80")),
+            ([("b:80", "l:80", False), ("c:80", "l:80", True), ("a:80", "l:80", False)], ("a:80",)),
+        ],
+        ids=["none", "replaced", "not replaced", "by whom", "another leads", "back", "two", "named in the end"],
+    )
+    def test_an_older_note_holds_until_it_is_known_to_be_replaced(
+        self, outcomes: list[tuple[str, str | None, bool]], brokers: tuple[str, ...], tmp_path: Path
+    ) -> None:
+        """Of an unload that no leader may have got; also in the next file, and it ends when all are told to be gone."""
+        with opened(tmp_path / "j") as journal:
+            for noted, leader, older in outcomes:
+                found = Outcome(move(), Result.FAILED, "a:80", noted=noted, leader=leader, older_note=older)
+                journal.conclude(journal.intend(move(), 1), found)
+            held = journal.notes
+            journal._rotate()
+            assert read(tmp_path / "j").notes == held
+            journal.note(FIRST, None, None)
+            assert read(tmp_path / "j").notes == {}
+        assert held[FIRST].brokers == brokers
+
     @pytest.mark.parametrize("call", [read, lambda path: Journal(path, ticking())])
     def test_a_journal_that_cannot_be_read_is_told(self, call: Callable[[Path], object], tmp_path: Path) -> None:
         """One line that names the file; no unload without a journal."""

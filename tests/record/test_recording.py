@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING
+import signal
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
@@ -164,3 +165,36 @@ def test_plain_lines_under_the_name_of_a_gzip(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl.gz").write_text(f"{HEADER}\n{ROUND}\n", encoding="utf-8")
     with pytest.raises(UsageError, match="Not a gzipped file"):
         list(recording.read(tmp_path / "r.jsonl.gz"))
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+def test_an_interrupt_waits_until_the_line_is_whole(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of a round: that round is kept, the file ends as it should, and the command is ended."""
+    path = tmp_path / name
+
+    def interrupted() -> None:
+        with recording.create(path, {"id": "one"}) as writer:
+            monkeypatch.setattr(writer, "_file", Interrupting(writer._file))
+            writer.round(60.0, {"a:80": b"{}"})
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [line.number for line in recording.read(path)] == [1]
+
+
+class Interrupting:
+    """A file during whose writes somebody presses Ctrl-C."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, line: bytes) -> None:
+        """Half of it before, half of it after."""
+        half = len(line) // 2
+        self._file.write(line[:half])
+        signal.raise_signal(signal.SIGINT)
+        self._file.write(line[half:])
+
+    def flush(self) -> None:
+        """As it is."""
+        self._file.flush()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lbd.daemon.doctor.finding import Finding
     from lbd.daemon.doctor.survey import Survey
     from lbd.observe.observer import Observation
-    from lbd.record.journal import Note, Past
+    from lbd.record.journal import Past
 
 POLICIES = Check("isolation-policies", "a forced destination bypasses them, so lbd must know them to move anything")
 NOTES = Check("leader-notes", "Pulsar follows a destination that its leader still holds once, without any check")
@@ -33,22 +33,24 @@ def notes(seen: Survey, observation: Observation, past: Past | None) -> Iterator
     """Destinations that the present leader may still hold, and that have left or are forbidden by now."""
     harmful = False
     for note in past.notes.values() if past is not None else ():
-        wrong = _forbidden(note, seen, observation)
-        if wrong and observation.leader is not None and note.leader in {None, observation.leader.broker}:
-            harmful = True
-            yield NOTES.warning(
-                f"{note.bundle}: the leader may still send its next owner to {note.broker}, which {wrong}",
-                f"lbd unload {note.bundle} --to an allowed broker replaces it; a new leader forgets it",
-            )
+        if observation.leader is None or note.leader not in {None, observation.leader.broker}:
+            continue
+        for broker in note.brokers:
+            if wrong := _forbidden(note.bundle, broker, seen, observation):
+                harmful = True
+                yield NOTES.warning(
+                    f"{note.bundle}: the leader may still send its next owner to {broker}, which {wrong}",
+                    f"lbd unload {note.bundle} --to an allowed broker replaces it; a new leader forgets it",
+                )
     if past is not None and not harmful:
         yield NOTES.ok(
             f"{counted(len(past.notes), 'destination')} may be left, none does harm" if past.notes else "none"
         )
 
 
-def _forbidden(note: Note, seen: Survey, observation: Observation) -> str:
-    namespace = bundle_namespace(note.bundle)
-    if note.broker not in observation.active:
+def _forbidden(bundle: str, broker: str, seen: Survey, observation: Observation) -> str:
+    namespace = bundle_namespace(bundle)
+    if broker not in observation.active:
         return "has left the cluster"
-    allowed = note.broker in seen.isolation.brokers(namespace, observation.active)
+    allowed = broker in seen.isolation.brokers(namespace, observation.active)
     return "" if allowed else f"isolation policies forbid to {namespace}, or could not be read"

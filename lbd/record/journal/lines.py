@@ -52,8 +52,8 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_
 class Ended(msgspec.Struct, frozen=True, tag="outcome", tag_field="event", omit_defaults=True):
     """What became of an intent, as proven by asking who owns the bundle.
 
-    ``noted`` is the broker that ``leader`` may still have as destination. ``affinity_left`` is what stood there before
-    and is only read: the leader may still have the intent's own destination.
+    ``noted`` is the broker that ``leader`` may still have as destination, or with ``older_note`` what it had before.
+    ``affinity_left`` is of an older lbd and only read: the leader may still have the intent's own destination.
     """
 
     at: At
@@ -66,15 +66,17 @@ class Ended(msgspec.Struct, frozen=True, tag="outcome", tag_field="event", omit_
     noted: str | None = None
     leader: str | None = None
     affinity_left: bool = False
+    older_note: bool = False
 
 
 class Noted(msgspec.Struct, frozen=True, tag="note", tag_field="event", omit_defaults=True):
-    """What a leader has noted as the bundle's destination, None when that is gone."""
+    """What a leader has noted as the bundle's destination, or one of the ``older`` ones; None when that is gone."""
 
     at: At
     bundle: str
     noted: str | None
     leader: str | None = None
+    older: tuple[str, ...] = ()
 
 
 class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omit_defaults=True):

@@ -29,12 +29,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Note:
-    """A ``broker`` that the ``leader`` (None: not known which) may have as the bundle's destination since ``at``."""
+    """A ``broker`` that the ``leader`` (None: not known which) may have as the bundle's destination since ``at``.
+
+    ``older`` are those that it may have instead, the newest first: nothing proved that a request to replace them came.
+    """
 
     bundle: str
     broker: str
     leader: str | None
     at: float
+    older: tuple[str, ...] = ()
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """All that it may have; one of them is what it has."""
+        return (self.broker, *self.older)
+
+    def instead_of(self, broker: str, leader: str | None) -> tuple[str, ...]:
+        """What may stand there where ``leader`` may have got a request to note ``broker``; another one knows none."""
+        if None not in {leader, self.leader} and leader != self.leader:
+            return ()
+        return tuple(one for one in self.brokers if one != broker)
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,7 @@ class State:
             case Placing():
                 self.attempted_at[entry.bundle] = entry.at
             case Noted():
-                self._note(entry.bundle, entry.noted, entry.leader, entry.at)
+                self._note(entry.bundle, entry.noted, entry.leader, entry.at, entry.older)
             case Ended():
                 self._end(entry)
             case SplitIntent():
@@ -139,19 +154,21 @@ class State:
         bundle = entry.bundle if intent is None else intent.bundle
         noted = intent.destination if entry.affinity_left and intent is not None else entry.noted
         if bundle is not None:
-            self._note(bundle, noted, entry.leader, entry.at)
+            before = self.notes.get(bundle) if entry.older_note else None
+            older = before.instead_of(noted, entry.leader) if before is not None and noted is not None else ()
+            self._note(bundle, noted, entry.leader, entry.at, older)
 
-    def _note(self, bundle: str, broker: str | None, leader: str | None, at: float) -> None:
+    def _note(self, bundle: str, broker: str | None, leader: str | None, at: float, older: tuple[str, ...]) -> None:
         if broker is None:
             self.notes.pop(bundle, None)
         else:
-            self.notes[bundle] = Note(bundle, broker, leader, at)
+            self.notes[bundle] = Note(bundle, broker, leader, at, older)
 
     def _kept(self) -> Iterator[bytes]:
         yield from (line for _, line in self.intents.values())
         yield from self.splits.kept()
         for note in self.notes.values():
-            yield encoded(Noted(note.at, note.bundle, note.broker, note.leader))
+            yield encoded(Noted(note.at, note.bundle, note.broker, note.leader, note.older))
         told: dict[str, float] = {}
         for move, one in self.sent.items():
             if move not in self.intents:
