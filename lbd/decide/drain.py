@@ -12,6 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lbd.model import Skip, Unload, bundle_range
 from lbd.reason import Reason
 

@@ -143,8 +143,12 @@ def test_bad_settings_end_it_for_good(machine: Machine):
 
 def test_calibration_runs_by_its_timer(machine: Machine):
     """The timer waits for Sunday; what it starts reads history without a network and writes a proposal of its own."""
-    assert re.search(r"\blbd-calibrate\.timer +lbd-calibrate\.service$", machine.must("systemctl list-timers"), re.M)
-    machine.must("lbd history import --history /var/lib/lbd/history examples/moves.jsonl.gz && chown -R lbd: /var/lib/lbd")
+    assert re.search(
+        r"\blbd-calibrate\.timer +lbd-calibrate\.service$", machine.must("systemctl list-timers"), re.MULTILINE
+    )
+    machine.must(
+        "lbd history import --history /var/lib/lbd/history examples/moves.jsonl.gz && chown -R lbd: /var/lib/lbd"
+    )
     machine.must("systemctl start lbd-calibrate.service")
     assert machine.told("lbd-calibrate", "Result") == "success"
     assert "report.html" in machine.must("ls /var/lib/lbd-calibrate/*/", "oncall")
