@@ -160,6 +160,7 @@ TROUBLES = [
     Trouble("401", "HTTP 401 (Who?), wanted 200; the token is missing", answers(refused(401, "Who?"))),
     Trouble("403", "HTTP 403 (No!), wanted 200; the token is missing", answers(refused(403, "No!"))),
     Trouble("401 for the reports alone", "(pulsar.token_file)", answers(refused(401, "Who?"), REPORT)),
+    Trouble("404", "HTTP 404, wanted 200; is this a broker's web address?", answers(Reply(404, fake_pulsar.HTML))),
     Trouble("500", "HTTP 500 (boom), wanted 200", answers(refused(500, "boom"))),
     Trouble("HTML", "is this a broker's web address?", answers(fake_pulsar.HTML_PAGE)),
     Trouble("HTML as reports", "begins with b'<html>", answers(fake_pulsar.HTML_PAGE, REPORT)),

@@ -66,7 +66,7 @@ def application(backend: Backend, ending: threading.Event) -> Guard:
         "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response
     )
     app.add_api_route("/", _page, include_in_schema=False)
-    app.mount("/static", StaticFiles(directory=STATIC))
+    app.mount("/static", _Static(directory=STATIC))
 
     def seen(scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", None) or "none"
@@ -84,6 +84,15 @@ def _metrics(exposed: Exposition) -> Callable[[Request], Response]:
         return Response(content, media_type=media_type)
 
     return metrics
+
+
+class _Static(StaticFiles):
+    """Browsers ask whether a file has changed, and do not guess how long it may be the same."""
+
+    def file_response(self, *args: Any, **changes: Any) -> Response:  # noqa: ANN401 - starlette's signature
+        found = super().file_response(*args, **changes)
+        found.headers["cache-control"] = "no-cache"
+        return found
 
 
 async def _page() -> Response:

@@ -75,5 +75,5 @@ def pace_words(found: DrainPlan) -> str:
     number = len(found.unloads)
     if not number:
         return "There is nothing to move."
-    once = f", {min(found.at_once, number)} at once" if number > 1 else ""
-    return f"{counted(number, 'bundle')}{once}: about {spoken(found.eta_seconds)}; --apply moves them."
+    once, them = (f", {min(found.at_once, number)} at once", "them") if number > 1 else ("", "it")
+    return f"{counted(number, 'bundle')}{once}: about {spoken(found.eta_seconds)}; --apply moves {them}."

@@ -45,7 +45,7 @@ def _gaps(found: Compared) -> Figure:
     """A line for each run, and the thresholds."""
     first, *others = found.runs
     figure = gap_chart(first.trace, *found.thresholds)
-    figure.data[0].update(name=_below(first.label), showlegend=True)
+    figure.update_traces(name=_below(first.label), selector={"name": "gap"})
     highest = max(float(gaps(run.trace.points()).max()) for run in found.runs)
     for at, run in enumerate(others, start=1):
         seconds = run.trace.seconds()

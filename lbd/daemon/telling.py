@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def utc(epoch_seconds: float) -> str:
     """A time, to the second."""
-    return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def turn_line(record: CycleRecord) -> dict[str, Any]:

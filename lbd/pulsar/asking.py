@@ -174,7 +174,7 @@ class Asking:
 
     def _unexpected(self, answer: Answer, expect: set[int], method: str = "GET") -> AdminError:
         wanted = "/".join(str(status) for status in sorted(expect))
-        told = f"HTTP {answer.status}{reason_of(answer)}, wanted {wanted}{_advice(answer.status)}"
+        told = f"HTTP {answer.status}{reason_of(answer)}, wanted {wanted}{_advice(answer)}"
         return AdminError(f"{method} {answer.url.partition('?')[0]}: {told}", status=answer.status)
 
     @staticmethod
@@ -199,7 +199,10 @@ def reason_of(answer: Answer) -> str:
     return f" ({lines[0][:200]})" if lines else ""
 
 
-def _advice(status: int) -> str:
+def _advice(answer: Answer) -> str:
+    status = answer.status
+    if status == 404 and answer.url.endswith(paths.RUNTIME_CONFIGURATION):
+        return "; is this a broker's web address?"
     if status in {401, 403}:
         return "; the token is missing, wrong, or not a superuser's (pulsar.token_file)"
     return "; brokers take this setting only from broker.conf, with a restart" if status == 412 else ""

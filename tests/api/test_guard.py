@@ -113,6 +113,14 @@ class TestRequests:
             assert found.headers["x-content-type-options"] == "nosniff"
         assert api.get("/v1/status").headers["cache-control"] == "no-store"
 
+    def test_a_page_never_runs_with_the_script_of_an_older_lbd(self, api: Api):
+        """Its parts are asked for again each time, and are mostly the same."""
+        for path in ("/", "/static/style.css"):
+            found = api.get(path)
+            assert (found.status_code, found.headers["cache-control"]) == (200, "no-cache"), path
+        again = api.get("/static/style.css", headers={"If-None-Match": found.headers["etag"]})
+        assert again.status_code == 304
+
     def test_errors_are_problems(self, api: Api):
         """RFC 9457, whatever went wrong."""
         for path, status in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,18 @@ def test_the_report_opens_without_a_network(tmp_path: Path):
     assert page.count('class="plotly-graph-div"') == 3
     assert "Score of each broker: as recorded" in page
     assert "error of the model on 7 changes" in page
+
+
+def test_the_chart_of_gaps_names_each_strategy_and_what_had_been_without(tmp_path: Path):
+    """The grey line is of nobody's moves."""
+    first, second = "avg-shedder", "avg-shedder:max_unload_percentage=0.2"
+    report = str(tmp_path / "new")
+    assert lbd("demo", "--strategy", first, "--strategy", second, "--hours", "0.1", "--report", report).exit_code == 0
+    page = (tmp_path / "new" / "index.html").read_text()
+    names = [
+        json.loads(f'"{name}"') for name in re.findall(r'"name":"([^"]+)"', page[: page.index("Score of each broker")])
+    ]
+    assert names[-3:] == ["had nothing moved", first, "avg-shedder<br>max_unload_percentage=0.2"]
 
 
 def test_recordings_with_odd_numbers_are_compared_too():

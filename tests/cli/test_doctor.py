@@ -666,6 +666,6 @@ class TestState:
         (tmp_path / "state" / "take-over.json").write_text(json.dumps(note))
         (taken,) = (one for one in findings(pulsar, tmp_path) if one["check"] == "take-over")
         (tmp_path / "state" / "take-over.json").write_text(json.dumps({**note, "phase": "taking"}))
-        words = "shedding off since 2001-09-09T01:46:40+00:00 by lbd, last seen off 2001-09-09T01:47:40+00:00"
+        words = "shedding off since 2001-09-09T01:46:40Z by lbd, last seen off 2001-09-09T01:47:40Z"
         assert (taken["level"], taken["seen"]) == ("ok", f"{words}; lbd release gives it back")
         assert notable(pulsar, tmp_path)["take-over"]["level"] == "warning"
