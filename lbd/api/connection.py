@@ -5,7 +5,7 @@ What the server refuses before lbd hears of it is told as lbd tells its errors (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -29,12 +29,38 @@ QUIET_SECONDS = 30.0
 that opens connections and says nothing, or a byte now and then, keeps everybody else out."""
 
 
+HEAD_BYTES = 64 << 10
+"""The longest head of a request; 400 for a longer one."""
+
+
+class _Joined(h11.Connection):
+    """Gives out the head of an answer with what follows it.
+
+    Each of two packets would be a time at which the interpreter is given away, and beside a turn waited for.
+    """
+
+    _head = b""
+
+    def send(self, event: h11.Event) -> bytes:  # type: ignore[override]  # nothing to send is no bytes
+        """What is to go to the client now."""
+        found = super().send(event) or b""
+        if isinstance(event, h11.Response):
+            self._head = found
+            return b""
+        found, self._head = self._head + found, b""
+        return found
+
+
 class Connection(H11Protocol):
     """Broken off where its client neither asks nor reads on."""
 
     _asking: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _served: ASGIApp
+
+    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        super().__init__(*args, **more)
+        self.conn = _Joined(h11.SERVER, HEAD_BYTES)
 
     @property
     def app(self) -> ASGIApp:
@@ -51,7 +77,7 @@ class Connection(H11Protocol):
         found = problem(400, msg, {"connection": "close"})
         head = h11.Response(status_code=400, headers=found.raw_headers, reason=b"Bad Request")
         for event in (head, h11.Data(data=bytes(found.body)), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
+            self.transport.write(self.conn.send(event))
         self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

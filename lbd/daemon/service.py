@@ -19,8 +19,8 @@ from lbd import log
 from lbd.daemon.keeper import Telling
 from lbd.daemon.responsive import settle, share_fairly
 from lbd.daemon.serving import Serving
-from lbd.daemon.telling import move_line, split_line, status_of, turn_line, utc
-from lbd.errors import LbdError, UnheardError
+from lbd.daemon.telling import level_of, move_line, split_line, status_of, turn_line, utc
+from lbd.errors import LbdError
 from lbd.record.status import write_status
 
 if TYPE_CHECKING:
@@ -176,8 +176,7 @@ class Service:
         self._alive()
         self._turns += 1
         self._systemd.notify(f"STATUS={record.sentence}")
-        failed = record.error is not None and not isinstance(record.error, UnheardError)
-        self._log.log(40 if failed else 20, record.sentence, turn=record.number, **turn_line(record))
+        self._log.log(level_of(record), record.sentence, turn=record.number, **turn_line(record))
         for change, alarm in self._telling.news(self._engine.alarms, time.monotonic()):
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
         self._write(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from lbd import __version__
 from lbd.cycle.document import brokers, hits_before
 from lbd.cycle.verdict import verdict
 from lbd.daemon.learned import broker_loads
+from lbd.errors import UnheardError
 from lbd.model import Outcome, Skip
 from lbd.reason import Reason
 from lbd.record.status import BrokerStatus, BudgetStatus, HitStatus, PairStatus, Status, UnfinishedStatus
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 def utc(epoch_seconds: float) -> str:
     """A time, to the second."""
     return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def level_of(record: CycleRecord) -> int:
+    """How loudly a turn is told: one that failed is an error, one that has only begun to listen is none."""
+    failed = record.error is not None and not isinstance(record.error, UnheardError)
+    return logging.ERROR if failed else logging.INFO
 
 
 def turn_line(record: CycleRecord) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lbd.api.connection import CONNECTIONS
+from lbd.api.connection import CONNECTIONS, HEAD_BYTES
 from lbd.api.events import WAITING_EVENTS, Events
-from tests.api.conftest import PATIENCE_SECONDS
+from tests.api.conftest import PATIENCE_SECONDS, TOKEN
 from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
@@ -138,6 +138,36 @@ def test_a_listener_that_never_came_to_read_loses_its_place():
         return [before, events.listening]
 
     assert asyncio.run(lost()) == [1, 0]
+
+
+def test_an_answer_is_one_packet(api: Api):
+    """Its head waits for its body: whoever reads it has all of it at once."""
+    with _connected(api) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        found = connection.recv(1 << 16)
+    assert found.startswith(b"HTTP/1.1 200")
+    assert found.rpartition(b"\r\n\r\n")[2].startswith(b'{"alive":true')
+
+
+def test_a_body_that_is_asked_for_is_asked_for_at_once(api: Api):
+    """A client may wait for 100 before it sends one: that is no head that waits for anything."""
+    with _connected(api) as connection:
+        head = b"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n"
+        connection.sendall(head + b"Authorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100")
+        connection.sendall(b"{}")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 422")
+
+
+def test_a_head_without_end_is_refused(api: Api):
+    """And not kept."""
+    with _connected(api) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (2 * HEAD_BYTES))
+        found = b""
+        with suppress(ConnectionError):
+            while piece := connection.recv(1 << 16):
+                found += piece
+    assert found.startswith(b"HTTP/1.1 400") or not found  # what was not read yet resets the connection
 
 
 def test_what_is_no_http_is_told_as_a_problem(api: Api):

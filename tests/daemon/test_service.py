@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -15,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from lbd.cycle import CycleRecord
+from lbd.daemon.telling import level_of
+from lbd.errors import ObserveError, UnheardError
 from tests import fake_pulsar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from lbd.errors import LbdError
     from tests.fake_pulsar import FakePulsar
 
 PATIENCE_SECONDS = 20.0
@@ -31,6 +36,15 @@ def pulsar() -> Iterator[FakePulsar]:
     """A hot broker with eight bundles and two cold ones."""
     with fake_pulsar.hot_broker() as cluster:
         yield cluster
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [(None, "INFO"), (ObserveError("no broker answers"), "ERROR"), (UnheardError("told nothing yet"), "INFO")],
+)
+def test_how_loudly_a_turn_is_told(error: LbdError | None, level: str):
+    """One that has only begun to listen to brokers has not failed: nobody is to be woken by it."""
+    assert logging.getLevelName(level_of(CycleRecord(error=error))) == level
 
 
 class Notified:
