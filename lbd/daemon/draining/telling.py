@@ -23,7 +23,7 @@ def told(work: Work, *, missed: int, system: int) -> tuple[int, str]:
     took = f"in {max((work.ended_at or 0.0) - work.begun_at, 0.0):.0f} s"
     words = _drained(work, took) if work.kind == "drain" else _filled(work, took)
     if system:
-        words += f"; {counted(system, 'bundle')} of pulsar/system stay there (guardrails.move_system_namespace)"
+        words += f"; {counted(system, 'bundle')} of pulsar/system left there (guardrails.move_system_namespace)"
     return code, f"{words}{_why(work)}."
 
 
