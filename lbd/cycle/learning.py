@@ -114,10 +114,11 @@ def slopes(
 
     ``used`` is what each usually uses in percent, float64 (B, 5), and the number of samples that tell it, (B,).
     """
-    known = np.array([broker in model.brokers for broker in snapshot.brokers.ids]) if model is not None else np.zeros(0)
-    if model is None or not known.any():
+    if model is None or set(snapshot.brokers.ids).isdisjoint(model.brokers):
         return None
-    own = model.of([broker for broker in snapshot.brokers.ids if broker in model.brokers])
+    learned = set(model.brokers)
+    known = np.array([broker in learned for broker in snapshot.brokers.ids], dtype=np.bool_)
+    own = model.of([broker for broker in snapshot.brokers.ids if broker in learned])
     unknown = np.array([[source is Source.UNKNOWN for source in row] for row in own.sources])
     told = iter(own.sources)
     return Slopes(
