@@ -18,7 +18,9 @@ class Slopes:
     CPU: for each message/s where ``measure`` is ``msg_rate``. ``noise``: deviation of a sample in percent, (B, 5).
     ``half_width``, (B, 5), is half of a slope's 95 % interval; ``background``, (B, 5), percent without traffic, NaN
     without a sample; ``sources`` tells where each broker's slope of CPU comes from, the value of a
-    :class:`~lbd.load.linear.Source`. These three are None where nobody told them.
+    :class:`~lbd.load.linear.Source`. ``usual``, (B, 5), is percent used on average of the latest samples
+    (``load/usual.py``), NaN where there is none, and ``samples``, (B,), how many they are. These five are None where
+    nobody told them.
     """
 
     slope: FloatArray
@@ -27,3 +29,5 @@ class Slopes:
     half_width: FloatArray | None = None
     background: FloatArray | None = None
     sources: tuple[str, ...] | None = None
+    usual: FloatArray | None = None
+    samples: FloatArray | None = None

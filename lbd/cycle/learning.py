@@ -11,6 +11,7 @@ from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
 from lbd.load.samples import GO_STALE_SECONDS, Gathering
 from lbd.load.settings import NOTHING_KNOWN
+from lbd.load.usual import MOST_SAMPLES, MOST_SECONDS, usual
 from lbd.model import BYTES_IN, BYTES_OUT, Slopes
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lbd.load.linear import LoadModel
     from lbd.load.samples import BrokerSamples
     from lbd.load.settings import LoadSettings
-    from lbd.model import Snapshot
+    from lbd.model import BoolArray, FloatArray, Snapshot
 
 KEPT = 240
 """Samples of a broker: four hours of them."""
@@ -61,7 +62,13 @@ class Learning:
         if self._due(self._gathering.sizes(), snapshot.taken_at):
             with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
                 self._model = fit(self._gathering.samples(), self.given)
-        return slopes(self._model, snapshot)
+        return slopes(self._model, snapshot, self._usual(snapshot))
+
+    def _usual(self, snapshot: Snapshot) -> tuple[FloatArray, FloatArray]:
+        """Percent that each broker used on average lately, float64 (B, 5), and of how many samples, (B,)."""
+        since = snapshot.taken_at - MOST_SECONDS
+        found = [usual(self._gathering.latest(one, MOST_SAMPLES, since)) for one in snapshot.brokers.ids]
+        return np.array([used for used, _ in found]), np.array([float(number) for _, number in found])
 
     def take(self, snapshot: Snapshot) -> None:
         """One more round, of which nothing is asked."""
@@ -100,12 +107,34 @@ class Learning:
                 self._changed_at = min(self._changed_at, snapshot.taken_at)
 
 
-def slopes(model: LoadModel | None, snapshot: Snapshot) -> Slopes | None:
-    """The model's slopes for the brokers of a round, NaN where nothing tells them; None without a model of them all."""
-    if model is None or not set(snapshot.brokers.ids) <= set(model.brokers):
+def slopes(
+    model: LoadModel | None, snapshot: Snapshot, used: tuple[FloatArray, FloatArray] | None = None
+) -> Slopes | None:
+    """The model's slopes for the brokers of a round, NaN where nothing tells them; None where it knows none of them.
+
+    ``used`` is what each usually uses in percent, float64 (B, 5), and the number of samples that tell it, (B,).
+    """
+    if model is None or set(snapshot.brokers.ids).isdisjoint(model.brokers):
         return None
-    own = model.of(snapshot.brokers.ids)
+    learned = set(model.brokers)
+    known = np.array([broker in learned for broker in snapshot.brokers.ids], dtype=np.bool_)
+    own = model.of([broker for broker in snapshot.brokers.ids if broker in learned])
     unknown = np.array([[source is Source.UNKNOWN for source in row] for row in own.sources])
-    slope = np.where(unknown, np.nan, own.slope)
-    sources = tuple(row[CPU].value for row in own.sources)
-    return Slopes(slope, own.noise, own.measure, own.half_width, own.background, sources)
+    told = iter(own.sources)
+    return Slopes(
+        slope=_rows(known, np.where(unknown, np.nan, own.slope), np.nan),
+        noise=_rows(known, own.noise, np.inf),
+        measure=own.measure,
+        half_width=_rows(known, own.half_width, np.inf),
+        background=_rows(known, own.background, np.nan),
+        sources=tuple(next(told)[CPU].value if one else Source.UNKNOWN.value for one in known),
+        usual=None if used is None else used[0],
+        samples=None if used is None else used[1],
+    )
+
+
+def _rows(known: BoolArray, values: FloatArray, otherwise: float) -> FloatArray:
+    """Values (K, 5) of the brokers that are known, among all, (B, 5)."""
+    found = np.full((known.size, values.shape[1]), otherwise)
+    found[known] = values
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,6 +123,11 @@ class _Kept:
         """Bundles came or went: what was carried until then is told by the last count, and nobody will make it."""
         self.waiting = [replace(one, since_change=0) for one in self.waiting]
 
+    def latest(self, most: int, since: float) -> list[FloatArray]:
+        """Usage by the newest samples, newest first, from a time (epoch seconds) and the last change of bundles on."""
+        newest = islice(chain(reversed(self.waiting), (one for one, _ in reversed(self.samples))), most)
+        return [one.used for one in takewhile(lambda one: one.since_change > 0 and one.at >= since, newest)]
+
     def settle(self) -> None:
         """Samples of which is known by now what was carried meanwhile."""
         still = []
@@ -180,6 +186,13 @@ class Gathering:
     def samples(self) -> Mapping[str, BrokerSamples]:
         """What was gathered of each broker."""
         return {broker: _columns(kept) for broker, kept in sorted(self._of.items())}
+
+    def latest(self, broker: str, most: int, since: float) -> list[FloatArray]:
+        """Usage in percent, float64 (5,) each, by a broker's newest samples, the newest first; at most so many.
+
+        None of before ``since``, epoch seconds, nor of before its bundles changed.
+        """
+        return self._of[broker].latest(most, since) if broker in self._of else []
 
     def _known(self, snapshot: Snapshot, at: int) -> _Kept:
         """What is kept of a broker; nothing of how it was before a restart or on another machine."""

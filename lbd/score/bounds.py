@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.score.displaced import fewest_displaced
 from lbd.score.placement import NO_SLOPE
 
 if TYPE_CHECKING:
@@ -36,19 +37,22 @@ def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
     Two floors are laid together. As many leave as :func:`fewest_removed` says. And as many arrive as brokers with room
     need to take in what is too much elsewhere: one that gives nothing takes only what fits beside all it has; one that
     gives something, too, may be filled to the brim by one arrival, but what it gives is a move more among those that
-    leave. For each number of such brokers the larger floor counts; the plan may choose the number.
+    leave. For each number of such brokers the larger floor counts; the plan may choose the number. A third floor is
+    laid beside both: as many as leave, and what the largest of one broker displace (:func:`fewest_displaced`).
     """
     least = fewest_removed(sizes, owner, room)
     free = room - np.bincount(owner, sizes, room.size)
     too_much = float(-free[free < 0].sum()) * (1 - ROUNDING) - ROUNDING
     if not (least and too_much > 0):
         return least
+    displacing = fewest_displaced(sizes, owner, room)
     beside, instead = _arrivals(sizes, free[free > 0])
     giving_too = np.concatenate(([0.0], np.cumsum(instead)))
     arriving = np.searchsorted(np.concatenate(([0.0], np.cumsum(beside))), too_much - giving_too)
     possible = arriving <= beside.size
     floors = np.maximum(arriving, least + np.arange(arriving.size))[possible]
-    return int(floors.min(initial=least if not possible.any() else np.iinfo(np.int64).max))
+    arrived = int(floors.min(initial=least if not possible.any() else np.iinfo(np.int64).max))
+    return max(arrived, displacing)
 
 
 def fewest_removed(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:

@@ -12,6 +12,7 @@ from lbd.config import Settings
 from lbd.score.scorecard import Scorecard, scorecard
 from lbd.simulate.run import Simulation
 from lbd.simulate.settings import settled
+from tests.bench.as_even import Course, course, least_traffic
 from tests.scenarios.clusters import EACH, KINDS, cluster
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Ran:
     number: int
     candidate: str
     card: Scorecard
+    course: Course
+    least_traffic: float | None
 
 
 def run(job: tuple[str, int, str]) -> Ran:
@@ -46,12 +49,18 @@ def run(job: tuple[str, int, str]) -> Ran:
     simulation = Simulation(scenario, settings, number + 1, lambda: 0.0)
     for _ in simulation.turns():
         pass
-    return Ran(kind, number, candidate, scorecard(simulation.trace(), *THRESHOLDS))
+    trace = simulation.trace()
+    floor = None if trace.placement is None else least_traffic(trace.placement)
+    return Ran(kind, number, candidate, scorecard(trace, *THRESHOLDS), course(trace), floor)
 
 
-def runs(each: int, candidates: Iterable[str] = CANDIDATES) -> list[Ran]:
-    """All candidates on so many clusters of each kind, spread over their sizes."""
-    numbers = [round(at * (EACH - 1) / max(each - 1, 1)) for at in range(each)]
+TWO = ("avg-shedder", "least-moves")
+"""Candidates of the duel."""
+
+
+def runs(each: int, candidates: Iterable[str] = CANDIDATES, last: int = EACH - 1) -> list[Ran]:
+    """Candidates on so many clusters of each kind, from the first to that number, and so spread over their sizes."""
+    numbers = [round(at * last / max(each - 1, 1)) for at in range(each)]
     jobs = [(kind, number, one) for kind in KINDS for number in numbers for one in candidates]
     with Pool(2) as pool:
         return pool.map(run, jobs, chunksize=1)

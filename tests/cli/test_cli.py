@@ -422,6 +422,13 @@ class TestDryRun:
         path.write_text("\n".join([header, *rounds, ""]), encoding="utf-8")
         assert lbd("dry-run", "--recording", path, "--detailed-exitcode").exit_code == 6
 
+    def test_least_moves_acts_on_the_example_recording(self, tmp_path: Path) -> None:
+        """Three real brokers of 6,215, 679 and 796 msg/s, of which the first is hot: what a new user tries first."""
+        config, example = tmp_path / "lbd.yaml", Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
+        config.write_text("strategy: least-moves\n", encoding="utf-8")
+        found = lbd("dry-run", "--recording", example, "--config", config, "--format", "json")
+        assert {one["source"] for one in json.loads(found.output)["unloads"]} == {"broker-1.example:8080"}
+
     @pytest.mark.parametrize("content", ["", '{"recording": 1}\n', '{"recording": 1}\n{"t": 1, "reports": {}}\n', "no"])
     def test_a_recording_with_nothing_in_it(self, content: str, tmp_path: Path) -> None:
         """Said in words, with the file's name or that there is nothing to compare."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.cycle.learning import KEPT, Learning
+from lbd.cycle.learning import KEPT, Learning, slopes
 from lbd.load.linear import CPU
 from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
 from lbd.load.settings import LoadSettings
@@ -122,3 +122,34 @@ def test_a_fit_is_made_anew_two_samples_after_traffic_changed(monkeypatch: pytes
 
     assert made[-1] == 7
     assert all(minute not in made for minute in (5, 6, 8, 9, 10, 11, 12))
+
+
+def test_one_broker_that_was_never_seen_hides_nothing_of_the_others():
+    """A round with a broker that no turn took in: of that one nothing is known, of the others what was learned."""
+    learning = Learning()
+    for one in rounds(60, THREE):
+        known = learning(one)
+    assert known is not None
+    stranger = snapshot({**dict.fromkeys(one.brokers.ids, report(50.0)), "new:80": report(40.0)}, one.taken_at)
+    found = slopes(learning._model, stranger)
+
+    assert found is not None
+    assert found.sources is not None
+    assert np.isnan(found.slope[stranger.brokers.index()["new:80"]]).all()
+    assert found.sources[stranger.brokers.index()["new:80"]] == "unknown"
+    for at, broker in enumerate(one.brokers.ids):
+        assert found.slope[stranger.brokers.index()[broker], CPU] == pytest.approx(known.slope[at, CPU])
+    assert slopes(learning._model, snapshot({"new:80": report(40.0)}, one.taken_at)) is None
+
+
+def test_what_a_broker_usually_shows_is_the_mean_of_its_last_samples():
+    """Of 50, 51 and 52 in three minutes; the number of samples goes with it."""
+    learning = Learning()
+    for minute, cpu in enumerate((50, 51, 52)):
+        found = learning(snapshot({"a:80": report(cpu, {bundle(0): stats(10)})}, TAKEN_AT + 60 * minute))
+
+    assert found is not None
+    assert found.usual is not None
+    assert found.samples is not None
+    assert found.usual[0, CPU] == pytest.approx(51)
+    assert found.samples.tolist() == [3]

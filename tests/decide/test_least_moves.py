@@ -350,6 +350,55 @@ def test_a_plan_tells_the_moves_that_it_makes() -> None:
     assert least <= planned == len(decision.unloads)
 
 
+def test_a_low_broker_is_filled_only_where_the_gap_is_twice_the_threshold() -> None:
+    """To fill it lowers no peak: 14 points apart it stays as it is, which is said; 24 apart it is filled."""
+    near = plan(of((52, [4] * 6), (52, [4] * 6), (38, [4] * 2)), slopes(1, 1, 1))
+    far = plan(of((56, [4] * 6), (56, [4] * 6), (32, [4] * 2)), slopes(1, 1, 1))
+
+    assert near.unloads == ()
+    assert near.skips[0].reason is Reason.BALANCED
+    assert near.skips[0].detail.endswith("9.3 below it, and filled once all are 15 points apart, 14.0 now")
+    assert {unload.destination for unload in far.unloads} == {"c:80"}
+
+
+def test_filling_alone_takes_nobody_along_who_is_within_the_threshold() -> None:
+    """Both high ones are 6 points above the level: the low one gets what it needs, and no more moves than that."""
+    seen = of((56, [4] * 6), (56, [4] * 6), (38, [4] * 2))
+
+    assert len(plan(seen, slopes(1, 1, 1)).unloads) == 1
+
+
+def test_a_plan_stands_on_what_brokers_usually_show() -> None:
+    """The newest sample of the first is 9 points above what it has shown on average: no ground for a move."""
+    seen = of((60, [5] * 6), (50, [5] * 6))
+    usual = np.full((2, 5), np.nan)
+    usual[:, 0] = (51.0, 50.0)
+    known = replace(slopes(1, 1), usual=usual, samples=np.array([5.0, 5.0]))
+
+    assert plan(of((70, [5] * 6), (50, [5] * 6)), slopes(1, 1)).unloads
+    assert plan(seen, known).unloads == ()
+    assert "51.0" not in plan(seen, known).skips[0].detail
+
+
+def test_of_several_samples_smaller_gains_are_seen() -> None:
+    """A sample differs by 3 points: 4 MiB/s, which take 8, are told by sixteen of them where one hides 2 and less."""
+    seen = of((90, [1] * 4), (30, [5, 5]), (30, [5, 5]))
+    noisy = slopes(1, 1, 1, noise=3)
+
+    assert plan(seen, noisy).unloads == ()
+    assert plan(seen, replace(noisy, samples=np.full(3, 16.0))).unloads
+
+
+def test_what_no_broker_carries_bends_no_estimate() -> None:
+    """One of three reports a number of bytes that no broker has: what traffic costs the others is as without it."""
+    seen = of((40, [10]), (80, [10]), (40, [10]))
+    odd = replace(seen, brokers=replace(seen.brokers, rates=seen.brokers.rates.copy()))
+    odd.brokers.rates[2] = 1e30
+    found, _ = estimating.slopes(odd, None)
+
+    assert found[:2, 0] == pytest.approx(estimating.slopes(seen, None)[0][:2, 0])
+
+
 def test_what_a_later_move_made_needless_is_left_out() -> None:
     """The small ones go first, since the large one fits nowhere; once it goes where both ends get lower they stay."""
     decision = plan(of((90, [25, 2, 2]), (20, [5]), (45, [5]), (45, [5])), slopes(1, 1, 1, 1))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tests.bench import as_even
+from tests.bench.as_even import Course, Spent, pairs, spent
 from tests.bench.suite import of, over_best, row, run, table
 from tests.scenarios.clusters import EACH, KINDS, STEADY, cluster
 
@@ -47,3 +50,31 @@ def test_the_table_has_a_row_for_each_kind_and_one_for_all():
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| equal", "| equal", "| all", "| all"]
     assert lines[-1].endswith(" | ".join(row([found[1].card])) + " |")
     assert of(found, "least-moves") == {("equal", 0): found[1].card}
+
+
+def test_what_was_spent_until_a_gap_was_reached_counts_from_when_it_stays():
+    """A gap that is passed through for a minute is not reached; one that is never reached has no price."""
+    minutes = 60.0 * np.arange(8)
+    found = Course(
+        minutes,
+        gaps=np.array([30, 20, 9, 14, 10, 9, 9, 5.0]),
+        moves=np.array([0, 2, 3, 3, 4, 4, 6, 9], dtype=np.int32),
+        traffic=np.array([0, 0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 0.5]),
+    )
+
+    assert spent(found, 10) == Spent(4, 0.3)
+    assert spent(found, 14) == Spent(3, 0.2)
+    assert spent(found, 30) == Spent(0, 0.0)
+    assert spent(found, 4) is None
+
+
+def test_of_each_pair_both_figures_are_told_beside_the_floor():
+    """What was spent until as even is no more than in all, and no floor is above what AvgShedder made."""
+    found = [run(("equal", 0, name)) for name in ("avg-shedder", "least-moves")]
+    (pair,) = pairs(found)
+
+    assert pair.floor is not None
+    assert pair.mine.moves <= pair.mine_in_all.moves
+    assert pair.floor.moves <= pair.other_in_all.moves
+    assert 0 < pair.floor.traffic <= pair.other_in_all.traffic
+    assert as_even.table(found)[-1].startswith("| all | 1 of 1 |")

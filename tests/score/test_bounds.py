@@ -77,7 +77,7 @@ def test_it_is_exact_where_room_is_plenty(case: tuple[list[int], list[int], list
 
 ARRIVALS = [
     ([12, 4, 4, 4], [0, 0, 0, 0], [12, 4, 4, 4], 3),
-    ([12, 2, 2, 2, 2, 2, 2], [0] * 7, [12, 6, 6], 3),
+    ([12, 2, 2, 2, 2, 2, 2], [0] * 7, [12, 6, 6], 6),
     ([20, 5, 5, 5], [0, 1, 1, 2], [10, 25, 8], 2),
 ]
 
@@ -89,6 +89,26 @@ ARRIVALS = [
 )
 def test_what_leaves_must_arrive_somewhere(sizes: list[float], owner: list[int], room: list[float], wanted: int):
     """The largest would be enough, and fits nowhere as it is: the bound knows, and the search agrees or needs more."""
+    best = searched([int(one) for one in sizes], owner, [int(one) for one in room])
+    assert bound(sizes, owner, room) == wanted
+    assert best is None or wanted <= best
+
+
+DISPLACED = [
+    ([9, 1, 1, 1, 1, 3, 3, 3], [0, 0, 0, 0, 0, 1, 1, 1], [10, 12], 3),
+    ([9, 9, 4, 4, 4], [0, 0, 1, 1, 1], [9, 21], 1),
+    ([9, 9, 4, 4, 4], [0, 0, 1, 1, 1], [17, 13], 3),
+    ([9, 2, 2, 2], [0, 0, 0, 1], [9, 2], 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "owner", "room", "wanted"),
+    DISPLACED,
+    ids=["small ones instead", "it fits", "two make room for it", "no plan fits at all"],
+)
+def test_what_fits_nowhere_moves_others(sizes: list[float], owner: list[int], room: list[float], wanted: int):
+    """The removal bound alone would say one; a search through every plan finds as many as the bound, or none."""
     best = searched([int(one) for one in sizes], owner, [int(one) for one in room])
     assert bound(sizes, owner, room) == wanted
     assert best is None or wanted <= best

@@ -77,7 +77,7 @@ class _Round:
         self.among = (permission.paired == 0) & permission.settled
         self._ground = survey(snapshot, averages, permission, weights, self.verdicts)
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
-        self.above = np.where(self.among, self._scores - self._level, 0.0)
+        self.above = np.where(self.among, self._ground.scores - self._level, 0.0)
         self.estimated = self._ground.estimated
         foreseen = Foreseen(self._offers, self._scores, weights)
         self._plan = Plan(self._ground, snapshot.bundles, self._band(), self.among, foreseen)
@@ -144,9 +144,14 @@ class _Round:
         return found
 
     def _with_others(self, far: list[Far]) -> list[Far]:
-        """Those above the band go along with one that fires: else the highest of them is what a plan comes to."""
+        """Those above the band go along with one to be relieved: else the highest of them is what a plan comes to.
+
+        With one that is only to be filled go those that are too far above, whatever they still wait for.
+        """
         known = {one.broker for one in far if one.fired}
-        along = (self.above > self._band().top - self._level + NEAR_POINTS).nonzero()[0].tolist()
+        relieves = any(one.relieved for one in far)
+        least = self._band().top - self._level + NEAR_POINTS if relieves else self._settings.low_threshold
+        along = (self.above > least).nonzero()[0].tolist()
         hits = {one.broker: one.hits for one in far}
         others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
         self._along = added = {one.broker for one in others}
@@ -164,11 +169,15 @@ class _Round:
         return Band(self._level - low, self._level - far, self._level, self._level + aim, self._level + far)
 
     def _balanced(self) -> str:
-        furthest = float(np.abs(self.above).max())
+        furthest, least = float(np.abs(self.above).max()), self._settings
         number = int(self.among.sum())
         of = f" of {number} settled brokers" if number < len(self._ids) else ""
         told = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
-        return f"{told}, low threshold {self._settings.low_threshold:g}{self._full()}"
+        wanted = f", low threshold {least.low_threshold:g}"
+        if furthest >= least.low_threshold:
+            apart = float(np.ptp(self.above[self.among]))
+            wanted = f" below it, and filled once all are {least.gap_points:g} points apart, {apart:.1f} now"
+        return f"{told}{wanted}{self._full()}"
 
     def _full(self) -> str:
         """That moving can only share out what is too much; empty where it is not."""
@@ -205,8 +214,9 @@ class _Round:
     def _pair(self, far: Far) -> Pair:
         """A high broker with the lowest, a low one with the highest; how far it is from the level is said beside."""
         side = "above" if far.points > 0 else "below"
-        lowest = int(np.where(self.among, self._scores, np.inf).argmin())
-        highest = int(np.where(self.among, self._scores, -np.inf).argmax())
+        usual = self._ground.scores
+        lowest = int(np.where(self.among, usual, np.inf).argmin())
+        highest = int(np.where(self.among, usual, -np.inf).argmax())
         source, destination = (far.broker, lowest) if far.points > 0 else (highest, far.broker)
         told = f"{self._ids[far.broker]} is {abs(far.points):.1f} points {side} the level of {self._level:.1f}"
         return Pair(

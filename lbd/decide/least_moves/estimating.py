@@ -14,6 +14,7 @@ import numpy as np
 from lbd.load import scoring
 from lbd.load.linear import CPU, DRIVEN, driving
 from lbd.load.theil_sen import line
+from lbd.permit.evidence import IMPOSSIBLE_NUMBER, IMPOSSIBLE_SHARE
 from lbd.permit.predicted import OWN
 
 if TYPE_CHECKING:
@@ -52,12 +53,30 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
 
 
+def percent_used(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
+    """Percent of each resource, float64 (B, 5): on average of the latest samples, where they are known; 0 for none, and
+    for what no broker can use.
+    """
+    used = scoring.percent(snapshot.brokers)
+    if known is not None and known.usual is not None:
+        used = np.where(np.isfinite(known.usual), known.usual, used)
+    return np.where((used >= 0) & (used <= 100 * IMPOSSIBLE_SHARE), used, 0.0)
+
+
+def _believable(snapshot: Snapshot) -> FloatArray:
+    """What each broker carries, float64 (B, 4); 0 where no broker can: it takes no part, and must not bend the others'
+    estimates.
+    """
+    rates = snapshot.brokers.rates
+    return np.where((rates >= 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0.0)
+
+
 def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
     """Brokers of whose CPU only others tell the slope, and which would have an unusual background by it; bool (B,)."""
     if known.sources is None:
         return np.zeros(len(slope), dtype=np.bool_)
-    used = np.nan_to_num(scoring.percent(snapshot.brokers))[:, CPU]
-    background = used - slope[:, 0] * driving(np.nan_to_num(snapshot.brokers.rates), known.measure)[:, CPU]
+    used = percent_used(snapshot, known)[:, CPU]
+    background = used - slope[:, 0] * driving(_believable(snapshot), known.measure)[:, CPU]
     of_others = np.array([source not in OWN for source in known.sources])
     found: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
     return found
@@ -66,8 +85,8 @@ def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
 def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, FloatArray]:
     """Percent over traffic of each broker, (B, 3), as it is, and without the background that all share."""
     measure = known.measure if known is not None else "throughput"
-    used = np.nan_to_num(scoring.percent(snapshot.brokers))[:, list(DRIVEN)]
-    traffic = driving(np.nan_to_num(snapshot.brokers.rates), measure)[:, list(DRIVEN)]
+    used = percent_used(snapshot, known)[:, list(DRIVEN)]
+    traffic = driving(_believable(snapshot), measure)[:, list(DRIVEN)]
     shared = np.array([shared_background(x, y) for x, y in zip(traffic.T, used.T, strict=True)])
     return _ratio(used, traffic, np.inf), _ratio(used - shared, traffic, 0.0)
 

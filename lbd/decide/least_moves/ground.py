@@ -1,7 +1,7 @@
 """What a plan stands on: the points of each broker, what traffic costs there, and which bundles may move. Pure.
 
-Usage is taken as linear in traffic (``load/linear.py``), with the background that the latest report leaves: so points
-before a move are those of the report, and only differences are the model's.
+Usage is taken as linear in traffic (``load/linear.py``), with the background that the latest samples leave: so points
+before a move are what a broker usually shows (``load/usual.py``), and only differences are the model's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Ground:
     ``cost`` is float64 (B, 3), points for a unit of what drives each. ``bundles`` int32 (C,) may move, with ``owner``
     int32 (C,) into the brokers, ``drives`` float64 (C, 3), and ``price`` float64 (C,): cheaper ones are to go first.
     ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,),
-    points by which samples differ at rest; ``estimated``: nothing but usage/traffic tells the cost.
+    points by which what brokers usually show differs at rest; ``estimated``: nothing but usage/traffic tells the cost.
     """
 
     points: FloatArray
@@ -51,6 +51,12 @@ class Ground:
     estimated: bool
 
     @cached_property
+    def scores(self) -> FloatArray:
+        """What each broker usually scores, float64 (B,)."""
+        found: FloatArray = np.maximum(self.points.max(axis=1), self.other)
+        return found
+
+    @cached_property
     def idle(self) -> FloatArray:
         """Points of each broker without the bundles that may move, float64 (B, 3)."""
         carried = np.stack([np.bincount(self.owner, one, len(self.points)) for one in self.drives.T], axis=1)
@@ -63,8 +69,8 @@ def survey(
 ) -> Ground:
     """The ground of one round; ``verdicts`` is told of bundles without statistics."""
     columns = list(DRIVEN)
-    weighed = np.nan_to_num(scoring.percent(snapshot.brokers) * weights.row())
     slopes = permission.slopes
+    weighed = estimating.percent_used(snapshot, slopes) * weights.row()
     measure = slopes.measure if slopes is not None else "throughput"
     slope, estimated = estimating.slopes(snapshot, slopes)
     at, owner, clients = _movable(snapshot, averages, permission, verdicts)
@@ -72,7 +78,8 @@ def survey(
     noise = np.full(len(snapshot.brokers), USUAL_NOISE_POINTS)
     if slopes is not None:
         known = np.where(np.isfinite(slopes.noise), slopes.noise, USUAL_NOISE_POINTS)
-        noise = (known * weights.row())[:, columns].max(axis=1)
+        several = np.sqrt(np.maximum(slopes.samples, 1.0)) if slopes.samples is not None else 1.0
+        noise = (known * weights.row())[:, columns].max(axis=1) / several
     return Ground(
         points=weighed[:, columns],
         other=weighed[:, OTHERS].max(axis=1, initial=0.0),

@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 """Points by which two sums of the same numbers may differ."""
 
 
-NEAR_POINTS = 1.0
+NEAR_POINTS = 3.0
 """So near above the band a broker is left: a sample at rest differs by so much, and a move for it is for nothing."""
 
 SIZES_ALIKE = 1.1
@@ -72,7 +72,7 @@ class Plan:
     def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray, foreseen: Foreseen) -> None:
         self._ground, self._names, self._band, self._may, self._foreseen = ground, names, band, may, foreseen
         self._points = ground.points.copy()
-        self._scores = np.maximum(self._points.max(axis=1), ground.other)
+        self._scores = ground.scores.copy()
         self._free = np.ones(ground.bundles.size, dtype=np.bool_)
         self._took = np.zeros_like(may)
         self.refused = set[int]()
@@ -134,7 +134,7 @@ class Plan:
     def _made(self, moves: Sequence[Move]) -> list[Move]:
         """These, one after the other from the beginning, each with the points that both ends then have after it."""
         self._points = self._ground.points.copy()
-        self._scores = np.maximum(self._points.max(axis=1), self._ground.other)
+        self._scores = self._ground.scores.copy()
         return [self._moved(replace(self._again(move), back=move.back)) for move in moves]
 
     def _again(self, move: Move) -> Move:
@@ -217,7 +217,7 @@ class Plan:
         return next((move for move in moves if move is not None), None)
 
     def _gift(self, destination: int) -> Move | None:
-        """The largest bundle of the highest broker that leaves it above the floor and the destination in the band."""
+        """Of the highest broker the smallest bundle that is enough, else the largest; both ends stay in the band."""
         for source in np.argsort(-self._scores, kind="stable").tolist():
             if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
                 return None
@@ -226,7 +226,8 @@ class Plan:
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
                 top = min(self._band.limit, self._scores[source] - ROUNDING)
                 fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
-                chosen = own[fits]
+                enough = filled >= self._band.bottom
+                chosen = np.concatenate((own[fits & enough][::-1], own[fits & ~enough]))
                 cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
                 for candidate in cheapest.tolist():
                     if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):

@@ -8,6 +8,10 @@ from lbd.decide.settings import StrategySettings
 from lbd.load.scoring import broker_conf
 from lbd.model import Hits
 
+FIRST_PART = (
+    "msg/s in + out, of what moves for one broker; a tenth of AvgShedder's, for what is estimated moves in parts"
+)
+
 
 class LeastMovesSettings(StrategySettings):
     """Settings of ``strategy: least-moves``."""
@@ -26,9 +30,9 @@ class LeastMovesSettings(StrategySettings):
         3, ge=0, description="points above the level to which a plan brings brokers that are too high"
     )
     full_points: float = Field(85, gt=0, description="a level above it is called a full cluster")
-    min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out, of what moves"))
+    min_unload_message: float = Field(100, ge=0, **broker_conf("minUnloadMessage", FIRST_PART))
     min_unload_message_throughput: float = Field(
-        1024 * 1024, ge=0, **broker_conf("minUnloadMessageThroughput", "bytes/s in + out; one of both is enough")
+        100 * 1024, ge=0, **broker_conf("minUnloadMessageThroughput", "bytes/s in + out; one of both is enough")
     )
 
     def eager(self) -> LeastMovesSettings:
@@ -36,6 +40,11 @@ class LeastMovesSettings(StrategySettings):
         return self.model_copy(
             update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
         )
+
+    @property
+    def gap_points(self) -> float:
+        """Highest - lowest from which a low broker is filled: what AvgShedder's low threshold of 15 is to 7.5."""
+        return 2 * self.low_threshold
 
     @property
     def wanted_hits(self) -> Hits:
