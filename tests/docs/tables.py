@@ -42,6 +42,7 @@ ELSEWHERE = {
     "systemctl status": f"{BOOTED}::test_it_runs_and_anybody_sees_what_it_does",
     "systemctl restart": f"{BOOTED}::test_the_token_is_for_the_service_alone",
     "journalctl ": f"{BOOTED}::test_a_reload_takes_new_settings",
+    "python -m pytest -m soak tests/systemd": f"{BOOTED}::test_a_stop_ends_in_time",
     "lbd calibrate --out": "tests/learn/test_calibrate.py::test_the_command",
     "lbd config check --config calibration/proposal.yaml": "tests/learn/test_calibrate.py::test_the_command",
     "lbd calibrate --master": "tests/learn/test_master.py::test_a_standalone_cluster",
