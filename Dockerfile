@@ -7,17 +7,21 @@ WORKDIR /src
 COPY pyproject.toml hatch_build.py README.md CHANGELOG.md LICENSE ./
 COPY docker docker
 COPY lbd lbd
-ARG SOURCE_COMMIT=""
 
+# Each stage names its arguments: not every builder hands them down from the stage that it begins with.
 FROM source AS build
+ARG SOURCE_COMMIT=""
 RUN docker/install.sh . /opt/lbd
 
 FROM source AS build-learn
+ARG SOURCE_COMMIT=""
 RUN docker/install.sh . /opt/lbd learn
 
 FROM python:${PYTHON} AS runtime
 # A name for the user: Spark asks for it. The state directory is its own, for those who mount no volume.
-RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/lbd --create-home --shell /usr/sbin/nologin lbd
+RUN groupadd --gid 10001 lbd \
+    && useradd --uid 10001 --gid lbd --no-log-init --home-dir /var/lib/lbd --no-create-home --shell /usr/sbin/nologin lbd \
+    && install --directory --owner lbd --group lbd /var/lib/lbd
 ENV PATH=/opt/lbd/bin:$PATH \
     PYTHONUNBUFFERED=1
 WORKDIR /var/lib/lbd

@@ -29,6 +29,7 @@ CODES = {
 
 BALANCE = "tests/e2e/test_balance.py"
 CHART = "tests/helm/test_chart.py"
+BOOTED = "tests/systemd/test_booted.py"
 INSTALLED = "tests/docs/test_installed.py::test_from_nothing_to_a_service"
 
 ELSEWHERE = {
@@ -37,6 +38,11 @@ ELSEWHERE = {
     "sudo install -D -m 644 ": INSTALLED,
     "sudo install -m 644 systemd/lbd-calibrate": INSTALLED,
     "sudo systemctl ": INSTALLED,
+    "sudo apt-get ": f"{BOOTED}::test_calibration_runs_by_its_timer",
+    "systemctl status": f"{BOOTED}::test_it_runs_and_anybody_sees_what_it_does",
+    "systemctl restart": f"{BOOTED}::test_the_token_is_for_the_service_alone",
+    "journalctl ": f"{BOOTED}::test_a_reload_takes_new_settings",
+    "python -m pytest -m soak tests/systemd": f"{BOOTED}::test_a_stop_ends_in_time",
     "lbd calibrate --out": "tests/learn/test_calibrate.py::test_the_command",
     "lbd config check --config calibration/proposal.yaml": "tests/learn/test_calibrate.py::test_the_command",
     "lbd calibrate --master": "tests/learn/test_master.py::test_a_standalone_cluster",
@@ -64,9 +70,6 @@ CANNOT = {
     "tests/run": "it is what runs this test",
     "docker ": "no Docker; tests/package takes the image's steps in a bare virtual environment",
     "kubectl ": "no cluster of Kubernetes; tests/helm validates what would be sent to one",
-    "systemctl ": "no systemd runs; tests/systemd has the daemon under what the unit promises",
-    "journalctl ": "the same",
-    "sudo apt-get ": "it would change this machine; tests/run installs the same package where it may",
     "python -m tests.api.picture": "the picture differs by the fonts of a machine; tests/api has the page in a browser",
     "python3 -m venv lbd-env": "for YARN, which is not here",
     "lbd-env/bin/venv-pack": "the same",

@@ -139,5 +139,7 @@ def test_the_image_is_made_by_the_steps_that_are_tested_here():
     values = yaml.safe_load((ROOT / "helm" / "lbd" / "values.yaml").read_text())
     user = values["podSecurityContext"]["runAsUser"]
     assert DOCKERFILE.count(f"USER {user}:{user}\n") == 2
-    assert f"--uid {user} " in DOCKERFILE
+    assert f"groupadd --gid {user} lbd " in DOCKERFILE
+    assert f"useradd --uid {user} --gid lbd " in DOCKERFILE
+    assert DOCKERFILE.count('ARG SOURCE_COMMIT=""\nRUN docker/install.sh') == 2
     assert DOCKERFILE.rindex("\nFROM") == DOCKERFILE.index("\nFROM runtime AS lbd\n")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "sudo", "ca-certificates", "python3", "python3-venv")
 PROGRAMS = {"debootstrap": "debootstrap", "systemd-nspawn": "systemd-container", "nsenter": "util-linux"}
 """What this machine needs, and the package of Debian's that has it."""
-SHARED = ("/etc/ssl/certs", "/etc/pip.conf")
+SHARED = ("/usr/local/share/ca-certificates", "/etc/pip.conf")
 """How this machine reaches an index of packages, where it is told."""
 PATIENCE_SECONDS = 300.0
 
@@ -97,7 +97,7 @@ def tree() -> Path:
 def booted(checkout: Path, log: Path) -> Iterator[Machine]:
     """The machine, with ``checkout`` in root's home. What it changes of its own files is gone afterwards."""
     shared = [f"--bind-ro={path}" for path in SHARED if Path(path).exists()]
-    words = ["--quiet", "--boot", "--register=no", "--keep-unit", "--volatile=overlay", f"--machine=lbd-{os.getpid()}"]
+    words = ["--quiet", "--boot", "--register=no", "--keep-unit", "--volatile=overlay", "--hostname=localhost"]
     command = ["systemd-nspawn", *words, f"--directory={tree()}", f"--bind={checkout}:/root/lbd", *shared]
     with log.open("w") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
@@ -108,6 +108,7 @@ def booted(checkout: Path, log: Path) -> Iterator[Machine]:
         machine = Machine(found)
         ready = ("running\n", "degraded\n")
         wait(lambda: machine.run("systemctl is-system-running").output in ready, log.read_text)
+        machine.must("update-ca-certificates")
         yield machine
     finally:
         process.send_signal(signal.SIGTERM)
