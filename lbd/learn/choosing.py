@@ -32,8 +32,8 @@ SLACK_POINTS = 0.5
 """Gaps that differ by less are the same."""
 
 SLACK_SHARE = 0.2
-"""So much of a gap, mean and 95th percentile, may be given for fewer moves: three points more at the threshold, and two
-thirds of the moves, where eight regions wave (docs/calibrate.md). With a tenth all that moved less was ruled out."""
+"""So much of a gap, mean and 95th percentile, may be given for fewer moves: waiting for 18 points instead of 15 costs
+eight waving regions a point of it, and saves two moves of five (docs/calibrate.md). A tenth ruled such settings out."""
 
 GAIN = 0.1
 """A recommendation must cost less by this fraction in sum: a smaller gain is chance."""
