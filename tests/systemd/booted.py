@@ -89,6 +89,8 @@ def tree() -> Path:
         if done.returncode:
             raise Missing(f"debootstrap: {done.stdout.splitlines()[-1]}")
         (fresh / "etc" / "apt" / "apt.conf.d" / "yes").write_text('APT::Get::Assume-Yes "true";\n')
+        (fresh / "etc" / "hostname").write_text("localhost\n")
+        (fresh / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
         fresh.rename(made)
     return made
 
@@ -97,7 +99,8 @@ def tree() -> Path:
 def booted(checkout: Path, log: Path) -> Iterator[Machine]:
     """The machine, with ``checkout`` in root's home. What it changes of its own files is gone afterwards."""
     shared = [f"--bind-ro={path}" for path in SHARED if Path(path).exists()]
-    words = ["--quiet", "--boot", "--register=no", "--keep-unit", "--volatile=overlay", "--hostname=localhost"]
+    words = ["--quiet", "--boot", "--register=no", "--keep-unit", "--volatile=overlay"]
+    words += ["--capability=CAP_NET_ADMIN"]  # without it systemd cannot raise the loopback of a PrivateNetwork=
     command = ["systemd-nspawn", *words, f"--directory={tree()}", f"--bind={checkout}:/root/lbd", *shared]
     with log.open("w") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
