@@ -42,7 +42,7 @@ class TakeOver:
 
 @dataclass
 class Pair:
-    """Two daemons, each with a state directory of its own."""
+    """Two daemons, each with a state directory of its own; the topic may tell of moves from before ``since``."""
 
     cluster: Cluster
     daemons: tuple[Daemon, Daemon]
@@ -50,6 +50,7 @@ class Pair:
     codes: Counter[int] = field(default_factory=Counter)
     said: Counter[str] = field(default_factory=Counter)
     lapses: list[float] = field(default_factory=list)
+    since: float = field(default_factory=time.time)
 
     @classmethod
     def of(cls, cluster: Cluster, directory: Path, settings: Mapping[str, Any]) -> Self:
@@ -149,8 +150,9 @@ class Pair:
         )
 
     def moves(self) -> list[Move]:
-        """All moves, of whichever lbd, as either of them knows them."""
-        return journal.moves([line for daemon in self.daemons for line in daemon.journal()])
+        """All moves of these two, of whichever, as either of them knows them."""
+        told = journal.moves([line for daemon in self.daemons for line in daemon.journal()])
+        return [move for move in told if move.asked_at >= self.since]
 
     def last_lines(self) -> str:
         """The ends of both logs."""
