@@ -336,6 +336,24 @@ class TestLive:
         assert ask(seen, live=True, hit_count_high=1).unloads
 
 
+@pytest.mark.parametrize(("live", "points", "bundles"), [(True, 1, 10), (True, 5, 8), (True, 100, 1), (False, 5, 10)])
+def test_what_would_be_left_is_not_worth_another_bundle(live: bool, points: float, bundles: int):
+    """9,000 msg/s are 25 points: with 5 to spare eight bundles of 900 will do; one goes at least; stock goes on."""
+    chosen = ask(three(), hit_count_high=1, live=live, negligible_points=points)
+
+    assert len(chosen.unloads) == bundles
+
+
+@pytest.mark.parametrize(("relays", "wanted"), [("avoid", 12_222), ("make", 20_000)])
+def test_a_source_at_the_end_of_its_cpu_does_not_tell_what_traffic_costs(relays: str, wanted: float):
+    """It shows 100 points for what makes 120 elsewhere: by these the destination is filled to the average of 36.7."""
+    busy = {"b1:80": broker(100, 20_000, 20), "b2:80": broker(60, 10_000), "b3:80": broker(60, 10_000)}
+    seen = snapshot(busy | {f"b{at}:80": broker(0, 0) for at in (4, 5, 6)})
+    first = ask(seen, hit_count_high=1, live=True, relays=relays).facts.pairs[0]
+
+    assert (first.source, first.wanted) == ("b1:80", pytest.approx(wanted, abs=1))
+
+
 def test_scores_less_than_a_point_apart_are_equal_before_4_0_8():
     """The integer comparator of 4.0 orders 50.9 and 50.1 by name, 4.0.8 by score."""
     seen = snapshot({"a:80": report(50.9), "b:80": report(50.1), "c:80": report(10), "d:80": report(11)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,36 @@ def candidates(traffic: list[int], costs: list[int] | None) -> Candidates:
 def test_dearer_bundles_only_for_what_cheaper_ones_leave():
     """The largest is dear: the three cheap ones are taken first, and it no longer fits; the smaller dear one does."""
     assert [1, 2, 3, 4] == fill(candidates([80, 30, 20, 10, 35], [5, 0, 0, 0, 5]), 100)
+
+
+@pytest.mark.parametrize(
+    ("amount", "spare", "taken"),
+    [
+        (100, 0, [0, 1, 2, 3]),
+        (100, 5, [0, 1]),
+        (100, 4.9, [0, 1, 2]),
+        (100, 100, [0]),
+        (10, 10, [2]),
+        (0, 10, []),
+    ],
+    ids=["all of it", "just enough", "not quite", "one at least", "the first that fits", "nothing wanted"],
+)
+@pytest.mark.parametrize("costs", [None, [0, 0, 0, 0], [0, 1, 2, 3]])
+def test_what_is_left_may_be_too_little_for_another_bundle(
+    amount: int, spare: float, taken: list[int], costs: list[int] | None
+):
+    """Once one is taken: 60, 35, then 3 and 2 that would fill what is left."""
+    assert fill(candidates([60, 35, 3, 2], costs), amount, spare) == taken
+
+
+@given(SIZES, st.integers(0, 200), st.floats(0, 50))
+def test_with_something_to_spare_it_is_the_beginning_of_the_same_choice(traffic: list[int], amount: int, spare: float):
+    """No other bundles and no more of them, and no more is left than may be, if they could have filled it."""
+    full, found = fill(candidates(traffic, None), amount), fill(candidates(traffic, None), amount, spare)
+
+    assert found == full[: len(found)]
+    assert len(found) == len(full) or amount - sum(traffic[at] for at in found) <= spare
+    assert bool(found) == bool(full)
 
 
 @given(SIZES, st.integers(0, 200))

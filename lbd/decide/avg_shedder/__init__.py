@@ -3,8 +3,8 @@
 Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :class:`~lbd.model.Decision` out.
 
 ``profile: stock`` is what Pulsar does, to the last bit. ``profile: live`` differs where, and only where, one of the
-settings ``sole_bundle``, ``measure``, ``background_load`` and ``relays`` says so. Where Java's answer depends on the
-order of a hash map (brokers of equal score, bundles of equal traffic), lbd orders by name.
+settings ``sole_bundle``, ``measure``, ``background_load``, ``relays`` and ``negligible_points`` says so. Where Java's
+answer depends on the order of a hash map (brokers of equal score, bundles of equal traffic), lbd orders by name.
 """
 
 from __future__ import annotations

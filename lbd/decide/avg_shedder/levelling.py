@@ -13,7 +13,7 @@ import numpy as np
 
 from lbd.decide.avg_shedder.relays import portion
 from lbd.decide.avg_shedder.selection import fill
-from lbd.decide.candidates import UNITS, Measure, Offers
+from lbd.decide.candidates import COLUMNS, UNITS, Measure, Offers
 from lbd.load.prediction import gap_left_at_best
 from lbd.model import Skip, Unload
 from lbd.reason import Reason
@@ -111,52 +111,69 @@ class Levelling:
 
     def _level(self, pair: Pair) -> tuple[Pair, tuple[Reason, str] | None]:
         """Move the wanted amount, in the first measure in which it is worth it."""
-        amounts = self._amounts(pair)
+        portions = {measure: self._portion(pair, measure) for measure in self._measures(self._ends(pair)[0])}
+        amounts = {measure: self._amount(pair, measure) * portion for measure, portion in portions.items()}
         for measure, amount in amounts.items():
             if amount > self._minimum[measure]:
-                return replace(pair, measure=measure, wanted=amount), self._choose(pair, measure, amount)
+                pair = replace(pair, measure=measure, wanted=amount)
+                return pair, self._choose(pair, measure, amount, portions[measure])
         below = (_too_little(pair, measure, amount, self._minimum[measure]) for measure, amount in amounts.items())
         measure, amount = next(iter(amounts.items()))
         return replace(pair, measure=measure, wanted=amount), (Reason.BELOW_MINIMUM, "; ".join(below))
 
-    def _amounts(self, pair: Pair) -> dict[Measure, float]:
-        """How much the pair should exchange in each measure that counts."""
+    def _amount(self, pair: Pair, measure: Measure) -> float:
+        """How much the pair should exchange."""
         hot, cold = self._ends(pair)
-        share = self._settings.max_unload_percentage * self._portion(pair)
-        return {
-            measure: (self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure)) * share
-            for measure in self._measures(hot)
-        }
+        difference = self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure)
+        return difference * self._settings.max_unload_percentage
 
-    def _portion(self, pair: Pair) -> float:
+    def _portion(self, pair: Pair, measure: Measure) -> float:
         """How much of that its destination takes: all, unless it had to give it away again."""
-        rise = pair.difference * self._settings.max_unload_percentage
+        rise = self._rise(pair, measure) * self._settings.max_unload_percentage
         if self._settings.relays == "make" or not rise > 0:
             return 1.0
         return portion(self._scores[self._ends(pair)[1]], rise, self._compared, self._settings.low_threshold)
 
-    def _choose(self, pair: Pair, measure: Measure, amount: float) -> tuple[Reason, str] | None:
+    def _rise(self, pair: Pair, measure: Measure) -> float:
+        """Points by which their difference in traffic would lift the destination.
+
+        A source at the end of its CPU shows 100 points however much it carries: what the usual busy broker has for its
+        traffic counts where that is more.
+        """
+        hot, cold = self._ends(pair)
+        first, second = COLUMNS[measure]
+        carried = self._snapshot.brokers.rates[:, first] + self._snapshot.brokers.rates[:, second]
+        with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
+            more = carried - carried[cold]
+            if not more[hot] > 0:
+                return pair.difference
+            busy = (self._permission.paired == 0) & (more > 0) & (more >= more[hot] / 2)
+            usual = np.median((self._facts.scores[busy] - self._scores[cold]) / more[busy])
+            return max(pair.difference, float(usual * more[hot]))
+
+    def _choose(self, pair: Pair, measure: Measure, amount: float, filled: float) -> tuple[Reason, str] | None:
         broker = self._position[pair.source]
         candidates, own = self._offers.candidates(broker, measure, self.verdicts), self._offers.own(broker)
         if self._settings.sole_bundle == "stay" and own <= 1:
             self.verdicts[candidates.bundles] = Reason.SOLE_BUNDLE.code
             return Reason.SOLE_BUNDLE, f"{pair.source} has {own} bundle; split it, or its clients only change brokers"
-        taken = fill(candidates, amount)
+        points = pair.difference * self._settings.max_unload_percentage * filled
+        taken = fill(candidates, amount, amount * self._settings.negligible_points / points if points > 0 else 0.0)
         sizes = [candidates.traffic > amount, candidates.traffic > 0]
         passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
-        self.unloads.extend(self._unload(candidates, at, pair, measure) for at in taken)
+        told = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
+        self.unloads.extend(self._unload(candidates, at, pair, told) for at in taken)
         if taken:
             return None
         why = self._offers.none_fits(broker, candidates, self.verdicts)
         return Reason.NOTHING_FITS, f"{amount:.0f} {UNITS[measure]} to move; {why}"
 
-    def _unload(self, candidates: Candidates, at: int, pair: Pair, measure: Measure) -> Unload:
+    def _unload(self, candidates: Candidates, at: int, pair: Pair, unit: str) -> Unload:
         choices = self._choices(pair)
         destination = choices[0] if choices else pair.destination
-        told = f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f} {UNITS[measure]}"
-        told += "; filled to the average only" if self._portion(pair) < 1 else ""
+        told = f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f}{unit}"
         return self._offers.unload(int(candidates.bundles[at]), (pair.source, destination), told, choices)
 
     def _choices(self, pair: Pair) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Which bundles fill a wanted amount: the largest first, each only if it still fits. Pure.
 
 Source: AvgShedder.selectBundleForUnloading. No backtracking; what is taken is subtracted one by one in double, so that
-an amount that fits exactly fits here too.
+an amount that fits exactly fits here too. That something may be left is lbd's own: Pulsar goes on while anything fits.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ if TYPE_CHECKING:
     from lbd.decide.candidates import Candidates
 
 
-def fill(candidates: Candidates, amount: float) -> list[int]:
+def fill(candidates: Candidates, amount: float, spare: float = 0.0) -> list[int]:
     """Positions of the candidates taken, in the order taken: by falling traffic, each while it fits into what is left.
 
-    Zero and NaN traffic never fits. Where costs differ, dearer bundles are taken only for what cheaper ones leave.
+    Once one is taken and no more than ``spare`` is left, that is enough. Zero and NaN traffic never fits. Where costs
+    differ, dearer bundles are taken only for what cheaper ones leave.
     """
     positive = np.flatnonzero(candidates.traffic > 0)
     if candidates.costs is None:
-        return _filled(candidates, positive, amount)[0]
+        return _filled(candidates, positive, amount, spare)[0]
     taken: list[int] = []
     for cost in np.unique(candidates.costs[positive]):
-        more, amount = _filled(candidates, positive[candidates.costs[positive] == cost], amount)
+        if taken and amount <= spare:
+            break
+        more, amount = _filled(candidates, positive[candidates.costs[positive] == cost], amount, spare)
         taken.extend(more)
     return taken
 
 
-def _filled(candidates: Candidates, among: NDArray[np.intp], left: float) -> tuple[list[int], float]:
+def _filled(candidates: Candidates, among: NDArray[np.intp], left: float, spare: float) -> tuple[list[int], float]:
     """Those taken among some positions, and how much of the amount is left."""
     order = among[np.argsort(-candidates.traffic[among], kind="stable")]
     negated = (-candidates.traffic[order]).tolist()
@@ -44,6 +47,8 @@ def _filled(candidates: Candidates, among: NDArray[np.intp], left: float) -> tup
         taken.append(int(order[at]))
         left += negated[at]
         at += 1
+        if left <= spare:
+            break
     return taken, left
 
 

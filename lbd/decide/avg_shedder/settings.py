@@ -1,4 +1,4 @@
-"""Settings of ``strategy: avg-shedder``: Pulsar's own, under their own names, and four in which live differs."""
+"""Settings of ``strategy: avg-shedder``: Pulsar's own, under their own names, and five in which live differs."""
 
 from __future__ import annotations
 
@@ -55,6 +55,12 @@ class AvgShedderSettings(StrategySettings):
         description="a destination that levelling would lift so far above the next colder broker that it had to give "
         "away again is filled to the average only: no bundle moves twice where most brokers are cold (stock: make)",
     )
+    negligible_points: float = Field(
+        1,
+        ge=0,
+        description="what may be left of the points that a pair is to exchange, once a bundle goes: scores of brokers "
+        "at rest vary by more, and the small bundles that would fill the rest have clients, too (stock: 0)",
+    )
     pulsar_version: Literal["5.0", "4.0.8", "4.0"] = Field(
         "5.0",
         description="whose details to follow: 5.0 replaces an overloaded planned destination; 4.0.8 keeps it; 4.0 also "
@@ -64,7 +70,7 @@ class AvgShedderSettings(StrategySettings):
     def stock(self) -> AvgShedderSettings:
         """The same numbers with Pulsar's own behaviour everywhere."""
         pulsars = {"sole_bundle": "move", "measure": "message-rate-first", "background_load": "ignore"}
-        return self.model_copy(update={**pulsars, "relays": "make"})
+        return self.model_copy(update={**pulsars, "relays": "make", "negligible_points": 0.0})
 
     def eager(self) -> AvgShedderSettings:
         """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
