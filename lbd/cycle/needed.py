@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.model import BYTES_IN, BYTES_OUT, FloatArray
-from lbd.score.bounds import fewest_moves
+from lbd.score.bounds import fewest_removed
 
 if TYPE_CHECKING:
     from lbd.cycle import CycleRecord
@@ -51,4 +51,4 @@ def _weights(seen: Snapshot, broker: int, score: float, moved: set[str]) -> tupl
 
 
 def _least(points: FloatArray, peak: float) -> int:
-    return fewest_moves(points, np.zeros(len(points), dtype=np.int32), np.array([peak]))
+    return fewest_removed(points, np.zeros(len(points), dtype=np.int32), np.array([peak]))
