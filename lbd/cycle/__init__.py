@@ -96,7 +96,7 @@ def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     evidence = judging.without(
         judging.judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds),
         snapshot,
-        ended.touched | judging.touched_since(before.written_at, parts.sent()),
+        ended.touched,
     )
     drained = parts.drained()
     evidence = marked(evidence, snapshot, drained)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace as replace_fields
+
 from lbd.act.executor import Executor
 from lbd.act.orders import Orders, Pace
 from lbd.act.placer import Placer
@@ -23,6 +25,7 @@ from lbd.daemon.splitting.looking import CLOCK
 from lbd.daemon.standing import refuse_changes
 from lbd.daemon.taking_over import watching
 from lbd.observe.observer import Observer
+from lbd.permit.evidence import touched_since, unsettle
 from lbd.permit.quiet_hours import quiet_until
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.silence import Silences
@@ -194,7 +197,10 @@ class Assembled:
         return replace(self.parts(), actuator=Acting(self.executor, self._orders(request)))
 
     def beside(self, request: UnloadRequest | None) -> Parts:
-        """Beside the turns: counters, samples and what has ended are left to them."""
-        store = Scratch(self.memory.load(), self.memory.load_averages(self.timebase.now()))
+        """Beside the turns: counters, samples and what has ended are left to them, and so they know less of moves."""
+        kept = self.memory.load()
+        touched = touched_since(kept.written_at, self.journal.sent)
+        kept = replace_fields(kept, samples=unsettle(kept.samples, touched))
+        store = Scratch(kept, self.memory.load_averages(self.timebase.now()))
         acts = Beside(self.executor, self._orders(request))
         return replace(self.parts(), actuator=acts, store=store, watch=Watch(), learn=self.learned.known)

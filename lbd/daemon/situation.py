@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbd.errors import AdminError
 from lbd.observe import averages as running
 from lbd.permit.drained import marked
-from lbd.permit.evidence import judge, touched_since, without
+from lbd.permit.evidence import judge
 from lbd.permit.policies import Policies
 from lbd.place import look
 from lbd.place.candidates import Standing, without_doubted
@@ -54,8 +54,7 @@ def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
     kept = parts.store.load()
     drained = parts.drained()
     judged = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
-    touched = touched_since(kept.written_at, parts.sent())
-    evidence = marked(without(judged, snapshot, touched), snapshot, drained)
+    evidence = marked(judged, snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     isolation = parts.isolation()
     tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))

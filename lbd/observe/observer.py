@@ -160,10 +160,8 @@ class Observer:
         seen = {broker: found for broker, found in pairs if isinstance(found, _Seen)}
         missing = {broker: found for broker, found in pairs if isinstance(found, _Missing)}
         for broker, other in _mistaken(seen, active).items():
-            del seen[broker]
-            at = self.admin.base(broker)
-            why = ObserveError(f"asked at {at}, {other} answered: does one address stand for several?")
-            missing[broker] = _Missing(why)
+            told = f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
+            missing[broker] = _Missing(ObserveError(told), seen.pop(broker).runtime)
         return seen, missing
 
     def _ask(self, broker: str) -> _Seen | _Missing:

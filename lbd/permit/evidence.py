@@ -111,10 +111,7 @@ def without(evidence: Evidence, snapshot: Snapshot, touched: Iterable[str]) -> E
 
 
 def touched_since(written_at: float, sent: Iterable[Sent]) -> frozenset[str]:
-    """Both ends of moves sent since samples were written down (epoch seconds); nobody where none were (0).
-
-    Moves by hand and drains go on beside the turns, which learn of them only later, and not at all after a kill -9.
-    """
+    """Both ends of moves sent since samples were written down (epoch seconds); nobody where none were (0)."""
     lately = [one for one in sent if one.at >= written_at > 0]
     return frozenset(end for one in lately for end in (one.source, one.destination) if end is not None)
 
