@@ -6,36 +6,50 @@ an answer of the API, stands in line behind all of them, each time that it has r
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
 
 AT_ONCE = 2
 """One waits for a broker while the other takes in what came."""
 
-PATIENCE_SECONDS = 0.01
-"""A broker nearby answers within a few milliseconds, and then nobody waits so long."""
+PATIENCE_SECONDS = 0.005
+"""A broker nearby has answered within this; those that have not wait, and more of that keeps nobody from working."""
+
+LOOK_SECONDS = 0.5
+"""How soon it is seen that the pool was shut down, which tells nobody who waits."""
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
-class Few:
-    """So many work at once while each is quick. Thread-safe.
+def few_at_once(
+    pool: Executor,
+    most: int,
+    work: Callable[[Item], Found],
+    items: Sequence[Item],
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> list[Found]:
+    """What ``work`` finds of each item, in their order.
 
-    Who has stood in line for ``patience_seconds`` goes on beside them: they wait for a slow broker, and work nothing.
+    Two are worked on at once, and twice as many, up to ``most``, whenever none has ended for ``patience_seconds``: so
+    slow brokers, and one that hangs, hold up nobody. Raises what ``work`` raises, and begins no more then; RuntimeError
+    or CancelledError once the pool is shut down.
     """
-
-    def __init__(self, at_once: int = AT_ONCE, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        self._places = threading.Semaphore(at_once)
-        self._patience_seconds = patience_seconds
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Have a place, or have waited for one."""
-        had = self._places.acquire(timeout=self._patience_seconds)
-        try:
-            yield
-        finally:
-            if had:
-                self._places.release()
+    waiting, begun, flying = deque(items), list[Future[Found]](), set[Future[Found]]()
+    at_once = min(AT_ONCE, most)
+    while waiting or flying:
+        while waiting and len(flying) < at_once:
+            begun.append(pool.submit(work, waiting.popleft()))
+            flying.add(begun[-1])
+        more = bool(waiting) and at_once < most
+        ended, flying = wait(flying, patience_seconds if more else LOOK_SECONDS, FIRST_COMPLETED)
+        for one in (*ended, *(left for left in flying if left.cancelled())):
+            one.result()
+        if more and not ended:
+            at_once = min(2 * at_once, most)
+    return [one.result() for one in begun]

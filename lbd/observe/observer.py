@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, ObserveError, UnheardError
-from lbd.observe.few import Few
+from lbd.observe.few import few_at_once
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, TopicReports, reports_of
 from lbd.pulsar.http import address_of
@@ -78,7 +78,7 @@ class Observer:
         self._waiting: Say | None = None
         self._changing, self._manager = Lock(), ""
         self._reports: Reports = AdminReports(admin)
-        self._closed, self._few = False, Few()
+        self._closed = False
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
     def observe(self) -> Observation:
@@ -151,7 +151,7 @@ class Observer:
 
     def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, _Missing]]:
         try:
-            answers = list(self._pool.map(self._ask, active))
+            answers = few_at_once(self._pool, self.admin.settings.concurrency, self._ask, active)
         except (RuntimeError, CancelledError):
             if self._closed:
                 raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
@@ -168,10 +168,9 @@ class Observer:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         runtime = None
         try:
-            with self._few.at_work():
-                runtime = self.admin.runtime_configuration(broker)
-                report, raw = self._reports.of(broker, runtime)
-                return _Seen(report, raw() if self._keep_raw else None, runtime)
+            runtime = self.admin.runtime_configuration(broker)
+            report, raw = self._reports.of(broker, runtime)
+            return _Seen(report, raw() if self._keep_raw else None, runtime)
         except ObserveError as error:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise

@@ -1,54 +1,97 @@
-"""Who works at the same time: few, as long as each of them is quick."""
+"""Who works at the same time: few, as long as they are quick."""
 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.observe.few import Few
+from lbd.observe.few import AT_ONCE, few_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PATIENCE_SECONDS = 30.0
-THREADS = 6
+THREADS = 8
 
 
-def test_no_more_than_so_many_at_once():
-    """Whoever comes stands in line."""
-    few, lock, counts = Few(at_once=2, patience_seconds=PATIENCE_SECONDS), threading.Lock(), [0, 0]
-
-    def work() -> None:
-        with few.at_work():
-            with lock:
-                counts[0] += 1
-                counts[1] = max(counts)
-            threading.Event().wait(0.01)
-            with lock:
-                counts[0] -= 1
-
+def found(
+    work: Callable[[int], Any], items: Sequence[int], most: int = THREADS, patience_seconds: float = PATIENCE_SECONDS
+) -> list[Any]:
+    """With a thread for each that may be at work."""
     with ThreadPoolExecutor(THREADS) as pool:
-        for done in [pool.submit(work) for _ in range(20)]:
-            done.result()
+        return few_at_once(pool, most, work, items, patience_seconds)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 50])
+def test_everything_is_worked_on_once_and_told_in_order(number: int):
+    """Whatever ends first."""
+    asked: Counter[int] = Counter()
+
+    def work(item: int) -> int:
+        asked[item] += 1
+        threading.Event().wait(0.001 * (item % 3))
+        return 10 * item
+
+    assert found(work, range(number)) == [10 * item for item in range(number)]
+    assert asked == Counter(range(number))
+
+
+@pytest.mark.parametrize(("most", "wanted"), [(THREADS, AT_ONCE), (1, 1)])
+def test_no_more_than_few_while_each_is_quick(most: int, wanted: int):
+    """The others are not begun."""
+    lock, counts = threading.Lock(), [0, 0]
+
+    def work(_: int) -> None:
+        with lock:
+            counts[0] += 1
+            counts[1] = max(counts)
+        threading.Event().wait(0.01)
+        with lock:
+            counts[0] -= 1
+
+    found(work, range(20), most)
     assert counts[0] == 0
-    assert 1 <= counts[1] <= 2
+    assert 1 <= counts[1] <= wanted
 
 
-def test_where_each_of_them_waits_all_go_on():
-    """A slow broker, or one that hangs, keeps nobody from asking the others: here each waits until all are there."""
-    few, together = Few(at_once=1, patience_seconds=0.01), threading.Barrier(THREADS, timeout=PATIENCE_SECONDS)
-
-    def work() -> None:
-        with few.at_work():
-            together.wait()
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        for done in [pool.submit(work) for _ in range(THREADS)]:
-            done.result()
+def test_where_all_wait_as_many_go_on_as_may():
+    """Slow brokers, or some that hang: here each waits until so many are there."""
+    together = threading.Barrier(THREADS, timeout=PATIENCE_SECONDS)
+    assert found(lambda _: together.wait() >= 0, range(2 * THREADS), patience_seconds=0.01) == [True] * 2 * THREADS
 
 
-def test_a_place_is_given_back_after_an_error():
-    """The next one has it at once: nobody waits here, or it would take a minute."""
-    few = Few(at_once=1, patience_seconds=PATIENCE_SECONDS)
-    for _ in range(3):
-        with pytest.raises(ZeroDivisionError), few.at_work():
-            _ = 1 / 0
+def test_after_an_error_no_more_are_begun():
+    """A token that is refused once is refused by all."""
+    asked: list[int] = []
+
+    def work(item: int) -> None:
+        asked.append(item)
+        if item == 0:
+            raise PermissionError
+
+    with pytest.raises(PermissionError):
+        found(work, range(1000))
+    assert len(asked) < 1000
+
+
+def test_who_waits_is_told_that_the_pool_was_shut_down():
+    """Also of what it had not begun: settings were read again while a broker was asked."""
+    begun, over = threading.Event(), threading.Event()
+
+    def work(_: int) -> None:
+        begun.set()
+        over.wait(PATIENCE_SECONDS)
+
+    with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(few_at_once, pool, 2, work, range(9))
+        begun.wait(PATIENCE_SECONDS)
+        pool.shutdown(wait=False, cancel_futures=True)
+        try:
+            with pytest.raises((CancelledError, RuntimeError)):
+                asked.result(PATIENCE_SECONDS)
+        finally:
+            over.set()
