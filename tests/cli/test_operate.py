@@ -421,7 +421,7 @@ class TestUnload:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(time, "sleep", interrupt)
-        assert lbd("unload", BUNDLES[0], "--to", "b3:8080").exit_code == 1
+        assert lbd("unload", BUNDLES[0], "--to", "b3:8080").exit_code == 130
         assert Control(daemon).take(time.time()) is None
 
     def test_without_a_daemon(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
