@@ -45,6 +45,7 @@ def row(
         "below 15 for good from s": None if below is not None and below > ended - begun - 30 else round(below or 0),
         "s from sample to intent": sample_to_intent(batches, meters),
         **stalls(moves, batches, running, result),
+        "longest gaps: after s, s, topic": longest(result, begun),
         "lost": result.lost,
         "duplicates": result.duplicates,
         "sent": result.sent,
@@ -84,6 +85,12 @@ def stalls(moves: Sequence[Move], batches: Sequence[Sequence[Move]], running: Sk
         "gaps of all at other times": summary(gap.seconds for gap in rest),
         "ms from intent to outcome: n, p50, max": summary(took),
     }
+
+
+def longest(result: Result, begun: float, count: int = 3) -> list[tuple[int, float, str]]:
+    """The longest publish gaps of all, to look for in the clients' log."""
+    found = sorted(result.gaps, key=lambda gap: -gap.seconds)[:count]
+    return [(round(gap.at - begun), round(gap.seconds, 1), gap.topic) for gap in found]
 
 
 def summary(seconds: Iterable[float]) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -181,6 +182,8 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
         ended = time.time()
         cluster.restore()  # a broker that is still held down would not deliver in time what it has
         result = running.traffic.stop(DRAIN_SECONDS)
+        for log in cluster.work.glob("traffic-*.log"):
+            shutil.copy(log, directory)
         row = figures.row(daemon, meters, running, result, (stage.begun, ended))
         denied = daemon.contradictions(witness)
         how = {"scenario": name, "version": tried.version, "strategy": tried.strategy, "guardrails": tried.guardrails}
@@ -205,7 +208,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=LONGEST_SECONDS / 60, help="the longest that s1 and s2 go on")
     parser.add_argument("--max-traffic", type=float, help="max_traffic_per_turn instead of lbd's default")
     parser.add_argument("--hits", type=int, help="hit counts, low and high alike, instead of 3 and 2")
-    parser.add_argument("--keep", type=Path, help="keep each run's journal and log in this directory")
+    parser.add_argument("--keep", type=Path, help="keep each run's journal and logs in this directory")
     chosen = parser.parse_args(words)
     guardrails = {} if chosen.max_traffic is None else {"max_traffic_per_turn": chosen.max_traffic}
     tried = Tried(chosen.version, chosen.strategy, guardrails, chosen.minutes * 60, chosen.hits)
