@@ -167,6 +167,11 @@ def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator
             "A destination that would have to give away again what levelling gives it is filled to the average only; "
             "the brokers level each pair (avg_shedder.relays)."
         )
+    if settings.avg_shedder.negligible_points:
+        yield (
+            f"The bundles that would close the last {settings.avg_shedder.negligible_points:g} points of a pair stay; "
+            "the brokers go on while any fits (avg_shedder.negligible_points)."
+        )
     yield (
         "A gap that level traffic would not close is left alone (avg_shedder.background_load). Where lbd is to decide "
         "as the brokers do, sole bundles, bytes and such gaps included, set profile: stock."

@@ -195,7 +195,7 @@ def test_a_rolling_restart(seed: int):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("seed", "rounds", "moves"), [(1, 2, 10), (2, 2, 10), (8, 2, 10), (3, 3, 30)])
+@pytest.mark.parametrize(("seed", "rounds", "moves"), [(1, 2, 10), (2, 2, 10), (8, 2, 10), (3, 3, 20)])
 def test_a_month(seed: int, rounds: int, moves: int):
     """Published: one event, two bundles, in thirty days. Seed 3 places bundles far less evenly than was published."""
     card = run("month", seed).card
@@ -263,8 +263,8 @@ def test_a_hundred_new_brokers():
 @pytest.mark.soak
 @every_seed
 def test_a_hundred_new_brokers_to_the_end(seed: int):
-    """The new ones are filled to the average, so next to none gives away what it was given."""
+    """The new ones are filled to the average, so that none gives away what it was given."""
     card = run("hundred-new", seed).card
-    assert card.bundles_moved_twice <= 2
+    assert card.bundles_moved_twice == 0
     assert card.moves <= 680
     assert card.minutes_to_balance is not None
