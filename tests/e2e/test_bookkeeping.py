@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from tests.e2e import artifacts, naming, skew
 from tests.e2e.cgroups import Group, Hierarchy
 from tests.e2e.checker import Result, Stream, summarise
+from tests.e2e.cluster import Cluster
+from tests.e2e.leaders import Pair
 from tests.e2e.security import token
+from tests.e2e.settings import Spec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,3 +116,15 @@ def test_without_maven_the_message_says_what_to_install(tmp_path: Path, monkeypa
 def test_a_token_is_a_signed_json_web_token():
     assert token(b"k", "admin").split(".")[0] == "eyJhbGciOiAiSFMyNTYifQ"
     assert token(b"k", "admin") != token(b"other", "admin")
+
+
+def test_a_pair_of_daemons_answers_for_its_own_moves_only(tmp_path: Path):
+    """The topic of leadership tells them of moves that others made before their time; both know of each."""
+    pair = Pair.of(Cluster(Spec("4.0.8")), tmp_path, {})
+    ends = {"event": "intent", "bundle": "t/n/0x0_0x1", "source": "a", "destination": "b"}
+    lines = [{**ends, "move": "theirs", "at": pair.since - 60}, {**ends, "move": "own", "at": pair.since + 1}]
+    for daemon in pair.daemons:
+        daemon.state.mkdir()
+        (daemon.state / "journal.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    assert [move.id for move in pair.moves()] == ["own"]
