@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 ROUNDING = 1e-6
 """Points by which two sums of the same numbers may differ."""
 
-
 NEAR_POINTS = 3.0
-"""So near above the band a broker is left: a sample at rest differs by so much, and a move for it is for nothing."""
+"""So near above the band a broker is left, still below what fires: a move for less costs as much, and is for little."""
 
 SIZES_ALIKE = 1.1
 """Sizes within such a factor are one size: of these the bundle with the fewest clients goes."""
