@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 SPEED = 12.0
 """A turn takes a second or so then, and a CPU sample, which brokers take once a minute, five."""
 
-PORT = 28080
-"""Of every broker, each on an address of its own; where it is taken the system chooses."""
+PORTS = range(28080, 28090)
+"""The first that is free is every broker's, each on an address of its own; where none is the system chooses."""
 
 RUNTIME = {"loadBalancerSheddingEnabled": "false"}
 """Two balancers would undo each other's moves; lbd would refuse to move anything."""
@@ -153,7 +153,7 @@ def _folder() -> Iterator[Path]:
 
 def _cluster(scenario: Scenario, seed: int, begun_at: float) -> FakePulsar:
     world, state = built(scenario, seed)
-    for port in (PORT, 0):
+    for port in (*PORTS, 0):
         try:
             return FakePulsar(world, state, speed=SPEED, begun_at=begun_at, runtime=RUNTIME, port=port)
         except OSError as error:

@@ -92,7 +92,7 @@ class TestIntoAFile:
         assert "What next:" in done.stdout
 
     def test_a_port_that_is_taken(self, folder: Path):
-        """The system chooses others, and nothing is different."""
+        """Another one is every broker's, and nothing is different."""
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -248,7 +248,8 @@ class Terminal:
     def until(self, part: str) -> float:
         """Wait until something is shown; seconds since the start."""
         while part not in self.shown:
-            assert time.monotonic() - self.begun_at < PATIENCE_SECONDS, self.shown
+            if time.monotonic() - self.begun_at > PATIENCE_SECONDS:
+                raise self._ended(f"it never showed {part!r}")
             if select.select([self._fd], [], [], 0.1)[0]:
                 self.shown += os.read(self._fd, 65_536).decode(errors="replace")
         return time.monotonic() - self.begun_at
@@ -276,8 +277,13 @@ class Terminal:
             if process:
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.05)
+        raise self._ended("it did not end")
+
+    def _ended(self, why: str) -> AssertionError:
+        """Nothing goes on beside the tests that follow."""
         os.kill(self.process, signal.SIGKILL)
-        raise AssertionError(f"it did not end: {self.shown}")
+        os.waitpid(self.process, 0)
+        return AssertionError(f"{why}; at last {self.shown[-3000:]}")
 
 
 class TestOnATerminal:
@@ -285,7 +291,7 @@ class TestOnATerminal:
         """Bars and pairs at once; at the end the cursor is there again, and the scorecard."""
         terminal = Terminal(folder)
         assert terminal.until("hits 15+") < FIRST_PICTURE_SECONDS
-        terminal.until("moves: 6 planned")
+        terminal.until("moves: 5 planned")
         assert terminal.press(b"\x03") == 0
         assert terminal.shown.rfind("\x1b[?25h") > terminal.shown.rfind("\x1b[?25l")
         assert "highest - lowest, points" in terminal.shown
@@ -295,7 +301,7 @@ class TestOnATerminal:
     def test_the_terminal_goes(self, words: tuple[str, ...], folder: Path):
         """As when a window is closed: it ends, and does not live on unseen."""
         terminal = Terminal(folder, *words)
-        terminal.until("lbd.log" if words else "moves: 6 planned")
+        terminal.until("lbd.log" if words else "moves: 5 planned")
         assert terminal.gone() == 0
 
     def test_without_colour(self, folder: Path):
