@@ -112,6 +112,22 @@ def test_brokers_that_went_are_waited_for_where_no_turn_has_seen_it_yet(lbd: Run
     assert work is not None
 
 
+def test_a_broker_that_went_in_the_middle_is_waited_for_once_where_no_turn_runs(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """A drain of a command line goes on with its next part once the others have settled."""
+    begun(lbd, asked(cluster.brokers[1], override="it has to go"), monkeypatch, part=1)
+    cluster.leave(cluster.brokers[2])
+    cluster.forward(6)
+    lbd.engine.go_on(alone=True)
+    assert "membership-changed" in str(lbd.engine.draining.hold())
+    for _ in range(4):
+        cluster.forward(60)
+        lbd.engine.go_on(alone=True)
+        lbd.engine.wait(60)
+    assert "membership-changed" not in str(lbd.engine.draining.hold())
+
+
 def test_brokers_that_shed_in_the_middle_of_a_fill_stop_it(
     lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
 ):
