@@ -9,6 +9,7 @@ import pytest
 from lbd.daemon.answering import ask_cluster
 from lbd.daemon.draining.showing import show_drain
 from lbd.daemon.targets import owned_bundles
+from lbd.decide.drain import Plan
 from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.model import Unload
 from lbd.permit.own_topic import carries
@@ -148,6 +149,25 @@ def test_brokers_that_shed_in_the_middle_of_a_fill_stop_it(
     work = lbd.engine.draining.works.of("r1")
     assert work is not None
     assert work.landed == work.total > 1
+
+
+def test_a_fill_that_waited_is_planned_anew(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What was planned hours ago stands on scores of then: by now its broker may be the hottest."""
+    cold = cluster.brokers[2]
+    begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=1)
+    had = owned(cluster, cold)
+    Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+    cluster.forward(6)
+    lbd.engine.go_on()
+    monkeypatch.setattr("lbd.decide.fill.plan", lambda *_: Plan((), ()))
+    Control(tmp_path).resume()
+    cluster.forward(6)
+    for _ in range(2):
+        lbd.engine.go_on()
+    assert owned(cluster, cold) == had
+    assert not lbd.engine.draining.busy
 
 
 def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
