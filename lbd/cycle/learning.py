@@ -9,7 +9,7 @@ import numpy as np
 
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
-from lbd.load.samples import GO_STALE_SECONDS, Gathering
+from lbd.load.samples import GO_STALE_SECONDS, SAMPLED, Gathering, percent_used
 from lbd.load.settings import NOTHING_KNOWN
 from lbd.load.usual import MOST_SAMPLES, MOST_SECONDS, usual
 from lbd.model import BYTES_IN, BYTES_OUT, Slopes
@@ -65,9 +65,17 @@ class Learning:
         return slopes(self._model, snapshot, self._usual(snapshot))
 
     def _usual(self, snapshot: Snapshot) -> tuple[FloatArray, FloatArray]:
-        """Percent that each broker used on average lately, float64 (B, 5), and of how many samples, (B,)."""
-        since = snapshot.taken_at - MOST_SECONDS
-        found = [usual(self._gathering.latest(one, MOST_SAMPLES, since)) for one in snapshot.brokers.ids]
+        """Percent that each broker used on average lately, float64 (B, 5), and of how many samples, (B,).
+
+        Of one that shows another sample than the newest known, none: what happened since is not known.
+        """
+        since, shown = snapshot.taken_at - MOST_SECONDS, percent_used(snapshot)[:, SAMPLED]
+        newest = [self._gathering.latest(one, MOST_SAMPLES, since) for one in snapshot.brokers.ids]
+        known = [
+            np.array_equal(now, one[0][SAMPLED], equal_nan=True) if one else False
+            for now, one in zip(shown, newest, strict=True)
+        ]
+        found = [usual(one if is_known else []) for one, is_known in zip(newest, known, strict=True)]
         return np.array([used for used, _ in found]), np.array([float(number) for _, number in found])
 
     def take(self, snapshot: Snapshot) -> None:

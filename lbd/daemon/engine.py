@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lbd.cycle import CycleRecord, Parts, finish, turn
@@ -136,10 +137,11 @@ class Engine:
                 self._begin(request, self._real.beside)
         self.go_on()
 
-    def go_on(self) -> None:
-        """Go on with a drain or a fill, if there is one."""
+    def go_on(self, *, alone: bool = False) -> None:
+        """Go on with a drain or a fill, if there is one; ``alone``: no turn beside it keeps what it notices."""
+        parts = self._real.alone if alone else self._real.beside
         if not (self.observe_only or self.splitting.hold()):
-            self.draining.step(lambda: self._real.tools(self._real.beside(None)))
+            self.draining.step(lambda: self._real.tools(parts(None)))
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
@@ -148,7 +150,7 @@ class Engine:
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         self._begin(request, self._real.alone)
         try:
-            self.draining.to_the_end(self.go_on)
+            self.draining.to_the_end(partial(self.go_on, alone=True))
         finally:
             self.wait()
             finish(self._real.parts(), CycleRecord())

@@ -154,7 +154,7 @@ class Gathering:
 
     def take(self, snapshot: Snapshot) -> None:
         """One more round, later than those before. Brokers that are away keep what they have."""
-        used, carried = _used(snapshot), row_totals(snapshot)
+        used, carried = percent_used(snapshot), row_totals(snapshot)
         changed = _changed(self._before, snapshot)
         since = math.inf if self._before is None else snapshot.taken_at - self._before.taken_at
         for at, broker in enumerate(snapshot.brokers.ids):
@@ -224,7 +224,8 @@ def row_totals(snapshot: Snapshot) -> FloatArray:
     return np.stack([np.bincount(owner, column, size) for column in rates.T], axis=1)
 
 
-def _used(snapshot: Snapshot) -> FloatArray:
+def percent_used(snapshot: Snapshot) -> FloatArray:
+    """Percent of the limit, float64 (B, 5); NaN where that is unknown."""
     return np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), np.nan)
 
 

@@ -52,9 +52,10 @@ def _before(moves: Iterable[Unload], brokers: Brokers, position: Mapping[str, in
     for move in moves:
         left[position[move.source]] += move.msg_rate, move.throughput
     rates = brokers.rates.copy()
-    for first, gone in ((MSG_IN, left[:, 0]), (BYTES_IN, left[:, 1])):
-        missing = gone - rates[:, first] - rates[:, first + 1]
-        rates[:, first] += np.where(missing > 0, missing, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
+        for first, gone in ((MSG_IN, left[:, 0]), (BYTES_IN, left[:, 1])):
+            missing = gone - rates[:, first] - rates[:, first + 1]
+            rates[:, first] += np.where(missing > 0, missing, 0.0)
     return replace(brokers, rates=rates)
 
 

@@ -34,6 +34,8 @@ def fewest_displaced(sizes: FloatArray, owner: IntArray, room: FloatArray) -> in
         return 0
     falling = _falling(sizes, owner, too_much)
     number = falling.needed(falling.too_much)
+    if np.isinf(number).any():  # less than no room
+        return sizes.size + 1
     full = np.flatnonzero(number > 0)
     fullest = full[np.argsort(-falling.too_much[full], kind="stable")][:SOURCES_AT_MOST]
     more = [falling.more(source, number) for source in fullest.tolist()]

@@ -153,3 +153,21 @@ def test_what_a_broker_usually_shows_is_the_mean_of_its_last_samples():
     assert found.samples is not None
     assert found.usual[0, CPU] == pytest.approx(51)
     assert found.samples.tolist() == [3]
+
+
+@pytest.mark.parametrize(("cpu", "wanted", "number"), [(52, 51.0, 3), (90, np.nan, 0)])
+def test_samples_of_before_tell_what_is_usual_only_while_the_newest_is_what_is_shown(
+    cpu: float, wanted: float, number: int
+):
+    """For who looks beside a lbd, which writes its samples every few minutes: of what came since they know nothing."""
+    before = Learning()
+    for minute, one in enumerate((50, 51, 52)):
+        before(snapshot({"a:80": report(one, {bundle(0): stats(10)})}, TAKEN_AT + 60 * minute))
+    now = snapshot({"a:80": report(cpu, {bundle(0): stats(10)})}, TAKEN_AT + 300)
+    found = Learning(known=before.samples())(now)
+
+    assert found is not None
+    assert found.usual is not None
+    assert found.samples is not None
+    assert found.usual[0, CPU] == pytest.approx(wanted, nan_ok=True)
+    assert found.samples.tolist() == [number]

@@ -9,6 +9,7 @@ import pytest
 from lbd.daemon.answering import ask_cluster
 from lbd.daemon.draining.showing import show_drain
 from lbd.daemon.targets import owned_bundles
+from lbd.decide.drain import Plan
 from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.model import Unload
 from lbd.permit.own_topic import carries
@@ -112,6 +113,22 @@ def test_brokers_that_went_are_waited_for_where_no_turn_has_seen_it_yet(lbd: Run
     assert work is not None
 
 
+def test_a_broker_that_went_in_the_middle_is_waited_for_once_where_no_turn_runs(
+    lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
+):
+    """A drain of a command line goes on with its next part once the others have settled."""
+    begun(lbd, asked(cluster.brokers[1], override="it has to go"), monkeypatch, part=1)
+    cluster.leave(cluster.brokers[2])
+    cluster.forward(6)
+    lbd.engine.go_on(alone=True)
+    assert "membership-changed" in str(lbd.engine.draining.hold())
+    for _ in range(4):
+        cluster.forward(60)
+        lbd.engine.go_on(alone=True)
+        lbd.engine.wait(60)
+    assert "membership-changed" not in str(lbd.engine.draining.hold())
+
+
 def test_brokers_that_shed_in_the_middle_of_a_fill_stop_it(
     lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
 ):
@@ -132,6 +149,25 @@ def test_brokers_that_shed_in_the_middle_of_a_fill_stop_it(
     work = lbd.engine.draining.works.of("r1")
     assert work is not None
     assert work.landed == work.total > 1
+
+
+def test_a_fill_that_waited_is_planned_anew(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What was planned hours ago stands on scores of then: by now its broker may be the hottest."""
+    cold = cluster.brokers[2]
+    begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=1)
+    had = owned(cluster, cold)
+    Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+    cluster.forward(6)
+    lbd.engine.go_on()
+    monkeypatch.setattr("lbd.decide.fill.plan", lambda *_: Plan((), ()))
+    Control(tmp_path).resume()
+    cluster.forward(6)
+    for _ in range(2):
+        lbd.engine.go_on()
+    assert owned(cluster, cold) == had
+    assert not lbd.engine.draining.busy
 
 
 def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

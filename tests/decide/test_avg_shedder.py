@@ -354,6 +354,15 @@ def test_a_source_at_the_end_of_its_cpu_does_not_tell_what_traffic_costs(relays:
     assert (first.source, first.wanted) == ("b1:80", pytest.approx(wanted, abs=1))
 
 
+def test_the_absurd_traffic_of_another_broker_does_not_tell_what_traffic_costs():
+    """Nor does it warn: that broker takes no part."""
+    reports = {"b1:80": broker(80, 10_000, 11), "b2:80": broker(30, 1000), "b3:80": broker(50, 1e308)}
+    doubted = {"paired": np.array([0, 0, Reason.IMPOSSIBLE_NUMBER.code], dtype=np.int8)}
+    first = ask(snapshot(reports), permit=doubted, hit_count_high=1, live=True).facts.pairs[0]
+
+    assert (first.source, first.wanted) == ("b1:80", 9000)
+
+
 def test_scores_less_than_a_point_apart_are_equal_before_4_0_8():
     """The integer comparator of 4.0 orders 50.9 and 50.1 by name, 4.0.8 by score."""
     seen = snapshot({"a:80": report(50.9), "b:80": report(50.1), "c:80": report(10), "d:80": report(11)})

@@ -123,6 +123,17 @@ def test_why_nothing_moves(
     assert words in decision.skips[0].detail
 
 
+@pytest.mark.parametrize(("low", "aim", "cpu"), [(7.5, 3, 60), (7.5, 5, 60), (5, 3, 57), (4, 2, 55.5), (4, 3.5, 56)])
+def test_what_is_at_the_low_threshold_is_relieved_whatever_the_settings(low: float, aim: float, cpu: float) -> None:
+    """By one bundle of two points, and nothing more is said: how near it may stay follows the threshold."""
+    sizes = [1.0] * 20
+    seen = cluster(*(broker(one, sizes, first) for one, first in ((cpu, 0), (50, 20), (50, 40), (50, 60))))
+    decision = plan(seen, slopes(1, 1, 1, 1), low_threshold=low, aim_points=aim)
+
+    assert len(decision.unloads) == 1
+    assert decision.skips == ()
+
+
 def test_a_gain_below_noise_is_none() -> None:
     """What all moves of a broker take off it must be more than its samples differ by themselves."""
     seen = cluster(broker(70, [10] * 3), broker(40, [10, 10], 3))

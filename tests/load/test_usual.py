@@ -32,6 +32,13 @@ def test_samples_count_up_to_the_first_that_tells_another_load(
     assert of(*newest_first) == wanted
 
 
+def test_memory_is_no_sample():
+    """A heap fills and is emptied every few seconds: it does not tell that the load is another one."""
+    used, number = usual([np.array([50.0, memory, 30.0, 5.0, 5.0]) for memory in (20.0, 60.0, 40.0)])
+    assert number == 3
+    assert np.array_equal(used, [50.0, np.nan, np.nan, 5.0, 5.0], equal_nan=True)
+
+
 def test_of_no_sample_nothing_is_usual():
     """Nor is it 0."""
     used, number = usual([])

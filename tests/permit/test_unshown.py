@@ -40,3 +40,13 @@ def test_a_report_that_has_settled_shows_them(settled: bool, expected: float):
     """Nothing is counted twice."""
     found = unshown(SCORES, [HALF_A_MINUTE_AGO], SEEN, np.array([False, settled]))
     assert found.tolist() == pytest.approx([0.0, expected])
+
+
+def test_rates_beyond_all_numbers_of_another_broker_tell_nothing():
+    """Not even a warning: they are looked at elsewhere."""
+    absurd = report(20, {bundle(7): stats(1)}, msg_rate_in=1e308, msg_rate_out=1e308)
+    seen = snapshot(
+        {"a:1": report(40, {bundle(0): stats(100), bundle(1): stats(300)}), "b:1": report(20), "c:1": absurd}
+    )
+    found = borne([HALF_A_MINUTE_AGO], TAKEN_AT - 60, seen, scores(seen.brokers, Weights()))
+    assert found.tolist() == pytest.approx([0.0, 10.0, 0.0])

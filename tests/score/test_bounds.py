@@ -99,13 +99,14 @@ DISPLACED = [
     ([9, 9, 4, 4, 4], [0, 0, 1, 1, 1], [9, 21], 1),
     ([9, 9, 4, 4, 4], [0, 0, 1, 1, 1], [17, 13], 3),
     ([9, 2, 2, 2], [0, 0, 0, 1], [9, 2], 2),
+    ([3, 3], [0, 1], [2, -1], 3),
 ]
 
 
 @pytest.mark.parametrize(
     ("sizes", "owner", "room", "wanted"),
     DISPLACED,
-    ids=["small ones instead", "it fits", "two make room for it", "no plan fits at all"],
+    ids=["small ones instead", "it fits", "two make room for it", "no plan fits at all", "less than no room"],
 )
 def test_what_fits_nowhere_moves_others(sizes: list[float], owner: list[int], room: list[float], wanted: int):
     """The removal bound alone would say one; a search through every plan finds as many as the bound, or none."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lbd.daemon.draining.beginning import Tools, drain_of, fill_of
 from lbd.daemon.draining.job import Job
 from lbd.daemon.draining.lasting import forget_ended
-from lbd.daemon.draining.planning import Look, Pass, UntoldError, hold_of_fill, look_to_drain
+from lbd.daemon.draining.planning import Look, Pass, UntoldError, hold_of_fill, look_to_drain, look_to_fill
 from lbd.daemon.draining.sending import orders_of, within
 from lbd.daemon.draining.telling import without_orphan
 from lbd.daemon.draining.unheard import left_off, looked_for_again
@@ -241,15 +241,20 @@ class Draining:
         return hold is not None
 
     def _give(self, job: Job, tools: Tools) -> None:
-        """The next part of a fill, as it was planned when it began, or its end."""
-        look = self._fill
+        """The next part of a fill, as it was planned when it began, or after it waited last, or its end."""
+        look, waited, passes = self._fill, bool(job.held), job.override is not None
         assert look is not None
         handed = job.handed
         rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
         part, beyond = within(rest, look, job, tools, self._now())
         if part:
-            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=job.override is not None)
-            if not self._waits(job, hold):
+            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes)
+            if self._waits(job, hold):
+                return
+            if waited:
+                self._fill = look_to_fill(tools.parts, tools.admin, job.broker, override=passes)
+                job.looked(self._fill, tools.paced(self._fill))
+            else:
                 self._start(job, part, look, tools)
         else:
             self._finish(job, None, (*beyond, *job.not_sent(handed)))

@@ -142,8 +142,9 @@ class Levelling:
         """
         hot, cold = self._ends(pair)
         first, second = COLUMNS[measure]
-        carried = self._snapshot.brokers.rates[:, first] + self._snapshot.brokers.rates[:, second]
+        rates = self._snapshot.brokers.rates
         with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
+            carried = rates[:, first] + rates[:, second]
             more = carried - carried[cold]
             if not more[hot] > 0:
                 return pair.difference

@@ -17,7 +17,7 @@ from lbd.decide.least_moves.counting import Far, count
 from lbd.decide.least_moves.foreseen import Foreseen
 from lbd.decide.least_moves.ground import survey
 from lbd.decide.least_moves.level import brokers_missing, water_level
-from lbd.decide.least_moves.planning import NEAR_POINTS, Band, Plan
+from lbd.decide.least_moves.planning import Band, Plan
 from lbd.decide.least_moves.telling import fewest, nothing_fits
 from lbd.load import scoring
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 MOST_MOVES = 2000
 """Of one plan: more take longer than the reports that it stands on are true."""
+
+NEAR_POINTS = 3.0
+"""So near above its aim a broker is left: a move for less costs as much, and is for little."""
+
+MOST_NEAR_SHARE = 0.85
+"""Of the low threshold, beyond which no broker is left: what fires is too high whatever the settings."""
 
 NEAR_SHARE = 0.75
 """Of the low threshold: so near the level a broker may end as one that takes; noise does not make it far again."""
@@ -150,7 +156,7 @@ class _Round:
         """
         known = {one.broker for one in far if one.fired}
         relieves = any(one.relieved for one in far)
-        least = self._band().top - self._level + NEAR_POINTS if relieves else self._settings.low_threshold
+        least = self._band().near - self._level if relieves else self._settings.low_threshold
         along = (self.above > least).nonzero()[0].tolist()
         hits = {one.broker: one.hits for one in far}
         others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
@@ -166,7 +172,9 @@ class _Round:
         low = self._settings.low_threshold
         aim = min(self._settings.aim_points, low)
         far = max(aim, NEAR_SHARE * low)
-        return Band(self._level - low, self._level - far, self._level, self._level + aim, self._level + far)
+        near = max(aim, min(aim + NEAR_POINTS, MOST_NEAR_SHARE * low))
+        level = self._level
+        return Band(level - low, level - far, level, level + aim, level + far, level + near)
 
     def _balanced(self) -> str:
         furthest, least = float(np.abs(self.above).max()), self._settings
@@ -206,7 +214,7 @@ class _Round:
     def _left(self, far: Far) -> tuple[Reason, str] | None:
         """Why a broker is still too far off after its moves; None where it is not."""
         after, band = self._plan.score(far.broker), self._band()
-        if band.floor <= after <= band.limit:
+        if band.floor <= after <= max(band.limit, band.near):
             return None
         why, told = nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, band)
         return why, f"then still at {after:.1f} points: {told}"

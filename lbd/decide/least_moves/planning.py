@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 ROUNDING = 1e-6
 """Points by which two sums of the same numbers may differ."""
 
-NEAR_POINTS = 3.0
-"""So near above the band a broker is left, still below what fires: a move for less costs as much, and is for little."""
-
 SIZES_ALIKE = 1.1
 """Sizes within such a factor are one size: of these the bundle with the fewest clients goes."""
 
@@ -54,8 +51,9 @@ class Move:
 
 @dataclass(frozen=True)
 class Band:
-    """Points: who is too high is brought to ``top``, who is too low to ``bottom``; giving should leave nobody below
-    ``floor``, and taking nobody above ``limit``, from where they would soon be too far again.
+    """Points: who is too high is brought to ``top``, but left where it is below ``near``, and who is too low to
+    ``bottom``; giving should leave nobody below ``floor``, and taking nobody above ``limit``, from where they would
+    soon be too far again.
     """
 
     floor: float
@@ -63,6 +61,7 @@ class Band:
     level: float
     top: float
     limit: float
+    near: float
 
 
 class Plan:
@@ -104,7 +103,7 @@ class Plan:
         left = np.array(sorted({*sources, *along}), dtype=np.int32)
         while left.size:
             source = int(left[self._scores[left].argmax()])
-            done = self._scores[source] <= self._band.top + NEAR_POINTS
+            done = self._scores[source] <= self._band.near
             move = None if done else self._relief(source)
             if move is not None:
                 yield move
@@ -125,7 +124,7 @@ class Plan:
             one = np.array([move.candidate], dtype=np.int32)
             back = float(self._after(move.source, one, 1.0)[0])
             left = float(self._after(move.destination, one, -1.0)[0])
-            if back <= self._band.top + NEAR_POINTS and (move.destination not in low or left >= self._band.bottom):
+            if back <= self._band.near and (move.destination not in low or left >= self._band.bottom):
                 self._put_back(move, back, left)
                 gone.add(move.candidate)
         return self._made([move for move in moves if move.candidate not in gone]) if gone else list(moves)
