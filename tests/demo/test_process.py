@@ -285,7 +285,7 @@ class TestOnATerminal:
         """Bars and pairs at once; at the end the cursor is there again, and the scorecard."""
         terminal = Terminal(folder)
         assert terminal.until("hits 15+") < FIRST_PICTURE_SECONDS
-        terminal.until("moves: 6 planned")
+        terminal.until("moves: 5 planned")
         assert terminal.press(b"\x03") == 0
         assert terminal.shown.rfind("\x1b[?25h") > terminal.shown.rfind("\x1b[?25l")
         assert "highest - lowest, points" in terminal.shown
@@ -295,7 +295,7 @@ class TestOnATerminal:
     def test_the_terminal_goes(self, words: tuple[str, ...], folder: Path):
         """As when a window is closed: it ends, and does not live on unseen."""
         terminal = Terminal(folder, *words)
-        terminal.until("lbd.log" if words else "moves: 6 planned")
+        terminal.until("lbd.log" if words else "moves: 5 planned")
         assert terminal.gone() == 0
 
     def test_without_colour(self, folder: Path):
