@@ -248,7 +248,9 @@ class Terminal:
     def until(self, part: str) -> float:
         """Wait until something is shown; seconds since the start."""
         while part not in self.shown:
-            assert time.monotonic() - self.begun_at < PATIENCE_SECONDS, self.shown
+            if time.monotonic() - self.begun_at > PATIENCE_SECONDS:
+                os.kill(self.process, signal.SIGKILL)  # or it keeps the port, which others take to be free
+                raise AssertionError(self.shown)
             if select.select([self._fd], [], [], 0.1)[0]:
                 self.shown += os.read(self._fd, 65_536).decode(errors="replace")
         return time.monotonic() - self.begun_at
