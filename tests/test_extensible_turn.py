@@ -239,7 +239,8 @@ def test_the_snapshot_counts_bundles_that_no_broker_tells_of(brokers: Brokers, t
         told = api.get("/v1/snapshot").json()
     assert told["bundles_all"] == len(told["bundles"]) == len(HOT) + 2 + len(brokers.pulsar.ids)  # one each of its own
     hot = [one for one in told["bundles"] if one["bundle"] in HOT]
-    assert [one["throughput_in"] is not None for one in hot] == [True] * TOLD + [False] * (len(HOT) - TOLD)
+    for key in ("throughput_in", "topics", "producers", "consumers"):
+        assert [one[key] is not None for one in hot] == [True] * TOLD + [False] * (len(HOT) - TOLD), key
 
 
 def test_a_fill_leaves_what_is_not_told_of(brokers: Brokers, tmp_path: Path):

@@ -229,9 +229,9 @@ class SeenBundle(msgspec.Struct, frozen=True):
     msg_rate_out: float | None
     throughput_in: float | None
     throughput_out: float | None
-    topics: int
-    producers: int
-    consumers: int
+    topics: int | None
+    producers: int | None
+    consumers: int | None
 
 
 class SnapshotTold(msgspec.Struct, frozen=True):

@@ -74,7 +74,9 @@ def _largest(seen: Snapshot, chosen: BoolArray, last: int) -> list[int]:
 
 def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
     names, owner = seen.rows.bundle[rows].tolist(), seen.rows.owner()[rows].tolist()
-    told = np.where(seen.rows.reported[rows, None], seen.rows.rates[rows], np.nan)
+    told = seen.rows.reported[rows]
+    carried = np.where(told[:, None], seen.rows.rates[rows], np.nan).tolist()
+    counts = [own if known else [None] * 3 for own, known in zip(seen.rows.counts[rows].tolist(), told, strict=True)]
     return [
         SeenBundle(
             bundle=seen.bundles[name],
@@ -87,7 +89,5 @@ def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
             producers=producers,
             consumers=consumers,
         )
-        for name, broker, rates, (topics, producers, consumers) in zip(
-            names, owner, told.tolist(), seen.rows.counts[rows].tolist(), strict=True
-        )
+        for name, broker, rates, (topics, producers, consumers) in zip(names, owner, carried, counts, strict=True)
     ]
