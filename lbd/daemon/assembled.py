@@ -102,6 +102,9 @@ class Assembled:
         self.splitting.halt()
         if settings.pulsar != self.settings.pulsar:
             self.looking.close()
+            if settings.pulsar.admin_urls != self.settings.pulsar.admin_urls:
+                self.silences.close()  # what hangs there is asked with these brokers' token, and may be none of them
+                self.silences = Silences()
             self.looking = self._look(settings)
             self.policies = PolicyReader(self.looking.admin)
         self.settings, self.observer = settings, self._observed(settings)

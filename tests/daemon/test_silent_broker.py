@@ -138,7 +138,7 @@ class TestTurns:
         assert asking(silent) == 1
 
     def test_other_settings_leave_known_what_was_known(self, lbd: Run, cluster: FakePulsar):
-        """A broker that was mistrusted is so however often settings are read, and however it is to be reached."""
+        """A broker that was mistrusted is so however often settings are read, and however long it is waited for."""
         broker, engine = cluster.brokers[2], lbd.engine
         engine.looking.admin.mistrust(broker)
         since, looking = engine.silences.since(f"http://{broker}"), engine.looking
@@ -147,6 +147,21 @@ class TestTurns:
         engine.take(fakes.impatient(engine.settings, read_timeout_seconds=2.0))
         assert engine.looking is not looking
         assert engine.looking.admin.silent_since(broker) == since
+
+    def test_other_addresses_end_what_was_asked_at_those_before(self, lbd: Run, cluster: FakePulsar):
+        """They may be another cluster's, or no longer in the clear: what hung there gets no token of these."""
+        engine, silent = lbd.engine, f"http://{cluster.brokers[2]}"
+        hang(cluster, cluster.brokers[2])
+        lbd.turn()
+        assert asking(silent) == 1
+        others = engine.settings.pulsar.model_copy(update={"admin_urls": (f"http://{cluster.brokers[0]}",)})
+        engine.take(engine.settings.model_copy(update={"pulsar": others}))
+        for _ in range(600):
+            if not asking(silent):
+                break
+            threading.Event().wait(0.05)
+        assert asking(silent) == 0
+        assert engine.looking.admin.silent_since(cluster.brokers[2]) is None
 
     def test_of_a_leader_that_hangs_the_doctor_promises_no_end(self, cluster: FakePulsar, tmp_path: Path):
         """Its session lives: waiting for that to end is no advice."""
