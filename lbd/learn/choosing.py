@@ -95,7 +95,7 @@ def shortlist(results: Results, windows: Sequence[int]) -> tuple[str, ...]:
         return ()
     trained = _pooled(results, split(windows)[0])
     present = trained.pop(PRESENT)
-    better = (name for name, own in trained.items() if _no_worse(own, present) and _clearly(own, present))
+    better = (name for name, own in trained.items() if not _apart(own, present) and _clearly(own, present))
     return tuple(sorted(better, key=lambda name: (cost(trained[name]), name))[:FINALISTS])
 
 
@@ -128,8 +128,9 @@ def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:
     """Why a candidate is not clearly better than the present settings in these windows; empty where it is."""
     pooled = _pooled(results, windows)
     own, present = pooled[name], pooled[PRESENT]
-    if not _no_worse(own, present):
-        return f"left brokers {own.p95_gap:.1f} points apart (95th percentile), the present {present.p95_gap:.1f}"
+    apart = _apart(own, present)
+    if apart:
+        return apart
     if not _clearly(own, present):
         return "did not do clearly better"
     for window in windows:
@@ -154,9 +155,18 @@ def _pooled(results: Results, windows: Sequence[int]) -> dict[str, Figures]:
     return {name: pooled([found[window] for window in windows]) for name, found in results.items()}
 
 
-def _no_worse(found: Figures, present: Figures) -> bool:
-    gaps = ((found.mean_gap, present.mean_gap), (found.p95_gap, present.p95_gap))
-    return all(gap <= now * (1 + SLACK_SHARE) + SLACK_POINTS for gap, now in gaps)
+def _apart(found: Figures, present: Figures) -> str:
+    """Which gap is larger than the slack allows, in words; empty where none is."""
+    gaps = (
+        (found.mean_gap, present.mean_gap, "on average"),
+        (found.p95_gap, present.p95_gap, "(95th percentile)"),
+    )
+    told = (
+        f"left brokers {gap:.1f} points apart {which}, the present {now:.1f}"
+        for gap, now, which in gaps
+        if gap > now * (1 + SLACK_SHARE) + SLACK_POINTS
+    )
+    return next(told, "")
 
 
 def _on_front(name: str, trained: Mapping[str, Figures]) -> bool:

@@ -141,11 +141,13 @@ class TestChoosing:
             ({"moves": 5, "mean_gap": 6.6}, {}, None, "no other settings"),
             ({"moves": 0, "p95_gap": 60.0}, {}, None, "no other settings"),
             ({"moves": 5}, {"p95_gap": 30.0}, None, "30.0 points apart (95th percentile), the present 20.0"),
+            ({"moves": 5}, {"mean_gap": 9.0}, None, "left brokers 9.0 points apart on average, the present 5.0"),
             ({"moves": 5}, {"moves": 10}, None, "on the last part of the time the best did not do clearly better"),
             ({"moves": 9}, {}, None, "no other settings"),
         ],
         ids=["fewer moves", "less gap", "the same", "patience for a point", "further apart at worst",
-             "further apart on average", "does nothing", "hold-out: worse", "hold-out: the same", "hardly better"],
+             "further apart on average", "does nothing", "hold-out: worse", "hold-out: worse on average",
+             "hold-out: the same", "hardly better"],
     )  # fmt: skip
     def test_what_is_recommended(self, other: dict[str, Any], last: dict[str, Any], recommended: str | None, why: str):
         """Only what is clearly better on both parts of the time, and leaves brokers no further apart."""
