@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.config import Settings
+    from lbd.pulsar.silence import Silences
 
 ADDRESSES = 5
 """Addresses of brokers in a configuration: enough for one to answer."""
 
 
 @contextmanager
-def observing(settings: Settings, *, keep_raw: bool = False) -> Iterator[Observer]:
-    """An observer of the configured cluster, for one look or a few."""
-    observer = Observer(Admin(settings.pulsar), time.time, keep_raw=keep_raw)
+def observing(settings: Settings, *, keep_raw: bool = False, silences: Silences | None = None) -> Iterator[Observer]:
+    """An observer of the configured cluster, for one look or a few; ``silences`` are those of its lbd."""
+    observer = Observer(Admin(settings.pulsar, silences), time.time, keep_raw=keep_raw)
     observer.wait_to_hear(say)
     try:
         yield observer

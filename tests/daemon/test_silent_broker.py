@@ -9,6 +9,7 @@ import pytest
 
 from lbd.daemon.doctor.cluster import check
 from lbd.daemon.doctor.survey import survey
+from lbd.daemon.draining.showing import show_drain
 from lbd.daemon.draining.unheard import looked_for_again
 from lbd.daemon.serving import Serving
 from lbd.errors import AdminError
@@ -136,6 +137,15 @@ class TestTurns:
         assert asking(silent) == 1
         serving.stop()
         assert asking(silent) == 1
+
+    def test_who_is_shown_a_drain_waits_for_it_no_more(self, lbd: Run, cluster: FakePulsar):
+        """The API looks at the cluster anew for each such question, and knows what turns know."""
+        switch = hang(cluster, cluster.brokers[2])
+        lbd.turn()
+        found_out = asked_for(switch)
+        shown = show_drain(lbd.engine.settings, cluster.brokers[1], lbd.engine.looking)
+        assert shown.look.observation.silent == (cluster.brokers[2],)
+        assert asked_for(switch) == found_out
 
     def test_other_settings_leave_known_what_was_known(self, lbd: Run, cluster: FakePulsar):
         """A broker that was mistrusted is so however often settings are read, and however long it is waited for."""

@@ -44,7 +44,7 @@ def _looking(settings: Settings, daemons: Observer | None) -> Iterator[Observer]
     if daemons is not None and daemons.listens:
         yield daemons
     else:
-        with observing(settings) as observer:
+        with observing(settings, silences=None if daemons is None else daemons.admin.http.silences) as observer:
             yield observer
 
 
