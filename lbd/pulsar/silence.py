@@ -38,6 +38,8 @@ class Silences:
         self._since: dict[str, float] = {}
         self._mistrusted: dict[str, tuple[str, threading.Event]] = {}
         self._asking: dict[str, threading.Event] = {}
+        self._listed: set[str] = set()
+        self._left: set[str] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
@@ -89,7 +91,13 @@ class Silences:
         self._begin(base, time.time(), lambda: ended.wait(MISTRUSTED_SECONDS), (broker, ended))
 
     def listed(self, brokers: Collection[str]) -> None:
-        """These have a session now. Mistrusted is a process: one whose session has ended comes back as another."""
+        """These have a session now. Mistrusted is a process: one whose session has ended comes back as another.
+
+        A host that has left the list is asked no more: it may be somebody else's by now.
+        """
+        hosts = {urlsplit(f"//{broker}").hostname or "" for broker in brokers}
+        self._left = (self._left | self._listed) - hosts
+        self._listed = hosts
         for broker, ended in tuple(self._mistrusted.values()):
             if broker not in brokers:
                 ended.set()
@@ -122,9 +130,10 @@ class Silences:
             ended.set()
 
     def _ask_again(self, base: str) -> None:
-        """Until it answers."""
-        while not self._closed.wait(self._again_seconds) and not self._answers(base):
-            pass
+        """Until it answers, or has left."""
+        while not self._closed.wait(self._again_seconds):
+            if urlsplit(base).hostname in self._left or self._answers(base):
+                return
 
 
 def in_words(since: float) -> str:

@@ -185,6 +185,25 @@ def test_mistrust_ends_with_the_session(listed: list[str], trusted: bool):
     silences.close()
 
 
+@pytest.mark.parametrize(("listed", "asked_on"), [(["b1:8080", "b2:8080"], True), (["b2:8080"], False)])
+def test_one_that_left_is_asked_no_more(listed: list[str], asked_on: bool):
+    """Whoever has its address next would be sent a token."""
+    asked: list[str] = []
+    silences = Silences(again_seconds=0.05)
+    silences.asked_by(lambda base: bool(asked.append(base)))
+    silences.listed(["b1:8080", "b2:8080"])
+    silences.unanswered(ONE, 100.0)
+    silences.listed(listed)
+    before = len(asked)
+    for _ in range(600):
+        if (len(asked) > before + 2) if asked_on else silences.since(ONE) is None:
+            break
+        threading.Event().wait(PATIENCE_SECONDS / 600)
+    assert (silences.since(ONE) is not None) is asked_on
+    assert len(asked) <= before + 1 or asked_on
+    silences.close()
+
+
 def test_after_its_end_nothing_is_noted() -> None:
     """Settings were read again: whoever still works with the old ones asks as if nothing were known."""
     silences = known(lambda _: False)
