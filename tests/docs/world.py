@@ -46,6 +46,13 @@ urllib.request.urlopen(request, timeout=60)
 """
 """The requests that Pulsar's own command sends for these words; brokers refuse keys that cannot be set so."""
 
+KUBECTL = """#!/bin/sh
+test "$1 $3" = "exec --" || { echo "kubectl: not known here: $*"; exit 1; }
+shift 3
+exec "$@"
+"""
+"""What is typed in the pod, typed here: it is the same program, beside the same daemon."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -157,6 +164,7 @@ class World:
         for name, text in {
             "lbd": f'#!/bin/sh\nexec "{sys.executable}" -m lbd "$@"\n',
             "sudo": '#!/bin/sh\nexec "$@"\n',
+            "kubectl": KUBECTL,
             "pulsar-admin": PULSAR_ADMIN.format(python=sys.executable, url=self.admin_url),
         }.items():
             (self.folder / "bin" / name).write_text(text)
