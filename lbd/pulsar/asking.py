@@ -74,8 +74,9 @@ class Asking:
     def active_brokers(self) -> list[str]:
         """Ids (``host:webPort``) of all active brokers, sorted; from now on their hosts are trusted."""
         found = sorted(self._json(self._any(paths.brokers(self.cluster)), list[str]))
-        self.http.trust({host_of(broker) for broker in found})
-        self.http.silences.listed(found)
+        hosts = {host_of(broker) for broker in found}
+        self.http.trust(hosts)
+        self.http.silences.listed(found, hosts)
         self._active = found
         self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in found}
         return found

@@ -90,12 +90,11 @@ class Silences:
         ended = threading.Event()
         self._begin(base, time.time(), lambda: ended.wait(MISTRUSTED_SECONDS), (broker, ended))
 
-    def listed(self, brokers: Collection[str]) -> None:
+    def listed(self, brokers: Collection[str], hosts: set[str]) -> None:
         """These have a session now. Mistrusted is a process: one whose session has ended comes back as another.
 
         A host that has left the list is asked no more: it may be somebody else's by now.
         """
-        hosts = {urlsplit(f"//{broker}").hostname or "" for broker in brokers}
         self._left = (self._left | self._listed) - hosts
         self._listed = hosts
         for broker, ended in tuple(self._mistrusted.values()):

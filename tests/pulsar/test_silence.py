@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbd.errors import AdminError
-from lbd.pulsar.http import Http
+from lbd.pulsar.http import Http, host_of
 from lbd.pulsar.settings import PulsarSettings
 from lbd.pulsar.silence import Silences, in_words
 
@@ -176,7 +176,7 @@ def test_mistrust_ends_with_the_session(listed: list[str], trusted: bool):
     """It was of a process: what comes back under the same name is another one, or has joined anew."""
     silences = known(lambda _: True)
     silences.mistrust(ONE, "b1:8080")
-    silences.listed(listed)
+    silences.listed(listed, {host_of(broker) for broker in listed})
     for _ in range(600 if trusted else 4):
         if silences.since(ONE) is None:
             break
@@ -191,9 +191,9 @@ def test_one_that_left_is_asked_no_more(listed: list[str], asked_on: bool):
     asked: list[str] = []
     silences = Silences(again_seconds=0.05)
     silences.asked_by(lambda base: bool(asked.append(base)))
-    silences.listed(["b1:8080", "b2:8080"])
+    silences.listed(["b1:8080", "b2:8080"], {"b1", "b2"})
     silences.unanswered(ONE, 100.0)
-    silences.listed(listed)
+    silences.listed(listed, {host_of(broker) for broker in listed})
     before = len(asked)
     for _ in range(600):
         if (len(asked) > before + 2) if asked_on else silences.since(ONE) is None:
