@@ -299,7 +299,7 @@ class TestUnloading:
         assert lines[-1] == f"t/n: {len(landed)} of 10 landed, {10 - len(landed)} refused, 0 failed."
         moved = dict.fromkeys(HOT, pulsar.ids[0]) | {WARM: pulsar.ids[1], COLD: pulsar.ids[2]}
         assert len(landed) == sum(pulsar.owners[bundle] != owner for bundle, owner in moved.items())
-        assert len(landed) >= 5
+        assert len(landed) >= 3  # by the brokers' names, which say who is picked first
 
     def test_a_namespace_through_the_running_lbd(self, pulsar: FakePulsar, config: Path):
         """Each bundle is a request of its own; what the named broker has already is left out."""
