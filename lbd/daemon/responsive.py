@@ -8,16 +8,16 @@ from __future__ import annotations
 import gc
 import sys
 
-SLICE_SECONDS = 0.0005
+SLICE_SECONDS = 0.001
 """How long a thread runs while others wait, Python's own is 0.005. An answer waits for one or two of them whenever it
-has read or sent anything, which is four times until it is sent."""
+has read or sent anything, which is four times until it is sent; with half as long they wait longer, not shorter."""
 
 TURNS_UNTIL_SETTLED = 2
 """By then what is loaded late is loaded: the API's libraries, and those that write history."""
 
 
 def share_fairly() -> None:
-    """Have threads give way ten times as often; a turn takes no longer by it."""
+    """Have threads give way five times as often; a turn takes no longer by it."""
     sys.setswitchinterval(SLICE_SECONDS)
 
 

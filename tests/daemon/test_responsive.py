@@ -51,7 +51,7 @@ def as_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("as_before")
 def test_threads_share_the_interpreter_in_short_slices():
-    """Python's own slice is ten times as long, and an answer waits for several in a row."""
+    """Python's own slice is five times as long, and an answer waits for several in a row."""
     responsive.share_fairly()
     assert sys.getswitchinterval() == pytest.approx(responsive.SLICE_SECONDS)
 
