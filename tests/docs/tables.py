@@ -69,7 +69,6 @@ CANNOT = {
     "pip install '.[learn]'": "half a gigabyte; tests/run installs the same as a part of .[test]",
     "tests/run": "it is what runs this test",
     "docker ": "no Docker; tests/package takes the image's steps in a bare virtual environment",
-    "kubectl delete ": "no cluster of Kubernetes; tests/helm validates what would be sent to one",
     "python -m tests.api.picture": "the picture differs by the fonts of a machine; tests/api has the page in a browser",
     "python3 -m venv lbd-env": "for YARN, which is not here",
     "lbd-env/bin/venv-pack": "the same",
