@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -26,6 +27,20 @@ MISTRUSTED_SECONDS = 300.0
 _DAY_SECONDS = 86_400
 
 
+@dataclass
+class _Silence:
+    """Since when a broker answers nothing (epoch seconds), and what ends that before it answers.
+
+    ``whose`` is what must stay listed: its host, or its id where no more than this process is doubted. ``listed`` is
+    whether it ever was, for the address of a proxy never is.
+    """
+
+    since: float
+    whose: str
+    listed: bool
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
 class Silences:
     """Which brokers answer nothing, and since when: what one process knows of them, whichever part found it out.
 
@@ -35,13 +50,11 @@ class Silences:
     def __init__(self, again_seconds: float = AGAIN_SECONDS) -> None:
         self._again_seconds = again_seconds
         self._answers: Callable[[str], bool] = lambda _: True
-        self._since: dict[str, float] = {}
-        self._mistrusted: dict[str, tuple[str, threading.Event]] = {}
+        self._silent: dict[str, _Silence] = {}
         self._asking: dict[str, threading.Event] = {}
-        self._listed: set[str] = set()
-        self._left: set[str] = set()
+        self._hosts: set[str] = set()
+        self._closed = False
         self._lock = threading.Lock()
-        self._closed = threading.Event()
 
     def asked_by(self, answers: Callable[[str], bool]) -> None:
         """Who asks from now on, by the settings of now.
@@ -52,11 +65,12 @@ class Silences:
 
     def since(self, base: str) -> float | None:
         """When the first request was sent that was not answered (epoch seconds); None for a broker that answers."""
-        return self._since.get(base)
+        found = self._silent.get(base)
+        return None if found is None else found.since
 
     def refuse(self, request: str, base: str) -> None:
         """Raise :class:`AdminError` in place of a request to a broker that is known to answer nothing."""
-        since = self._since.get(base)
+        since = self.since(base)
         if since is not None:
             raise AdminError(f"{request}: {urlsplit(base).netloc} {in_words(since)}; not sent", sent=False)
 
@@ -66,7 +80,7 @@ class Silences:
         Of several that time out together the first asks, and the others wait for what it hears.
         """
         with self._lock:
-            if self._closed.is_set() or base in self._since:
+            if self._closed or base in self._silent:
                 return
             heard = self._asking.get(base)
             if heard is None:
@@ -76,7 +90,8 @@ class Silences:
             return
         try:
             if not self._answers(base):
-                self._begin(base, begun_at, lambda: self._ask_again(base))
+                host = urlsplit(base).hostname or ""
+                self._begin(base, _Silence(begun_at, host, host in self._hosts), self._ask_again)
         finally:
             with self._lock:
                 del self._asking[base]
@@ -87,52 +102,48 @@ class Silences:
 
         Of a broker whose metadata thread is stuck load reports may come for minutes more. It is left alone for a time.
         """
-        ended = threading.Event()
-        self._begin(base, time.time(), lambda: ended.wait(MISTRUSTED_SECONDS), (broker, ended))
+        self._begin(base, _Silence(time.time(), broker, listed=True), _wait)
 
     def listed(self, brokers: Collection[str], hosts: set[str]) -> None:
         """These have a session now. Mistrusted is a process: one whose session has ended comes back as another.
 
         A host that has left the list is asked no more: it may be somebody else's by now.
         """
-        self._left = (self._left | self._listed) - hosts
-        self._listed = hosts
-        for broker, ended in tuple(self._mistrusted.values()):
-            if broker not in brokers:
-                ended.set()
-
-    def _begin(
-        self,
-        base: str,
-        begun_at: float,
-        until: Callable[[], object],
-        mistrusted: tuple[str, threading.Event] | None = None,
-    ) -> None:
         with self._lock:
-            if self._closed.is_set() or base in self._since:
+            self._hosts = hosts
+            for silence in self._silent.values():
+                if silence.whose in hosts or silence.whose in brokers:
+                    silence.listed = True
+                elif silence.listed:
+                    silence.ended.set()
+
+    def _begin(self, base: str, silence: _Silence, until: Callable[[str, _Silence], object]) -> None:
+        with self._lock:
+            if self._closed or base in self._silent:
                 return
-            self._since[base] = begun_at
-            if mistrusted is not None:
-                self._mistrusted[base] = mistrusted
-        threading.Thread(target=self._last, args=(base, until), name=f"lbd-asks-{base}", daemon=True).start()
+            self._silent[base] = silence
+        threading.Thread(target=self._last, args=(base, silence, until), name=f"lbd-asks-{base}", daemon=True).start()
 
-    def _last(self, base: str, until: Callable[[], object]) -> None:
-        until()
+    def _last(self, base: str, silence: _Silence, until: Callable[[str, _Silence], object]) -> None:
+        until(base, silence)
         with self._lock:
-            self._mistrusted.pop(base, None)
-            del self._since[base]
+            del self._silent[base]
 
     def close(self) -> None:
         """Ask no more."""
-        self._closed.set()
-        for _, ended in tuple(self._mistrusted.values()):
-            ended.set()
+        with self._lock:
+            self._closed = True
+            for silence in self._silent.values():
+                silence.ended.set()
 
-    def _ask_again(self, base: str) -> None:
-        """Until it answers, or has left."""
-        while not self._closed.wait(self._again_seconds):
-            if urlsplit(base).hostname in self._left or self._answers(base):
-                return
+    def _ask_again(self, base: str, silence: _Silence) -> None:
+        """Until it answers."""
+        while not silence.ended.wait(self._again_seconds) and not self._answers(base):
+            pass
+
+
+def _wait(_: str, silence: _Silence) -> None:
+    silence.ended.wait(MISTRUSTED_SECONDS)
 
 
 def in_words(since: float) -> str:
