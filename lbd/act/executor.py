@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lbd.act.orders import Ended, brokers_of
+from lbd.act.unloader import unproven
 from lbd.errors import told
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
@@ -150,7 +151,7 @@ class Executor:
         try:
             outcome = unloader.finish(unload, age_seconds)
         except Exception as error:  # noqa: BLE001 - see _safely
-            outcome = Outcome(unload, Result.UNKNOWN, None, str(told(error)), noted=unload.destination, older_note=True)
+            outcome = unproven(Outcome(unload, Result.UNKNOWN, None, str(told(error)), noted=unload.destination))
         if outcome is None:
             return False
         self._conclude(move, outcome)
@@ -216,8 +217,7 @@ class Executor:
         try:
             outcome = replace(found.orders.unloader.send(ready), attempts=attempt)
         except Exception as error:  # noqa: BLE001 - see _safely; it may have been sent
-            unknown = Outcome(ready.move, Result.UNKNOWN, None, str(told(error)), attempt)
-            outcome = replace(unknown, noted=ready.noted, older_note=ready.noted is not None)
+            outcome = unproven(Outcome(ready.move, Result.UNKNOWN, None, str(told(error)), attempt, noted=ready.noted))
             self._fail(error)
         if not self._conclude(move, outcome):
             found.end(Reason.ROUND_STOPPED, "not asked for: the journal cannot be written")

@@ -112,11 +112,11 @@ class Unloader:
             why = wrong.detail if wrong is not None else ready.detail if isinstance(ready, Skip) else ""
             noted = None if self._admin.transfers else move.destination
             found = Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {why}", noted=noted)
-            return self._cleared(ready, found) if isinstance(ready, Ready) else _unproven(found)
+            return self._cleared(ready, found) if isinstance(ready, Ready) else unproven(found)
         except LbdError as error:
             if age_seconds < 2 * self._patience_seconds:
                 return None
-            return _unproven(Outcome(move, Result.UNKNOWN, None, f"{FOUND_OPEN}; {error}", noted=move.destination))
+            return unproven(Outcome(move, Result.UNKNOWN, None, f"{FOUND_OPEN}; {error}", noted=move.destination))
 
     def _found_open(self, ready: Ready, owner: str | None) -> Outcome:
         if owner is None:
@@ -250,15 +250,15 @@ class Unloader:
         """
         owner, leader = outcome.owner, ready.leader
         if outcome.noted in {None, owner} or owner is None or leader.broker in {None, owner}:
-            return _unproven(outcome)
+            return unproven(outcome)
         try:
             noted = self._admin.note(outcome.unload.bundle, owner, leader.base)
         except LbdError:
-            return _unproven(outcome)
-        return replace(outcome, noted=owner) if noted else _unproven(outcome)
+            return unproven(outcome)
+        return replace(outcome, noted=owner) if noted else unproven(outcome)
 
 
-def _unproven(outcome: Outcome) -> Outcome:
+def unproven(outcome: Outcome) -> Outcome:
     """That an unload was answered, 204 or not, does not prove that it reached the leader."""
     return replace(outcome, older_note=outcome.noted is not None)
 

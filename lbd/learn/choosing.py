@@ -134,8 +134,7 @@ def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:
     if not _clearly(own, present):
         return "did not do clearly better"
     for window in windows:
-        each = [cost(results[one][window]) for one in (name, PRESENT)]
-        if each[0] > (1 + WORSE) * each[1]:
+        if cost(results[name][window]) > (1 + WORSE) * cost(results[PRESENT][window]):
             return f"did worse in one window of {len(windows)}"
     return ""
 

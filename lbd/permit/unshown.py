@@ -59,6 +59,11 @@ def _before(moves: Iterable[Unload], brokers: Brokers, position: Mapping[str, in
     return replace(brokers, rates=rates)
 
 
+def borne_lately(sent: Iterable[Sent], snapshot: Snapshot, scores: FloatArray) -> FloatArray:
+    """Points that each broker was given by moves which its report may not show yet, float64 (B,)."""
+    return borne(sent, snapshot.taken_at - UNSHOWN_SECONDS, snapshot, scores)
+
+
 def unshown(scores: FloatArray, sent: Iterable[Sent], snapshot: Snapshot, settled: BoolArray) -> FloatArray:
     """Points that moves of late bring to brokers that have not settled since, float64 (B,)."""
-    return np.where(settled, 0.0, borne(sent, snapshot.taken_at - UNSHOWN_SECONDS, snapshot, scores))
+    return np.where(settled, 0.0, borne_lately(sent, snapshot, scores))

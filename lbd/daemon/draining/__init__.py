@@ -235,10 +235,12 @@ class Draining:
         return None if job.override is not None and hold is not None and hold[0] in OVERRIDDEN_HOLDS else hold
 
     def _waits(self, job: Job, hold: Hold | None) -> bool:
-        job.waits(
-            "" if hold is None else hold[0].told(hold[1]), 0.0 if hold is None else self._now() + LOOK_AGAIN_SECONDS
-        )
-        return hold is not None
+        """Whether something keeps it from going on, which is noted with when it is looked at again."""
+        if hold is None:
+            job.waits("", 0.0)
+            return False
+        job.waits(hold[0].told(hold[1]), self._now() + LOOK_AGAIN_SECONDS)
+        return True
 
     def _give(self, job: Job, tools: Tools) -> None:
         """The next part of a fill, as it was planned when it began, or after it waited last, or its end."""

@@ -16,7 +16,7 @@ from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
 from lbd.load.carried import Carried, as_it_was, carried_by
 from lbd.model import Unload, bundle_namespace
 from lbd.permit.eligibility import BROKER_BUNDLE
-from lbd.permit.unshown import UNSHOWN_SECONDS, borne
+from lbd.permit.unshown import borne, borne_lately
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ def look_to_fill(parts: Parts, admin: Admin, broker: str, *, override: bool = Fa
     names = _movable(now.observation.snapshot.namespaces.names)
     now = replace(now, policies=_with_groups(now.policies, parts, names))
     judge = Judge(parts, now, parts.drained(), parts.attempted_at(), override=override)
-    lately = borne(parts.sent(), judge.snapshot.taken_at - UNSHOWN_SECONDS, judge.snapshot, judge.scores)
-    scores = judge.scores + lately
+    scores = judge.scores + borne_lately(parts.sent(), judge.snapshot, judge.scores)
     there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
     before = {judge.snapshot.brokers.ids[at]: float(scores[at]) for at in there}
     unloads = _candidates(judge, now, there)
@@ -184,7 +183,7 @@ def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
 def _shown(scores: FloatArray, seen: Snapshot, parts: Parts, asked: Pass) -> FloatArray:
     """Scores as reported or as predicted from those of the beginning, whichever is higher: reports lag behind."""
     if asked.scores is None:
-        return scores + borne(parts.sent(), seen.taken_at - UNSHOWN_SECONDS, seen, scores)
+        return scores + borne_lately(parts.sent(), seen, scores)
     begun = np.array([asked.scores.get(broker, -np.inf) for broker in seen.brokers.ids])
     return np.fmax(scores, begun + borne(parts.sent(), asked.begun_at, seen, scores))
 

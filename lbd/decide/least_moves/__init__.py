@@ -177,14 +177,14 @@ class _Round:
         return Band(level - low, level - far, level, level + aim, level + far, level + near)
 
     def _balanced(self) -> str:
-        furthest, least = float(np.abs(self.above).max()), self._settings
+        furthest, settings = float(np.abs(self.above).max()), self._settings
         number = int(self.among.sum())
         of = f" of {number} settled brokers" if number < len(self._ids) else ""
         told = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
-        wanted = f", low threshold {least.low_threshold:g}"
-        if furthest >= least.low_threshold:
+        wanted = f", low threshold {settings.low_threshold:g}"
+        if furthest >= settings.low_threshold:
             apart = float(np.ptp(self.above[self.among]))
-            wanted = f" below it, and filled once all are {least.gap_points:g} points apart, {apart:.1f} now"
+            wanted = f" below it, and filled once all are {settings.gap_points:g} points apart, {apart:.1f} now"
         return f"{told}{wanted}{self._full()}"
 
     def _full(self) -> str:

@@ -53,7 +53,7 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
 
 
-def percent_used(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
+def usual_percent(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
     """Percent of each resource, float64 (B, 5): on average of the latest samples, where they are known; 0 for none, and
     for what no broker can use.
     """
@@ -75,7 +75,7 @@ def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
     """Brokers of whose CPU only others tell the slope, and which would have an unusual background by it; bool (B,)."""
     if known.sources is None:
         return np.zeros(len(slope), dtype=np.bool_)
-    used = percent_used(snapshot, known)[:, CPU]
+    used = usual_percent(snapshot, known)[:, CPU]
     background = used - slope[:, 0] * driving(_believable(snapshot), known.measure)[:, CPU]
     of_others = np.array([source not in OWN for source in known.sources])
     found: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
@@ -85,7 +85,7 @@ def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
 def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, FloatArray]:
     """Percent over traffic of each broker, (B, 3), as it is, and without the background that all share."""
     measure = known.measure if known is not None else "throughput"
-    used = percent_used(snapshot, known)[:, list(DRIVEN)]
+    used = usual_percent(snapshot, known)[:, list(DRIVEN)]
     traffic = driving(_believable(snapshot), measure)[:, list(DRIVEN)]
     shared = np.array([shared_background(x, y) for x, y in zip(traffic.T, used.T, strict=True)])
     return _ratio(used, traffic, np.inf), _ratio(used - shared, traffic, 0.0)

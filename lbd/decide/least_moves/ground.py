@@ -70,7 +70,7 @@ def survey(
     """The ground of one round; ``verdicts`` is told of bundles without statistics."""
     columns = list(DRIVEN)
     slopes = permission.slopes
-    weighed = estimating.percent_used(snapshot, slopes) * weights.row()
+    weighed = estimating.usual_percent(snapshot, slopes) * weights.row()
     measure = slopes.measure if slopes is not None else "throughput"
     slope, estimated = estimating.slopes(snapshot, slopes)
     at, owner, clients = _movable(snapshot, averages, permission, verdicts)

@@ -65,7 +65,8 @@ def of_broker(turn: Turn, broker: str) -> Iterator[str]:
     if seen.doubt is not None:
         yield f"its report is no ground to move on: {seen.doubt}"
     if seen.to_settle:
-        yield f"it was moved to or from, or restarted: {_samples(seen.to_settle)} must come before its score counts"
+        samples = counted(seen.to_settle, "more fresh sample")
+        yield f"it was moved to or from, or restarted: {samples} must come before its score counts"
     if turn.hold is not None:
         yield f"nothing new is moved: {turn.hold.reason}{turn.hold.detail and f': {turn.hold.detail}'}"
     yield from _of_pairs(turn, broker)
@@ -100,7 +101,3 @@ def outcome(turn: Turn, pair: PairSeen) -> str:
     if pair.reason is None:
         return "every bundle that was chosen was refused" if pair.fired else "nothing came of it"
     return f"{pair.reason}{pair.detail and f', {pair.detail}'}"
-
-
-def _samples(number: int) -> str:
-    return counted(number, "more fresh sample")

@@ -155,8 +155,8 @@ class Journal:
         proven = (outcome.result, outcome.owner, outcome.unload.bundle, text(outcome.detail))
         seconds = round(_finite(outcome.seconds), 3)
         with self._lock:
-            noted, older = (outcome.noted, outcome.leader), outcome.older_note
-            self._append(Ended(self._now(), move, *proven, seconds, *noted, older_note=older))
+            noted = outcome.noted, outcome.leader
+            self._append(Ended(self._now(), move, *proven, seconds, *noted, older_note=outcome.older_note))
             self._rotate_when_long()
 
     @property
