@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -54,21 +54,8 @@ class Window:
 
     def from_round(self, first: int) -> Window:
         """The same without its first rounds: what changed in them is seen in the first that is left."""
-        return Window(
-            self.brokers,
-            self.bundles,
-            self.at[first:],
-            self.used[first:],
-            self.totals[first:],
-            self.present[first:],
-            self.fresh[first:],
-            self.doubted[first:],
-            self.started_at[first:],
-            np.maximum(self.change_round - first, 0).astype(np.int32),
-            self.change_bundle,
-            self.change_owner,
-            self.change_rates,
-        )
+        rounds = {name: getattr(self, name)[first:] for name in ("at", *OF_BROKERS)}
+        return replace(self, **rounds, change_round=np.maximum(self.change_round - first, 0).astype(np.int32))
 
 
 def joined(first: Window, second: Window) -> Window:
@@ -95,7 +82,7 @@ def _carried(old: dict[str, Any], new: dict[str, Any]) -> None:
     for broker in np.flatnonzero(old["present"][-1] & new["present"].any(axis=0)).tolist():
         first = int(np.argmax(new["present"][:, broker]))
         if new["at"][first] - new["at"][0] <= LONGEST_SILENCE_SECONDS:
-            for key in ("used", "totals", "present", "doubted", "started_at"):
+            for key in OF_BROKERS.keys() - {"fresh"}:
                 new[key][:first, broker] = old[key][-1, broker]
 
 
@@ -103,7 +90,7 @@ def _renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ..
     """Its columns, so many rounds later, for these brokers and bundles, of which it may not know all."""
     broker, bundle = (_positions(own, among) for own, among in ((window.brokers, brokers), (window.bundles, bundles)))
     found: dict[str, Any] = {"at": window.at}
-    for key, nothing in _OF_BROKERS.items():
+    for key, nothing in OF_BROKERS.items():
         own = getattr(window, key)
         found[key] = np.full((own.shape[0], len(brokers), *own.shape[2:]), nothing, dtype=own.dtype)
         found[key][:, broker] = own
@@ -115,7 +102,7 @@ def _renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ..
     }
 
 
-_OF_BROKERS = {
+OF_BROKERS = {
     "used": np.nan,
     "totals": np.nan,
     "present": False,

@@ -14,7 +14,7 @@ import numpy as np
 
 from lbd.config import Settings
 from lbd.learn.closed_loop import replay
-from lbd.learn.window import Window
+from lbd.learn.window import OF_BROKERS, Window
 from lbd.load.linear import CPU, given
 from lbd.model import RESOURCES
 from lbd.simulate.build import cluster
@@ -123,12 +123,11 @@ def day(whole: Window, number: int) -> Window:
     """A day of it, with the hours before it that warm a replay up."""
     last = (number + 1) * DAY_MINUTES
     known = whole.change_round < last
-    rows = {name: getattr(whole, name)[:last] for name in _ROUNDS}
+    rows = {name: getattr(whole, name)[:last] for name in ("at", *OF_BROKERS)}
     rows |= {name: getattr(whole, name)[known] for name in _CHANGES}
     return replace(whole, **rows).from_round(number * DAY_MINUTES - WARM_MINUTES)
 
 
-_ROUNDS = ("at", "used", "totals", "present", "fresh", "doubted", "started_at")
 _CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates")
 
 
