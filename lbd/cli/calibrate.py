@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lbd.cli.options import loaded, settings_options
+from lbd.cli.options import settings_options
 from lbd.cli.stages import stages
 from lbd.errors import UsageError
 from lbd.record.history import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
+
+    from lbd.cli.options import Read
 
 FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
 
@@ -36,11 +40,8 @@ FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
 )
 @click.option("--explain", "explained", is_flag=True, help="Print in plain words why these numbers.")
 @settings_options
-@click.pass_context
 def calibrate(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     root: str | None,
     master: str,
     out: Path,
@@ -58,13 +59,13 @@ def calibrate(
     \b
     Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml
     """
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     from lbd.learn import written  # noqa: PLC0415 - Spark is loaded only here
-    from lbd.learn.session import parts, session  # noqa: PLC0415
+    from lbd.learn.session import parts, started  # noqa: PLC0415
 
     history = root or str(settings.state_dir / FOLDER)
-    with _new(out), session(master) as spark:
-        from lbd.learn.calibrate import Asked  # noqa: PLC0415 - needs PySpark, whose absence the session tells
+    with _new(out), _ending(out), started(history, master) as spark:
+        from lbd.learn.calibrate import Asked  # noqa: PLC0415 - needs PySpark
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
 
         with stages(lambda: parts(spark)) as tell:
@@ -73,6 +74,26 @@ def calibrate(
     for line in lines if explained else lines[-1:]:
         click.echo(line)
     click.echo(f"{', '.join(FILES)} in {out}", err=True)
+
+
+@contextmanager
+def _ending(out: Path) -> Iterator[None]:
+    """SIGTERM, as of a unit that is stopped, ends it at once, and Java with it; an exception would wait for Spark's
+    answer to what it was asked last.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        with suppress(OSError):
+            out.rmdir()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

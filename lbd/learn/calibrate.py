@@ -17,6 +17,7 @@ from lbd.learn import curated, pipeline
 from lbd.learn.candidates import PRESENT, TUNABLE, candidates
 from lbd.learn.choosing import DEALS, FEWEST_WINDOWS, choose, shortlist
 from lbd.learn.closed_loop import as_recorded, replay
+from lbd.learn.local import HOW
 from lbd.learn.reading import table
 from lbd.learn.scoring import pooled
 from lbd.learn.told import told
@@ -24,6 +25,7 @@ from lbd.learn.window import after, from_bytes
 from lbd.load.error import measure
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +46,11 @@ HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
 
 NOT_KNOWN = "nothing tells how {1} follows traffic on {0}, so what moves would have done is not known"
+
+SHORT = (
+    "History is short: in windows of {0:g} h the moves that level brokers once count as if they came each day; ask "
+    "again when there are {1} days"
+)
 
 UNLIKE = 0.25
 """A broker whose slope differs by more than this fraction from the median is another kind of machine."""
@@ -108,6 +115,8 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     tables = [table(spark, asked.history, name) for name in _TABLES]
     decisions, brokers, bundles = (one.rows for one in tables)
     read = curated.dropped(brokers, decisions).collect()[0]
+    if read["rounds_overtaken"]:
+        brokers, bundles = (curated.without(rows, curated.overtaken(decisions)) for rows in (brokers, bundles))
     if not read["rounds_kept"]:
         raise UsageError(f"{asked.history}: history holds no round; {HOW}")
     asked.tell("looking at gaps and noise")
@@ -126,7 +135,7 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     error = measure(samples, asked.settings.weights)
     present = _present(decisions, asked.settings)
     tried = candidates(present, _noise(model), asked.candidates, 1, asked.strategies)
-    asked.tell(f"replaying {len(tried)} settings over {len(windows)} windows")
+    asked.tell(f"replaying {len(tried)} settings over {counted(len(windows), 'window')}")
     found = _replayed(spark, packed, windows, tried, asked, model)
     by_name = {one.name: one for one in tried}
     finalists = [by_name[name] for name in (PRESENT, *shortlist(found, windows[1:]))]
@@ -138,8 +147,11 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     asked.tell("choosing")
     choice = choose(found, again, windows[1:])
     unknown = model.unknown(asked.settings.weights)
-    if unknown:
+    if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
+    elif choice.judged and not choice.recommended and window_seconds < DAY_SECONDS:
+        hours = window_seconds / HOUR_SECONDS
+        choice = replace(choice, why=f"{choice.why}. {SHORT.format(hours, FEWEST_WINDOWS + 1)}")
     return Calibration(
         choice=choice,
         tried=by_name,
@@ -179,8 +191,6 @@ def _noise(model: LoadModel) -> float:
     known = model.noise[:, CPU][np.isfinite(model.noise[:, CPU])]
     return float(np.median(known)) if known.size else 0.0
 
-
-HOW = "lbd run and lbd history import make some"
 
 _TABLES = ("decisions", "broker_rounds", "bundle_rounds")
 

@@ -3,8 +3,9 @@
 It decides with the strategy, the limits and the evidence rules of a live turn. What a live lbd does between two rounds
 is left out: every unload lands where it should, before the next round. So under the settings that history was made
 with, and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates
-stored in steps let it differ by bundles that only just fit. Isolation policies, anti-affinity groups and move costs are
-not in history, and count for nothing.
+stored in steps let it differ by bundles that only just fit. Slopes are the model's from the first round on, where a
+live least-moves learns them. Isolation policies, anti-affinity groups and move costs are not in history, and count for
+nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lbd.cycle.learning import slopes
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.learn.cluster import Cluster
+from lbd.learn.latest import Latest
 from lbd.load.linear import scores
 from lbd.model import Averages, Memory, Permission
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
@@ -63,7 +65,7 @@ class _Replay:
     def __init__(self, window: Window, settings: Settings, model: LoadModel) -> None:
         self._window, self._settings = window, settings
         self._cluster, self._model = Cluster(window, model), model
-        self._wants_slopes = effective(settings).wants_slopes
+        self._latest = Latest(window) if effective(settings).wants_slopes else None
         self._strategy, self._memory = strategy_of(settings), Memory()
         self._names = list(window.bundles)
         size = len(self._names)
@@ -94,6 +96,8 @@ class _Replay:
     def _learn(self, number: int) -> None:
         """Averages as the live ones: one sample for each new one of a bundle's broker."""
         owner, fresh = self._cluster.owner, self._window.fresh[number]
+        if self._latest is not None:
+            self._latest.take(number, owner, self._cluster.rates, self._cluster.used)
         told = (owner >= 0) & fresh[owner]
         # where all of them have a sample, as often, slices are several times as fast as positions
         taken = slice(None) if told.all() else np.flatnonzero(told)
@@ -123,7 +127,7 @@ class _Replay:
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= SETTLED_AFTER
         doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
-        known = slopes(self._model, snapshot) if self._wants_slopes else None
+        known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
         bars = self._bars(snapshot)
         return Permission(bars, counts=fresh & settled, paired=doubt, settled=settled, slopes=known)
 

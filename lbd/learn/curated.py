@@ -17,6 +17,7 @@ from lbd.record.history.tables import RATES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.window import WindowSpec
 
 SAMPLE = (*RESOURCES, *RATES, "topics", "started_at", "doubt")
 """What is kept of a broker's sample."""
@@ -25,11 +26,36 @@ SAMPLE = (*RESOURCES, *RATES, "topics", "started_at", "doubt")
 def rounds(decisions: DataFrame) -> DataFrame:
     """Rounds: when, who had a report, and the seconds since the one before, on that day; null of the first.
 
-    One that is there twice is taken once.
+    One that is there twice is taken once, and none that is :func:`overtaken`.
     """
-    once = decisions.groupBy("t").agg(F.max_by("brokers", "turn").alias("brokers"))
-    before = F.lag(_seconds("t")).over(W.partitionBy(F.to_date("t")).orderBy("t"))
-    return once.select("t", "brokers", (_seconds("t") - before).alias("since"))
+    kept = _once(decisions).where(~F.col("overtaken"))
+    before = F.lag(_seconds("t")).over(_day())
+    return kept.select("t", "brokers", (_seconds("t") - before).alias("since"))
+
+
+def overtaken(decisions: DataFrame) -> DataFrame:
+    """``t`` of rounds that a clock which was set back has come by once more: it says that later turns were before them.
+
+    Turns are counted over restarts; imported ones are not, and have the number 0.
+    """
+    return _once(decisions).where("overtaken").select("t")
+
+
+def without(rows: DataFrame, overtaken: DataFrame) -> DataFrame:
+    """Rows of other tables without those of overtaken rounds, which are few."""
+    return rows.join(F.broadcast(overtaken), on="t", how="left_anti")
+
+
+def _once(decisions: DataFrame) -> DataFrame:
+    found = decisions.groupBy("t").agg(F.max_by("brokers", "turn").alias("brokers"), F.max("turn").alias("turn"))
+    once = found.select("t", "brokers", "turn", F.to_date("t").alias("day"))
+    reached = F.max("turn").over(_day().rowsBetween(W.unboundedPreceding, -1))
+    passed = (F.col("turn") > 0) & (F.col("turn") < F.coalesce(reached, F.lit(0)))
+    return once.select("t", "brokers", "day", F.coalesce(passed, F.lit(False)).alias("overtaken"))
+
+
+def _day() -> WindowSpec:
+    return W.partitionBy("day").orderBy("t")
 
 
 def samples(broker_rounds: DataFrame) -> DataFrame:
@@ -69,7 +95,8 @@ def dropped(broker_rounds: DataFrame, decisions: DataFrame) -> DataFrame:
         F.coalesce(F.count_if(since > longest), F.lit(0)).alias("gaps"),
         F.coalesce(F.sum(F.least(since, longest)), F.lit(0.0)).alias("seconds_seen"),
     )
-    return raw.crossJoin(kept).crossJoin(seen).crossJoin(once)
+    back = overtaken(decisions).agg(F.count("*").alias("rounds_overtaken"))
+    return raw.crossJoin(kept).crossJoin(seen).crossJoin(once).crossJoin(back)
 
 
 def _seconds(column: str) -> Column:

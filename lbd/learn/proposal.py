@@ -12,6 +12,7 @@ from lbd.learn.candidates import PRESENT
 from lbd.learn.choosing import cost, moves_per_day
 from lbd.load.linear import CPU, Source
 from lbd.load.settings import UNIT
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,19 +91,28 @@ def _before(found: Calibration) -> dict[str, Any]:
 def evidence(found: Calibration) -> Iterator[str]:
     """Why these numbers, in plain words."""
     yield f"{found.days:.1f} days of history in windows of {found.window_hours:g} h, {len(found.tried)} settings tried."
-    read = found.read
-    yield (
-        f"{read['samples_read']:,} samples read, {read['samples_kept']:,} used, {read['samples_doubted']:,} of them "
-        f"not trusted; {read['rounds_read'] - read['rounds_kept']:,} rounds were there twice, {read['gaps']:,} gaps."
-    )
+    yield from _read(found)
     if found.torn:
-        yield f"{len(found.torn)} files could not be read and are left out, the first: {found.torn[0]}."
+        yield f"{len(found.torn):,} files could not be read and are left out, the first: {found.torn[0]}."
     yield _model_error(found)
     yield from found.remarks
     yield answer(found)
     for one in found.choice.judged:
         if one.name in {PRESENT, found.choice.best}:
             yield from _judged(one)
+
+
+def _read(found: Calibration) -> Iterator[str]:
+    """What was read and left out."""
+    read = found.read
+    back = read["rounds_overtaken"]
+    twice = read["rounds_read"] - read["rounds_kept"] - back
+    yield (
+        f"{read['samples_read']:,} samples read, {read['samples_kept']:,} used, {read['samples_doubted']:,} of them "
+        f"not trusted; {twice:,} rounds were there twice, {read['gaps']:,} gaps."
+    )
+    if back:
+        yield f"{back:,} rounds are left out: later turns have earlier times, as when a clock was set back."
 
 
 def answer(found: Calibration) -> str:
@@ -132,11 +142,17 @@ def _judged(one: Judged) -> Iterator[str]:
 
 def told(found: Figures) -> str:
     """Figures in a line."""
+    over, twice = a_day(found, found.minutes_over), a_day(found, found.moved_twice)
     return (
         f"{moves_per_day(found):.1f} moves a day, brokers {found.mean_gap:.1f} points apart on average, 95 % of the "
-        f"time at most {found.p95_gap:.1f}, worst hour {found.worst_hour_gap:.1f}, {found.minutes_over:.0f} min over "
-        f"the threshold, {found.moved_twice} bundles moved twice, cost {cost(found):.1f} points"
+        f"time at most {found.p95_gap:.1f}, worst hour {found.worst_hour_gap:.1f}, {over:.0f} min a day over the "
+        f"present threshold, {twice:.1f} bundles a day moved twice, cost {cost(found):.1f} points"
     )
+
+
+def a_day(found: Figures, total: float) -> float:
+    """A sum over all replays of all windows, of a day: some settings were replayed five times, and others once."""
+    return total / found.days if found.days else 0.0
 
 
 def _model_error(found: Calibration) -> str:
@@ -145,6 +161,6 @@ def _model_error(found: Calibration) -> str:
         return "No move in this history tells how good the load model is."
     return (
         f"The load model was off by {error.mean_absolute:.1f} points on average ({error.p95:.1f} at most in 95 of 100) "
-        f"on {error.number} brokers whose bundles really changed; taking nothing to change errs by "
+        f"on {counted(error.number, 'broker')} whose bundles really changed; taking nothing to change errs by "
         f"{error.unchanged_mean_absolute:.1f}."
     )

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from lbd.errors import UsageError
+from lbd.learn.local import nothing
 from lbd.record.history.tables import COLUMNS, VERSION
 
 if TYPE_CHECKING:
@@ -88,8 +89,7 @@ def _files(spark: SparkSession, root: str, path: str) -> Sequence[str]:
     except Py4JError as error:
         raise UsageError(f"{path}: cannot be read: {_line(error)}") from error
     if not files:
-        seen = f"; there is {', '.join(others)}" if others and f"v{VERSION}" not in others else ""
-        raise UsageError(f"{path}: no history of version {VERSION} there{seen}")
+        raise nothing(path, others)
     return files
 
 

@@ -51,13 +51,13 @@ def _answer(found: Calibration) -> Iterator[str]:
     if found.recommended is not None:
         named[found.choice.recommended] = "proposed settings"
     rows = [
-        (f"{named[one.name]}, {when}", *_cells(figures), f"{figures.worst_hour_gap:.1f}", f"{figures.moved_twice:,}")
+        (f"{named[one.name]}, {when}", *_cells(figures), f"{figures.worst_hour_gap:.1f}", _twice(figures))
         for one in sorted(found.choice.judged, key=lambda one: one.name != PRESENT)
         if one.name in named
         for when, figures in (("chosen on", one.trained), ("judged on", one.held_out))
     ]
     if rows:
-        yield table(("replayed", *COLUMNS, "worst hour's gap", "moved twice"), rows)
+        yield table(("replayed", *COLUMNS, "worst hour's gap", "moved twice, bundles a day"), rows)
 
 
 COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "cost")
@@ -66,6 +66,10 @@ COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "cost")
 def _cells(figures: Figures) -> tuple[str, ...]:
     told = (moves_per_day(figures), figures.mean_gap, figures.p95_gap, cost(figures))
     return tuple(f"{one:,.1f}" for one in told)
+
+
+def _twice(figures: Figures) -> str:
+    return f"{proposal.a_day(figures, figures.moved_twice):.1f}"
 
 
 def _words(found: Calibration) -> Iterator[str]:
@@ -88,7 +92,7 @@ def _lasting(found: Calibration) -> Iterator[str]:
     """How often and how long brokers were far apart, and between which pairs."""
     yield "<h2>How often and how long brokers were apart, as recorded</h2>"
     rows = [
-        (f"{one['threshold']:g} points", f"{one['times']:,}", f"{one['median']:.0f} min", f"{one['longest']:,} min",
+        (f"{one['threshold']:g} points", f"{one['times']:,}", f"{one['median']:,.0f} min", f"{one['longest']:,} min",
          f"{one['share']:.1%}")
         for one in found.told.lasting
     ]  # fmt: skip

@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.errors import UsageError
+from lbd.learn.local import look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,19 +31,26 @@ QUIET = Path(__file__).with_name("log4j2.properties")
 
 
 @contextmanager
+def started(history: str, master: str) -> Iterator[SparkSession]:
+    """A session to read this history with; what can be seen to be missing before Spark is started is told at once."""
+    check()
+    look(history, master)
+    with session(master) as spark:
+        yield spark
+
+
+@contextmanager
 def session(master: str) -> Iterator[SparkSession]:
     """A session on this master, stopped in the end; under spark-submit on the one that was given there.
 
     Raises :class:`UsageError` where PySpark or Java is missing or too old, the master cannot be reached, or Spark gives
     up within: a file that it cannot read, memory that is not there, workers that are lost.
     """
-    _check_java()
-    try:
-        from py4j.protocol import Py4JError  # noqa: PLC0415 - only here can its absence be told
-        from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
-        from pyspark.sql import SparkSession  # noqa: PLC0415
-    except ImportError as error:
-        raise UsageError("PySpark is missing: pip install 'lbd[learn]'") from error
+    check()
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - its absence is told by now
+    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = (
@@ -82,6 +91,15 @@ def parts(spark: SparkSession) -> tuple[int, int]:
     found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [stage for stage in found if stage is not None]
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+
+def check() -> None:
+    """Raises :class:`UsageError` where PySpark or Java is missing, or Java is too old."""
+    _check_java()
+    try:
+        import_module("pyspark.sql")
+    except ImportError as error:
+        raise UsageError("PySpark is missing: in a checkout of lbd, pip install '.[learn]'") from error
 
 
 def _check_java() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -194,6 +195,23 @@ def test_the_command(history: Path, tmp_path: Path):
     assert checked.returncode == 0, checked.stderr
 
 
+def test_sigterm_leaves_nothing_behind(history: Path, tmp_path: Path):
+    """As of a unit that is stopped: no word of Java's, no directory, and no process."""
+    out = tmp_path / "calibration"
+    words = ("calibrate", "--history", str(history), "--out", str(out), "--master", "local[1]")
+    with subprocess.Popen([sys.executable, "-m", "lbd", *words], stderr=subprocess.PIPE, text=True) as begun:
+        assert begun.stderr is not None
+        for line in begun.stderr:
+            if line.startswith("replaying"):
+                begun.terminate()
+                break
+        told = begun.stderr.read()  # until Java, which has it, too, is gone
+
+    assert begun.returncode == -signal.SIGTERM
+    assert told == ""
+    assert not out.exists()
+
+
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
     """A directory for programs, alone on the PATH."""
@@ -221,7 +239,7 @@ def no_pyspark(tools: Path) -> None:
     [
         (lambda _: None, "no java on the PATH; Spark needs Java 17 or newer"),
         (old_java, "is Java 8; Spark needs Java 17 or newer, for instance: apt-get install default-jre-headless"),
-        (no_pyspark, "PySpark is missing: pip install 'lbd[learn]'"),
+        (no_pyspark, "PySpark is missing: in a checkout of lbd, pip install '.[learn]'"),
     ],
     ids=["no Java", "Java too old", "no PySpark"],
 )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SKEWED = {"hours": 3, "load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b"]}]}
 
+HOSTS = tuple(f"{one['id']}:8080" for one in NEIGHBOUR["brokers"])
+
 
 def true_model(found: Window) -> LoadModel:
     """What the simulated cluster really does; the third broker is twice as large."""
@@ -55,6 +57,23 @@ def test_the_settings_that_were_in_force_make_the_moves_that_were_made(
     last = course.moves[-1].at + 120
     seen = as_recorded(found, settings.weights)
     np.testing.assert_allclose(course.points[found.at > last], seen[found.at > last], atol=0.01)
+
+
+@pytest.mark.parametrize(("seed", "guardrails"), [(1, {}), (3, {"max_unloads_per_turn": 2, "cool_down_minutes": 10})])
+def test_least_moves_makes_the_moves_that_were_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, guardrails: dict[str, int]
+):
+    """Where the live lbd knew what traffic costs: moves are sized from the mean of the last samples in both."""
+    known = given(HOSTS, np.zeros(4), np.array([1, 1, 0.5, 1]) * TRUE_SLOPE)
+    monkeypatch.setattr("lbd.cycle.learning.fit", lambda *_: known)
+    settings = settled().model_copy(update={"strategy": "least-moves", "guardrails": Guardrails(**guardrails)})
+    done = simulated(tmp_path, settings, seed, step=0.0, **SKEWED).trace().moves
+    found = packed(tmp_path)
+    course = replay(found, settings, known)
+
+    assert len(done) >= 5
+    live = {(one.seconds // 60, one.bundle, one.source, one.destination) for one in done}
+    assert {((one.at - found.at[0]) // 60, one.bundle, one.source, one.destination) for one in course.moves} == live
 
 
 def test_moves_that_were_not_made_change_what_comes_after(tmp_path: Path):

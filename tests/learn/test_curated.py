@@ -77,6 +77,22 @@ def test_silence_is_measured_within_a_day(spark: SparkSession):
     assert sorted(row["since"] or 0 for row in found.collect()) == [0, 0, 60, 360]
 
 
+def test_rounds_that_a_clock_came_by_again_are_left_out(spark: SparkSession):
+    """Two minutes were told twice, at other seconds: the later turns stay. Who knows no turns cannot tell."""
+    from lbd.learn import curated
+
+    turns = {0: 1, 1: 2, 2: 3, 3: 4, 1.5: 5, 2.5: 6, 3.5: 7, 4.5: 8}
+    rows = [{"t": at(minute), "brokers": ["a"], "turn": turn} for minute, turn in turns.items()]
+    told, imported = frame(spark, "decisions", *rows), frame(spark, "decisions", *({**row, "turn": 0} for row in rows))
+    seen = samples(spark, *((minute, "a", 20.0) for minute in turns))
+    (counted,) = curated.dropped(seen, told).collect()
+
+    assert minutes(curated.rounds(told)) == [0, 1, 1.5, 2.5, 3.5, 4.5]
+    assert minutes(curated.without(seen, curated.overtaken(told))) == [0, 1, 1.5, 2.5, 3.5, 4.5]
+    assert (counted["rounds_read"], counted["rounds_kept"], counted["rounds_overtaken"]) == (8, 6, 2)
+    assert minutes(curated.rounds(imported)) == sorted(turns)
+
+
 @pytest.mark.parametrize(
     ("rows", "kept"),
     [
@@ -150,7 +166,7 @@ def test_what_was_read_and_dropped_is_counted(
 
 
 def test_rows_of_bundles_are_shuffled_by_window_alone(spark: SparkSession):
-    """A day is as long as any other; by broker or by bundle, one task would get most of the rows."""
+    """A day is as long as any other; by broker or by bundle, one task would get most of the rows. Rounds are few."""
     from lbd.learn import curated, pipeline
 
     bundles = curated.bundles(frame(spark, "bundle_rounds", {"t": at(0), "bundle": "x", "broker": "a"}), HOUR)
@@ -159,7 +175,7 @@ def test_rows_of_bundles_are_shuffled_by_window_alone(spark: SparkSession):
     plan = packed._jdf.queryExecution().executedPlan().toString()
     keys = re.findall(r"hashpartitioning\(([^)]*), \d+\)", plan)
 
-    assert {re.sub(r"#\d+L?", "", key) for key in keys} <= {"window", "t", "t, broker"}
+    assert {re.sub(r"#\d+L?", "", key) for key in keys} <= {"window", "t", "t, broker", "day"}
     assert sum(key.startswith("window") for key in keys) == 2
     assert "CartesianProduct" not in plan
     assert "SinglePartition" not in plan
