@@ -19,8 +19,9 @@ class Slopes:
     ``half_width``, (B, 5), is half of a slope's 95 % interval; ``background``, (B, 5), percent without traffic, NaN
     without a sample; ``sources`` tells where each broker's slope of CPU comes from, the value of a
     :class:`~lbd.load.linear.Source`. ``usual``, (B, 5), is percent used on average of the latest samples
-    (``load/usual.py``), NaN where there is none, and ``samples``, (B,), how many they are. These five are None where
-    nobody told them.
+    (``load/usual.py``), NaN where there is none, and ``samples``, (B,), how many they are. ``effect``, (B, 2), is what
+    a broker's own moves told of a slope of CPU that nothing else tells, and the standard deviation of that, infinite
+    without a move (``load/effects.py``). These six are None where nobody told them.
     """
 
     slope: FloatArray
@@ -31,3 +32,4 @@ class Slopes:
     sources: tuple[str, ...] | None = None
     usual: FloatArray | None = None
     samples: FloatArray | None = None
+    effect: FloatArray | None = None

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.effects import NONE as NO_EFFECT
+from lbd.load.effects import effect
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
 from lbd.load.samples import GO_STALE_SECONDS, SAMPLED, Gathering, percent_used
 from lbd.load.settings import NOTHING_KNOWN
 from lbd.load.usual import MOST_SAMPLES, MOST_SECONDS, usual
 from lbd.model import BYTES_IN, BYTES_OUT, Slopes
+from lbd.permit.evidence import IMPOSSIBLE_NUMBER
+from lbd.permit.predicted import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +35,9 @@ MORE = 1.1
 their number stays as it is."""
 
 HOUR_SECONDS = 3600.0
+
+SURE = OWN | {Source.UNLIMITED.value}
+"""Sources of a slope beside which moves need not be asked what they did."""
 
 CHANGED_SHARE = 0.25
 SAMPLES_SECONDS = 120.0
@@ -62,7 +70,19 @@ class Learning:
         if self._due(self._gathering.sizes(), snapshot.taken_at):
             with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
                 self._model = fit(self._gathering.samples(), self.given)
-        return slopes(self._model, snapshot, self._usual(snapshot))
+        found = slopes(self._model, snapshot, self._usual(snapshot))
+        return found and replace(found, effect=self._effects(snapshot.brokers.ids, found))
+
+    def _effects(self, brokers: tuple[str, ...], known: Slopes) -> FloatArray:
+        """What moves told of brokers that are not sure of a slope of their own, float64 (B, 2)."""
+        found = [NO_EFFECT] * len(brokers)
+        for at, broker in enumerate(brokers):
+            unsure = known.sources is None or known.sources[at] not in SURE
+            samples = self._gathering.with_waiting(broker) if unsure else None
+            if samples is not None:
+                believable = np.asarray((samples.carried <= IMPOSSIBLE_NUMBER).all(axis=1))
+                found[at] = effect(samples.where(believable), known.measure)
+        return np.array([(one.slope, one.deviation) for one in found])
 
     def _usual(self, snapshot: Snapshot) -> tuple[FloatArray, FloatArray]:
         """Percent that each broker used on average lately, float64 (B, 5), and of how many samples, (B,).

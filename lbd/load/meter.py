@@ -48,6 +48,10 @@ class Meter:
         """
         return min(since_seconds, COUNTED_SECONDS) / 2
 
+    def latest(self) -> FloatArray | None:
+        """The rates that were counted last, float64 (4,); None before any were."""
+        return self._rates[-1] if self._rates else None
+
     def mean(self, begin: float, end: float) -> FloatArray | None:
         """The mean rates over this span, float64 (4,); None while its end has not been counted yet."""
         if not self._until or self._until[-1] < end:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def points(unload: Unload, brokers: Brokers, scores: FloatArray, position: Mapping[str, int]) -> float:
-    """Points that the unload is expected to add to a destination like its source; inf when nothing tells."""
+    """Points that the unload is expected to add to a destination like its source; inf when nothing tells.
+
+    ``scores`` is float64 (B,) in points, ``position`` where each broker stands in it.
+    """
     source = position[unload.source]
     rates = brokers.rates[source]
     messages, volume = float(rates[0] + rates[1]), float(rates[2] + rates[3])

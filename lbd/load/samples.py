@@ -16,18 +16,13 @@ import numpy as np
 
 from lbd.load.meter import Meter
 from lbd.load.scoring import percent
+from lbd.load.start_up import is_of_start_up
 from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
-
-YOUNG_SECONDS = 130.0
-"""The samples of a broker's first two minutes hold start-up work."""
-
-FIRST_CPU = 1e-5
-"""A broker that has not sampled yet reports less than this, and not 0."""
 
 SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
 """What changes with a new sample; memory is read whenever somebody asks."""
@@ -114,7 +109,7 @@ class _Kept:
         end = at - Meter.lag(since)
         begin = max(self.sampled_at, end - LONGEST_SECONDS)
         self.sampled_at = end
-        young = at - self.started_at < YOUNG_SECONDS or used[0] <= FIRST_CPU
+        young = is_of_start_up(at - self.started_at, used[0])
         known = used[np.array(self.hardware) > 0]
         if not young and ((known >= 0) & np.isfinite(known)).all():
             self.waiting.append(_Sample(at, begin, end, used, self.since_change))
@@ -124,7 +119,12 @@ class _Kept:
         self.waiting = [replace(one, since_change=0) for one in self.waiting]
 
     def latest(self, most: int, since: float) -> list[FloatArray]:
-        """Usage by the newest samples, newest first, from a time (epoch seconds) and the last change of bundles on."""
+        """Usage in percent, float64 (5,) each, by at most so many samples, the newest first.
+
+        None of before ``since``, epoch seconds, nor of before the bundles changed last: the first two samples after a
+        change may hold what was before it, and are not among them. Also those of which nobody knows yet what was
+        carried meanwhile.
+        """
         newest = islice(chain(reversed(self.waiting), (one for one, _ in reversed(self.samples))), most)
         return [one.used for one in takewhile(lambda one: one.since_change > 0 and one.at >= since, newest)]
 
@@ -186,6 +186,15 @@ class Gathering:
     def samples(self) -> Mapping[str, BrokerSamples]:
         """What was gathered of each broker."""
         return {broker: _columns(kept) for broker, kept in sorted(self._of.items())}
+
+    def with_waiting(self, broker: str) -> BrokerSamples | None:
+        """What was gathered of a broker, its newest samples beside the latest count; None where nothing is known."""
+        kept = self._of.get(broker)
+        if kept is None:
+            return None
+        counted = kept.meter.latest()
+        waiting = [] if counted is None else [(one, counted) for one in kept.waiting]
+        return _columns(replace(kept, samples=deque([*kept.samples, *waiting])))
 
     def latest(self, broker: str, most: int, since: float) -> list[FloatArray]:
         """Usage in percent, float64 (5,) each, by a broker's newest samples, the newest first; at most so many.

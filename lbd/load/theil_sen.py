@@ -106,7 +106,7 @@ def _near(x: FloatArray, y: FloatArray, found: Line) -> tuple[FloatArray, FloatA
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> float:
-    """The smallest value up to which there is half of the weight; 0 without any."""
+    """The smallest value, float64 (K,), up to which there is half of the weight, float64 (K,); 0 without any."""
     if not values.size:
         return 0.0
     order = np.argsort(values)

@@ -48,6 +48,20 @@ def test_whatever_is_reported_a_turn_goes_on(seen: list[dict[str, LoadReport]]):
         assert summary(loads(now.brokers.ids, known, {}))
 
 
+@pytest.mark.parametrize("absurd", [1e18, 1e200])
+def test_a_rate_that_nobody_has_tells_nothing_of_what_moves_did(absurd: float):
+    """One report among seven: any multiple of the traffic for no more CPU is no move that cost nothing."""
+    learning = Learning()
+    known = None
+    for number, rate in enumerate([100, 100, 100, absurd, 100, 100, 100]):
+        own = {bundle(one): stats(100, rate) for one in range(4)}
+        known = learning(snapshot({"a:80": report(60 + number % 2, own)}, TAKEN_AT + 60.0 * number))
+
+    assert known is not None
+    assert known.effect is not None
+    assert known.effect.tolist() == [[0, np.inf]]
+
+
 def test_settings_count_at_once_and_only_until_samples_tell():
     """A slope that is given, from the first round on, and the truth in the end."""
     learning = Learning(

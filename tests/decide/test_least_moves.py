@@ -123,15 +123,38 @@ def test_why_nothing_moves(
     assert words in decision.skips[0].detail
 
 
-@pytest.mark.parametrize(("low", "aim", "cpu"), [(7.5, 3, 60), (7.5, 5, 60), (5, 3, 57), (4, 2, 55.5), (4, 3.5, 56)])
-def test_what_is_at_the_low_threshold_is_relieved_whatever_the_settings(low: float, aim: float, cpu: float) -> None:
-    """By one bundle of two points, and nothing more is said: how near it may stay follows the threshold."""
+@pytest.mark.parametrize(("low", "aim"), [(7.5, 3), (7.5, 5), (5, 3), (4, 2), (4, 3.5)])
+def test_what_is_twice_the_low_threshold_above_the_lowest_is_relieved_whatever_the_settings(
+    low: float, aim: float
+) -> None:
+    """By a bundle of two points or more, and nothing more is said: how near it may stay follows the threshold."""
     sizes = [1.0] * 20
-    seen = cluster(*(broker(one, sizes, first) for one, first in ((cpu, 0), (50, 20), (50, 40), (50, 60))))
+    seen = cluster(*(broker(one, sizes, first) for one, first in ((50 + 2 * low, 0), (50, 20), (50, 40), (50, 60))))
     decision = plan(seen, slopes(1, 1, 1, 1), low_threshold=low, aim_points=aim)
 
-    assert len(decision.unloads) == 1
+    assert {move.source for move in decision.unloads} == {"a:80"}
     assert decision.skips == ()
+
+
+def test_a_pair_fires_where_one_of_its_ends_does_though_the_other_is_further_from_the_level() -> None:
+    """The low one is 19 points off for its first sample, the high one 11 for its eighth."""
+    sizes = [1.0] * 20
+    seen = cluster(*(broker(one, sizes, first) for one, first in ((60, 0), (57, 20), (57, 40), (30, 60))))
+    decision = plan(seen, slopes(1, 1, 1, 1), memory=Memory({"a:80": Hits(7, 0)}), hit_count_low=8, hit_count_high=2)
+
+    assert "a:80" in {move.source for move in decision.unloads}
+    assert next((pair.ends, pair.hits.low) for pair in decision.facts.pairs if pair.fired) == ("a:80 -> d:80", 8)
+    assert decision.skips == ()
+
+
+def test_one_above_the_level_is_left_while_none_is_twice_the_threshold_apart() -> None:
+    """Ten points above the others, 7.5 above the level: what AvgShedder leaves alone is left, and it is said why."""
+    sizes = [1.0] * 20
+    seen = cluster(*(broker(one, sizes, first) for one, first in ((60, 0), (50, 20), (50, 40), (50, 60))))
+    decision = plan(seen, slopes(1, 1, 1, 1))
+
+    assert decision.unloads == ()
+    assert decision.skips[0].detail.endswith("7.5 above it, and moved for once all are 15 points apart, 10.0 now")
 
 
 def test_a_gain_below_noise_is_none() -> None:
@@ -299,7 +322,10 @@ def test_what_is_left_after_a_plan_is_said() -> None:
 
 ESTIMATES = [
     pytest.param([(20 + 2 * size, [size]) for size in range(10, 30)], 20.0, id="alike-brokers-show-it"),
-    pytest.param([(20 + 2 * size, [size]) for size in range(10, 14)], 0.0, id="too-few"),
+    pytest.param([(20 + 2 * size, [size]) for size in range(10, 14)], 0.0, id="too-few-that-differ-too-little"),
+    pytest.param([(75, [24]), (44, [4]), (41, [4])], 20.5, id="three-that-differ-much"),
+    pytest.param([(61, [6]), (30, [13]), (30, [13])], 15.0, id="three-and-one-has-a-neighbour"),
+    pytest.param([(60, [20]), (20, [5])], 0.0, id="two-tell-nothing"),
     pytest.param([(45 + size * 7 % 11, [30 - size]) for size in range(20)], 22.5, id="at-most-half-of-the-lowest"),
 ]
 
@@ -368,7 +394,7 @@ def test_a_low_broker_is_filled_only_where_the_gap_is_twice_the_threshold() -> N
 
     assert near.unloads == ()
     assert near.skips[0].reason is Reason.BALANCED
-    assert near.skips[0].detail.endswith("9.3 below it, and filled once all are 15 points apart, 14.0 now")
+    assert near.skips[0].detail.endswith("9.3 below it, and moved for once all are 15 points apart, 14.0 now")
     assert {unload.destination for unload in far.unloads} == {"c:80"}
 
 
@@ -449,3 +475,33 @@ def test_of_a_broker_that_shows_nothing_the_steepest_known_slope_counts() -> Non
 
     assert estimated
     assert found[2, 0] * MIB == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("effect", "share"),
+    [((0.2, 0.05), 0.2), ((0.2, 0.5), 1), ((0.8, 0.05), 1), ((1.8, 0.05), 1.8), ((0, 0.05), 0.1)],
+    ids=["a fraction of the estimate", "but hardly told", "much like the estimate", "far more", "nothing at all"],
+)
+def test_what_moves_brought_counts_where_it_is_clearly_not_what_was_estimated(
+    effect: tuple[float, float], share: float
+) -> None:
+    """A neighbour's load was taken for traffic's: what a move brought, its deviation, and what is then believed, all
+    in parts of the first broker's estimate.
+    """
+    seen = of((60, [16]), (40, [20]), (40, [20]))
+    before, _ = estimating.slopes(seen, None)
+    told = np.array([effect, (0.0, np.inf), (0.0, np.inf)]) * before[0, 0]
+    found, estimated = estimating.slopes(seen, replace(slopes(np.nan, np.nan, np.nan), effect=told))
+
+    assert estimated
+    assert found[:, 0] == pytest.approx(before[:, 0] * [share, 1, 1])
+
+
+def test_how_far_apart_ends_are_is_told_of_what_the_plan_stands_on() -> None:
+    """The report shows 80 and 40, the samples of the last minutes 74 and 42 on average."""
+    seen = of((80, [10] * 4), (40, [5, 5]))
+    usual = np.zeros((2, 5))
+    usual[:, 0] = (74, 42)
+    decision = plan(seen, replace(slopes(0.5, 0.5), usual=usual, samples=np.full(2, 5.0)))
+
+    assert decision.facts.pairs[0].difference == pytest.approx(32)

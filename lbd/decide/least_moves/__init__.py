@@ -123,7 +123,8 @@ class _Round:
         moves: dict[int, list[Move]] = {}
         for at, move in plan:
             moves.setdefault(at, []).append(move)
-        served = {one.broker for one in far if self._serves(one, moves.get(one.broker, []))}
+        fired_first = sorted(far, key=lambda one: not one.fired)
+        served = {one.broker for one in fired_first if self._serves(one, moves.get(one.broker, []))}
         made = [move for at, move in plan if at in served]
         self._unloads = [self._unload(move) for move in made]
         if made:
@@ -184,7 +185,8 @@ class _Round:
         wanted = f", low threshold {settings.low_threshold:g}"
         if furthest >= settings.low_threshold:
             apart = float(np.ptp(self.above[self.among]))
-            wanted = f" below it, and filled once all are {settings.gap_points:g} points apart, {apart:.1f} now"
+            side = "above" if self.above.max() >= furthest else "below"
+            wanted = f" {side} it, and moved for once all are {settings.gap_points:g} points apart, {apart:.1f} now"
         return f"{told}{wanted}{self._full()}"
 
     def _full(self) -> str:
@@ -198,12 +200,17 @@ class _Round:
     def _serves(self, far: Far, moves: list[Move]) -> bool:
         """Whether these moves are to be made for a broker; its pair, and why not, are noted.
 
-        Nothing is to be said of a low one that got enough from those that were too high.
+        Nothing is to be said of a low one that got enough from those that were too high, nor of who still waits where
+        the other end of its pair fired.
         """
         if far.fired and not moves and self._plan.is_within(far.broker):
             return False
         pair = self._pair(far)
-        self._pairs.append(pair)
+        told = [one.fired for one in self._pairs if one.ends == pair.ends]
+        if not told:
+            self._pairs.append(pair)
+        elif told[0] and not far.fired:
+            return False
         skip = self._waits(far) if not far.fired else self._too_little(far, moves)
         if skip is not None:
             self._skips.append(Skip(pair.ends, *skip))
@@ -230,7 +237,7 @@ class _Round:
         return Pair(
             self._ids[source],
             self._ids[destination],
-            float(self._scores[source] - self._scores[destination]),
+            float(usual[source] - usual[destination]),
             far.hits,
             self._settings.wanted_hits,
             far.fired,
@@ -269,7 +276,9 @@ class _Round:
         bundle = int(self._ground.bundles[move.candidate])
         self.verdicts[bundle] = Reason.MOVES.code
         how = "about " if self._ground.estimated else ""
-        told = f"level {self._level:.1f}; {how}{move.taken:.1f} points off, {ends[0]} then {move.source_after:.1f}"
+        told = (
+            f"all even at {self._level:.1f}; {how}{move.taken:.1f} points off, {ends[0]} then {move.source_after:.1f}"
+        )
         return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}{self._back(move)}")
 
     def _back(self, move: Move) -> str:

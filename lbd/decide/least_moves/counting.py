@@ -37,18 +37,20 @@ def count(
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
-    ``above`` is float64 (B,), points above the level; ``among`` bool (B,) are those that it was made of. To fill a
-    broker lowers no peak: a low one counts only where the highest is twice the threshold above it.
+    ``above`` is float64 (B,), points above the level; ``among`` bool (B,) are those that it was made of. A high one
+    counts only where it is twice the threshold above the lowest, a low one where the highest is that much above it:
+    nobody asks for less.
 
     A counter advances with a new sample and ends when the broker is within the threshold. After firing it stands one
     below its limit: what a plan left, because limits held it back or traffic costs otherwise than was thought, goes on
     with the first sample that tells, not eight samples later.
     """
     counters, found = dict(memory.hits), list[Far]()
-    highest = float(above[among].max(initial=0.0))
+    highest, lowest = float(above[among].max(initial=0.0)), float(above[among].min(initial=0.0))
     for at in among.nonzero()[0].tolist():
         points, fresh = float(above[at]), bool(permission.counts[at])
-        if abs(points) < settings.low_threshold or (points < 0 and highest - points < settings.gap_points):
+        apart = points - lowest if points > 0 else highest - points
+        if abs(points) < settings.low_threshold or apart < settings.gap_points:
             if fresh:
                 counters.pop(ids[at], None)
             continue

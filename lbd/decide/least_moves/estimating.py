@@ -13,7 +13,7 @@ import numpy as np
 
 from lbd.load import scoring
 from lbd.load.linear import CPU, DRIVEN, driving
-from lbd.load.theil_sen import line
+from lbd.load.theil_sen import UNKNOWN, WIDTH, Line, line
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER, IMPOSSIBLE_SHARE
 from lbd.permit.predicted import OWN
 
@@ -28,6 +28,20 @@ UNUSUAL_POINTS = 25.0
 
 MOST_SHARED = 0.5
 """Of the lowest usage: nobody's traffic is taken to cost nothing."""
+
+
+FEWEST_BROKERS = 3
+UNLIKE_POINTS = 3.0
+"""Brokers alike differ by so much without anybody's doing."""
+
+SURPRISE = 1.5
+SURE_DEVIATIONS = 2.0
+"""So many times more or less than was estimated, and so many deviations from it: a move told better. What is nearer is
+left as it is, since the brokers that were not moved from or to have nothing but the estimate.
+"""
+
+LEAST_SHARE = 0.1
+"""Of an estimate: traffic costs that much at least, whatever a few noisy samples say."""
 
 
 def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
@@ -48,9 +62,22 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
     steepest = np.nan_to_num(np.where(told, slope, 0.0)).max(axis=0, initial=0.0)
     unknown = np.where(np.isinf(ratio) & (steepest > 0), steepest, np.array(factors) * estimate)
+    unknown, estimate = _with_effect(unknown, known), _with_effect(estimate, known)
     found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
     doubted = _doubted(snapshot, known, found)
     return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
+
+
+def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
+    """Estimates, (B, 3), of CPU what moves told of it where that is clearly something else."""
+    if known.effect is None:
+        return estimate
+    found, (seen, deviation) = estimate.copy(), known.effect.T
+    cpu = estimate[:, 0]
+    far = (seen * SURPRISE < cpu) | (seen > SURPRISE * cpu)
+    clear = far & (np.abs(seen - cpu) > SURE_DEVIATIONS * deviation)
+    found[:, 0] = np.where(clear, np.maximum(seen, LEAST_SHARE * cpu), cpu)
+    return found
 
 
 def usual_percent(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
@@ -106,7 +133,22 @@ def shared_background(traffic: FloatArray, used: FloatArray) -> float:
     known = traffic > 0
     found = line([(traffic[known], used[known])])
     if not np.isfinite(found.half_width):
+        found = _of_few(traffic[known], used[known])
+    if not np.isfinite(found.half_width):
         return 0.0
     steepest = max(found.slope, 0.0) + found.half_width
     most = MOST_SHARED * float(used[known].min())
     return float(np.clip(np.median(used[known] - steepest * traffic[known]), 0.0, most))
+
+
+def _of_few(traffic: FloatArray, used: FloatArray) -> Line:
+    """A line through three to seven brokers: too few to tell how far off it they are, so that is taken to be at least
+    what like brokers differ by.
+    """
+    spread = float(((traffic - traffic.mean()) ** 2).sum()) if traffic.size >= FEWEST_BROKERS else 0.0
+    if not spread > 0:
+        return UNKNOWN
+    slope = float(((traffic - traffic.mean()) * used).sum()) / spread
+    left = used - used.mean() - slope * (traffic - traffic.mean())
+    noise = max(float((left**2).sum() / (traffic.size - 2)) ** 0.5, UNLIKE_POINTS)
+    return Line(slope, WIDTH * noise / spread**0.5, noise)

@@ -21,7 +21,10 @@ class LeastMovesSettings(StrategySettings):
     wants_slopes = True
 
     low_threshold: float = Field(
-        7.5, gt=0, description="points between a broker and the level at which its pool would be even"
+        7.5,
+        gt=0,
+        description="points between a broker and the level at which its pool would be even; and the highest and the "
+        "lowest must be twice as many apart",
     )
     high_threshold: float = Field(20, gt=0, description="points at which a broker waits for few samples only")
     hit_count_low: int = Field(8, ge=0, description="samples in a row at the low threshold")
@@ -43,7 +46,7 @@ class LeastMovesSettings(StrategySettings):
 
     @property
     def gap_points(self) -> float:
-        """Highest - lowest from which a low broker is filled: what AvgShedder's low threshold of 15 is to 7.5."""
+        """Highest - lowest from which anything moves: what AvgShedder's low threshold of 15 is to 7.5."""
         return 2 * self.low_threshold
 
     @property

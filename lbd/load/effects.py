@@ -1,0 +1,90 @@
+"""What moves did to the brokers that gave and took: points of CPU gone or come beside the traffic. Pure.
+
+Two samples before and after a move tell more of what traffic costs a broker than its usage over its traffic does: what
+a neighbour uses is in both, and goes out of their difference. A line through samples (``fit.py``) needs eight of them.
+A broker at its limit shows nothing of what it is relieved of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.fit import SATURATED_PERCENT
+from lbd.load.linear import CPU, driving
+from lbd.load.usual import MOST_SAMPLES, usual
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from lbd.load.linear import Measure
+    from lbd.load.samples import BrokerSamples
+    from lbd.model import FloatArray
+
+    IndexArray = NDArray[np.intp]
+
+SAMPLE_POINTS = 2.0
+"""Deviation of a sample: levelled brokers on real clusters vary by so much."""
+
+LEAST_SHARE = 0.05
+"""Of the traffic before or after; a smaller change is lost in how traffic varies by itself."""
+
+
+JUMP_SHARE = 0.2
+"""Of the traffic, from one sample to the next. Brokers may go on listing a bundle that has left them, with no traffic
+(seen on 4.0.8): the list alone does not tell that something moved.
+"""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Percent of CPU for a unit of what drives it, by a broker's own moves, and the standard deviation of that.
+
+    ``deviation`` is infinite, and ``slope`` 0, where nothing moved.
+    """
+
+    slope: float
+    deviation: float
+
+
+NONE = Effect(0.0, np.inf)
+
+
+def effect(own: BrokerSamples, measure: Measure) -> Effect:
+    """The effect of all moves between a broker's samples, each weighted by how well it is told."""
+    carried = driving(own.carried, measure)[:, CPU]
+    told = [_change(own, carried, before, after) for before, after in _around(own, carried)]
+    found = np.array([one for one in told if one is not None]).reshape(-1, 3)
+    traffic, points, variance = found.T
+    weight = float((traffic**2 / variance).sum())
+    if not weight > 0:
+        return NONE
+    return Effect(float((traffic * points / variance).sum()) / weight, weight**-0.5)
+
+
+def _around(own: BrokerSamples, carried: FloatArray) -> Iterator[tuple[IndexArray, IndexArray]]:
+    """The samples that are trusted before and after each time that bundles came or went, or traffic jumped."""
+    jumps = np.abs(np.diff(carried)) > JUMP_SHARE * np.maximum(carried[1:], carried[:-1])
+    number = np.cumsum(~own.trusted) + np.concatenate(([0], np.cumsum(jumps)))[: own.at.size]
+    trusted = np.flatnonzero(own.trusted)
+    return pairwise(np.split(trusted, np.flatnonzero(np.diff(number[trusted])) + 1))
+
+
+def _change(
+    own: BrokerSamples, carried: FloatArray, before: IndexArray, after: IndexArray
+) -> tuple[float, float, float] | None:
+    """Traffic and points that one change brought, and the variance of the points; None where it is too little."""
+    last, first = own.used[before][::-1][:MOST_SAMPLES], own.used[after][:MOST_SAMPLES]
+    (was, earlier), (became, later) = usual(list(last)), usual(list(first))
+    there, here = carried[before][::-1][:earlier].mean(), carried[after][:later].mean()
+    variance = SAMPLE_POINTS**2 * (1 / earlier + 1 / later)
+    points = float(became[CPU] - was[CPU])
+    at_limit = max(was[CPU], became[CPU]) >= SATURATED_PERCENT
+    if at_limit or not abs(here - there) > LEAST_SHARE * max(here, there) or not np.isfinite(points):
+        return None
+    return float(here - there), points, variance
