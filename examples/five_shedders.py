@@ -1,6 +1,6 @@
 """What each of Pulsar's shedders would do about one recorded hot broker, round after round, without lbd's guardrails.
 
-    python examples/five_shedders.py
+    .venv/bin/python examples/five_shedders.py
 
 The recording goes on as it was, for nobody moved anything: what was chosen rests, and others are chosen next.
 """

@@ -39,7 +39,8 @@ class Below:
 
 
 def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -> Candidate:
-    """Of ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings.
+    """Of ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings, or
+    ``profile``: ``stock`` is Pulsar's own rule.
 
     Raises :class:`UsageError` for a strategy that nobody knows.
     """
@@ -48,7 +49,10 @@ def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -
         raise UsageError(f"--strategy {text}: {name!r} is not known; wanted {', '.join(STRATEGIES)}")
     section = section_of(name)
     pairs = [assignment(part, f"--strategy {name}:") for part in values.split(",")] if values else []
-    return Candidate(text, name, {key if "." in key else f"{section}.{key}": value for key, value in pairs})
+    shared = ("profile",)
+    return Candidate(
+        text, name, {key if "." in key or key in shared else f"{section}.{key}": value for key, value in pairs}
+    )
 
 
 def settings_for(chosen: Candidate, below: Below, given: Settings, overrides: Mapping[str, object]) -> Settings:

@@ -15,7 +15,8 @@ import numpy as np
 
 from lbd.load import scoring
 from lbd.load.linear import CPU, carried, driving
-from lbd.load.samples import FIRST_CPU, SAMPLED
+from lbd.load.samples import SAMPLED
+from lbd.load.start_up import FIRST_CPU
 from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows
 from lbd.permit.evidence import IMPOSSIBLE_SHARE
 from lbd.permit.ownership import Owners, look

@@ -75,11 +75,14 @@ class Offers:
         return float(rates[first]) + float(rates[second])
 
     def carried(self, bundles: IntArray, measure: Measure) -> float:
-        """What some bundles carry together, in + out, by their short-term averages."""
+        """What bundles, int32 (K,) positions, carry together: messages/s or bytes/s, in + out, short-term averages."""
         return float(self.averages.short[bundles][:, COLUMNS[measure]].sum())
 
     def candidates(self, broker: int, measure: Measure, verdicts: CodeArray) -> Candidates:
-        """Listed bundles with an average, minus the barred ones; ``verdicts`` is told of those without an average."""
+        """Listed bundles with an average, minus the barred ones.
+
+        ``verdicts``, int8 (N,) reason codes, is told of those without an average.
+        """
         listed = self.listed(broker)
         known = self.averages.samples[listed] > 0
         verdicts[listed[~known & (verdicts[listed] == 0)]] = Reason.NO_STATISTICS.code
@@ -90,7 +93,7 @@ class Offers:
         return Candidates(allowed, traffic, self.snapshot.bundles, None if costs is None else costs[allowed])
 
     def none_fits(self, broker: int, candidates: Candidates, verdicts: CodeArray) -> str:
-        """Why no bundle fits: which bar them all, or how large the smallest is."""
+        """Why no bundle fits: what bars them all, by ``verdicts`` (int8 (N,) reason codes), or how large they are."""
         listed = self.listed(broker)
         if not candidates.bundles.size:
             codes, numbers = np.unique(verdicts[listed], return_counts=True)

@@ -165,7 +165,9 @@ class Round:
 
 
 def at_least(traffic: FloatArray, amount: float) -> list[int]:
-    """The first ones, until they make up the amount: one at least, and the last may overshoot.
+    """Positions of the first ones that make up the amount: one at least, and the last may overshoot.
+
+    ``traffic`` is float64 (K,), the largest first, in the unit of ``amount``.
 
     Source: OverloadShedder and ThresholdShedder. Sums run one by one in double, as Java's do.
     """

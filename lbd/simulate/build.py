@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.errors import UsageError
 from lbd.permit.policies import isolation_of
 from lbd.simulate.cluster import MIB, MINUTE_SECONDS, STEP_SECONDS, begin
 from lbd.simulate.scenario import KIB_PER_MIB, namespace_of
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from lbd.simulate.world import State
 
 RANGES = 1 << 32
+PLACEMENTS = 1000
+"""Of so many at random one is as uneven as it is wanted, or none can be."""
 
 
 def cluster(scenario: Scenario, seed: int) -> tuple[World, State]:
@@ -30,8 +33,7 @@ def cluster(scenario: Scenario, seed: int) -> tuple[World, State]:
     isolation = _isolation(scenario)
     allowed = np.array([_allowed(load, isolation, brokers) for load in scenario.load])
     first = np.array([part.is_there_first for part in parts.values()])
-    owners = [_owners(load, parts, able & first, random) for load, able in zip(scenario.load, allowed, strict=True)]
-    rates = [_rates(load, random) for load in scenario.load]
+    owners, rates = _loaded(scenario, parts, allowed & first, random)
     world = World(
         brokers=brokers,
         background=np.array([part.background for part in parts.values()], dtype=np.float64),
@@ -40,10 +42,10 @@ def cluster(scenario: Scenario, seed: int) -> tuple[World, State]:
         leaves_at=np.array([part.lives[1] for part in parts.values()]),
         outages=tuple(scenario.outages(brokers)),
         bundles=tuple(name for load in scenario.load for name in _names(load)),
-        rates=np.concatenate(rates),
+        rates=rates,
         topics=np.concatenate([_topics(load) for load in scenario.load]),
-        origin=np.arange(sum(map(len, rates)), dtype=np.int32),
-        load=np.repeat(np.arange(len(rates), dtype=np.int32), [len(one) for one in rates]),
+        origin=np.arange(len(rates), dtype=np.int32),
+        load=np.repeat(np.arange(len(scenario.load), dtype=np.int32), [load.bundles for load in scenario.load]),
         shapes=tuple((load.shape, load.consumers) for load in scenario.load),
         allowed=allowed,
         isolation=isolation,
@@ -57,7 +59,39 @@ def cluster(scenario: Scenario, seed: int) -> tuple[World, State]:
         stats_second=_second(random, len(brokers), scenario.stats_interval_seconds),
         stats_interval_seconds=scenario.stats_interval_seconds,
     )
-    return world, begin(world, np.concatenate(owners))
+    return world, begin(world, owners)
+
+
+def _loaded(
+    scenario: Scenario, parts: dict[str, BrokerPart], able: BoolArray, random: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """Each bundle's first owner and its rates; ``able`` is bool (L, B), where each load may be at first.
+
+    Raises :class:`UsageError` where no placement is as uneven as the scenario wants it.
+    """
+
+    def placed() -> IntArray:
+        loads = zip(scenario.load, able, strict=True)
+        return np.concatenate([_owners(load, parts, some, random) for load, some in loads])
+
+    owners, rates = placed(), np.concatenate([_rates(load, random) for load in scenario.load])
+    for _ in range(PLACEMENTS):
+        carried = np.bincount(owners, rates[:, 2], len(parts)).astype(np.float64)
+        if _is_as_uneven(scenario.first_ratio, carried[able.any(axis=0)]):
+            return owners, rates
+        owners = placed()
+    least, most = scenario.first_ratio or (1, 1)
+    raise UsageError(
+        f"first_ratio: none of {PLACEMENTS} placements is from {least:g} to {most:g}; wanted a range that some have"
+    )
+
+
+def _is_as_uneven(wanted: tuple[float, float] | None, carried: FloatArray) -> bool:
+    """Whether the largest of these is so many times the smallest."""
+    if wanted is None:
+        return True
+    least, most = wanted
+    return bool(least * carried.min() <= carried.max() <= most * carried.min())
 
 
 def _owners(load: LoadPart, parts: dict[str, BrokerPart], able: BoolArray, random: np.random.Generator) -> IntArray:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
 
 from lbd.documents import complaint, read_yaml, yaml_problem
 from lbd.errors import UsageError
@@ -154,6 +154,11 @@ class Scenario(_Part):
     placement: Placement = Field(
         "random", description="of bundles without an owner: as AvgShedder does it, or LeastLongTermMessageRate"
     )
+    first_ratio: tuple[PositiveFloat, PositiveFloat] | None = Field(
+        None,
+        description="at first the broker with most traffic has so many times that of the one with least, from the "
+        "first number to the second: bundles are placed anew until it does; null: as it comes",
+    )
     auto_bundle_split: bool = Field(
         False, description="loadBalancerAutoBundleSplitEnabled: brokers split by the defaults of broker.conf"
     )
@@ -165,6 +170,11 @@ class Scenario(_Part):
     def _consistent(self) -> Scenario:
         if not (self.brokers and self.load):
             raise ValueError(f"{'load' if self.brokers else 'brokers'}: empty; wanted at least one")
+        if self.first_ratio is not None and not 1 <= self.first_ratio[0] <= self.first_ratio[1]:
+            least, most = self.first_ratio
+            raise ValueError(
+                f"first_ratio: from {least:g} to {most:g}; wanted two numbers from 1 on, the smaller one first"
+            )
         _distinct("brokers", [broker for part in self.brokers for broker in part.ids()])
         _distinct("load", [load.name for load in self.load])
         self._somebody_is_there()
@@ -231,6 +241,8 @@ def load(name: str) -> Scenario:
 
     Raises :class:`UsageError` with every problem: the file and its line, the key, the value, and what would be right.
     """
+    if not name:
+        raise UsageError(f"no name of a scenario; wanted a file, or one of {', '.join(shipped())}")
     path = SHIPPED / f"{name}.yaml" if name in shipped() else Path(name)
     try:
         text = path.read_text(encoding="utf-8")
@@ -266,7 +278,7 @@ def _line(node: yaml.Node | None, keys: Iterable[int | str]) -> int:
     """The line, from 1, on which a key stands, or the innermost around it that is there."""
     line = 1
     for key in keys:
-        if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             node = node.value[key]
             line = node.start_mark.line + 1
         elif isinstance(node, yaml.MappingNode):

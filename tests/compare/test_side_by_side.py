@@ -52,6 +52,19 @@ def real(*strategies: str) -> Compared:
     return over_recording(asked(*strategies, overrides=LOW), header, found, None)
 
 
+def test_pulsars_own_rule_is_a_candidate():
+    """Under the name of the setting that it has elsewhere; it leaves nothing of an amount, lbd the smallest bundles."""
+    assert candidate("avg-shedder:profile=stock,low_threshold=9", assignment).settings == {
+        "profile": "stock",
+        "avg_shedder.low_threshold": 9,
+    }
+    found = over_scenario(asked("avg-shedder", "avg-shedder:profile=stock"), "skewed", simulated(0.5), seed=1)
+    lbds, pulsars = (run.card for run in found.runs)
+
+    assert 0 < lbds.moves < pulsars.moves
+    assert lbds.minutes_to_balance == pulsars.minutes_to_balance
+
+
 def test_each_candidate_has_its_own_settings():
     """The stronger one is done sooner; both are measured by the same thresholds."""
     found = over_scenario(

@@ -15,7 +15,9 @@ from lbd.simulate.scenario import load, shipped
 from tests.scenarios.runs import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from tests.scenarios.runs import Run
 
 LONG = {"day", "month", "hundred-new"}
 
@@ -26,9 +28,18 @@ def spread(values: Iterable[float | None], form: str = "g") -> str:
     return " to ".join(known[:: max(len(known) - 1, 1)]) or "-"
 
 
+STOCK = ("profile", "stock")
+
+
 def row(name: str, seeds: int) -> str:
-    """One line of the table, and what was published below it."""
-    runs = [run(name, seed) for seed in range(1, seeds + 1)]
+    """One scenario: what lbd did, what AvgShedder's own rule does within lbd's guardrails, and what was published."""
+    mine = told([run(name, seed) for seed in range(1, seeds + 1)])
+    pulsars = told([run(name, seed, STOCK) for seed in range(1, seeds + 1)])
+    return f"{name}: {mine}\n    profile: stock: {pulsars}\n    Pulsar: {' '.join(load(name).stock.split())}"
+
+
+def told(runs: Sequence[Run]) -> str:
+    """The figures of a scenario's runs."""
     cards = [one.card for one in runs]
     figures = (
         f"moves {spread(card.moves for card in cards)} in {spread(card.rounds for card in cards)} rounds",
@@ -39,7 +50,7 @@ def row(name: str, seeds: int) -> str:
         f"{spread((card.first_move_after_seconds for card in cards), '.0f')} s after reports showed 40 points",
         f"balanced after {spread((card.minutes_to_balance for card in cards), '.0f')} min",
     )
-    return f"{name}: {'; '.join(figures)}\n    Pulsar: {' '.join(load(name).stock.split())}"
+    return "; ".join(figures)
 
 
 def main() -> None:

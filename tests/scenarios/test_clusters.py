@@ -70,7 +70,7 @@ def test_what_was_spent_until_a_gap_was_reached_counts_from_when_it_stays():
 
 def test_of_each_pair_both_figures_are_told_beside_the_floor():
     """What was spent until as even is no more than in all, and no floor is above what AvgShedder made."""
-    found = [run(("equal", 0, name)) for name in ("avg-shedder", "least-moves")]
+    found = [run(("equal", 0, name)) for name in ("AvgShedder", "least-moves")]
     (pair,) = pairs(found)
 
     assert pair.floor is not None

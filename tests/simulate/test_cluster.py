@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lbd.errors import UsageError
 from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, moved, noisy, points_at, rates_at, step
 from lbd.simulate.reports import snapshot
 from tests.simulate.worlds import begun, later
@@ -201,3 +202,24 @@ def test_a_bundle_that_takes_long_to_move_carries_nothing_meanwhile():
     assert state.unserved_bundle_seconds == pytest.approx(4)
     assert state.missed[0] == pytest.approx(3)
     assert later(world, state, 10).missed[0] == 0
+
+
+UNLIKE: dict[str, Any] = {
+    "brokers": [{"id": "b", "number": 4}],
+    "load": [{"name": "n", "mib_per_second": 60, "bundles": 60, "spread": 1}],
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_a_first_placement_is_as_uneven_as_it_is_wanted(seed: int):
+    """Drawn anew until it is; one that is so at once is the one that there is without it."""
+    world, state = begun(seed, **UNLIKE, first_ratio=[1.2, 1.5])
+    carried = np.bincount(state.owner, world.rates[:, 2])
+    assert 1.2 <= carried.max() / carried.min() <= 1.5
+    assert begun(seed, **UNLIKE, first_ratio=[1, 1000])[1].owner.tolist() == begun(seed, **UNLIKE)[1].owner.tolist()
+
+
+def test_a_first_placement_that_cannot_be():
+    """One broker has all bundles: nothing is a multiple of nothing."""
+    with pytest.raises(UsageError, match=r"^first_ratio: none of 1000 placements is from 1 to 2; wanted a range"):
+        begun(first_ratio=[1, 2])

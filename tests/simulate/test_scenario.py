@@ -75,6 +75,9 @@ def test_a_file_of_ones_own(tmp_path: Path):
             {"load": [{**LOAD, "brokers": ["x"]}]},
             r"load.n.brokers: x is not there at first; wanted some of a",
         ),
+        ({"first_ratio": [3, 2]}, r"first_ratio: from 3 to 2; wanted two numbers from 1 on, the smaller one first"),
+        ({"first_ratio": [0.5, 2]}, r"first_ratio: from 0.5 to 2; wanted"),
+        ({"first_ratio": [2]}, r"first_ratio.1: .*missing"),
         ({"load": [{**LOAD, "shape": {"kind": "saw"}}]}, r"load.0.shape:.* 'saw'"),
         ({"load": [{**LOAD, "bundles": 0}]}, r"load.0.bundles: 0: wanted 1 or more"),
     ],
@@ -115,6 +118,12 @@ def test_the_line_is_that_of_the_key(tmp_path: Path):
     with pytest.raises(UsageError) as caught:
         load(str(path))
     assert [line.removeprefix(f"{path}:").partition(":")[0] for line in str(caught.value).splitlines()] == ["5", "7"]
+
+
+def test_no_name():
+    """An empty variable of a script, say: no folder is meant."""
+    with pytest.raises(UsageError, match=r"^no name of a scenario; wanted a file, or one of background, "):
+        load("")
 
 
 def test_no_such_scenario():

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from lbd.decide.candidates import Candidates
     from lbd.model import Averages, Facts, Pair, Permission, Snapshot
 
+NEGLIGIBLE_PART = 0.4
+"""No more than this of an amount is left, however small the amount: else a pair would need another round."""
+
 
 class Levelling:
     """Chooses bundles for the fired pairs of one round, and says of everything else why not.
@@ -158,8 +161,7 @@ class Levelling:
         if self._settings.sole_bundle == "stay" and own <= 1:
             self.verdicts[candidates.bundles] = Reason.SOLE_BUNDLE.code
             return Reason.SOLE_BUNDLE, f"{pair.source} has {own} bundle; split it, or its clients only change brokers"
-        points = pair.difference * self._settings.max_unload_percentage * filled
-        taken = fill(candidates, amount, amount * self._settings.negligible_points / points if points > 0 else 0.0)
+        taken = fill(candidates, amount, self._negligible(pair, filled) * amount)
         sizes = [candidates.traffic > amount, candidates.traffic > 0]
         passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
@@ -170,6 +172,11 @@ class Levelling:
             return None
         why = self._offers.none_fits(broker, candidates, self.verdicts)
         return Reason.NOTHING_FITS, f"{amount:.0f} {UNITS[measure]} to move; {why}"
+
+    def _negligible(self, pair: Pair, filled: float) -> float:
+        """What part of an amount may be left."""
+        points = pair.difference * self._settings.max_unload_percentage * filled
+        return min(self._settings.negligible_points / points, NEGLIGIBLE_PART) if points > 0 else 0.0
 
     def _unload(self, candidates: Candidates, at: int, pair: Pair, unit: str) -> Unload:
         choices = self._choices(pair)

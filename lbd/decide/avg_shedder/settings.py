@@ -56,10 +56,11 @@ class AvgShedderSettings(StrategySettings):
         "away again is filled to the average only: no bundle moves twice where most brokers are cold (stock: make)",
     )
     negligible_points: float = Field(
-        1,
+        3,
         ge=0,
-        description="what may be left of the points that a pair is to exchange, once a bundle goes: scores of brokers "
-        "at rest vary by more, and the small bundles that would fill the rest have clients, too (stock: 0)",
+        description="what may be left of the points that a pair is to exchange, once a bundle goes, and no more than "
+        "two fifths of them: the pair is far below the threshold then, and the small bundles that would fill the rest "
+        "have clients, too (stock: 0)",
     )
     pulsar_version: Literal["5.0", "4.0.8", "4.0"] = Field(
         "5.0",

@@ -28,10 +28,11 @@ class Offered:
 
 @dataclass
 class Exchange:
-    """Between two brokers, ``had`` and ``has`` bytes/s, ``wanted`` is to be moved at most.
+    """What two brokers exchange. All numbers are bytes/s, in + out.
 
-    ``given`` go to the least loaded broker, ``returned`` come back from it; ``too_large`` is the bundle at which it
-    ended.
+    The most loaded broker ``had`` so much, the least loaded one ``has``; ``wanted`` is to be moved at most, ``moved``
+    is what ``given`` come to. ``swap``: bundles of the least loaded one may come back (``returned``) for one that is
+    too large to go alone. ``too_large`` is the bundle at which it ended.
     """
 
     had: float
