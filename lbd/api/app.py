@@ -58,7 +58,7 @@ def application(backend: Backend, ending: threading.Event) -> Guard:
     add_handlers(app)
     app.include_router(probes(backend))
     changes = Changes()
-    read = (reading(backend), explaining(backend), placement(backend), drains(backend))
+    read = (placement(backend), reading(backend), explaining(backend), drains(backend))  # looked through in this order
     change = (changing(backend, changes), planning(backend, changes, ending), draining(backend, changes, ending))
     for router in (*read, *change):
         app.include_router(router)

@@ -5,17 +5,18 @@ What the server refuses before lbd hears of it is told as lbd tells its errors (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lbd.api.problems import problem
+from lbd.giving_way import ANSWERS
 
 if TYPE_CHECKING:
     import asyncio
 
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 CONNECTIONS = 128
 """Streams included; more are answered 503."""
@@ -28,39 +29,18 @@ QUIET_SECONDS = 30.0
 """A request is asked within this, and what was answered is taken within it. uvicorn has no such limit: a client
 that opens connections and says nothing, or a byte now and then, keeps everybody else out."""
 
-
 HEAD_BYTES = 64 << 10
-"""The longest head of a request; 400 for a longer one."""
+"""So much may come that completes no head, no piece of a body and no request; 400 for more, which would all be kept."""
 
 
-class _Joined(h11.Connection):
-    """Gives out the head of an answer with what follows it.
-
-    Each of two packets would be a time at which the interpreter is given away, and beside a turn waited for.
-    """
-
-    _head = b""
-
-    def send(self, event: h11.Event) -> bytes:  # type: ignore[override]  # nothing to send is no bytes
-        """What is to go to the client now."""
-        found = super().send(event) or b""
-        if isinstance(event, h11.Response):
-            self._head = found
-            return b""
-        found, self._head = self._head + found, b""
-        return found
-
-
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """Broken off where its client neither asks nor reads on."""
 
     _asking: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _served: ASGIApp
-
-    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 - uvicorn's own
-        super().__init__(*args, **more)
-        self.conn = _Joined(h11.SERVER, HEAD_BYTES)
+    _answering: RequestResponseCycle | None = None
+    _incomplete_bytes = 0
 
     @property
     def app(self) -> ASGIApp:
@@ -73,11 +53,13 @@ class Connection(H11Protocol):
         self._served = app
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP."""
-        found = problem(400, msg, {"connection": "close"})
-        head = h11.Response(status_code=400, headers=found.raw_headers, reason=b"Bad Request")
-        for event in (head, h11.Data(data=bytes(found.body)), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event))
+        """What came is no HTTP. Behind a request whose answer is still to come this is not said: it would be taken for
+        that answer, also where what was asked is done.
+        """
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            found = problem(400, msg, {"connection": "close"})
+            head = [b"HTTP/1.1 400 Bad Request", *(b": ".join(header) for header in found.raw_headers), b"", b""]
+            self.transport.write(b"\r\n".join(head) + bytes(found.body))
         self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -88,8 +70,39 @@ class Connection(H11Protocol):
             return
         self._await_request()
 
+    def data_received(self, data: bytes) -> None:
+        """A request has begun to come, or comes on."""
+        ANSWERS.begun(self)
+        self._incomplete_bytes += len(data)
+        super().data_received(data)
+        if self._incomplete_bytes > HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"more than {HEAD_BYTES:,} bytes that are no request")
+
+    def on_headers_complete(self) -> None:
+        """A head has come. Raises ValueError, which is a 400, where it does not name one host (RFC 9112, 3.2)."""
+        self._incomplete_bytes = 0
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
+            raise ValueError(f"{hosts} hosts")
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._answering = self.cycle
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body has."""
+        self._incomplete_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of a request has."""
+        self._incomplete_bytes = 0
+        super().on_message_complete()
+
     def on_response_complete(self) -> None:
         """From now on the next one is."""
+        ANSWERS.ended(self)
+        if self.pipeline:
+            self._answering = self.pipeline[-1][0]
         self._await_request()
         super().on_response_complete()
 
@@ -104,7 +117,11 @@ class Connection(H11Protocol):
         _cancel(self._reading)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Nothing is waited for any more. uvicorn tells only the answer to what was asked last."""
+        ANSWERS.ended(self)
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         _cancel(self._asking)
         _cancel(self._reading)
         super().connection_lost(exc)

@@ -58,7 +58,7 @@ def probes(backend: Backend) -> APIRouter:
 
     @router.get("/readyz")
     async def readyz() -> Response:
-        """200 when the last turn has observed the cluster, and is no more than three intervals old."""
+        """200 when the last turn has observed the cluster, and is not late."""
         last = backend.board.last
         late = last is None or last.status.late(backend.now())
         ready = not late and last is not None and last.record.observation is not None

@@ -76,13 +76,14 @@ def _server(backend: Backend, ending: threading.Event) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             application(backend, ending),
-            loop="asyncio",
+            loop="uvloop",
             http=Connection,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
             ssl_certfile=settings.tls.cert_file,

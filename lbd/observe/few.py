@@ -10,6 +10,8 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, TypeVar
 
+from lbd.giving_way import MOST_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 AT_ONCE = 2
 """One waits for a broker while the other takes in what came."""
 
-PATIENCE_SECONDS = 0.005
-"""A broker nearby has answered within this; those that have not wait, and more of that keeps nobody from working."""
+PATIENCE_SECONDS = 0.005 + MOST_SECONDS
+"""A broker nearby has answered within this, also where what it sent gives way to an answer of the API: that is no slow
+broker. Those that have not answered wait, and more of that keeps nobody from working."""
 
 LOOK_SECONDS = 0.5
 """How soon it is seen that the pool was shut down, which tells nobody who waits."""

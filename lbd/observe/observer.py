@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, ObserveError, UnheardError
+from lbd.giving_way import ANSWERS
 from lbd.observe.few import few_at_once
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, TopicReports, reports_of
@@ -87,6 +88,7 @@ class Observer:
         active = self._ready()
         started = self._now()
         seen, missing = self._ask_all(active)
+        ANSWERS.give_way()
         if not seen:
             unheard = bool(missing) and all(isinstance(found.why, UnheardError) for found in missing.values())
             kind = UnheardError if unheard else ObserveError
@@ -161,12 +163,14 @@ class Observer:
         missing = {broker: found for broker, found in pairs if isinstance(found, _Missing)}
         for broker, other in _mistaken(seen, active).items():
             told = f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
-            missing[broker] = _Missing(ObserveError(told), seen.pop(broker).runtime)
+            del seen[broker]  # what it runs with is the other one's, too
+            missing[broker] = _Missing(ObserveError(told))
         return seen, missing
 
     def _ask(self, broker: str) -> _Seen | _Missing:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         runtime = None
+        ANSWERS.give_way()
         try:
             runtime = self.admin.runtime_configuration(broker)
             report, raw = self._reports.of(broker, runtime)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.errors import ObserveError, UnheardError
+from lbd.giving_way import ANSWERS
 from lbd.observe.extensible import parse_broker_load, parse_top_bundles, recordable, report_of
 from lbd.observe.parse import parse_report
 from lbd.pulsar.admin import unsupported
@@ -62,10 +64,11 @@ class Reports(Protocol):
 
 
 class AdminReports:
-    """The modular manager's, as each broker answers them."""
+    """The modular manager's, as each broker answers them. One is taken in at a time: two would take as long."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
+        self._taking_in = Lock()
 
     def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None:
         """Nothing to wait for: brokers answer when they are asked."""
@@ -73,7 +76,9 @@ class AdminReports:
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:  # noqa: ARG002
         """One broker's report, also as it was sent. Raises :class:`ObserveError` where there is no usable one."""
         raw = self._admin.load_report(broker)
-        return parse_report(raw, broker), lambda: raw
+        ANSWERS.give_way()
+        with self._taking_in:
+            return parse_report(raw, broker), lambda: raw
 
     def close(self) -> None:
         """Nothing is open."""
@@ -104,7 +109,7 @@ class TopicReports:
         found = self._told(broker, runtime)
         limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
         if found is None or not found.value or self._topics.age_seconds(found) > limit:
-            raise self._silence(found, limit)
+            raise self._silence(broker, found, limit)
         load = parse_broker_load(found.value, broker)
         owned = self._admin.owned(broker)
         report = report_of(load, self._bundles(broker, runtime), owned)
@@ -126,12 +131,12 @@ class TopicReports:
             return {}
         return parse_top_bundles(found.value, broker)
 
-    def _silence(self, found: Told | None, limit: float) -> ObserveError:
+    def _silence(self, broker: str, found: Told | None, limit: float) -> ObserveError:
         if self._topics.trouble:
             return ObserveError(self._topics.trouble)
         if found is None:
-            heard, within = self._topics.heard_seconds, f"a broker does within {limit:.0f} s ({MOST_MINUTES})"
-            words = f"told no load data since lbd listens, {heard:.0f} s, which {within}"
+            heard, within = self._topics.heard_seconds(broker), f"a broker does within {limit:.0f} s ({MOST_MINUTES})"
+            words = f"told no load data since lbd listens for it, {heard:.0f} s, which {within}"
             return UnheardError(words) if heard < limit else ObserveError(words)
         age = self._topics.age_seconds(found)
         if not found.value:

@@ -104,11 +104,30 @@ class Asking:
             self.http.silences.close()
 
     def _secure_base(self, broker: str) -> str:
-        answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)
-        base = base_of(answer.location) if answer.location else self._own_base(broker, answer.base)
+        base = self._admin_url_of(broker) or self._redirected(broker)
         if not base.startswith("https:"):
             raise ObserveError(f"{broker} is reached at {base}, wanted https: a token is not sent in the clear")
         return base
+
+    def _admin_url_of(self, broker: str) -> str | None:
+        """Its address where one of ``admin_urls`` leads to this very broker; None where none does, or it does not tell.
+
+        Its load report tells. It is not asked for what it owns, as others are to be sent on to it: that can hang it
+        (see :meth:`~lbd.pulsar.admin.Admin.owned`).
+        """
+        for url in self._urls:
+            if host_of(url) == host_of(broker) and not self.transfers:
+                try:
+                    found = self._told_base(broker, url)
+                except AdminError:
+                    continue  # another URL may answer, and tells why where none does
+                if found is not None:
+                    return found
+        return None
+
+    def _redirected(self, broker: str) -> str:
+        answer = self._any(paths.owned_namespaces(self.cluster, broker), expect={200, 307}, hops=0)
+        return base_of(answer.location) if answer.location else self._own_base(broker, answer.base)
 
     def _own_base(self, broker: str, base: str) -> str:
         """The https address that a broker gives itself; ``base`` answered for it, and may stand before several.
@@ -117,11 +136,18 @@ class Asking:
         """
         if self.transfers and host_of(broker) == host_of(base):
             return base
-        report = self._json(self._expected(self.http.send("GET", base + paths.LOAD_REPORT), None), _Addresses)
-        if broker not in {address_of(url) for url in (report.web_service_url, report.web_service_url_tls) if url}:
+        found = self._told_base(broker, base)
+        if found is None:
             raise ObserveError(
                 f"{base} stands before several brokers; pulsar.admin_urls wants the brokers' own addresses"
             )
+        return found
+
+    def _told_base(self, broker: str, base: str) -> str | None:
+        """The address that who answers at ``base`` gives itself; None where that is another broker."""
+        report = self._json(self._expected(self.http.send("GET", base + paths.LOAD_REPORT), None), _Addresses)
+        if broker not in {address_of(url) for url in (report.web_service_url, report.web_service_url_tls) if url}:
+            return None
         return base_of(report.web_service_url_tls) if report.web_service_url_tls else base
 
     def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Answer:

@@ -43,6 +43,8 @@ def _went_wrong(url: str, error: Exception) -> str:
     why = " ".join(_innermost(error).split())[:160]
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
         return "TLS failed: no TLS is spoken there, whatever pulsar.tls.ca_file is; is this the port for http?"
+    if isinstance(error, requests.exceptions.SSLError) and ("has expired" in why or "not yet valid" in why):
+        return f"TLS failed: {why}; renew it at whoever answers there, or set the clock of this machine right"
     if isinstance(error, requests.exceptions.SSLError):
         return f"TLS failed: {why}; check pulsar.tls.ca_file and the certificate's names"
     if _late(error):

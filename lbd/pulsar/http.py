@@ -80,6 +80,9 @@ def host_of(url_or_id: str) -> str:
         return ""
 
 
+STILL = "the one that was read last is used, until it expires or lbd is restarted"
+
+
 class Secret:
     """The content of a file, read again when the file changes, so that a rotated token needs no restart."""
 
@@ -87,6 +90,8 @@ class Secret:
         self._path = path
         self._stamp: tuple[int, int] | None = None
         self._value = ""
+        self.trouble = ""
+        """Why the secret that was read last is still in use; empty where it is what stands in the file."""
 
     def value(self) -> str:
         """The secret; while its file is being replaced (gone, empty), the one that was read last.
@@ -97,11 +102,14 @@ class Secret:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
             if stamp != self._stamp:
-                self._value = self._path.read_text(encoding="utf-8").strip() or self._value
-                self._stamp = stamp
+                read = self._path.read_text(encoding="utf-8").strip()
+                self._value, self._stamp = read or self._value, stamp
+                self.trouble = "" if read else f"{self._path}: secret is empty; {STILL}"
         except (OSError, UnicodeDecodeError) as error:
+            failed = f"{self._path}: secret cannot be read: {type(error).__name__}"
             if not self._value:
-                raise UsageError(f"{self._path}: secret cannot be read: {type(error).__name__}") from error
+                raise UsageError(failed) from error
+            self._stamp, self.trouble = None, f"{failed}; {STILL}"
         if not self._value:
             raise UsageError(f"{self._path}: secret is empty")
         return self._value
@@ -130,6 +138,11 @@ class Http:
         self.sent = 0
         self.silences = silences or Silences()
         self.silences.asked_by(self._answers)
+
+    @property
+    def trouble(self) -> str:
+        """Why an older secret is sent than the one that its file should have; empty where none is."""
+        return "; ".join(one.trouble for one in (self._token, self._password) if one is not None and one.trouble)
 
     def trust(self, hosts: set[str]) -> None:
         """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""

@@ -68,7 +68,9 @@ class LoadTopics:
         self._monotonic = monotonic
         self._told: dict[str, dict[str, Told]] = {topic: {} for topic in TOPICS}
         self._trouble, self._failed = "", False
-        self._begun = monotonic()
+        self._begun: float | None = monotonic()
+        self._unheard_seconds = 0.0
+        self._asked: dict[str, float] = {}
         self._news = threading.Condition()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lbd-load-topics", daemon=True)
@@ -80,15 +82,23 @@ class LoadTopics:
         with self._news:
             return self._trouble
 
-    @property
-    def heard_seconds(self) -> float:
-        """How long lbd has listened, or has tried to for the first time."""
+    def heard_seconds(self, broker: str) -> float:
+        """How long lbd has listened for a broker since it was first asked for.
+
+        Connections before this one count until one of them heard something: many short ones are no new beginning. The
+        time without one does not: nobody listened.
+        """
         with self._news:
-            return max(self._monotonic() - self._begun, 0.0)
+            listened = self._listened()
+            return max(listened - self._asked.get(broker, listened), 0.0)
+
+    def _listened(self) -> float:
+        return self._unheard_seconds + (max(self._monotonic() - self._begun, 0.0) if self._begun is not None else 0.0)
 
     def of(self, topic: str, broker: str) -> Told | None:
         """The last that a broker told there; None while lbd has heard nothing of it."""
         with self._news:
+            self._asked.setdefault(broker, self._listened())
             return self._told[topic].get(broker)
 
     def again(self, topic: str, broker: str, seconds: float) -> Told | None:
@@ -138,7 +148,16 @@ class LoadTopics:
                 if found is not None:
                     self._take(found)
         finally:
+            self._count()
             connection.close()
+
+    def _count(self) -> None:
+        """A connection that ends has listened for so long, in vain or not."""
+        with self._news:
+            heard = any(self._told.values())
+            self._unheard_seconds, self._begun = 0.0 if heard else self._listened(), None
+            if heard:
+                self._asked.clear()
 
     def _take(self, found: Message) -> None:
         with self._news:
@@ -148,7 +167,10 @@ class LoadTopics:
     def _forget(self, trouble: str) -> None:
         with self._news:
             self._trouble, self._failed = trouble, bool(trouble)
-            self._begun = self._monotonic()
+            if trouble:
+                self._begun = None
+            elif self._begun is None:
+                self._begun = self._monotonic()
             for there in self._told.values():
                 there.clear()
             self._news.notify_all()

@@ -14,7 +14,6 @@ from lbd.config import Settings
 from lbd.daemon.engine import engine
 from lbd.daemon.serving import Serving
 from lbd.daemon.telling import status_of
-from tests import fake_pulsar
 from tests.daemon.test_service import settings_for
 
 if TYPE_CHECKING:
@@ -56,13 +55,6 @@ class Api:
         assert self.serving.url is not None
         given = {**self.headers, **headers}
         return requests.post(self.serving.url + path, json=body, headers=given, timeout=PATIENCE_SECONDS)
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 @contextmanager

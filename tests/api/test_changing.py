@@ -65,6 +65,13 @@ class TestPause:
             ("ann", "upgrade", "paused until it is resumed")
         ]
 
+    def test_the_address_in_that_line_is_who_asked(self, api: Api):
+        """And not what a header says: anybody can send one."""
+        with capture_logs() as log:
+            api.post("/v1/pause", {"owner": "ann"}, **{"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"})
+        told = [line["address"] for line in log if line["event"] == "change asked for over the API"]
+        assert told == ["127.0.0.1"]
+
 
 class TestOnce:
     def test_a_change_asked_for_again_is_done_once(self, api: Api):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from contextlib import ExitStack, suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+import requests
 
 from lbd.api.connection import CONNECTIONS, HEAD_BYTES
 from lbd.api.events import WAITING_EVENTS, Events
@@ -99,6 +101,17 @@ def test_a_listener_that_reads_stays(api: Api):
         assert api.serving.board.events.listening == 1
 
 
+def test_a_listener_that_asks_on_and_goes_is_gone(api: Api):
+    """What it asked for behind the stream waits for its end, and does not hide who has left."""
+    events = api.serving.board.events
+    with _connected(api) as connection:
+        connection.sendall(EVENTS)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(0.2)  # so that it is read before the end
+    eventually(lambda: events.listening == 0)
+
+
 def test_one_too_many_is_told_as_a_problem(api: Api, monkeypatch: pytest.MonkeyPatch):
     """As every other error, and only while there are so many."""
     monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 2 * PATIENCE_SECONDS)
@@ -159,21 +172,65 @@ def test_a_body_that_is_asked_for_is_asked_for_at_once(api: Api):
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 422")
 
 
-def test_a_head_without_end_is_refused(api: Api):
-    """And not kept."""
+@pytest.mark.parametrize(
+    "request_so_far",
+    [
+        b"GET / HTTP/1.1\r\nX: ",
+        b"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: ",
+        b"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2;",
+    ],
+    ids=["head", "trailer", "chunk extension"],
+)
+def test_what_has_no_end_is_refused(api: Api, request_so_far: bytes, monkeypatch: pytest.MonkeyPatch):
+    """And not kept: neither a head, nor what may follow a body, nor a word about a piece of it."""
+    monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 2 * PATIENCE_SECONDS)
     with _connected(api) as connection:
-        connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * (2 * HEAD_BYTES))
+        connection.sendall(request_so_far)
         found = b""
         with suppress(ConnectionError):
+            connection.sendall(b"x" * (16 * HEAD_BYTES))
             while piece := connection.recv(1 << 16):
                 found += piece
-    assert found.startswith(b"HTTP/1.1 400") or not found  # what was not read yet resets the connection
+    assert b"HTTP/1.1 400" in found or not found  # what was not read yet resets the connection
 
 
-def test_what_is_no_http_is_told_as_a_problem(api: Api):
+def test_what_is_no_http_is_not_the_answer_to_what_was_asked_before(api: Api):
+    """Who reads 400 takes it that nothing was done."""
+    with _connected(api) as connection:
+        connection.sendall(b"GET /v1/snapshot HTTP/1.1\r\nHost: localhost\r\n\r\nBREW\x00 coffee\r\n\r\n")
+        found = b""
+        while piece := connection.recv(4096):
+            found += piece
+    assert b"HTTP/1.1 400" not in found
+
+
+def test_large_bodies_one_after_the_other_are_no_endless_request(api: Api):
+    """On one connection, each within its limit and all of them beyond it."""
+    assert api.serving.url is not None
+    headers = {**api.headers, "Content-Type": "application/json"}
+    body = json.dumps({"owner": "ann", "for_seconds": 60}).ljust(60_000)
+    with requests.Session() as session:
+        for _ in range(4):
+            found = session.post(f"{api.serving.url}/v1/pause", body, headers=headers, timeout=PATIENCE_SECONDS)
+            assert found.status_code == 200, found.text
+
+
+@pytest.mark.parametrize(
+    "request_line_and_head",
+    [
+        b"BREW\x00 coffee\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: elsewhere.example\r\n\r\n",
+        b"POST /v1/pause HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET /healthz HTTP/1.1\nHost: localhost\n\n",
+        b"GET ?x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["no line", "no host", "two hosts", "two lengths", "no carriage return", "no path"],
+)
+def test_what_is_no_http_is_told_as_a_problem(api: Api, request_line_and_head: bytes):
     """And the connection is closed."""
     with _connected(api) as connection:
-        connection.sendall(b"BREW\x00 coffee\r\n\r\n")
+        connection.sendall(request_line_and_head)
         found = b""
         while piece := connection.recv(4096):
             found += piece

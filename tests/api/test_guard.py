@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -140,6 +141,25 @@ class TestRequests:
         assert api.serving.url is not None
         found = requests.head(api.serving.url + path, timeout=PATIENCE_SECONDS)
         assert (found.status_code, found.content) == (api.get(path).status_code, b"")
+
+    def test_an_answer_that_does_not_come_is_waited_for_no_longer(self, api: Api, monkeypatch: pytest.MonkeyPatch):
+        """Its thread hangs, as on a file system that does; the next one is answered."""
+        hangs, ends = threading.Event(), threading.Event()
+
+        def hung(*_: object) -> None:
+            hangs.set()
+            ends.wait(PATIENCE_SECONDS)
+
+        monkeypatch.setattr("lbd.api.guard.ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr("lbd.api.reading.snapshot", hung)
+        try:
+            found = api.get("/v1/snapshot")
+            assert (found.status_code, found.json()["detail"]) == (503, "not done in time")
+            assert hangs.is_set()
+            assert not ends.is_set()
+            assert api.get("/healthz").status_code == 200
+        finally:
+            ends.set()
 
     def test_a_bug_is_told_without_its_trace(self, api: Api, monkeypatch: pytest.MonkeyPatch):
         """The log has it."""

@@ -11,6 +11,7 @@ import requests
 
 from lbd.daemon.standing import Alone
 from lbd.reason import Reason
+from tests import fake_pulsar
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.fake_pulsar import HOT, Reply
 
@@ -139,6 +140,15 @@ class TestEvents:
             next(lines)
             refused = api.get("/v1/events", stream=True)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+
+
+def test_a_broker_that_answers_and_gives_no_report_is_told(api: Api, pulsar: FakePulsar):
+    """Else nobody would miss it: it is in no table and no pair."""
+    pulsar.fault("load-report", fake_pulsar.refused(500, "no"), broker=pulsar.ids[2])
+    api.turn()
+    (warning,) = api.get("/v1/status").json()["warnings"]
+    assert warning.startswith(f"{pulsar.ids[2]} gives no report: GET ")
+    assert "HTTP 500 (no)" in warning
 
 
 class TestPort:

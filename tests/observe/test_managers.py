@@ -55,7 +55,7 @@ def test_topics_are_heard_again_after_a_manager_that_lbd_cannot_read(
 ):
     """What is not replaced by something else goes on."""
     runs(pulsar, EXTENSIBLE)
-    with pytest.raises(UnheardError, match=r"told no load data since lbd listens, \d s"):
+    with pytest.raises(UnheardError, match=r"told no load data since lbd listens for it, \d s"):
         observer.observe()
     wire = wires.next()
     runs(pulsar, SIMPLE)

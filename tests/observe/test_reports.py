@@ -35,6 +35,7 @@ class Scene:
     topics: LoadTopics
     wire: Wire
     reports: TopicReports
+    wires: Wires
     now: float = 0.0
 
     @property
@@ -62,7 +63,7 @@ def scene() -> Iterator[Scene]:
         settings = PulsarSettings(admin_urls=tuple(pulsar.urls), service_url="pulsar://127.0.0.1:6650")
         found: list[Scene] = []
         topics = LoadTopics(settings, wires.connect, lambda: found[0].now if found else 0.0)
-        found.append(Scene(pulsar, topics, wires.next(), TopicReports(Admin(settings), topics)))
+        found.append(Scene(pulsar, topics, wires.next(), TopicReports(Admin(settings), topics), wires))
         yield found[0]
         topics.close()
 
@@ -87,10 +88,53 @@ def test_a_broker_that_has_told_nothing_has_no_report(scene: Scene):
 def test_who_has_begun_to_listen_has_missed_nothing(scene: Scene, now: float, late: bool):
     """A broker whose load stays as it is may be silent for a quarter of an hour; longer than that it is late."""
     scene.told(LARGE)
+    with pytest.raises(UnheardError):
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
     scene.now = now
     with pytest.raises(ObserveError) as told:
         scene.reports.of(scene.pulsar.ids[1], RUNTIME)
     assert isinstance(told.value, UnheardError) is not late
+
+
+@pytest.mark.parametrize(("heard_before", "late"), [(False, True), (True, False)])
+def test_a_connection_that_is_lost_again_is_no_new_beginning(scene: Scene, heard_before: bool, late: bool):
+    """Unless something was heard on it: else brokers that nobody can hear would never be late."""
+    with pytest.raises(UnheardError):
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+    if heard_before:
+        scene.told(LARGE)
+    scene.now = 600.0
+    scene.wire.gone.set()
+    scene.wire = scene.wires.next()
+    heard(scene.topics, scene.wire, [])
+    scene.now = 1000.0
+    with pytest.raises(ObserveError, match="told no load data since lbd listens") as told:
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+    assert isinstance(told.value, UnheardError) is not late
+
+
+def test_no_time_counts_twice(scene: Scene):
+    """A connection that heard nothing, and the one after it, have listened for as long as has passed."""
+    with pytest.raises(UnheardError):
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+    scene.now = 450.0
+    scene.wire.gone.set()
+    scene.wire = scene.wires.next()
+    heard(scene.topics, scene.wire, [])
+    scene.now = 900.0
+    with pytest.raises(UnheardError, match="since lbd listens for it, 900 s"):
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+
+
+def test_a_broker_that_joins_is_not_late(scene: Scene):
+    """It has had no time to tell anything, however long lbd has listened for the others."""
+    scene.told(LARGE)
+    scene.now = 3600.0
+    with pytest.raises(UnheardError, match=r"told no load data since lbd listens for it, 0 s, which a broker does"):
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
+    scene.now = 3620.0
+    with pytest.raises(UnheardError, match="since lbd listens for it, 20 s"):
+        scene.reports.of(scene.pulsar.ids[1], RUNTIME)
 
 
 def test_a_broker_that_took_it_back_has_no_report(scene: Scene):

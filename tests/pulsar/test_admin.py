@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import responses
@@ -415,6 +415,28 @@ class TestTls:
             mock.get(owned, status=307, headers={"Location": "http://b2:8080/admin/v2/x"})
             with pytest.raises(ObserveError, match="wanted https"):
                 asked.base("b2:8080")
+
+    def test_a_broker_that_is_an_admin_url_is_not_asked_what_it_owns(self) -> None:
+        """While it takes bundles over that can hang it for good; its load report tells the address as well."""
+        asked = Admin(PulsarSettings(admin_urls=("https://b1.dead:8443", self.SECURE), cluster="c"))
+        with responses.RequestsMock() as mock:
+            mock.get("https://b1.dead:8443/admin/v2/brokers/configuration/runtime", status=503)
+            runtime = {"loadManagerClassName": fake_pulsar.MODULAR}
+            mock.get(f"{self.SECURE}/admin/v2/brokers/configuration/runtime", json=runtime)
+            told = {"webServiceUrl": "http://b1:8080", "webServiceUrlTls": "https://b1.example:8443"}
+            mock.get(f"{self.SECURE}/admin/v2/broker-stats/load-report", json=told)
+            assert asked.base("b1:8080") == "https://b1.example:8443"
+
+    @pytest.mark.parametrize("reply", [{"status": 503}, {"json": {"webServiceUrl": "http://b1:8081"}}])
+    def test_where_it_does_not_tell_the_others_do(self, reply: dict[str, Any]) -> None:
+        """It is ill, or another one on the same host."""
+        asked = Admin(PulsarSettings(admin_urls=(self.SECURE,), cluster="c"))
+        with responses.RequestsMock() as mock:
+            mock.get(f"{self.SECURE}/admin/v2/brokers/configuration/runtime", json={})
+            mock.get(f"{self.SECURE}/admin/v2/broker-stats/load-report", **reply)
+            owned = f"{self.SECURE}/admin/v2/brokers/c/b1:8080/ownedNamespaces"
+            mock.get(owned, status=307, headers={"Location": "https://b1:9443/admin/v2/x"})
+            assert asked.base("b1:8080") == "https://b1:9443"
 
     def test_under_the_extensible_manager_a_broker_is_known_by_its_host(self) -> None:
         """No load report tells the address: one that answers for the broker at the broker's own host is its own."""

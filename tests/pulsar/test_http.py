@@ -183,6 +183,36 @@ class TestCredentials:
             (tmp_path / "new").replace(token)
             assert asker.send("GET", f"{ONE}/x").status == 200
 
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "token: secret is empty; "),
+            (b"\xff\x00", "token: secret cannot be read: UnicodeDecodeError; "),
+            (None, "token: secret cannot be read: FileNotFoundError; "),
+        ],
+        ids=["empty", "junk", "gone"],
+    )
+    def test_a_token_that_was_spoilt_is_told_as_long_as_it_is(
+        self, content: bytes | None, words: str, tmp_path: Path
+    ) -> None:
+        """Brokers take the one that was read last, until it expires, or lbd is restarted: somebody must hear of it."""
+        token = secret(tmp_path / "token", "first")
+        asker = http(token_file=token)
+        with responses.RequestsMock() as mock:
+            mock.get(f"{ONE}/x", match=[authorized("Bearer first")])
+            mock.get(f"{ONE}/x", match=[authorized("Bearer second")])
+            asker.send("GET", f"{ONE}/x")
+            assert asker.trouble == ""
+            token.unlink()
+            if content is not None:
+                token.write_bytes(content)
+            for _ in range(2):
+                asker.send("GET", f"{ONE}/x")
+                assert words in asker.trouble
+            secret(token, "second")
+            assert asker.send("GET", f"{ONE}/x").status == 200
+            assert asker.trouble == ""
+
     def test_an_unchanged_token_file_is_read_once(self, tmp_path: Path) -> None:
         """The same stamp means the same content: what is written behind it is not seen."""
         token = secret(tmp_path / "token", "first")
@@ -341,6 +371,15 @@ class TestBounds:
             url = pulsar.urls[0].replace("http:", "https:")
             with pytest.raises(AdminError, match=r"TLS failed.*pulsar\.tls\.ca_file"):
                 http(url).send("GET", f"{url}/x")
+
+    def test_a_certificate_that_has_expired(self) -> None:
+        """Neither the CA file nor its names would mend it."""
+        why = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)"
+        with responses.RequestsMock() as mock:
+            mock.get("https://b1:8443/x", body=requests.exceptions.SSLError(why))
+            with pytest.raises(AdminError, match=r"certificate has expired.*; renew it") as told:
+                http("https://b1:8443").send("GET", "https://b1:8443/x")
+        assert "ca_file" not in str(told.value)
 
     def test_a_ca_file_that_is_not_there(self, tmp_path: Path) -> None:
         """The error names the file that cannot be read."""

@@ -106,6 +106,28 @@ def test_why_nothing_is_heard_is_told():
     assert found.trouble == "the topics cannot be heard: AuthorizationError"
 
 
+def test_nobody_is_silent_while_nobody_listens(wires: Wires):
+    """An hour without a connection tells nothing of a broker, nor does it hide how long there has been one since."""
+    now, reachable = [0.0], threading.Event()
+
+    def connect() -> Wire:
+        if not reachable.is_set():
+            raise ObserveError("no")
+        return wires.connect()
+
+    found = LoadTopics(SETTINGS, connect, lambda: now[0])
+    assert not found.wait([FIRST], PATIENCE_SECONDS)
+    now[0] = 1800.0
+    found.of(BROKER_LOAD, FIRST)
+    now[0] = 3600.0
+    reachable.set()
+    heard(found, wires.next(), [])
+    assert found.heard_seconds(FIRST) == 0.0
+    now[0] = 3700.0
+    assert found.heard_seconds(FIRST) == 100.0
+    found.close()
+
+
 def test_without_an_address_nothing_is_begun():
     """The setting is named, and what it wants."""
     with pytest.raises(ObserveError, match=r"pulsar\.service_url is not set; wanted pulsar://host:6650"):

@@ -1,0 +1,61 @@
+"""Answers of the API first: what can wait a moment does while one is being made.
+
+All threads of a process take turns on one interpreter. An answer that has read its request must get it back once more,
+behind every thread of a turn that wants it; those that wait here do not.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_SECONDS = 0.01
+"""An answer from memory is made in a millisecond or two. One that is not there after this is waited for no longer."""
+
+
+class Answers:
+    """Those under way: told by the thread that makes them, heeded by all others. Thread-safe so.
+
+    ``now`` is seconds of a clock that only goes on.
+    """
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._due: dict[object, float] = {}
+        self._latest = self._again_at = 0.0
+        self._none = threading.Event()
+        self._none.set()
+
+    def begun(self, who: object) -> None:
+        """What ``who`` asked for has begun to come."""
+        now = self._now()
+        self._latest = now + MOST_SECONDS
+        self._due = {one: due for one, due in self._due.items() if due > now} | {who: self._latest}
+        self._none.clear()
+
+    def ended(self, who: object) -> None:
+        """It has its answer."""
+        self._due.pop(who, None)
+        if not self._due:
+            self._none.set()
+
+    def give_way(self) -> None:
+        """Wait until no answer is under way, for ``MOST_SECONDS`` at most.
+
+        Whoever waited works for as long before anybody waits again: no number of questions makes a turn more than
+        twice as long.
+        """
+        now = self._now()
+        if self._none.is_set() or not self._again_at <= now < self._latest:
+            return
+        self._none.wait(self._latest - now)
+        ended = self._now()
+        self._again_at = ended + (ended - now)
+
+
+ANSWERS = Answers()
+"""Of this process, as its interpreter."""
