@@ -110,13 +110,19 @@ class Unloader:
             if owner is None and waits:
                 return None
             why = wrong.detail if wrong is not None else ready.detail if isinstance(ready, Skip) else ""
-            noted = None if self._admin.transfers else move.destination
-            found = Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {why}", noted=noted)
+            found = Outcome(move, judged(move, owner), owner, f"{FOUND_OPEN}; {why}", noted=self._may_note(move))
             return self._cleared(ready, found) if isinstance(ready, Ready) else unproven(found)
         except LbdError as error:
             if age_seconds < 2 * self._patience_seconds:
                 return None
-            return unproven(Outcome(move, Result.UNKNOWN, None, f"{FOUND_OPEN}; {error}", noted=move.destination))
+            return unproven(Outcome(move, Result.UNKNOWN, None, f"{FOUND_OPEN}; {error}", noted=self._may_note(move)))
+
+    def _may_note(self, move: Unload) -> str | None:
+        """What a leader may have noted of a move that was asked for; nothing where brokers hand bundles over."""
+        try:
+            return None if self._admin.transfers else move.destination
+        except LbdError:
+            return move.destination
 
     def _found_open(self, ready: Ready, owner: str | None) -> Outcome:
         if owner is None:

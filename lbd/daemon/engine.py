@@ -234,7 +234,7 @@ class Engine:
         broken = f"{self._real.control.broken} requests by hand cannot be read and were set aside as *.broken"
         beside = [self.requests.warning, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         found = [*journal, broken if self._real.control.broken else "", *beside]
-        found.append(self._real.learned.trouble)
+        found += [self._real.learned.trouble, self._real.observer.admin.http.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:

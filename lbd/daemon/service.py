@@ -20,7 +20,9 @@ from lbd.daemon.keeper import Telling
 from lbd.daemon.responsive import settle, share_fairly
 from lbd.daemon.serving import Serving
 from lbd.daemon.telling import level_of, move_line, split_line, status_of, turn_line, utc
+from lbd.daemon.timebase import Steps
 from lbd.errors import LbdError
+from lbd.giving_way import ANSWERS
 from lbd.record.status import write_status
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Service:
             self._systemd.socket.setblocking(False)  # a reader that has stopped must not stop the turns
         self._done = threading.Event()
         self._busy, self._showing = threading.Lock(), threading.Lock()
-        self._alive_at = time.monotonic()
+        self._alive_at, self._steps = time.monotonic(), Steps()
         self._turns = 0
         self._telling = Telling()
         self._serving = Serving(engine, lambda: time.monotonic() - self._alive_at, lambda: self._patience_seconds)
@@ -86,17 +88,15 @@ class Service:
         self._engine.leading.on_change = lambda words: self._log.info(words, leader=self._engine.leading.words)
         self._engine.leading.on_words = self._led
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
-        self._plan(first=datetime.now(UTC))
-        self._scheduler.add_job(self._serve, "interval", seconds=REQUESTS_EVERY_SECONDS, id="requests", coalesce=True)
-        self._plan_watchdog()
+        self._plan_all()
         self._engine.leading.start()
         share_fairly()
         self._scheduler.start()
         self._serving.start()
         self._systemd.notify("READY=1")
         self._log.info("running", interval_seconds=self._engine.settings.interval_seconds, pid=os.getpid())
-        while not self._done.wait(SIGNALS_AFTER_SECONDS):
-            pass  # a signal that another thread was given is handled when this one wakes up
+        while not self._done.wait(SIGNALS_AFTER_SECONDS):  # a signal that another thread was given is handled then, too
+            self._follow_clock()
         self._stop()
 
     def end(self) -> None:
@@ -148,6 +148,20 @@ class Service:
         self._log.warning("left without waiting any longer", handed_over=self._engine.in_flight)
         os._exit(0)
 
+    def _follow_clock(self) -> None:
+        """What is planned stands at times of the machine's clock: set back, nothing would be done until they come."""
+        step = self._steps.since_last_look()
+        if step:
+            which = "ahead" if step > 0 else "back"
+            self._log.warning(f"this machine's clock was set {which} by {abs(step):.0f} s; turns go on from now")
+            self._plan_all()
+
+    def _plan_all(self) -> None:
+        self._plan(first=datetime.now(UTC))
+        often = {"seconds": REQUESTS_EVERY_SECONDS, "coalesce": True, "replace_existing": True}
+        self._scheduler.add_job(self._serve, "interval", id="requests", **often)
+        self._plan_watchdog()
+
     def _plan(self, first: datetime) -> None:
         """Turns at the interval, from planned time to planned time; one that is late is not run twice."""
         self._scheduler.add_job(
@@ -166,7 +180,7 @@ class Service:
         microseconds = int(os.environ.get("WATCHDOG_USEC", "0") or "0")
         if microseconds > 0:
             often = {"seconds": microseconds / 2e6, "misfire_grace_time": None, "coalesce": True}
-            self._scheduler.add_job(self._feed, "interval", id="watchdog", **often)
+            self._scheduler.add_job(self._feed, "interval", id="watchdog", replace_existing=True, **often)
 
     def _turn(self) -> None:
         with self._busy:
@@ -174,6 +188,7 @@ class Service:
                 return
             record = self._engine.turn()
         self._alive()
+        ANSWERS.give_way()
         self._turns += 1
         self._systemd.notify(f"STATUS={record.sentence}")
         self._log.log(level_of(record), record.sentence, turn=record.number, **turn_line(record))

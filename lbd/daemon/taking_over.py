@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
 
 NOTE = "take-over.json"
+ELSEWHERE = " Of several lbds the one that led then has the note: run lbd release on its machine."
 
 
 class Asking(Protocol):
@@ -96,14 +97,16 @@ def release(settings: Settings) -> str:
     Raises :class:`RefusedError` when another lbd holds the state directory: it would take over again.
     """
     path = settings.state_dir / NOTE
-    if shedding_note.load(path) is None and (settings.in_broker_shedding == "refuse" or not path.parent.is_dir()):
-        return nothing_taken(path)
+    noted = shedding_note.load(path) is not None
+    elsewhere = ELSEWHERE if settings.leader.enabled and not noted else ""
+    if not noted and (settings.in_broker_shedding == "refuse" or not path.parent.is_dir()):
+        return f"{nothing_taken(path)}{elsewhere}"
     with ExitStack() as held:
         try:
             held.enter_context(StateDir(settings.state_dir).locked())
         except RefusedError as error:
             raise RefusedError(f"{error}; stop it before lbd release, or it takes over again") from error
-        return switch_of(settings, Admin(settings.pulsar)).release()
+        return f"{switch_of(settings, Admin(settings.pulsar)).release()}{elsewhere}"
 
 
 def release_at_stop(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> str:

@@ -20,12 +20,15 @@ from lbd.record.status import BrokerStatus, BudgetStatus, HitStatus, PairStatus,
 from lbd.split.cut import CutOutcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
     from lbd.daemon.standing import Standing
     from lbd.errors import LbdError
     from lbd.model import Pair
+    from lbd.observe.observer import Observation
 
 
 def utc(epoch_seconds: float) -> str:
@@ -115,9 +118,17 @@ def status_of(engine: Engine, record: CycleRecord, turns: int, next_turn_at: flo
         budgets=[BudgetStatus(one.name, one.of, one.used, one.limit, one.left) for one in record.usage],
         requests=seen.requests if seen is not None else 0,
         seconds=round(seen.seconds, 3) if seen is not None else 0.0,
-        warnings=list(engine.warnings),
+        warnings=[*engine.warnings, *_unreported(seen)],
         error=str(record.error) if record.error is not None else None,
     )
+
+
+def _unreported(seen: Observation | None) -> Iterator[str]:
+    """Brokers that answer, and give no report that can be used; of those that answer nothing the sentence tells."""
+    missing = {} if seen is None else {broker: why for broker, why in seen.missing.items() if broker not in seen.silent}
+    for broker, why in list(missing.items())[:1]:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        yield f"{broker} gives no report{more}: {why}"
 
 
 def with_leader(status: Status, leading: Standing) -> Status:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+STEP_SECONDS = 2.0
+"""NTP slews what is less than half a second."""
+
 
 @dataclass(frozen=True)
 class Timebase:
@@ -31,3 +34,25 @@ class Timebase:
 
 
 SYSTEM = Timebase()
+
+
+class Steps:
+    """Whether the machine's clock was set: its time and the time that nobody can set go apart then."""
+
+    def __init__(self, now: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._monotonic = now, monotonic
+        self._apart = now() - monotonic()
+
+    def since_last_look(self) -> float:
+        """Seconds by which it was set ahead, negative for back; 0 for less than :data:`STEP_SECONDS`.
+
+        Where the process stood still between the two looks that this takes, nothing is known until the next time.
+        """
+        begun, now, ended = self._monotonic(), self._now(), self._monotonic()
+        if ended - begun > STEP_SECONDS / 2:
+            return 0.0
+        step = now - begun - self._apart
+        if abs(step) < STEP_SECONDS:
+            return 0.0
+        self._apart += step
+        return step

@@ -30,8 +30,8 @@ LEAST_PER_HOUR, LEAST_PER_DAY, LEAST_OF_EACH = 30, 100, 20
 class Sent:
     """An unload that was asked for at ``at`` (epoch seconds): ``attempt`` 2 is the retry of a move that missed.
 
-    ``failed``: the bundle is known to have stayed where it was.
-    ``msg_rate`` in messages/s, ``throughput`` in bytes/s.
+    ``failed``: the bundle is known to have stayed where it was. ``owner`` is who was proven to own it when the move had
+    ended, None while that is not known. ``msg_rate`` in messages/s, ``throughput`` in bytes/s.
     """
 
     at: float
@@ -42,6 +42,7 @@ class Sent:
     msg_rate: float = 0.0
     throughput: float = 0.0
     failed: bool = False
+    owner: str | None = None
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,10 @@ def _brokers_own(snapshot: Snapshot) -> CodeArray:
 
 
 def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:
-    """The codes with further bundles barred: those named, and all of the namespaces named."""
+    """A copy of the codes, int8 (N,), with further bundles barred: those named, and all of the namespaces named.
+
+    A bundle that is barred keeps its reason.
+    """
     found = codes.copy()
     for at in [at for at, name in enumerate(snapshot.bundles) if name in reasons]:
         found[at] = found[at] or reasons[snapshot.bundles[at]].code

@@ -50,7 +50,7 @@ class Sample:
 
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics;
-    ``fresh_at`` is when ``usage`` was first seen (epoch seconds), 0 in what an older lbd kept.
+    ``fresh_at`` is when ``usage`` was first seen (epoch seconds), 0 where it is not known.
     """
 
     usage: tuple[float, float, float]
@@ -63,7 +63,12 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Judgement of one round: ``fresh`` bool (B,), ``paired`` int8 (B,) reason codes, ``settled`` bool (B,)."""
+    """Judgement of one round: what of each broker's report lbd may act on.
+
+    ``fresh`` is bool (B,): the sample is new, and its broker's counter advances. ``paired`` is int8 (B,): 0, or the
+    code of why the report is no ground to move on. ``settled`` is bool (B,): it had its two fresh samples since a move
+    or restart. ``samples`` is what is remembered of each broker, those that are away among them.
+    """
 
     samples: Mapping[str, Sample]
     fresh: BoolArray

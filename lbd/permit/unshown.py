@@ -25,23 +25,38 @@ UNSHOWN_SECONDS = 150.0
 
 
 def borne(sent: Iterable[Sent], since: float, snapshot: Snapshot, scores: FloatArray) -> FloatArray:
-    """Points that each broker was given by moves sent from ``since`` (epoch seconds) on, float64 (B,).
+    """Points that each broker was given by moves from ``since`` (epoch seconds) on, float64 (B,).
 
-    What came from a broker that reports no traffic counts nothing.
+    ``sent`` is told oldest first. A bundle counts where it was proven to be last. Of a move that has not ended, or
+    nobody knows how, it counts where it was to go, and where it was before. What came from a broker that reports no
+    traffic counts nothing.
     """
     position = snapshot.brokers.index()
-    lately = [one for one in sent if one.at >= since and not one.failed]
-    moves = [
-        Unload(one.bundle, one.source, one.destination, one.msg_rate, one.throughput)
-        for one in lately
-        if one.source in position and one.destination in position
-    ]
+    moves = _carried((one for one in sent if one.at >= since), position)
     brokers = _before(moves, snapshot.brokers, position)
     found = np.zeros(len(position))
     for move in moves:
         points = prediction.points(move, brokers, scores, position)
         found[position[move.destination or ""]] += points if math.isfinite(points) else 0.0
     return found
+
+
+def _carried(sent: Iterable[Sent], position: Mapping[str, int]) -> list[Unload]:
+    """From the broker where each bundle was at first, of those in ``position``, to each that may have it now."""
+    found: dict[str, list[Unload]] = {}
+    for one in sent:
+        before = found.get(one.bundle, [])
+        if not one.failed and one.owner is None:
+            found[one.bundle] = [*before, _between(one, one.source, one.destination)]
+        elif not one.failed:
+            first = next((move.source for move in before if move.source in position), one.source)
+            found[one.bundle] = [_between(one, first, one.owner)]
+    moves = [move for several in found.values() for move in several if move.source != move.destination]
+    return [move for move in moves if move.source in position and move.destination in position]
+
+
+def _between(one: Sent, source: str, destination: str | None) -> Unload:
+    return Unload(one.bundle, source, destination, one.msg_rate, one.throughput)
 
 
 def _before(moves: Iterable[Unload], brokers: Brokers, position: Mapping[str, int]) -> Brokers:

@@ -140,7 +140,7 @@ class Writer:
         self._put(json.dumps({"recording": FORMAT, **header}, separators=(",", ":")).encode())
 
     def round(self, taken_at: float, reports: Mapping[str, bytes]) -> None:
-        """One line for one round; flushed, so that a kill tears at most the last line."""
+        """One line for one round, taken at epoch seconds; flushed, so that a kill tears at most the last line."""
         raw = {broker: msgspec.Raw(body) for broker, body in sorted(reports.items())}
         self._put(msgspec.json.encode({"t": taken_at, "reports": raw}))
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 INTERVALS_UNTIL_LATE = 3
+SECONDS_UNTIL_LATE = 30.0
+"""A turn that has to wait for a broker, or for the disk, takes longer than three short intervals."""
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
@@ -111,8 +113,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     api: str | None = None
 
     def late(self, now: float) -> bool:
-        """Whether three turns should have followed by now; also when the clock was set back by as much."""
-        return abs(now - self.at) > INTERVALS_UNTIL_LATE * self.interval_seconds
+        """Whether three turns should have followed by now, whatever one waited for; also when the clock was set back by
+        as much.
+        """
+        return abs(now - self.at) > max(INTERVALS_UNTIL_LATE * self.interval_seconds, SECONDS_UNTIL_LATE)
 
 
 class StatusTold(Status, frozen=True, kw_only=True, rename={"is_late": "late"}):
@@ -175,6 +179,18 @@ def read_status(state_dir: Path) -> Status:
             "name another with state_dir in --config FILE or LBD_STATE_DIR"
         )
     return status
+
+
+def unwritable(state_dir: Path) -> str:
+    """Why no turn can be told on that file system, in words; empty where nothing is known to be in the way."""
+    try:
+        found = os.statvfs(state_dir)
+    except OSError:
+        return ""
+    if found.f_flag & os.ST_RDONLY:
+        return "is mounted read-only"
+    full = found.f_bavail == 0 or (found.f_files > 0 and found.f_favail == 0)
+    return "has no space left" if full else ""
 
 
 def running(state_dir: Path) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbd.act.ownership import Clock
-from lbd.act.unloader import Nudge, Unloader, judged
+from lbd.act.unloader import Nudge, Ready, Unloader, judged
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
@@ -571,3 +571,19 @@ class TestTheExtensibleManager:
         outcome = unloader(extensible).finish(move(extensible, 2), 1.0)
         assert outcome is not None
         assert (outcome.result, outcome.noted) == (Result.LANDED, None)
+
+    def test_nor_does_one_of_which_nothing_can_be_told(self, extensible: FakePulsar) -> None:
+        """Nobody answers who owns it until the patience is over: no leader has its destination either."""
+        mover = unloader(extensible)
+        assert isinstance(mover.check(move(extensible)), Ready)
+        extensible.fault("/topicHashPositions", refused(500, "no"))
+        outcome = mover.finish(move(extensible), 1e6)
+        assert outcome is not None
+        assert (outcome.result, outcome.noted, outcome.older_note) == (Result.UNKNOWN, None, False)
+
+    def test_where_nobody_tells_which_manager_it_is_it_may_be_noted(self, pulsar: FakePulsar) -> None:
+        """In doubt a note is kept: it goes when it is known to be gone."""
+        pulsar.fault("/", refused(500, "no"))
+        outcome = unloader(pulsar).finish(move(pulsar), 1e6)
+        assert outcome is not None
+        assert told(outcome) == (Result.UNKNOWN, None, pulsar.ids[2])

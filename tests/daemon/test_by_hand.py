@@ -16,7 +16,7 @@ from lbd.record.control import Answer, Control, Pause, PlaceRequest, UnloadReque
 from lbd.record.journal import Journal
 from lbd.record.state import Kept, StateDir
 from lbd.simulate.fake_pulsar import FakePulsar as FakeCluster
-from tests import fake_pulsar, test_turn
+from tests import test_turn
 from tests.daemon.alone import done
 from tests.fake_pulsar import HOT, Reply, refused
 from tests.simulate import fakes
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
 
 
 BURNING = ("a", 16), ("b", 4)
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def settings(pulsar: FakePulsar, folder: Path, **guardrails: Any) -> Settings:

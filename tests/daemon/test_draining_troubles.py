@@ -82,6 +82,22 @@ def test_while_it_waits_for_people_or_another_lbd_the_brokers_are_not_asked(
     assert (looks, work.held) == ([], "paused: by bob until lbd resume: look")
 
 
+def test_a_clock_that_is_set_back_while_it_waits_does_not_make_it_wait_longer(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It would look again in an hour, and nothing is balanced until it has ended."""
+    begun(lbd, asked(cluster.brokers[0]), monkeypatch)
+    Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+    lbd.engine.go_on()
+    Control(tmp_path).resume()
+    monkeypatch.setattr(lbd.engine.draining, "_now", lambda: cluster.now() - 3600)
+    lbd.engine.go_on()
+
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert work.held == ""
+
+
 def test_a_broker_that_leaves_in_the_middle_holds_nobody(
     lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch
 ):
@@ -168,6 +184,28 @@ def test_a_fill_that_waited_is_planned_anew(
         lbd.engine.go_on()
     assert owned(cluster, cold) == had
     assert not lbd.engine.draining.busy
+
+
+def test_what_a_pause_kept_from_being_sent_is_filled_in_later(
+    lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It comes as the first move has landed, in the midst of a part: the rest of that part is not given up."""
+    cold = cluster.brokers[2]
+    lbd.engine.on_end = lambda _: Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+    begun(lbd, FillRequest("r1", cold, None, "ann", 0.0, 1e12), monkeypatch, part=60)
+    lbd.engine.go_on()
+    held = lbd.engine.draining.works.of("r1")
+    assert held is not None
+    assert (held.ended_at, held.held, held.landed < held.total) == (None, "paused: by bob until lbd resume: look", True)
+    lbd.engine.on_end = lambda _: None
+    Control(tmp_path).resume()
+    cluster.forward(60)
+    lbd.engine.draining.to_the_end(lbd.engine.go_on)
+
+    work = lbd.engine.draining.works.of("r1")
+    assert work is not None
+    assert (work.exit_code, work.landed, work.left) == (0, work.total, []), work
+    assert work.landed > held.landed
 
 
 def test_the_leader_topics_bundle_stays(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

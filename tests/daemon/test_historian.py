@@ -7,29 +7,21 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
-import pytest
 
 from lbd.config import Settings
 from lbd.daemon import historian
 from lbd.daemon.historian import Historian
 from lbd.record.history.writer import Writer
-from tests import fake_pulsar
 from tests.cycle.records import record, two
 from tests.daemon.test_service import eventually, running, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    import pytest
 
     from lbd.cycle import CycleRecord
     from tests.fake_pulsar import FakePulsar
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def settings(state_dir: Path, **history: Any) -> Settings:

@@ -8,8 +8,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from lbd.config import Settings
 from lbd.cycle.watchdog import Alarm
 from lbd.daemon.keeper import AGAIN_SECONDS, Keeper, Telling
@@ -18,22 +16,13 @@ from lbd.record.history.settings import HistorySettings
 from lbd.record.status import read_status
 from lbd.record.turns import FOLDER
 from lbd.record.turns.reading import KeptTurns
-from tests import fake_pulsar
 from tests.cycle.records import COLD, HOT, record, two
 from tests.daemon.test_service import Daemon, eventually, running, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.fake_pulsar import FakePulsar
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def kept(folder: Path) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,23 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.record.control import Control, Pause
-from tests import fake_pulsar
 from tests.daemon.test_service import eventually, journal, running, settings_for
 from tests.fake_pulsar import COLD, HOT, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.daemon.test_service import Daemon
     from tests.fake_pulsar import FakePulsar
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def lbd(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
@@ -37,6 +29,11 @@ def lbd(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LBD_")}
     command = [sys.executable, "-m", "lbd", *words, "--config", str(daemon.config)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=clean, check=False)
+
+
+def not_asked_for(daemon: Daemon) -> int:
+    """How many moves its turns have told of, in one sentence or in several, that were never sent."""
+    return sum(int(number) for line in daemon.notified.heard for number in re.findall(r"(\d+) not asked for", line))
 
 
 def balanced(pulsar: FakePulsar) -> None:
@@ -65,11 +62,13 @@ class TestPause:
     def test_a_pause_gives_up_what_was_planned(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The unload in flight ends; what was not begun is told as not sent."""
         settings = settings_for(pulsar, tmp_path)
-        settings["guardrails"]["unload_spacing_seconds"] = 30
+        settings["guardrails"]["unload_spacing_seconds"] = 600
         with running(tmp_path, settings) as daemon:
-            daemon.notified.wait_for("STATUS=Moved 1 of 3 bundles: 1 landed; 2 under way.")
+            daemon.notified.wait_for("STATUS=Begins to move 3 bundles.")
+            eventually(lambda: len(journal(tmp_path)) == 2)
             lbd(daemon, "pause")
-            daemon.notified.wait_for("STATUS=Moved 0 of 2 bundles: 2 not asked for.")
+            while not_asked_for(daemon) < 2:
+                daemon.notified.wait_for("STATUS=")
             daemon.notified.wait_for("STATUS=No move: paused")
         assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
 

@@ -15,7 +15,7 @@ from lbd.daemon.picking import LATEST_SECONDS, POLICIES_SECONDS, Picker
 from lbd.errors import UsageError
 from tests.api.conftest import serving
 from tests.daemon.test_service import eventually
-from tests.fake_pulsar import HOT, hot_broker
+from tests.fake_pulsar import HOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 
     from tests.api.conftest import Api
     from tests.fake_pulsar import FakePulsar
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with hot_broker() as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from lbd.config import load
 from lbd.cycle import CycleRecord
+from lbd.daemon.rereading import Rereading
 from lbd.daemon.telling import level_of
-from lbd.errors import ObserveError, UnheardError
-from tests import fake_pulsar
+from lbd.errors import ObserveError, UnheardError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
     from tests.fake_pulsar import FakePulsar
 
 PATIENCE_SECONDS = 20.0
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 @pytest.mark.parametrize(
@@ -205,6 +199,29 @@ def test_a_reload_takes_all_settings_or_none(pulsar: FakePulsar, tmp_path: Path)
     assert events["settings read again"]["interval_seconds"] == 0.2
 
 
+@pytest.mark.parametrize("content", [None, "", "# all of it was here\n"], ids=["gone", "empty", "comments"])
+def test_a_settings_file_that_says_nothing_any_more_is_a_mishap(content: str | None, tmp_path: Path):
+    """Its defaults would take guardrails away: a reload refuses them, and takes what stands there next."""
+    path, environ = tmp_path / "lbd.yaml", {"LBD_INTERVAL_SECONDS": "5"}
+    path.write_text("guardrails: {excluded_namespaces: [t/n]}")
+    read = Rereading(lambda: load(path if path.exists() else None, environ))
+    assert read().guardrails.excluded_namespaces == ("t/n",)
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"lbd\.yaml: gone, or without settings by now"):
+            read()
+    path.write_text("profile: live")
+    assert read().guardrails.excluded_namespaces == ()
+
+
+def test_settings_from_the_environment_alone_are_read_again():
+    """There never was a file."""
+    read = Rereading(lambda: load(None, {"LBD_INTERVAL_SECONDS": "5"}))
+    assert [read().interval_seconds, read().interval_seconds] == [5.0, 5.0]
+
+
 def test_the_watchdog_is_fed_while_turns_end(pulsar: FakePulsar, tmp_path: Path):
     """At half of what systemd asks for."""
     with running(tmp_path, settings_for(pulsar, tmp_path), WATCHDOG_USEC="1000000") as daemon:
@@ -213,6 +230,21 @@ def test_the_watchdog_is_fed_while_turns_end(pulsar: FakePulsar, tmp_path: Path)
             daemon.notified.wait_for("WATCHDOG=1")
 
         assert time.monotonic() - began < 5
+
+
+def test_a_clock_that_is_set_back_stops_nothing(pulsar: FakePulsar, tmp_path: Path):
+    """Turns were planned for times that come again in an hour; it is said once."""
+    pulsar.sample(40.0, 41.0, 42.0)
+    with running(tmp_path, settings_for(pulsar, tmp_path), program=("-m", "tests.daemon.clock_set")) as daemon:
+        daemon.notified.wait_for("STATUS=")
+        daemon.process.send_signal(signal.SIGUSR1)
+        eventually(lambda: "was set back by 3600 s; turns go on from now" in daemon.log.read_text())
+        heard = len(daemon.notified.heard)
+        for _ in range(4):
+            daemon.notified.wait_for("STATUS=")
+        assert len(daemon.notified.heard) > heard
+        assert daemon.end() == 0
+    assert daemon.log.read_text().count("was set") == 1
 
 
 def test_a_cluster_that_goes_away_is_waited_for(pulsar: FakePulsar, tmp_path: Path):

@@ -18,7 +18,7 @@ from lbd.reason import Reason
 from lbd.record.control import Answer, Control, Pause, UnloadRequest
 from lbd.record.drains import Drain, Drains
 from lbd.record.journal import history
-from tests import fake_pulsar, test_turn
+from tests import test_turn
 from tests.daemon.alone import done
 from tests.fake_pulsar import HOT
 from tests.leader_topic import Connection, Topic
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     from tests.fake_pulsar import FakePulsar
 
 PATIENCE_SECONDS = 30.0
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 @pytest.fixture

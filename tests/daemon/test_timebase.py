@@ -5,27 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from lbd.config import Settings
 from lbd.daemon.engine import engine
 from lbd.daemon.telling import status_of
-from lbd.daemon.timebase import SYSTEM, Timebase
+from lbd.daemon.timebase import SYSTEM, Steps, Timebase
 from lbd.model import Result
-from tests import fake_pulsar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.fake_pulsar import FakePulsar
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def test_the_machines_own():
@@ -39,6 +28,25 @@ def test_a_faster_one():
     fast = Timebase(lambda: 1000.0, lambda: 12.0)
     assert fast.takes(15) == 1.25
     assert abs(fast.at(time.time() + 1.25) - 1015) < 1
+
+
+def test_a_clock_that_is_set_is_noticed_once():
+    """Ahead and back; what drifts is none, nor is a process that stood still between two looks."""
+    clock = {"now": 1000.0, "monotonic": 0.0}
+    steps = Steps(lambda: clock["now"], lambda: clock["monotonic"])
+    found = []
+    for now, monotonic in ((1001.0, 1.0), (1003.5, 2.0), (4603.5, 3.0), (4604.5, 4.0), (1004.0, 5.0), (1005.0, 6.0)):
+        clock["now"], clock["monotonic"] = now, monotonic
+        found.append(steps.since_last_look())
+    assert found == [0.0, 0.0, 3600.5, 0.0, -3601.5, 0.0]
+
+
+def test_a_process_that_stands_still_tells_nothing_of_the_clock():
+    """It was stopped for three seconds between asking one and the other."""
+    looks = iter([0.0, 1.0, 4.0, 5.0, 5.0])
+    steps = Steps(lambda: 1000.0, lambda: next(looks))
+    assert steps.since_last_look() == 0.0
+    assert steps.since_last_look() == -5.0
 
 
 def test_everything_that_is_kept_is_told_by_it(pulsar: FakePulsar, tmp_path: Path):

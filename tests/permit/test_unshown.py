@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,10 @@ from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 SEEN = snapshot({"a:1": report(40, {bundle(0): stats(100), bundle(1): stats(300)}), "b:1": report(20)})
 SCORES = scores(SEEN.brokers, Weights())
+THREE = snapshot(
+    {"a:1": report(40, {bundle(0): stats(100), bundle(1): stats(300)}), "b:1": report(20), "c:1": report(20)}
+)
+THREE_SCORES = scores(THREE.brokers, Weights())
 HALF_A_MINUTE_AGO = Sent(TAKEN_AT - 30, bundle(0), "a:1", "b:1", msg_rate=200.0, throughput=20_000.0)
 
 
@@ -25,6 +32,38 @@ def test_moves_of_late_count_where_they_went():
         Sent(since + 2, bundle(1), "a:1", "gone:1", msg_rate=200.0),
     ]
     assert borne(sent, since, SEEN, SCORES).tolist() == pytest.approx([0.0, 10.0])
+
+
+def test_a_bundle_counts_where_it_ended():
+    """Not where it was meant to go: the broker that it came to instead has its load."""
+    landed = replace(HALF_A_MINUTE_AGO, destination="c:1", owner="b:1")
+    assert borne([landed], TAKEN_AT - 60, THREE, THREE_SCORES).tolist() == pytest.approx([0.0, 10.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ({"owner": "c:1"}, [0.0, 0.0, 10.0]),
+        ({"destination": "a:1", "owner": "a:1"}, [0.0, 0.0, 0.0]),
+        ({"failed": True, "owner": "b:1"}, [0.0, 10.0, 0.0]),
+        ({"failed": True}, [0.0, 10.0, 0.0]),
+    ],
+    ids=["on to a third", "back", "stayed", "stayed, as an older lbd wrote it"],
+)
+def test_what_was_given_away_again_is_borne_no_more(second: dict[str, Any], expected: list[float]):
+    """By the broker that had it in between, as little as by one that it came back to."""
+    first = replace(HALF_A_MINUTE_AGO, owner="b:1")
+    then = replace(Sent(first.at + 5, bundle(0), "b:1", "c:1", 2, 200.0, 20_000.0), **second)
+    assert borne([first, then], TAKEN_AT - 60, THREE, THREE_SCORES).tolist() == pytest.approx(expected)
+
+
+def test_until_a_move_has_ended_both_may_have_the_bundle():
+    """The one that is to give it away, and the one that is to get it."""
+    first = replace(HALF_A_MINUTE_AGO, owner="b:1")
+    then = replace(first, at=first.at + 5, source="b:1", destination="c:1", owner=None)
+    found = borne([first, then], TAKEN_AT - 60, THREE, THREE_SCORES)
+    assert found[1] == pytest.approx(10.0)
+    assert found[2] > 0
 
 
 def test_all_that_a_broker_gave_is_no_more_than_what_it_had():

@@ -432,6 +432,11 @@ class TestStatus:
         """After three intervals, in both directions of the clock."""
         assert a_status().late(NOW + age) is late
 
+    @pytest.mark.parametrize(("age", "late"), [(4, False), (30, False), (30.1, True), (-30.1, True)])
+    def test_late_where_turns_are_frequent(self, age: float, late: bool) -> None:
+        """A turn that waits for a broker takes longer than three seconds, and is no trouble."""
+        assert a_status(interval_seconds=1.0).late(NOW + age) is late
+
     def test_it_cannot_be_written(self, tmp_path: Path) -> None:
         """Told in one line."""
         with pytest.raises(UsageError, match=r"status.json: cannot be written: No such file"):

@@ -296,7 +296,7 @@ class TestBundles:
         assert (back.at, back.bundles, back.codes.tolist(), back.rates.tolist()) == (
             NOW, found.bundles, [20, 0], found.rates.tolist(),
         )  # fmt: skip
-        assert [back.owner_of(at) for at in range(2)] == [B, A]
+        assert [seen.owner for name in back.bundles if (seen := back.of(name)) is not None] == [B, A]
 
     @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"junk", json.dumps({}).encode()])
     def test_junk_is_said(self, tmp_path: Path, content: bytes) -> None:

@@ -20,7 +20,7 @@ ROUND = Check("observation", "without a round of load reports lbd knows nothing 
 ANSWERS = Check("answers", "what is not answered was not checked")
 
 
-TURN_TO = "give web addresses of brokers as pulsar.admin_urls; nothing else of the cluster was checked"
+TURN_TO = "mend what it names, or give other brokers' web addresses as pulsar.admin_urls; nothing else was checked"
 
 
 def check(seen: Survey) -> Iterator[Finding]:

@@ -201,7 +201,7 @@ class Draining:
             self._executor.halt(Reason.ROUND_STOPPED, f"not asked for: the drain of {job.broker} is over")
             if not self._executor.unfinished:
                 self._finish(job, None, (_over(job.broker),))
-        elif not self._executor.unfinished and self._now() >= job.look_again_at:
+        elif not self._executor.unfinished and not 0 < job.look_again_at - self._now() <= LOOK_AGAIN_SECONDS:
             step = self._empty if job.kind == "drain" else self._give
             step(job, tools)
         if self._job is not None:

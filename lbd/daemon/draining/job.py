@@ -26,6 +26,9 @@ SECONDS_EACH = 0.5
 MEASURED_FROM = 10
 """Moves after which their own pace tells more than an estimate."""
 
+ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS})
+"""What people have ordered to be waited for: a move that was not sent for it is due again afterwards."""
+
 BARREN_PARTS = 3
 """Parts in a row of which nothing was even sent: it has come to its end for now."""
 
@@ -126,12 +129,14 @@ class Job:
         with self._lock:
             if isinstance(ended, Skip):
                 self._skipped[ended.what] = ended
+                if ended.reason in ORDERED:
+                    self._handed.discard(ended.what)
             elif ended.unload.bundle in self._handed:
                 self._ended[ended.unload.bundle] = ended
 
     @property
     def handed(self) -> frozenset[str]:
-        """The bundles of all moves that were begun."""
+        """The bundles of all moves that were begun, but for those that are to be begun again."""
         with self._lock:
             return frozenset(self._handed)
 

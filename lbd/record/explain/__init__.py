@@ -14,7 +14,7 @@ from lbd.record.drains import told_of
 from lbd.record.explain import because, cuts
 from lbd.record.explain.answers import Answer, BrokerAnswer, BundleAnswer, Fired, PassedOver, TurnAnswer
 from lbd.record.explain.names import broker_named, bundle_with, no_bundle
-from lbd.record.explain.stories import Story, stories
+from lbd.record.explain.stories import PLANNED_WITHIN_SECONDS, Story, stories
 from lbd.record.journal import history, splits_of
 from lbd.record.status import read_status
 from lbd.record.turns import FOLDER
@@ -26,17 +26,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.load.told import BrokerLoad
+    from lbd.record.explain.answers import SplitStory
     from lbd.record.journal import Move
+    from lbd.record.turns.bundles import Seen
     from lbd.record.turns.lines import Turn
 
 __all__ = ["Answer", "Explainer"]
 
 ATTEMPTS = 2
 """A miss is tried once more."""
-
-MOVE_OF_TURN_SECONDS = 900.0
-"""Moves that a turn planned are begun within this."""
-
 
 REPORTED_WITHIN_SECONDS = 120.0
 """A report seen so soon after a landing may be older than it: brokers renew theirs about once a minute."""
@@ -90,7 +88,7 @@ class Explainer:
 
     def _of_turn(self, turn: Turn) -> TurnAnswer:
         planned = {one.bundle for one in turn.unloads}
-        begun = (turn.at, turn.at + MOVE_OF_TURN_SECONDS)
+        begun = (turn.at, turn.at + PLANNED_WITHIN_SECONDS)
         attempts = ATTEMPTS * len(planned)
         moves = self._moves(lambda move: move.bundle in planned and begun[0] <= move.at <= begun[1], attempts)
         told = stories(moves)
@@ -133,30 +131,23 @@ class Explainer:
 
     def bundle(self, name: str) -> BundleAnswer:
         """One bundle: where it is and why, its moves, and why it was passed over."""
-        newest, bundles = self._newest(), load_bundles(self._state_dir / FOLDER)
+        newest, kept = self._newest(), load_bundles(self._state_dir / FOLDER)
+        seen = kept.of(name) if kept is not None else None
         last = next((turn for turn in self._back() if turn.brokers), newest)
         told = stories(self._moves(lambda move: move.bundle == name))
-        at = bundles.bundles.index(name) if bundles is not None and name in bundles.bundles else None
         splits = cuts.about(name, splits_of(self._state_dir))
-        if at is None and not (told or splits):
-            raise UsageError(no_bundle(name, bundles.bundles if bundles is not None else []))
-        owner, seen_at = (bundles.owner_of(at), bundles.at) if bundles is not None and at is not None else (None, None)
-        reported_at = (seen_at or 0) - REPORTED_WITHIN_SECONDS
-        moved = next((story.move for story in told if story.move.owner is not None), None)
-        if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
-            owner, seen_at = moved.owner, moved.ended_at
+        if not (seen or told or splits):
+            raise UsageError(no_bundle(name, kept.bundles if kept is not None else []))
         cut = cuts.gone(name, splits)
-        if cut is not None:
-            owner, seen_at = None, cut.at
+        owner, known_at = _owner(seen, told, cut)
         fired = self._walk(told, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates))
-        left = self._cool_down_left(told)
-        label = Reason.of(int(bundles.codes[at])).label if bundles is not None and at is not None else ""
+        left, label = self._cool_down_left(told), seen.label if seen is not None else ""
         return BundleAnswer(
             name,
             owner,
-            seen_at,
-            float(bundles.rates[at, 0]) if bundles is not None and at is not None else None,
-            float(bundles.rates[at, 1]) if bundles is not None and at is not None else None,
+            known_at,
+            seen.msg_rate if seen is not None else None,
+            seen.throughput if seen is not None else None,
             [cuts.sentence(cut)] if cut is not None else list(_because(last, owner, label, left)),
             left,
             _passed_over(fired, name) if fired is not None else None,
@@ -227,6 +218,17 @@ def _load(state_dir: Path, broker: str) -> BrokerLoad | None:
     except UsageError:
         return None
     return next((one.load for one in status.brokers if one.id == broker), None)
+
+
+def _owner(seen: Seen | None, told: list[Story], cut: SplitStory | None) -> tuple[str | None, float | None]:
+    """Who owns a bundle, and since when that is known: by its last report, a move since, or the split that ended it."""
+    if cut is not None:
+        return None, cut.at
+    moved = next((story.move for story in told if story.move.owner is not None), None)
+    reported_at = (seen.at if seen is not None else 0.0) - REPORTED_WITHIN_SECONDS
+    if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
+        return moved.owner, moved.ended_at
+    return (seen.owner, seen.at) if seen is not None else (None, None)
 
 
 def _passed_over(turn: Turn, bundle: str) -> PassedOver:

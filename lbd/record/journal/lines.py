@@ -36,7 +36,10 @@ class Header(msgspec.Struct, frozen=True, tag="journal", tag_field="event", omit
 
 
 class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_defaults=True):
-    """An unload is about to be asked for."""
+    """An unload is about to be asked for, for the second time where ``attempt`` is 2.
+
+    ``msg_rate`` is messages/s and ``throughput`` bytes/s, in + out, as planned.
+    """
 
     at: At
     move: str
@@ -94,6 +97,7 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omi
     msg_rate: float = 0.0
     throughput: float = 0.0
     failed: bool = False
+    owner: str | None = None
 
 
 class Placing(msgspec.Struct, frozen=True, tag="placing", tag_field="event", omit_defaults=True):

@@ -144,13 +144,14 @@ class State:
         self.attempted_at[entry.bundle] = entry.at
         if entry.move:
             ends, rates = (entry.bundle, entry.source, entry.destination), (entry.msg_rate, entry.throughput)
-            failed = isinstance(entry, Attempt) and entry.failed
-            self.sent[entry.move] = Sent(entry.at, *ends, entry.attempt, *rates, failed)
+            ended = (entry.failed, entry.owner) if isinstance(entry, Attempt) else (False, None)
+            self.sent[entry.move] = Sent(entry.at, *ends, entry.attempt, *rates, *ended)
 
     def _end(self, entry: Ended) -> None:
         intent, _ = self.intents.pop(entry.move, (None, b""))
-        if entry.result is Result.FAILED and entry.move in self.sent:
-            self.sent[entry.move] = replace(self.sent[entry.move], failed=True)
+        if entry.move in self.sent:
+            failed = entry.result is Result.FAILED
+            self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner)
         bundle = entry.bundle if intent is None else intent.bundle
         noted = intent.destination if entry.affinity_left and intent is not None else entry.noted
         if bundle is not None:
@@ -173,7 +174,7 @@ class State:
         for move, one in self.sent.items():
             if move not in self.intents:
                 ends, rates = (one.bundle, move, one.source, one.destination), (one.msg_rate, one.throughput)
-                yield encoded(Attempt(one.at, *ends, one.attempt, *rates, one.failed))
+                yield encoded(Attempt(one.at, *ends, one.attempt, *rates, one.failed, one.owner))
                 told[one.bundle] = one.at
         for bundle, at in self.attempted_at.items():
             if told.get(bundle) != at:

@@ -10,6 +10,7 @@ import numpy as np
 
 from lbd.errors import UsageError
 from lbd.files import DAMAGED, FRESH, refused
+from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from lbd.model import CodeArray, FloatArray, IntArray
 
 NAME = "bundles.npz"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One bundle: when (epoch seconds) and by whom it was reported, why it stayed, messages/s and bytes/s in + out."""
+
+    at: float
+    owner: str
+    label: str
+    msg_rate: float
+    throughput: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +46,13 @@ class Bundles:
     codes: CodeArray
     rates: FloatArray
 
-    def owner_of(self, bundle: int) -> str:
-        """The broker that reported a bundle."""
-        return self.brokers[int(self.owner[bundle])]
+    def of(self, bundle: str) -> Seen | None:
+        """What there is of a bundle by its full name; None of one that nobody reported."""
+        if bundle not in self.bundles:
+            return None
+        at = self.bundles.index(bundle)
+        owner, label = self.brokers[int(self.owner[at])], Reason.of(int(self.codes[at])).label
+        return Seen(self.at, owner, label, *map(float, self.rates[at]))
 
 
 def save_bundles(folder: Path, found: Bundles) -> None:
