@@ -1,7 +1,7 @@
 """Speed and memory of deciding and observing, and the ratio to Pulsar's own Java class.
 
     python -m tests.bench [decide] [shedders] [place] [parse] [observe] [--large]
-    python -m tests.bench fit | least [--each N] [--last N] [--two] [--chart FILE] | learn | learn-scale | drain
+    python -m tests.bench fit | least [--each N] [--last N] [--few] [...] | learn | learn-scale | drain
 
 Each figure is measured in a process of its own: the median of several runs, and the peak of its resident memory. The
 machine's speed drifts, so quote ratios rather than single figures. ``--large`` adds 1,000 brokers x 1,000,000 bundles.
@@ -20,6 +20,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,11 +134,13 @@ def main() -> None:
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--each", type=int, default=EACH, metavar="N", help="of least: clusters of each kind")
     parser.add_argument("--last", type=int, default=EACH - 1, metavar="N", help="of least: the last of each kind")
-    parser.add_argument("--two", action="store_true", help="of least: AvgShedder and least-moves only")
+    parser.add_argument("--few", action="store_true", help="of least: AvgShedder, the default and least-moves only")
+    parser.add_argument("--minutes", type=float, default=inf, metavar="N", help="of least: for how long at most")
+    parser.add_argument("--suite-only", action="store_true", help="of least: without the experiments")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="of least: where to draw the suite, SVG")
     chosen = parser.parse_args()
     if chosen.groups == ["least"]:
-        least.main(chosen.each, chosen.last, chosen.chart, two=chosen.two)
+        least.main(least.Chosen(chosen.each, chosen.last, chosen.minutes, chosen.few, chosen.suite_only, chosen.chart))
         return
     table = figures(large=chosen.large)
     print(f"{'what':66} {'median s':>9} {'best s':>9} {'budget s':>9} {'peak MiB':>9} {'Java / lbd':>11}")

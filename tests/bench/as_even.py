@@ -88,7 +88,7 @@ class Pair:
     floor: Spent | None
 
 
-def pairs(found: Sequence[Ran], mine: str = "least-moves", other: str = "avg-shedder") -> list[Pair]:
+def pairs(found: Sequence[Ran], mine: str = "least-moves", other: str = "AvgShedder") -> list[Pair]:
     """The pairs of these runs."""
     own = {(one.kind, one.number): one for one in found if one.candidate == mine}
     return list(_pairs((own[one.kind, one.number], one) for one in found if one.candidate == other and one.card.moves))
@@ -115,7 +115,7 @@ HEAD = (
 )  # fmt: skip
 
 
-def table(found: Sequence[Ran], mine: str = "least-moves", other: str = "avg-shedder") -> list[str]:
+def table(found: Sequence[Ran], mine: str = "least-moves", other: str = "AvgShedder") -> list[str]:
     """A row for each kind and one for all, as Markdown: sums of moves, and of traffic in clusters' worth."""
     chosen = pairs(found, mine, other)
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]

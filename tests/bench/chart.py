@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 360, 56, 44
 FONT = 'font-family="sans-serif" font-size="12"'
-COLOURS = ("#d1495b", "#e9a23b", "#7a7a7a", "#4f86c6", "#2e7d4f")
+COLOURS = ("#d1495b", "#e9a23b", "#2e7d4f", "#4f86c6", "#7a7a7a", "#8e5ba6")
 
 
 def drawn(found: Sequence[Ran]) -> str:

@@ -1,4 +1,4 @@
-"""Five candidates over the clusters of ``tests/scenarios/clusters.py``: the same load and noise for each."""
+"""Six candidates over the clusters of ``tests/scenarios/clusters.py``: the same load and noise for each."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from tests.bench.as_even import Course, course, least_traffic
 from tests.scenarios.clusters import EACH, KINDS, cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 CANDIDATES: dict[str, dict[str, object]] = {
+    "AvgShedder": {"strategy": "avg-shedder", "profile": "stock"},
     "avg-shedder": {"strategy": "avg-shedder"},
     "avg-shedder, 0.2": {"strategy": "avg-shedder", "avg_shedder.max_unload_percentage": 0.2},
     "transfer-shedder": {"strategy": "transfer-shedder"},
     "threshold-shedder": {"strategy": "threshold-shedder"},
     "least-moves": {"strategy": "least-moves"},
 }
+"""``AvgShedder`` is Pulsar's own rule; all others are as lbd ships them, or one setting away from that."""
+
 THRESHOLDS = (15.0, 40.0)
 """Points; all are measured by AvgShedder's."""
 
@@ -54,16 +57,24 @@ def run(job: tuple[str, int, str]) -> Ran:
     return Ran(kind, number, candidate, scorecard(trace, *THRESHOLDS), course(trace), floor)
 
 
-TWO = ("avg-shedder", "least-moves")
-"""Candidates of the duel."""
+FEW = ("AvgShedder", "avg-shedder", "least-moves")
+"""Candidates of the duel, and lbd's default."""
 
 
-def runs(each: int, candidates: Iterable[str] = CANDIDATES, last: int = EACH - 1) -> list[Ran]:
-    """Candidates on so many clusters of each kind, from the first to that number, and so spread over their sizes."""
-    numbers = [round(at * last / max(each - 1, 1)) for at in range(each)]
-    jobs = [(kind, number, one) for kind in KINDS for number in numbers for one in candidates]
+def runs(each: int, candidates: Iterable[str] = CANDIDATES, last: int = EACH - 1) -> Iterator[list[Ran]]:
+    """Cluster by cluster the runs of all candidates, on so many of each kind, from the first to that number.
+
+    The small ones come first, and all kinds of one number before the next: so what was cut short is still a suite.
+    """
+    numbers = dict.fromkeys(round(at * last / max(each - 1, 1)) for at in range(each))
+    jobs = [(kind, number, tuple(candidates)) for number in numbers for kind in KINDS]
     with Pool(2) as pool:
-        return pool.map(run, jobs, chunksize=1)
+        yield from pool.imap(_all_on, jobs)
+
+
+def _all_on(job: tuple[str, int, tuple[str, ...]]) -> list[Ran]:
+    kind, number, candidates = job
+    return [run((kind, number, one)) for one in candidates]
 
 
 def over_best(card: Scorecard) -> float | None:
@@ -116,7 +127,7 @@ def of(found: Sequence[Ran], candidate: str) -> dict[tuple[str, int], Scorecard]
     return {(one.kind, one.number): one.card for one in found if one.candidate == candidate}
 
 
-def duel(found: Sequence[Ran], mine: str = "least-moves", other: str = "avg-shedder") -> str:
+def duel(found: Sequence[Ran], mine: str = "least-moves", other: str = "AvgShedder") -> str:
     """Where it ends as low or lower: what part of the other's moves, and of its traffic moved, it takes."""
     pairs = [(card, of(found, other)[key]) for key, card in of(found, mine).items()]
     as_low = [(one, two) for one, two in pairs if one.last.gap_points <= two.last.gap_points and two.moves]
