@@ -1,5 +1,20 @@
-"""``python -m lbd``."""
+"""What ``lbd`` and ``python -m lbd`` call."""
 
-from lbd.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main() -> None:
+    """Run the command line. Ctrl-C while it is loaded, which takes some tenths of a second, is no bug: no trace."""
+    try:
+        from lbd.cli import main as command  # noqa: PLC0415 - what may be interrupted
+
+        command()
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted.\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = Path("/etc/lbd/lbd.yaml")
 PREFIX = "LBD_"
+ENVIRONMENT, OPTIONS = "environment", "command line"
 NOT_SETTINGS = re.compile(r"LBD_(CONFIG|REQUIRE_E2E|E2E_.*|PORT(_.*)?|SERVICE_(HOST|PORT)(_.*)?)")
 """Variables with our prefix that are no settings: an option, the tests' own, and what Kubernetes sets for a service."""
 
@@ -150,6 +151,12 @@ class Loaded:
     settings: Settings
     origins: Mapping[str, str]
 
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that say something: by their paths."""
+        none = f"{ENVIRONMENT} {PREFIX}"
+        return frozenset(one for one in self.origins.values() if one != OPTIONS and not one.startswith(none))
+
 
 def load(path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Loaded:
     """Defaults, then the file, then the environment, then options. Raises :class:`UsageError` with every problem."""
@@ -180,8 +187,8 @@ def _sources(
         if name.startswith(PREFIX) and not NOT_SETTINGS.fullmatch(name):
             source = _variable(name, text, problems)
             if source is not None:
-                yield f"environment {name}", source
-    yield "command line", dict(options)
+                yield f"{ENVIRONMENT} {name}", source
+    yield OPTIONS, dict(options)
 
 
 def _file(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.simulate.fake_pulsar import FakePulsar
+    from tests.fake_pulsar import FakePulsar as HttpPulsar
 
 settings.register_profile("lbd", deadline=None)
 settings.load_profile("lbd")
@@ -44,4 +45,13 @@ def cluster() -> Iterator[FakePulsar]:
     from tests.simulate import fakes
 
     with fakes.hot() as found:
+        yield found
+
+
+@pytest.fixture
+def pulsar() -> Iterator[HttpPulsar]:
+    """Brokers on loopback: broker 1 is hot with eight equal bundles, broker 2 warm and broker 3 cold with one each."""
+    from tests.fake_pulsar import hot_broker
+
+    with hot_broker() as found:
         yield found

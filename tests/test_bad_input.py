@@ -33,7 +33,7 @@ from tests.daemon.test_service import running, settings_for
 from tests.fake_pulsar import COLD, HOT, WARM, FakePulsar, Reply, later, ok, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from click.testing import Result
 
@@ -46,13 +46,6 @@ TEN_MB = 10_000_000
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("LBD_")]:
         monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A cluster that a turn would change: broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

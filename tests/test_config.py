@@ -53,6 +53,14 @@ class TestPrecedence:
             "profile": str(path),
         }
 
+    def test_the_files_that_say_something(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever they are called."""
+        monkeypatch.chdir(tmp_path)
+        for name in ("environment.yaml", "command line.yaml"):
+            Path(name).write_text("profile: stock")
+            found = load(Path(name), {"LBD_INTERVAL_SECONDS": "5"}, {"pulsar": {"admin_urls": ["http://b1:8080"]}})
+            assert found.files == {name}
+
     def test_a_section_replaced_from_the_environment(self, tmp_path: Path) -> None:
         """An object as JSON sets its keys, the others stay as the file has them."""
         path = file_of(tmp_path, "weights: {cpu: 2, memory: 3}")

@@ -27,6 +27,7 @@ DOCUMENTS = [
     *(path for name in ("docs", "examples", "helm") for path in (ROOT / name).rglob("*.md")),
 ]
 README = (ROOT / "README.md").read_text()
+STRATEGIES = (ROOT / "docs" / "strategies.md").read_text()
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_file())
 
 
@@ -50,13 +51,13 @@ def test_the_run_command_prints_what_the_readme_shows():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_works(path: Path):
-    """Settings load, recordings replay, programs print what the README shows."""
+    """Settings load, recordings replay, programs print what docs/strategies.md shows."""
     if path.suffix == ".yaml":
         assert load(path, {}).origins
     elif path.suffix == ".py":
         done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True, env=os.environ)
         assert done.stdout
-        assert "\n".join(f"    {line}".rstrip() for line in done.stdout.splitlines()) in README
+        assert "\n".join(f"    {line}".rstrip() for line in done.stdout.splitlines()) in STRATEGIES
     else:
         assert lbd("replay", str(path), "--profile", "live").returncode == 0
 

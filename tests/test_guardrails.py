@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from lbd.cli.operate_text import budget_words
 from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
@@ -19,25 +17,16 @@ from lbd.reason import Group, Reason
 from lbd.record.control import UnloadRequest
 from lbd.record.journal import read
 from lbd.record.state import Kept, StateDir
-from tests import fake_pulsar, test_turn
+from tests import test_turn
 from tests.daemon.alone import done
 from tests.fake_pulsar import COLD, HOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from tests.fake_pulsar import FakePulsar
 
 ALWAYS = [{"from": "00:00", "to": "24:00"}]
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """Broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def settings(cluster: FakePulsar, folder: Path, **guardrails: Any) -> Settings:

@@ -23,17 +23,9 @@ from tests import fake_pulsar
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar, Reply, ok, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lbd.cycle import CycleRecord
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A cluster of its own for each test: broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
@@ -598,8 +590,12 @@ class TestReports:
 
     @pytest.mark.parametrize("secure", [False, True], ids=["plain address", "both addresses"])
     def test_a_report_of_another_broker(self, secure: bool, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """Whoever answers must be who was asked: another broker's report is not used, and whose it is is said."""
+        """Whoever answers must be who was asked: another broker's report is not used, and whose it is is said.
+
+        Were it the leader, nothing would move: what it runs with would be the other one's, too.
+        """
         first, second, third = pulsar.ids
+        pulsar.leader = third
         other = {
             "webServiceUrl": f"http://{third}",
             **({"webServiceUrlTls": "https://127.0.0.3:8443"} if secure else {}),

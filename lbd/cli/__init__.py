@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
+from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lbd.cli import version
 from lbd.errors import LbdError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COMMANDS = {
     "run": "lbd.cli.turns",
@@ -64,11 +69,36 @@ SHORT_HELP = {
 
 
 INTERRUPTED = 130
-"""As shells tell of a command that Ctrl-C has ended."""
+UNREAD = 141
+"""As shells tell of a command that Ctrl-C has ended, and of one whose output nobody reads on."""
+
+
+@contextmanager
+def _while_it_is_read() -> Iterator[None]:
+    """Where the reader of what is printed has gone, as head has, end at once: no bug, and nothing to be told.
+
+    What is still in the buffer is written here; at exit the interpreter would complain. rich ends with 1 by itself.
+    """
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:  # closed before the command began
+                sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as error:
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(UNREAD)
 
 
 class Commands(click.Group):
     """A group that imports a command's module when it is called, and ends errors of lbd with their exit code."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What stands before the command; ``--help`` and ``--version`` print here."""
+        with _while_it_is_read():
+            return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, in the order in which one meets them."""
@@ -96,7 +126,8 @@ class Commands(click.Group):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")  # bars on a terminal that knows none, names that are no text
         try:
-            return super().invoke(ctx)
+            with _while_it_is_read():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             ctx.exit(INTERRUPTED)
@@ -114,8 +145,7 @@ class Commands(click.Group):
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=version.tell, help="Version and commit."
 )
-@click.pass_context
-def main(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
+def main(config_file: str | None, admin_urls: tuple[str, ...]) -> None:
     """An external load balancer for Apache Pulsar.
 
     It polls each broker's load report, decides which bundles should move where, unloads each to a named broker, and
@@ -125,4 +155,4 @@ def main(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...
     Exit codes: 0 done, 1 bug, 2 usage or configuration, 3 the cluster cannot be observed,
     4 refused to act, 5 an unload failed or landed elsewhere.
     """
-    ctx.obj = {"config_file": config_file, "admin_urls": admin_urls}
+    del config_file, admin_urls  # what a command reads its settings from finds them here

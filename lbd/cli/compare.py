@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import TaskProgressColumn
 
 from lbd.cli import compare_text, render
-from lbd.cli.options import assignment, format_option, loaded, settings_options
+from lbd.cli.options import LONGEST_HOURS, Number, assignment, format_option, settings_options
 from lbd.cli.simulate_files import make_directory, write_page
+from lbd.cli.stages import passing
 from lbd.compare.candidates import candidate
 from lbd.compare.side_by_side import Asked, over_recording, over_scenario, recordings
 from lbd.decide import STRATEGIES
@@ -26,6 +25,7 @@ from lbd.simulate.scenario import load, shipped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lbd.cli.options import Read
     from lbd.compare.side_by_side import Compared
     from lbd.load.linear import LoadModel
     from lbd.model import Snapshot
@@ -45,20 +45,17 @@ RECORDINGS = (".jsonl", ".jsonl.gz")
 )
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting for all; as in config show.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of a scenario.")
-@click.option("--hours", type=click.FloatRange(0, 8784, min_open=True), help="Of a scenario; default: its own.")
+@click.option("--hours", type=Number(0, LONGEST_HOURS, min_open=True), help="Of a scenario; default: its own.")
 @click.option(
     "--points-per-mib",
-    type=click.FloatRange(0, 100),
+    type=Number(0, 100),
     help="Points of CPU for each MiB/s (mean of in and out), instead of what a recording tells or a scenario says.",
 )
 @click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="A page of charts in a new directory.")
 @format_option
 @settings_options
-@click.pass_context
 def compare(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     over: tuple[str, ...],
     strategies: tuple[str, ...],
     overrides: tuple[str, ...],
@@ -82,14 +79,10 @@ def compare(
     twice = sorted({one.label for one in chosen if [other.label for other in chosen].count(one.label) > 1})
     if twice:
         raise UsageError(f"--strategy {twice[0]}: given twice; wanted another strategy, or other settings of it")
-    if hours is not None and not hours > 0:
-        raise UsageError(f"--hours {hours}: wanted a number above 0, up to 8784")
-    if points_per_mib is not None and not points_per_mib >= 0:
-        raise UsageError(f"--points-per-mib {points_per_mib}: wanted a number from 0 to 100")
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     if report is not None:
         make_directory(report)
-    with _progress() as progress:
+    with passing(TaskProgressColumn()) as progress:
         task = progress.add_task("", total=1)
 
         def tell(label: str, done: float) -> None:
@@ -126,9 +119,3 @@ def _given(rounds: list[Snapshot], points_per_mib: float | None) -> LoadModel | 
         return None
     brokers = sorted({broker for one in rounds for broker in one.brokers.ids})
     return given(brokers, np.zeros(len(brokers)), np.full(len(brokers), points_per_mib / 2 / MIB))
-
-
-def _progress() -> Progress:
-    """How far the present run is, where somebody looks."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import plain
 from lbd.daemon.from_broker import from_broker_conf
 from lbd.daemon.parts import broker_addresses, broker_configuration
@@ -18,6 +18,8 @@ from lbd.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from lbd.cli.options import Read
 
 
 @click.group()
@@ -27,10 +29,9 @@ def config() -> None:
 
 @config.command()
 @settings_options
-@click.pass_context
-def check(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
+def check(read: Read) -> None:
     """Report every problem of file and environment at once; exit 2 when there is one."""
-    found = loaded(ctx, config_file, admin_urls)
+    found = read()
     set_values = f"{len(found.origins)} values set" if found.origins else "all defaults"
     click.echo(f"ok: {set_values}", err=True)
 
@@ -38,10 +39,9 @@ def check(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ..
 @config.command()
 @format_option
 @settings_options
-@click.pass_context
-def show(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
+def show(read: Read, form: str) -> None:
     """Print the effective values as YAML, and where each that is no default came from."""
-    found = loaded(ctx, config_file, admin_urls)
+    found = read()
     if form == "json":
         values = {"settings": found.settings.model_dump(mode="json"), "origins": dict(found.origins)}
         click.echo(json.dumps(values, indent=2))
@@ -70,10 +70,7 @@ def _origin(dotted: str, origins: Mapping[str, str]) -> str:
 @config.command("from-broker")
 @click.argument("broker_conf", type=click.Path(path_type=Path), required=False)
 @settings_options
-@click.pass_context
-def from_broker(
-    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], broker_conf: Path | None
-) -> None:
+def from_broker(read: Read, broker_conf: Path | None) -> None:
     """Print lbd's settings as the cluster balances today, from BROKER_CONF or else from a live broker.
 
     Comments in them say what lbd will do differently; what is left out, and what is to be done first, is said on
@@ -86,7 +83,7 @@ def from_broker(
     if broker_conf is not None:
         values, source = _read(broker_conf), str(broker_conf)
     else:
-        settings = loaded(ctx, config_file, admin_urls).settings
+        settings = read().settings
         values = broker_configuration(settings)
         source = ", ".join(settings.pulsar.admin_urls)
         given = settings.pulsar.model_dump(mode="json", exclude_unset=True)

@@ -15,9 +15,9 @@ from rich.console import Console
 from lbd.api.settings import ApiSettings
 from lbd.cli import demo_text
 from lbd.cli.demo_shown import Lines, Picture
+from lbd.cli.options import Number
 from lbd.config import Settings
 from lbd.demo.stage import stage
-from lbd.errors import UsageError
 from lbd.simulate.scenario import load, shipped
 from lbd.simulate.settings import settled
 
@@ -33,7 +33,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @click.command(epilog=f"Scenarios: {', '.join(shipped())}.")
 @click.option("--scenario", default="demo", show_default=True, metavar="NAME|FILE", help="Shipped, or one of your own.")
-@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(1, LONGEST_SECONDS), help="How long.")
+@click.option("--seconds", default=60.0, show_default=True, type=Number(1, LONGEST_SECONDS), help="How long.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed, the same cluster."
 )
@@ -47,8 +47,6 @@ def demo(scenario: str, seconds: float, seed: int, *, serve: bool) -> None:
     \b
     Example: lbd demo --serve
     """
-    if not seconds > 0:
-        raise UsageError(f"--seconds {seconds}: wanted a number from 1 to {LONGEST_SECONDS}")
     with _ending_quietly():
         chosen = load(scenario)
         settings = settled(chosen, Settings(interval_seconds=15, api=ApiSettings(enabled=serve)), {})

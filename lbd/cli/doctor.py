@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 
 from lbd.cli.operate_text import console, room
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import json_out, plain
 from lbd.daemon.doctor import LEVELS, examine
 from lbd.errors import ObserveError, RefusedError
@@ -18,6 +18,7 @@ from lbd.errors import ObserveError, RefusedError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lbd.cli.options import Read
     from lbd.daemon.doctor import Checkup
 
 STYLES = {"problem": "bold red", "warning": "yellow", "ok": "green"}
@@ -28,7 +29,7 @@ WIDTH, INDENT = 100, " " * 9
 @format_option
 @settings_options
 @click.pass_context
-def doctor(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str) -> None:
+def doctor(ctx: click.Context, read: Read, form: str) -> None:
     """Check the cluster, lbd's settings and what lbd keeps; change nothing.
 
     Each finding says what was seen, why it matters, and what to do. Exit code 0 when there is no problem, also with
@@ -37,7 +38,7 @@ def doctor(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, .
     \b
     Example: lbd doctor --admin-url http://127.0.0.1:8080
     """
-    found = examine(loaded(ctx, config_file, admin_urls).settings)
+    found = examine(read().settings)
     if form == "json":
         counts = {level: found.count(level) for level in LEVELS}
         json_out({"findings": [asdict(one) for one in found.findings], "summary": {**counts, **_cost(found)}})

@@ -12,7 +12,7 @@ from lbd.cli.asking import by, handing, new_id, one_line, process, reason_of, sa
 from lbd.cli.drain_progress import Shown as Progress
 from lbd.cli.drain_words import drain_words, left_words
 from lbd.cli.operate import stands_by
-from lbd.cli.options import api_option, format_option, loaded, settings_options, timeout_option
+from lbd.cli.options import api_option, format_option, override_option, settings_options, timeout_option
 from lbd.cli.render import json_out, plain
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from lbd.api.client import Client
     from lbd.api.shapes import DrainPlan
+    from lbd.cli.options import Read
     from lbd.config import Settings
     from lbd.record.control import Answer
     from lbd.record.drains import Work
@@ -41,7 +42,7 @@ POLL_SECONDS = 0.5
     "--for", "seconds", callback=duration, metavar="DURATION", help="90m, 2h, ...; default drain.expires_hours."
 )
 @click.option("--reason", default="", metavar="TEXT", help="Why, for whoever meets the drain.")
-@click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause; safety rules stay.")
+@override_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
 @api_option
@@ -50,8 +51,7 @@ POLL_SECONDS = 0.5
 @click.pass_context
 def drain(
     ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     form: str,
     broker: str,
     seconds: float | None,
@@ -77,7 +77,7 @@ def drain(
     if release and (applies or override is not None or seconds is not None):
         raise UsageError("--release ends a drain; --apply, --for and --override begin one")
     _check_apply(applies, override, seconds, reason)
-    passes, settings = reason_of(override), loaded(ctx, config_file, admin_urls).settings
+    passes, settings = reason_of(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
     if release:
         ctx.exit(_release(settings, broker, one_line(reason), form, elsewhere))
@@ -91,7 +91,7 @@ def drain(
 @click.command("fill")
 @click.argument("broker")
 @click.option("--apply", "applies", is_flag=True, help="Move the slices, and prove where each bundle landed.")
-@click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause; safety rules stay.")
+@override_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
 @api_option
@@ -100,8 +100,7 @@ def drain(
 @click.pass_context
 def fill(
     ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     form: str,
     broker: str,
     override: str | None,
@@ -120,7 +119,7 @@ def fill(
     Example: lbd fill broker-3:8080 --apply
     """
     _check_apply(applies, override, None, "")
-    passes, settings = reason_of(override), loaded(ctx, config_file, admin_urls).settings
+    passes, settings = reason_of(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
     if not applies:
         ctx.exit(_show_fill(settings, broker, form, elsewhere, everything=everything))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from lbd.cli.explain_text import show
-from lbd.cli.options import api_option, format_option, loaded, settings_options
+from lbd.cli.options import api_option, format_option, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.record.explain import Answer, Explainer
 from lbd.record.named import named
 from lbd.words import counted
+
+if TYPE_CHECKING:
+    from lbd.cli.options import Read
 
 DAY_SECONDS = 86_400.0
 
@@ -26,16 +30,8 @@ DAY_SECONDS = 86_400.0
 @api_option
 @format_option
 @settings_options
-@click.pass_context
 def explain(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
-    form: str,
-    what: str | None,
-    last: int,
-    since_seconds: float | None,
-    api_url: str | None,
+    read: Read, form: str, what: str | None, last: int, since_seconds: float | None, api_url: str | None
 ) -> None:
     """Tell why something moved or did not: a broker (host:port), a bundle (tenant/namespace/0x..._0x...), a topic for
     its bundle, or a turn by its number, which each line of the log has; without any of them, the last turn.
@@ -45,7 +41,7 @@ def explain(
     \b
     Example: lbd explain broker-1:8080
     """
-    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    settings, now = read().settings, time.time()
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from lbd.cli.options import loaded, settings_options
+from lbd.cli.options import settings_options
 from lbd.cli.times import duration
 from lbd.record.history import FOLDER
+
+if TYPE_CHECKING:
+    from lbd.cli.options import Read
 
 ALL_SECONDS = 3_660 * 86_400.0
 """What no history is older than."""
@@ -20,15 +24,7 @@ ALL_SECONDS = 3_660 * 86_400.0
 @click.option("--since", "since_seconds", callback=duration, metavar="DURATION", help="Only the last 2h, 7d, ...")
 @click.option("--history", "root", type=click.Path(path_type=Path), metavar="DIR", help="Default: that of state_dir.")
 @settings_options
-@click.pass_context
-def export(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
-    file: Path,
-    since_seconds: float | None,
-    root: Path | None,
-) -> None:
+def export(read: Read, file: Path, since_seconds: float | None, root: Path | None) -> None:
     """Write history as a recording, FILE (.jsonl or .jsonl.gz), which lbd replay reads.
 
     Rates of bundles are as exact as history.step keeps them.
@@ -39,7 +35,7 @@ def export(
     from lbd.daemon.exchange import exported  # noqa: PLC0415 - pyarrow would make lbd history wait
 
     now = time.time()
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     kept = exported(root or settings.state_dir / FOLDER, file, settings, now - (since_seconds or ALL_SECONDS), now)
     click.echo(f"{kept:,} rounds in {file}", err=True)
 
@@ -48,10 +44,7 @@ def export(
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--history", "root", type=click.Path(path_type=Path), metavar="DIR", help="Default: that of state_dir.")
 @settings_options
-@click.pass_context
-def import_(
-    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], files: tuple[Path, ...], root: Path | None
-) -> None:
+def import_(read: Read, files: tuple[Path, ...], root: Path | None) -> None:
     """Add recordings to history. While lbd run writes there it is refused; name another DIR.
 
     \b
@@ -59,6 +52,6 @@ def import_(
     """
     from lbd.daemon.exchange import imported  # noqa: PLC0415 - see export
 
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     kept = imported(files, root or settings.state_dir / FOLDER, settings)
     click.echo(f"{kept:,} rounds in {root or settings.state_dir / FOLDER}", err=True)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lbd.cli.history import export, import_
 from lbd.cli.operate_text import common_end, console, room
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import json_out, plain
 from lbd.cli.split_text import show_splits
 from lbd.cli.times import duration, local, zone_name
@@ -23,10 +23,11 @@ from lbd.record.journal import splits_of
 from lbd.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from lbd.record.journal import Move, Split
+    from lbd.cli.options import Read
+    from lbd.record.journal import Move
 
 
 @click.group("history", invoke_without_command=True)
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def history(
     ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     form: str,
     last: int,
     since_seconds: float | None,
@@ -59,18 +59,23 @@ def history(
     """
     if ctx.invoked_subcommand is not None:
         return
-    state_dir = loaded(ctx, config_file, admin_urls).settings.state_dir
+    state_dir = read().settings.state_dir
     if told := nothing_there(state_dir):
         click.echo(told, err=True)
-    earliest = time.time() - since_seconds if since_seconds is not None else None
+    earliest = time.time() - since_seconds if since_seconds is not None else 0.0
     if splits:
-        found = [one for one in splits_of(state_dir) if one.at >= (earliest or 0.0) and _was_cut(one, bundle, broker)]
+        found = [
+            one
+            for one in splits_of(state_dir)
+            if one.at >= earliest and _of_bundle(one.cut.bundle, bundle) and _of_broker((one.cut.owner,), broker)
+        ]
         show_splits(found[-last:], form)
         return
     shown: deque[Move] = deque(maxlen=last)
     counts: Counter[str] = Counter()
     for move in moves_of(state_dir):
-        if (earliest is None or move.at >= earliest) and _of_bundle(move, bundle) and _of_broker(move, broker):
+        ends = move.source, move.destination, move.owner
+        if move.at >= earliest and _of_bundle(move.bundle, bundle) and _of_broker(ends, broker):
             shown.append(move)
             counts[_label(move)] += 1
     if form == "json":
@@ -84,19 +89,14 @@ history.add_command(export)
 history.add_command(import_)
 
 
-def _of_bundle(move: Move, wanted: str | None) -> bool:
-    return wanted is None or move.bundle == wanted or move.bundle.startswith(f"{wanted.rstrip('/')}/")
+def _of_bundle(bundle: str, wanted: str | None) -> bool:
+    """Whether it is the bundle, or of the namespace or tenant, that was asked for."""
+    return wanted is None or bundle == wanted or bundle.startswith(f"{wanted.rstrip('/')}/")
 
 
-def _was_cut(split: Split, bundle: str | None, broker: str | None) -> bool:
-    owner, cut = split.cut.owner, split.cut.bundle
-    whole = bundle is None or cut == bundle or cut.startswith(f"{bundle.rstrip('/')}/")
-    return whole and (broker is None or broker in {owner, owner.rpartition(":")[0]})
-
-
-def _of_broker(move: Move, wanted: str | None) -> bool:
-    ends = [end for end in (move.source, move.destination, move.owner) if end is not None]
-    return wanted is None or any(wanted in {end, end.rpartition(":")[0]} for end in ends)
+def _of_broker(brokers: Iterable[str | None], wanted: str | None) -> bool:
+    """Whether one of them is the broker that was asked for, by ``host:port`` or the host alone."""
+    return wanted is None or any(wanted in {one, one.rpartition(":")[0]} for one in brokers if one is not None)
 
 
 _COLOURS = {None: "cyan", Result.LANDED: "green"}

@@ -9,71 +9,69 @@ import click
 
 from lbd.cli import operate_text as text
 from lbd.cli.asking import by, one_line, process, say
-from lbd.cli.options import api_option, format_option, loaded, settings_options
+from lbd.cli.options import api_option, format_option, settings_options
 from lbd.cli.render import json_out
 from lbd.cli.times import duration
 from lbd.errors import ObserveError, UsageError
 from lbd.record.control import Control, Pause
 from lbd.record.drains import told_of
-from lbd.record.status import document, read_status, running, standby_words
+from lbd.record.left_open import after_its_end
+from lbd.record.status import document, read_status, running, standby_words, unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-    from typing import TypeAlias
 
-    from lbd.record.drains import Drain, Work
+    from lbd.cli.options import Read
     from lbd.record.status import Status
-
-    Drained: TypeAlias = Sequence[tuple[Drain, Work | None]]
 
 
 @click.command("status")
 @api_option
 @format_option
 @settings_options
-@click.pass_context
-def status(
-    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, api_url: str | None
-) -> None:
+def status(read: Read, form: str, api_url: str | None) -> None:
     """Tell whether lbd runs, what its last turn saw and did, what is under way, and who paused it.
 
-    Exit code 3 when none runs on the state directory, or its last turn is more than three intervals old.
+    Exit code 3 when none runs on the state directory, or its last turn is more than three intervals (and half a minute)
+    old.
 
     \b
     Example: lbd status --format json
     """
-    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    settings, now, pid = read().settings, time.time(), None
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
 
-        _show_elsewhere(*remote.status(remote.client(api_url, settings)), api_url, form)
-        return
-    state_dir = settings.state_dir
-    pid = running(state_dir)
-    try:
-        found = read_status(state_dir)
-    except UsageError as error:
-        raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
-    pause, drains = Control(state_dir).paused(now), told_of(state_dir, now)
+        found, pause, now, drains = remote.status(remote.client(api_url, settings))
+        pid, where = found.pid, api_url
+    else:
+        pid = running(settings.state_dir)
+        found, where = _last_turn(settings.state_dir, pid), process(pid or 0)
+        pause, drains = Control(settings.state_dir).paused(now), told_of(settings.state_dir, now)
     if form == "json":
         json_out(document(found, pid, pause, now, drains))
     else:
         text.show_status(found, pid, pause, now, drains)
+    told = text.freshness(found, pid, now)
     if pid is None:
-        raise ObserveError(f"{state_dir}: no lbd runs on this state directory; {text.freshness(found, pid, now)}")
+        raise ObserveError(f"{settings.state_dir}: no lbd runs on this state directory; {told}")
     if found.late(now):
-        raise ObserveError(f"{process(pid)}: {text.freshness(found, pid, now)}")
+        untold = "" if api_url else _untold(settings.state_dir)
+        raise ObserveError(f"{where}: {told}{untold}")
 
 
-def _show_elsewhere(found: Status, pause: Pause | None, now: float, drains: Drained, url: str, form: str) -> None:
-    """The same of an lbd elsewhere, by its own clock."""
-    if form == "json":
-        json_out(document(found, found.pid, pause, now, drains))
-    else:
-        text.show_status(found, found.pid, pause, now, drains)
-    if found.late(now):
-        raise ObserveError(f"{url}: {text.freshness(found, found.pid, now)}")
+def _untold(state_dir: Path) -> str:
+    """What to do about a late turn, where the disk is why: the turns go on, and say so in the log."""
+    trouble = unwritable(state_dir)
+    return f"; {state_dir} {trouble}, so later turns cannot be shown: see lbd's log" if trouble else ""
+
+
+def _last_turn(state_dir: Path, pid: int | None) -> Status:
+    try:
+        found = read_status(state_dir)
+    except UsageError as error:
+        raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
+    return found if pid is not None else after_its_end(found, state_dir)
 
 
 @click.command("pause")
@@ -84,22 +82,13 @@ def _show_elsewhere(found: Status, pause: Pause | None, now: float, drains: Drai
 @click.option("--reason", default="", metavar="TEXT", help="Why, for whoever meets the pause.")
 @format_option
 @settings_options
-@click.pass_context
-def pause(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
-    form: str,
-    seconds: float | None,
-    reason: str,
-    api_url: str | None,
-) -> None:
+def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: str | None) -> None:
     """Keep lbd from moving anything, also over restarts; it goes on observing and counting.
 
     \b
     Example: lbd pause --for 2h --reason "broker upgrade"
     """
-    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    settings, now = read().settings, time.time()
     state_dir = settings.state_dir
     wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
     pid: int | None
@@ -127,16 +116,13 @@ def pause(
 @api_option
 @format_option
 @settings_options
-@click.pass_context
-def resume(
-    ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...], form: str, api_url: str | None
-) -> None:
+def resume(read: Read, form: str, api_url: str | None) -> None:
     """End a pause.
 
     \b
     Example: lbd resume
     """
-    settings, now = loaded(ctx, config_file, admin_urls).settings, time.time()
+    settings, now = read().settings, time.time()
     state_dir = settings.state_dir
     pid: int | None
     if api_url is not None:

@@ -147,14 +147,18 @@ def _lines(
     if status.budgets:
         yield "budgets", "; ".join(map(budget_words, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
-    yield from _under_way(status, now)
+    yield from _under_way(status, pid, now)
 
 
-def _under_way(status: Status, now: float) -> Iterator[tuple[str, str, str]]:
+def _under_way(status: Status, pid: int | None, now: float) -> Iterator[tuple[str, str, str]]:
+    """Moves without an outcome; those of an lbd that has ended are for the next one to look at."""
     for move in status.unfinished[:MOVES]:
         ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
         since = f"for {spoken(now - move.since)}" if move.since else "waits for its turn"
-        yield "under way", f"{move.bundle} {ends}, {since}", "cyan"
+        if pid is None:
+            yield "left open", f"{move.bundle} {ends}: lbd's next start tells what came of it", "yellow"
+        else:
+            yield "under way", f"{move.bundle} {ends}, {since}", "cyan"
     if (more := len(status.unfinished) - MOVES) > 0:
         yield "", f"and {counted(more, 'move')} more", "cyan"
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import os
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 import yaml
 
-from lbd.config import Loaded, environment, load
+from lbd.config import environment, load
 from lbd.cycle.chosen import configured
 from lbd.documents import read_yaml
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
-    from lbd.config import Settings
+    from lbd.config import Loaded, Settings
+
+    Read: TypeAlias = Callable[[], Loaded]
 
 A_DAY = 86_400
+LONGEST_HOURS = 366 * 24
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
-class Seconds(click.FloatRange):
+class Number(click.FloatRange):
     """A range that NaN, which no bound keeps out, is not in."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
@@ -35,13 +40,35 @@ class Seconds(click.FloatRange):
 
 
 def settings_options(command: Command) -> Command:
-    """``--config`` and ``--admin-url``, accepted after the subcommand as well as before it."""
-    command = click.option(
-        "--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable."
-    )(command)
-    return click.option(
+    """``--config`` and ``--admin-url``, accepted after the subcommand as well as before it.
+
+    The command gets ``read``, which makes settings of file, environment and options anew at each call; what stands
+    after the subcommand wins over what stands before.
+    """
+
+    @click.option(
         "--config", "config_file", metavar="FILE", help="Settings; default /etc/lbd/lbd.yaml where it exists."
-    )(command)
+    )
+    @click.option(
+        "--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable."
+    )
+    @wraps(command)
+    def reading(*args: Any, config_file: str | None, admin_urls: tuple[str, ...], **others: Any) -> Any:  # noqa: ANN401
+        above: dict[str, Any] = {}
+        context = click.get_current_context().parent
+        while context is not None:  # also lbd history, which stands between lbd and its subcommands
+            above = {key: value for key, value in context.params.items() if value} | above
+            context = context.parent
+        urls = admin_urls or above.get("admin_urls") or ()
+
+        def read() -> Loaded:
+            chosen = config_file or above.get("config_file") or os.environ.get("LBD_CONFIG")
+            options = {"pulsar": {"admin_urls": list(urls)}} if urls else {}
+            return load(Path(chosen) if chosen else None, environment(), options)
+
+        return command(*args, read=read, **others)
+
+    return cast("Command", reading)
 
 
 def format_option(command: Command) -> Command:
@@ -57,26 +84,23 @@ def api_option(command: Command) -> Command:
     return click.option("--api", "api_url", metavar="URL", help=words)(command)
 
 
+def override_option(command: Command) -> Command:
+    """``--override REASON``: what a person may pass, and why."""
+    words = "Pass limits such as cool-downs and a pause; safety rules stay."
+    return click.option("--override", metavar="REASON", help=words)(command)
+
+
 def timeout_option(command: Command) -> Command:
     """``--timeout SECONDS``: how long a running lbd is waited for."""
     return click.option(
         "--timeout",
         "timeout_seconds",
-        type=Seconds(1, A_DAY),
+        type=Number(1, A_DAY),
         default=120,
         show_default=True,
         metavar="SECONDS",
         help="Wait so long for a running lbd to answer.",
     )(command)
-
-
-def loaded(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> Loaded:
-    """Settings from file, environment and options; what stands after the subcommand wins over what stands before."""
-    above: dict[str, Any] = ctx.find_root().obj or {}
-    chosen = config_file or above.get("config_file") or os.environ.get("LBD_CONFIG")
-    urls = admin_urls or above.get("admin_urls") or ()
-    options = {"pulsar": {"admin_urls": list(urls)}} if urls else {}
-    return load(Path(chosen) if chosen else None, environment(), options)
 
 
 def assignment(text: str, option: str = "--set") -> tuple[str, object]:

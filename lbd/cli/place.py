@@ -9,7 +9,7 @@ import click
 
 from lbd.cli import place_text as text
 from lbd.cli.asking import by, handing, new_id, say
-from lbd.cli.options import api_option, format_option, loaded, settings_options, timeout_option
+from lbd.cli.options import api_option, format_option, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.daemon.answering import ask_cluster, ask_recording, placement
 from lbd.daemon.targets import target
@@ -18,6 +18,7 @@ from lbd.place import DEFAULT, PLACEMENTS
 from lbd.record.control import REFUSED, PlaceRequest
 
 if TYPE_CHECKING:
+    from lbd.cli.options import Read
     from lbd.config import Settings
 
 
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def place(
     ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     form: str,
     targets: tuple[str, ...],
     strategy: str,
@@ -57,7 +57,7 @@ def place(
     placement(strategy)
     for word in targets:
         target(word)
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     if api_url is not None and (acts or recording):
         raise UsageError("--api: asks an lbd elsewhere what it sees; leave --apply and --recording out")
     if acts and recording:

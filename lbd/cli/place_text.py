@@ -97,19 +97,15 @@ def show_placed(placed: Sequence[PlacedBundle]) -> None:
     """A row for each bundle: where it was to go, what came of it, who has it."""
     rows = table(("bundle", "left"), ("answer", "left"), ("result", "left"), ("owner", "left"), ("", "left"))
     for one in placed:
-        landed = one.result is Result.LANDED
-        style = "green" if landed else "dim" if one.result is None and one.owner is not None else "bold red"
-        result = (
-            "placed"
-            if landed
-            else one.result.value
-            if one.result is not None
-            else "left alone"
-            if one.owner
-            else "not placed"
-        )
-        why = one.detail or one.reason
-        cells = (one.bundle, one.answer or NO_BROKER)
-        rows.add_row(*map(plain, cells), Text(result, style), plain(one.owner or NOBODY), Text(plain(why), "dim"))
+        cells, why = (one.bundle, one.answer or NO_BROKER), plain(one.detail or one.reason)
+        rows.add_row(*map(plain, cells), _result(one), plain(one.owner or NOBODY), Text(why, "dim"))
     if placed:
         console().print(rows)
+
+
+def _result(one: PlacedBundle) -> Text:
+    if one.result is Result.LANDED:
+        return Text("placed", "green")
+    if one.result is not None:
+        return Text(one.result.value, "bold red")
+    return Text("left alone", "dim") if one.owner else Text("not placed", "bold red")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from lbd.cli.options import A_DAY, Seconds, assignment, format_option, loaded, recording_header, settings_options
+from lbd.cli.options import A_DAY, Number, assignment, format_option, recording_header, settings_options
 from lbd.daemon.parts import observing
 from lbd.errors import ObserveError
 from lbd.place import PLACEMENTS
@@ -20,6 +20,9 @@ from lbd.replay import replay as run_replay
 from lbd.replay import rounds as rounds_of
 from lbd.words import counted
 
+if TYPE_CHECKING:
+    from lbd.cli.options import Read
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
@@ -27,25 +30,17 @@ from lbd.words import counted
 @click.option(
     "--interval",
     "interval_seconds",
-    type=Seconds(0, A_DAY, min_open=True),
+    type=Number(0, A_DAY, min_open=True),
     help="Seconds between rounds; default: interval_seconds.",
 )
 @settings_options
-@click.pass_context
-def record(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
-    file: Path,
-    rounds: int | None,
-    interval_seconds: float | None,
-) -> None:
+def record(read: Read, file: Path, rounds: int | None, interval_seconds: float | None) -> None:
     """Keep rounds of load reports in FILE (.jsonl or .jsonl.gz), as the brokers send them.
 
     \b
     Example: lbd record --rounds 60 monday.jsonl.gz
     """
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     interval = interval_seconds or settings.interval_seconds
     header = recording_header(file, settings, interval, "lbd record")
     with observing(settings, keep_raw=True) as observer:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from lbd.cli.options import loaded, settings_options
+from lbd.cli.options import settings_options
 from lbd.daemon import taking_over
+
+if TYPE_CHECKING:
+    from lbd.cli.options import Read
 
 
 @click.command("release")
 @settings_options
-@click.pass_context
-def release(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, ...]) -> None:
+def release(read: Read) -> None:
     """Give the brokers' own shedding back, exactly as it was before lbd took it over.
 
     For in_broker_shedding: take-over; stop lbd first. What was there is noted in take-over.json in the state directory.
@@ -20,4 +24,4 @@ def release(ctx: click.Context, config_file: str | None, admin_urls: tuple[str, 
     \b
     Example: lbd release --config /etc/lbd/lbd.yaml
     """
-    click.echo(taking_over.release(loaded(ctx, config_file, admin_urls).settings))
+    click.echo(taking_over.release(read().settings))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import MofNCompleteColumn
 from rich.table import Table
 from rich.text import Text
 
-from lbd.cycle.document import document, hits_before, skips
+from lbd.cli.stages import passing
+from lbd.cycle.document import hits_before, skips
 from lbd.daemon.telling import broker_statuses
 from lbd.load.told import loads, summary
 from lbd.model import Result, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from rich.console import JustifyMethod
+    from rich.progress import Progress, TaskID
 
     from lbd.cycle import CycleRecord
     from lbd.model import Outcome, Pair, Unload
@@ -30,11 +32,6 @@ if TYPE_CHECKING:
 BAR_WIDTH = 20
 WIDE = 500
 """Names stay whole, as long as those are in Kubernetes: a terminal wraps, a file does not."""
-
-
-def as_json(record: CycleRecord, *, everything: bool) -> None:
-    """Print the turn as JSON on stdout."""
-    json_out(document(record, everything=everything))
 
 
 def json_out(found: object) -> None:
@@ -60,11 +57,18 @@ def as_text(record: CycleRecord, *, everything: bool) -> None:
     for (source, destination), unloads in _by_pair(record.unloads).items():
         console.print(Text(f"{source} -> {destination or '(the broker chooses)'}", "bold"))
         console.print(_unload_table(record, unloads))
+        for told in _reasons(record, unloads) if everything else _reasons(record, unloads)[-1:]:
+            console.print(Text(f"  {told}", "dim"))
     _print_skips(console, record, everything=everything)
     if record.slopes is not None and record.observation is not None and not record.acts:
         known = loads(record.observation.snapshot.brokers.ids, record.slopes, {})
         console.print(Text(f"load model: {summary(known)}", "dim"))
     console.print(Text(record.sentence, style="bold"))
+
+
+def _reasons(record: CycleRecord, unloads: Sequence[Unload]) -> list[str]:
+    """Why each of these moves is there, of a strategy that plans by points; the last tells where both ends will be."""
+    return [one.reason for one in unloads] if record.decision is not None and record.decision.facts.told else []
 
 
 def _by_pair(unloads: tuple[Unload, ...]) -> dict[tuple[str, str | None], list[Unload]]:
@@ -191,18 +195,18 @@ def _lines(reason: Reason, group: list[Skip]) -> list[Skip]:
 class Show:
     """Follows unloads with a progress bar."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task: Any = None
+        self._task: TaskID | None = None
 
     def plan(self, unloads: tuple[Unload, ...]) -> None:
         """A plan is about to be worked off."""
-        if self._progress is not None and unloads:
+        if unloads:
             self._task = self._progress.add_task("unloading", total=len(unloads))
 
     def ended(self, ended: Outcome | Skip) -> None:
         """One unload ended, or was not sent; an inherited one may end before there is a plan."""
-        if self._progress is not None and self._task is not None:
+        if self._task is not None:
             self._progress.update(self._task, advance=1, description=_told(ended))
 
 
@@ -215,9 +219,5 @@ def _told(ended: Outcome | Skip) -> str:
 @contextmanager
 def progress(*, enabled: bool) -> Iterator[Show]:
     """A progress bar on stderr while unloads run; nothing where stderr is no terminal."""
-    if not (enabled and sys.stderr.isatty()):
-        yield Show(None)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with passing(MofNCompleteColumn(), enabled=enabled) as bar:
         yield Show(bar)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import TextColumn
 
 from lbd.cli import render, simulate_text
-from lbd.cli.options import assignment, format_option, loaded, settings_options
+from lbd.cli.options import LONGEST_HOURS, Number, assignment, format_option, settings_options
 from lbd.cli.simulate_files import new_page, recorder
+from lbd.cli.stages import passing
 from lbd.decide import STRATEGIES
 from lbd.errors import UsageError
 from lbd.score.spread import spread
@@ -25,6 +24,7 @@ from lbd.simulate.settings import settled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lbd.cli.options import Read
     from lbd.config import Settings
     from lbd.simulate.run import Turned
     from lbd.simulate.scenario import Scenario
@@ -40,16 +40,13 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--seeds", type=click.IntRange(1, 1000), default=1, help="So many runs from that seed on, and how far they differ."
 )
-@click.option("--hours", type=click.FloatRange(0, 8784, min_open=True), help="Default: the scenario's.")
+@click.option("--hours", type=Number(0, LONGEST_HOURS, min_open=True), help="Default: the scenario's.")
 @click.option("--report", type=FILE, metavar="DIR", help="Charts of the (first) run as a page in a new directory.")
 @click.option("--record", type=FILE, metavar="FILE", help="Keep the reports (.jsonl or .jsonl.gz), for lbd replay.")
 @format_option
 @settings_options
-@click.pass_context
 def simulate(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     scenario: str,
     strategy: str | None,
     overrides: tuple[str, ...],
@@ -70,9 +67,9 @@ def simulate(
     """
     chosen = load(scenario)
     if hours is not None:
-        chosen = chosen.model_copy(update={"hours": _above_zero(hours)})
+        chosen = chosen.model_copy(update={"hours": hours})
     tried = dict(map(assignment, overrides)) | ({"strategy": strategy} if strategy else {})
-    settings = settled(chosen, loaded(ctx, config_file, admin_urls).settings, tried)
+    settings = settled(chosen, read().settings, tried)
     if settings.split.enabled and chosen.auto_bundle_split:
         click.echo(f"Note: {UNSPLIT}", err=True)
     if record is not None and seeds > 1:
@@ -89,7 +86,7 @@ UNSPLIT = "split.enabled: lbd splits nothing, for the scenario's brokers do (aut
 
 def _run(name: str, scenario: Scenario, settings: Settings, seed: int, keep: Callable[[Turned], None]) -> Finished:
     """One run, with a bar of the hours simulated so far where somebody looks."""
-    with _progress() as progress:
+    with passing(TextColumn("{task.completed:.0f} of {task.total:g} h")) as progress:
         task = progress.add_task(f"{name}, seed {seed}", total=scenario.hours)
 
         def follow(turned: Turned) -> None:
@@ -114,22 +111,3 @@ def _as_json(runs: list[Finished]) -> None:
     cards = [{"seed": run.seed, "scorecard": asdict(run.card), "sentence": run.sentence} for run in runs]
     figures = spread([run.card for run in runs])
     render.json_out({**found, "runs": cards, "spread": {name: asdict(one) for name, one in figures.items()}})
-
-
-def _above_zero(hours: float) -> float:
-    """NaN is in every range."""
-    if not hours > 0:
-        raise UsageError(f"--hours {hours}: wanted a number above 0, up to 8784")
-    return hours
-
-
-def _progress() -> Progress:
-    """Hours simulated so far, where somebody looks."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f} of {task.total:g} h"),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )

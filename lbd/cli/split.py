@@ -8,7 +8,7 @@ import click
 
 from lbd.cli import split_text as text
 from lbd.cli.asking import by, handing, new_id, reason_of, say
-from lbd.cli.options import format_option, loaded, settings_options, timeout_option
+from lbd.cli.options import format_option, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.errors import UsageError
 from lbd.pulsar.paths import bounds
@@ -18,6 +18,7 @@ from lbd.split.algorithms import ALGORITHMS, SPECIFIED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lbd.cli.options import Read
     from lbd.config import Settings
     from lbd.cycle.splitting import Chosen
     from lbd.record.control import Answer
@@ -47,8 +48,7 @@ def _positions(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.pass_context
 def split(
     ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     form: str,
     bundle: str | None,
     algorithm: Algorithm | None,
@@ -69,7 +69,7 @@ def split(
     """
     _check_usage(bundle, algorithm, positions, override, auto=auto, applies=applies)
     reason = reason_of(override)
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     plans, document = _chosen(settings, form) if bundle is None else _one(settings, form, bundle, algorithm, positions)
     answers = _answers(settings, plans if applies else [], lambda plan: _request(plan, reason, timeout_seconds))
     if form == "json":

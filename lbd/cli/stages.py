@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, TaskID
 
     Counted = Callable[[], tuple[int, int]]
 
@@ -36,6 +36,12 @@ def stages(counted: Counted) -> Iterator[Callable[[str], None]]:
             yield bar.begin
         finally:
             bar.end()
+
+
+def passing(*columns: ProgressColumn, enabled: bool = True) -> Progress:
+    """A bar on stderr with these columns beside it, gone in the end; nothing where stderr is no terminal."""
+    shown = TextColumn("{task.description}"), BarColumn(), *columns
+    return Progress(*shown, console=Console(stderr=True), transient=True, disable=not (enabled and sys.stderr.isatty()))
 
 
 class _Bar:

@@ -9,10 +9,12 @@ import click
 
 from lbd import log
 from lbd.cli import render
-from lbd.cli.options import format_option, loaded, settings_options
+from lbd.cli.options import format_option, settings_options
+from lbd.cycle.document import document
 from lbd.daemon.dry import dry_run as plan_once
 from lbd.daemon.dry import dry_run_recording
 from lbd.daemon.engine import engine
+from lbd.daemon.rereading import Rereading
 from lbd.daemon.service import Service
 from lbd.daemon.telling import split_line, status_of
 from lbd.errors import LbdError
@@ -21,6 +23,7 @@ from lbd.reason import Reason
 from lbd.record.status import write_status
 
 if TYPE_CHECKING:
+    from lbd.cli.options import Read
     from lbd.config import Settings
     from lbd.cycle import CycleRecord
     from lbd.record.status import Status
@@ -37,15 +40,7 @@ PLANNED, MISSED, REFUSED = 6, 5, 4
 @format_option
 @settings_options
 @click.pass_context
-def run(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
-    form: str,
-    *,
-    single: bool,
-    observe: bool,
-) -> None:
+def run(ctx: click.Context, read: Read, form: str, *, single: bool, observe: bool) -> None:
     """Balance the cluster: each turn observes, decides, unloads to named brokers, and proves each landing.
 
     Turns go on until SIGTERM or Ctrl-C; the unload in flight is brought to its end first. SIGHUP reads the settings
@@ -54,17 +49,14 @@ def run(
     \b
     Example: lbd run --once --admin-url http://127.0.0.1:8080
     """
-
-    def read() -> Settings:
-        return loaded(ctx, config_file, admin_urls).settings
-
-    settings = read()
+    again = Rereading(read)
+    settings = again()
     with engine(settings, observe_only=observe) as balancer:
         for warning in balancer.warnings:
             click.echo(f"Warning: {warning}", err=True)
         if not single:
             log.set_up(settings.log.format, settings.log.level)
-            Service(balancer, read).run()
+            Service(balancer, again).run()
             return
         with render.progress(enabled=form == "text") as show:
             balancer.on_end = show.ended
@@ -85,14 +77,7 @@ def run(
 @settings_options
 @click.pass_context
 def dry_run(
-    ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
-    form: str,
-    recording: Path | None,
-    *,
-    everything: bool,
-    detailed_exitcode: bool,
+    ctx: click.Context, read: Read, form: str, recording: Path | None, *, everything: bool, detailed_exitcode: bool
 ) -> None:
     """Print what would be unloaded if the imbalance lasts; change nothing.
 
@@ -102,7 +87,7 @@ def dry_run(
     \b
     Example: lbd dry-run --admin-url http://127.0.0.1:8080
     """
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
     record = dry_run_recording(settings, recording) if recording else plan_once(settings)
     _tell(record, form, everything=everything)
     code = _exit_code(record, refusals=False)
@@ -120,7 +105,7 @@ def _keep(settings: Settings, status: Status) -> None:
 def _tell(record: CycleRecord, form: str, *, everything: bool) -> None:
     """Print the turn, as far as it came; then its error, if it has one, ends the command."""
     if record.observation is not None and form == "json":
-        render.as_json(record, everything=everything)
+        render.json_out(document(record, everything=everything))
     elif record.observation is not None:
         render.as_text(record, everything=everything)
     if record.error is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli.asking import by, handing, new_id, one_line, reason_of, say
-from lbd.cli.options import format_option, loaded, settings_options, timeout_option
+from lbd.cli.options import format_option, override_option, settings_options, timeout_option
 from lbd.cli.render import json_out
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
@@ -18,6 +18,7 @@ from lbd.record.control import REFUSED, Answer, UnloadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lbd.cli.options import Read
     from lbd.config import Settings
 
 FAILURES_THAT_STOP = 2
@@ -40,15 +41,14 @@ HOLDS = (
 @click.command("unload")
 @click.argument("what", metavar="BUNDLE|NAMESPACE")
 @click.option("--to", "destination", metavar="BROKER", help="host:port of the broker to own it; else lbd picks one.")
-@click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause; safety rules stay.")
+@override_option
 @timeout_option
 @format_option
 @settings_options
 @click.pass_context
 def unload(
     ctx: click.Context,
-    config_file: str | None,
-    admin_urls: tuple[str, ...],
+    read: Read,
     form: str,
     what: str,
     destination: str | None,
@@ -69,7 +69,7 @@ def unload(
     if one:
         bounds(what)
     reason, broker = reason_of(override), _broker(destination)
-    settings = loaded(ctx, config_file, admin_urls).settings
+    settings = read().settings
 
     def ask(bundle: str) -> UnloadRequest:
         name, now = new_id()

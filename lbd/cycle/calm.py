@@ -76,7 +76,10 @@ def _apart(snapshot: Snapshot, scores: FloatArray, evidence: Evidence) -> Callab
 def begun(
     kept: Kept, plan: tuple[Unload, ...], snapshot: Snapshot, scores: FloatArray, expected: Mapping[str, float]
 ) -> Kept:
-    """What is kept before acting: how far apart the brokers of this plan are."""
+    """What is kept before acting: how far apart the brokers of this plan are, and are ``expected`` to be.
+
+    ``scores`` is float64 (B,), both are in points.
+    """
     score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
     found = progress.planned(kept.progress, plan, score, expected, snapshot.taken_at)
     return msgspec.structs.replace(kept, progress=found)

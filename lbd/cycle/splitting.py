@@ -154,5 +154,5 @@ def _planned(cluster: Cluster, settings: Settings, due: Due) -> Plan | Left:
 
 
 def all_usable(snapshot: Snapshot) -> BoolArray:
-    """Every broker's numbers, for a plan that is only shown."""
+    """Every broker's numbers, for a plan that is only shown: bool (B,)."""
     return np.ones(len(snapshot.brokers), dtype=np.bool_)

@@ -87,6 +87,6 @@ class Standing:
 
 
 def without_doubted(seen: Seen, doubted: CodeArray) -> Seen:
-    """What placements may look at, with the loads of doubted brokers taken out."""
+    """What placements may look at, with NaN for the loads of brokers whose code in ``doubted``, int8 (B,), is not 0."""
     unknown = np.where(doubted == 0, seen.usage, np.nan)
     return replace(seen, usage=unknown, smoothed=np.where(doubted == 0, seen.smoothed, np.nan))

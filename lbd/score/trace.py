@@ -100,7 +100,7 @@ class Trace:
         return self._table([one.points for one in self.seen])
 
     def unmoved(self) -> FloatArray | None:
-        """The same had nothing moved; None where bundles would have changed hands all the same."""
+        """:meth:`points` had nothing moved; None where bundles would have changed hands all the same."""
         return None if self.placement is None else self._table([one.unmoved for one in self.seen])
 
     def carried(self) -> FloatArray:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -51,15 +50,6 @@ def parse_boundaries(texts: Sequence[str]) -> tuple[int, ...]:
     if not rise or (found[:1] + found[-1:]) != FULL_RANGE:
         raise UsageError(f"{list(texts)!r:.200} are no boundaries; wanted 0x00000000 rising to 0xffffffff")
     return found
-
-
-def bundle_of(topic: str, boundaries: Sequence[int]) -> str:
-    """Full name of the bundle that a topic falls into; ``boundaries`` rise from 0 to 0xffffffff.
-
-    Raises :class:`UsageError` for what is no full topic name.
-    """
-    at = min(bisect_right(boundaries, topic_hash(topic)), len(boundaries) - 1)
-    return f"{namespace_of(topic)}/{range_name(boundaries[at - 1], boundaries[at])}"
 
 
 def range_of(bundle: str) -> tuple[int, int]:

@@ -1,7 +1,6 @@
-"""Which bundles are too large, by the rules of Pulsar's two load managers. Pure.
+"""Which bundles are too large, by the rule of the modular load manager's leader. Pure.
 
-Source: BundleSplitterTask (modular manager, its leader) and DefaultNamespaceBundleSplitStrategyImpl (extensible
-manager, each owner). Both walk their bundles in hash order; here the furthest above a limit comes first, then the name.
+Source: BundleSplitterTask. It walks bundles in hash order; here the furthest above a limit comes first, then the name.
 """
 
 from __future__ import annotations
@@ -24,12 +23,7 @@ if TYPE_CHECKING:
     from lbd.split.settings import SplitSettings
 
 LIMITS = ("max_topics", "max_sessions", "max_msg_rate", "max_bandwidth_mbytes")
-"""The settings that are compared, in the order in which the extensible manager names the first that is exceeded."""
-
-EXTENSIBLE_HITS = 3
-"""``loadBalancerNamespaceBundleSplitConditionHitCountThreshold``: to be exceeded, so the fourth hit in a row fires."""
-EXTENSIBLE_PER_CYCLE = 10
-"""``loadBalancerMaxNumberOfBundlesToSplitPerCycle``, for each broker."""
+"""The settings that are compared, in the order in which the first that is exceeded is named."""
 
 _LEAST_TOPICS = 2
 
@@ -82,34 +76,6 @@ def within_namespaces(
         else:
             left.append(due)
     return tuple(chosen), tuple(left)
-
-
-def too_large_for_owners(
-    snapshot: Snapshot,
-    hits: Mapping[str, int],
-    bundles: Mapping[str, int],
-    settings: SplitSettings,
-    threshold: int = EXTENSIBLE_HITS,
-) -> tuple[tuple[Due, ...], dict[str, int]]:
-    """What the owners under the extensible manager would split in this cycle, and the hits to go on with.
-
-    The rates are this round's. A bundle is due when it was above a limit in more than ``threshold`` cycles in a row,
-    and starts anew with that; one of fewer than two topics keeps its hits. ``bundles`` is as in
-    :func:`within_namespaces`, which each owner applies to its own bundles alone.
-    """
-    rows, names = snapshot.rows, snapshot.bundles
-    above = list(_above(snapshot, rows.rates, settings))
-    few = {names[at] for at in rows.bundle[rows.reported & (rows.counts[:, 0] < _LEAST_TOPICS)]}
-    counted = {bundle: count for bundle, count in hits.items() if bundle in few}
-    counted |= {due.bundle: hits.get(due.bundle, 0) + 1 for due in above}
-    fires = [due for due in above if counted[due.bundle] > threshold]
-    chosen: list[Due] = []
-    for broker in dict.fromkeys(due.broker for due in fires):
-        own, _ = within_namespaces((due for due in fires if due.broker == broker), bundles, settings)
-        chosen += own[:EXTENSIBLE_PER_CYCLE]
-    for due in chosen:
-        del counted[due.bundle]
-    return tuple(chosen), counted
 
 
 def _above(snapshot: Snapshot, rates: FloatArray, settings: SplitSettings) -> list[Due]:

@@ -21,19 +21,10 @@ from tests import fake_pulsar
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, SIMPLE, WARM, FakePulsar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click.testing import Result
 
 TOKEN = "top-secret-token"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A cluster of its own for each test: broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def lbd(*arguments: object) -> Result:
@@ -127,6 +118,46 @@ class TestHelp:
         monkeypatch.setattr("lbd.cli.importlib.import_module", interrupted)
         found = lbd("status")
         assert (found.exit_code, found.stderr) == (130, "\nInterrupted.\n")
+
+    def test_ctrl_c_before_it_is_loaded(self) -> None:
+        """The same, of a press in the first tenths of a second: what is being imported then shows no trace."""
+        program = (
+            "import builtins, sys; known = builtins.__import__\n"
+            "def interrupted(name, *more):\n"
+            "    if name == 'click': raise KeyboardInterrupt\n"
+            "    return known(name, *more)\n"
+            "builtins.__import__ = interrupted\n"
+            "from lbd.__main__ import main; main()"
+        )
+        found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stdout, found.stderr) == (130, "", "\nInterrupted.\n")
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("--help",),
+            ("config", "show"),
+            ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl"),
+            ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl", "--format", "json"),
+        ],
+        ids=["click", "lines", "rich", "at its end"],
+    )
+    def test_nobody_reads_on(self, words: tuple[object, ...]) -> None:
+        """As behind ``| head``: it ends without a word, and with 141, as shells have it."""
+        reads, writes = os.pipe()
+        os.close(reads)
+        try:
+            command = [sys.executable, "-m", "lbd", *map(str, words)]
+            found = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+        finally:
+            os.close(writes)
+        assert (found.returncode, found.stderr) == (141, "")
+
+    def test_no_output_is_wanted(self) -> None:
+        """``>&-``: stdout was closed before the command began."""
+        command = ["sh", "-c", f"exec {sys.executable} -m lbd config show >&-"]
+        found = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        assert (found.returncode, found.stderr) == (0, "")
 
     def test_what_a_terminal_cannot_show_is_left_out(self) -> None:
         """Bars and arrows, or the name of a file that is no text."""

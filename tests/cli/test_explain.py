@@ -16,12 +16,10 @@ from lbd.daemon.engine import engine
 from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.record.turns import FOLDER, segments
 from lbd.record.turns.bundles import load_bundles, save_bundles
-from tests import fake_pulsar
 from tests.fake_pulsar import HOT, WARM, FakePulsar, refused
 from tests.test_turn import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from click.testing import Result
@@ -34,13 +32,6 @@ MOVED, LEFT = HOT[:3], HOT[3:]
 @pytest.fixture(autouse=True)
 def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """Broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def explain(*words: object) -> Result:

@@ -43,6 +43,15 @@ def test_the_state_directorys_own_is_the_default(tmp_path: Path):
     assert lbd("history", "export", tmp_path / "back.jsonl", state=tmp_path)[0] == 0
 
 
+@pytest.mark.parametrize("before", [0, 1, 2], ids=["lbd", "history", "export"])
+def test_settings_stand_before_and_after_each_word(tmp_path: Path, before: int):
+    """A history must not come from, or go to, another place than the one that was named."""
+    words: list[object] = ["history", "export"]
+    words[before:before] = ["--config", tmp_path / "absent.yaml"]
+    code, _, told = lbd(*words, tmp_path / "out.jsonl")
+    assert (code, "absent.yaml: configuration cannot be read" in told) == (2, True)
+
+
 def test_not_beside_a_running_lbd(tmp_path: Path):
     """Two writers would pack the same day."""
     with StateDir(tmp_path).locked():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -14,10 +13,8 @@ from lbd.config import load
 from lbd.daemon.engine import engine
 from lbd.daemon.telling import status_of
 from lbd.record.status import read_status, write_status
-from tests import fake_pulsar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from click.testing import Result
@@ -26,13 +23,6 @@ if TYPE_CHECKING:
 
 GIVEN = {"measure": "msg_rate", "brokers": [{"broker": ".*", "slope": 4}]}
 UNKNOWN = "load model: what traffic costs brokers is not known: a destination is taken to gain its source's points"
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """Broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def config(pulsar: FakePulsar, folder: Path, **changes: Any) -> Path:

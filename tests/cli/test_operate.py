@@ -11,7 +11,7 @@ import sys
 import tempfile
 import termios
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta, timezone
 from fcntl import ioctl
 from pathlib import Path
@@ -33,6 +33,7 @@ from lbd.record.journal import Journal
 from lbd.record.state import StateDir
 from lbd.record.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
 from lbd.record.turns.lines import Verdict
+from tests.disks import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,6 +187,19 @@ class TestStatus:
         assert len(found.stderr.splitlines()) == 1
         assert "No move: balanced." in found.stdout
 
+    def test_a_full_disk_is_why_a_turn_is_late(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The turns go on, move nothing, and cannot be written down: what is shown is of before."""
+        with small_disk(tmp_path, 64) as disk, StateDir(disk).locked():
+            monkeypatch.setenv("LBD_STATE_DIR", str(disk))
+            told(disk, 95)
+            with (disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(b"x" * 512)
+            found = lbd("status")
+        assert found.exit_code == 3
+        words = f"{disk} has no space left, so later turns cannot be shown: see lbd's log\n"
+        assert found.stderr.endswith(f"wanted every 15 s; {words}")
+
     @pytest.mark.parametrize("form", ["text", "json"])
     def test_none_runs(self, form: str, tmp_path: Path) -> None:
         """Exit 3 however fresh the file is."""
@@ -194,6 +208,25 @@ class TestStatus:
         assert found.exit_code == 3
         assert found.stderr.startswith(f"Error: {tmp_path}: no lbd runs on this state directory; last turn 1 s ago")
         assert ("NOT RUNNING" in found.stdout) is (form == "text")
+
+    def test_what_a_killed_one_left_open(self, tmp_path: Path) -> None:
+        """The journal knows what was asked for; what waited for its turn never was."""
+        first, second = (UnfinishedStatus(bundle, B1, B2, 0.0) for bundle in BUNDLES[:2])
+        with closing(Journal(tmp_path / "journal.jsonl", time.time)) as journal:
+            journal.intend(Unload(first.bundle, B1, B2, 1.0, 1.0), 1)
+        told(tmp_path, unfinished=[first, second])
+        found, shown = lbd("status"), json.loads(lbd("status", "--format", "json").stdout)
+        assert f"left open  {first.bundle} {B1} -> {B2}: lbd's next start tells what came of it" in found.stdout
+        assert second.bundle not in found.stdout
+        assert [one["bundle"] for one in shown["unfinished"]] == [first.bundle]
+
+    def test_a_journal_that_cannot_be_read_does_not_hide_the_status(self, tmp_path: Path) -> None:
+        """It is said, beside all that is known."""
+        told(tmp_path)
+        (tmp_path / "journal.jsonl").mkdir()
+        found = lbd("status")
+        assert (found.exit_code, "No move: balanced." in found.stdout) == (3, True)
+        assert "warning    what it left open is not known: " in found.stdout
 
     def test_a_restarted_one_that_has_not_turned_yet(self, daemon: Path) -> None:
         """The file is another process's."""

@@ -129,3 +129,16 @@ def test_a_token_is_not_told(pulsar: FakePulsar, tmp_path: Path) -> None:
     found = release(config_of(tmp_path, pulsar, pulsar=urls))
     assert (found.exit_code, "top-secret" in found.output) == (3, False)
     assert "HTTP 401" in found.stderr
+
+
+def test_of_several_another_one_may_have_the_note(pulsar: FakePulsar, tmp_path: Path) -> None:
+    """Who gives shedding back on the wrong machine is told of the right one, and only there."""
+    service = {"admin_urls": pulsar.urls, "service_url": "pulsar://127.0.0.1:6650"}
+    config = config_of(tmp_path, pulsar, leader={"enabled": True}, pulsar=service)
+    nothing = release(config)
+    take_over(config)
+    given = release(config)
+    assert nothing.stdout.endswith(
+        "Of several lbds the one that led then has the note: run lbd release on its machine.\n"
+    )
+    assert "Of several lbds" not in given.stdout

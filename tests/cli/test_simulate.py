@@ -34,7 +34,7 @@ def test_as_text():
     assert "steady, seed 1: Five equal brokers" in done.output
     assert "Pulsar alone: AvgShedder moved 3 bundles" in done.output
     assert "0:07  broker-83:8080  broker-161:8080" in done.output
-    assert re.search(r"highest - lowest, points +24\.6 +8\.3 +10\.5", done.output)
+    assert re.search(r"highest - lowest, points +24\.6 +9\.6 +11\.6", done.output)
     assert "in 1 round, at least" in done.output
     assert "balanced: after 8 min" in done.output
     assert "In the end: No move: cluster: balanced" in done.output
@@ -103,7 +103,7 @@ def test_the_users_settings_hold(tmp_path: Path):
         (["steady", "--strategy", "x"], "Invalid value for '--strategy': 'x' is not"),
         (["steady", "--seed", "-1"], "Invalid value for '--seed'"),
         (["steady", "--hours", "0"], "Invalid value for '--hours'"),
-        (["steady", "--hours", "nan"], "Error: --hours nan: wanted a number above 0"),
+        (["steady", "--hours", "nan"], "Invalid value for '--hours': nan is not in the range 0<x<=8784"),
         (["steady", "--set", "avg_shedder=null"], "Error: --set: avg_shedder: None: wanted keys and values"),
     ],
 )
@@ -125,7 +125,7 @@ def test_several_seeds():
     assert done.exit_code == 0
     assert "steady, seeds 2 to 4: Five equal brokers" in done.output
     assert re.search(r"of 3 runs +median +lowest +highest", done.output)
-    assert re.search(r"moves +3 +2 +\d", done.output)
+    assert re.search(r"moves +2 +1 +3", done.output)
     assert "in 0 of them" in done.output
 
 

@@ -19,10 +19,9 @@ from lbd.decide import STRATEGIES
 from lbd.model import Load, Result
 from lbd.reason import Reason
 from lbd.record.state import Kept, StateDir
-from tests import fake_pulsar, test_turn
+from tests import test_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lbd.config import Settings
@@ -38,13 +37,6 @@ FIRE: dict[str, dict[str, Any]] = {
 }
 """Settings with which one sample of the hot broker is enough."""
 ONE_SIDED = ("threshold-shedder", "overload-shedder", "uniform-load-shedder")
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """Broker 1 is hot with eight equal bundles, broker 3 is cold."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def chosen(pulsar: FakePulsar, folder: Path, name: str, **changes: Any) -> Settings:

@@ -121,7 +121,7 @@ class TestIntoAFile:
     @pytest.mark.parametrize(
         ("words", "told"),
         [
-            (("--seconds", "nan"), "--seconds nan: wanted a number from 1 to 3600"),
+            (("--seconds", "nan"), "nan is not in the range 1<=x<=3600"),
             (("--seconds", "0"), "0.0 is not in the range"),
             (("--scenario", "nope"), "nope: no such scenario"),
             (("--seed", "-1"), "-1 is not in the range"),

@@ -63,6 +63,10 @@ class Done:
     stdout: str = ""
 
 
+SCENARIOS = {"docs/simulate.md": "mine.yaml", "docs/calibrate.md": "week.yaml"}
+"""Files that a document tells its reader to write, and shows."""
+
+
 class World:
     """Where snippets are run. ``port`` is that of every simulated broker."""
 
@@ -89,9 +93,9 @@ class World:
         self.run("lbd resume")
         if document == "docs/compare.md":
             shutil.copy(ROOT / "examples" / "moves.jsonl.gz", self.desk / "monday.jsonl.gz")
-        if document == "docs/simulate.md":
+        if document in SCENARIOS:
             (described,) = (one.text for one in snippets(ROOT / document) if one.kind == "yaml")
-            (self.desk / "mine.yaml").write_text(described)
+            (self.desk / SCENARIOS[document]).write_text(described)
 
     def run(self, command: str) -> Done:
         """A line as it stands in a document, with this machine's names for the reader's."""

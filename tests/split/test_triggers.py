@@ -1,4 +1,4 @@
-"""When a bundle is too large: the rules of Pulsar's two load managers."""
+"""When a bundle is too large: the rule of the modular load manager's leader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from lbd.observe.parse import BundleStats
 from lbd.split.settings import SplitSettings
-from lbd.split.triggers import Due, too_large, too_large_for_owners, within_namespaces
+from lbd.split.triggers import Due, too_large, within_namespaces
 from tests.builders import bundle, first_averages, report, snapshot
 
 if TYPE_CHECKING:
@@ -113,36 +113,3 @@ class TestRoomInANamespace:
         """It may be gone."""
         due = Due(bundle(0), B1, "max_topics", 2000, 1000)
         assert within_namespaces([due], {}, SplitSettings()) == ((), (due,))
-
-
-class TestOwners:
-    def cycles(self, rounds: list[Snapshot], **changes: Any) -> list[list[str]]:
-        """What is due in each cycle."""
-        hits: dict[str, int] = {}
-        answers = []
-        for round_ in rounds:
-            due, hits = too_large_for_owners(round_, hits, {"t/n": 4}, SplitSettings(), **changes)
-            answers.append([one.bundle for one in due])
-        return answers
-
-    def test_fires_in_the_fourth_cycle_and_starts_anew(self):
-        """The hit count must exceed 3."""
-        large = seen(counted(2000))
-        assert self.cycles([large] * 8) == [[], [], [], [bundle(0)], [], [], [], [bundle(0)]]
-
-    def test_a_calm_cycle_resets(self):
-        """Hits are in a row; in one with fewer than two topics they are kept, for Pulsar passes over it before."""
-        large, calm, single = seen(counted(2000)), seen(counted(5)), seen(counted(1))
-        assert self.cycles([large, large, calm, large, large, large])[-1] == []
-        assert self.cycles([large, large, large, single, large])[-1] == [bundle(0)]
-
-    def test_rates_are_this_rounds(self):
-        """Not long-term ones."""
-        assert self.cycles([seen(counted(msg_rate_in=30_001))], threshold=0) == [[bundle(0)]]
-
-    def test_ten_a_cycle_for_each_owner(self):
-        """Each looks at its own bundles."""
-        many = [counted(2000)] * 15
-        other = {bundle(100 + number): counted(2000) for number in range(12)}
-        found, _ = too_large_for_owners(seen(*many, other=other), {}, {"t/n": 4}, SplitSettings(), threshold=0)
-        assert [sum(one.broker == broker for one in found) for broker in (B1, B2)] == [10, 10]

@@ -17,7 +17,6 @@ import yaml
 
 from lbd.config import load
 from lbd.record.history import FOLDER
-from tests import fake_pulsar
 from tests.daemon.test_service import Notified, settings_for
 
 if TYPE_CHECKING:
@@ -34,13 +33,6 @@ ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 """What MemoryDenyWriteExecute= does, on kernels that know it (6.3 and newer); others take no notice."""
-
-
-@pytest.fixture
-def pulsar() -> Iterator[FakePulsar]:
-    """A hot broker with eight bundles and two cold ones."""
-    with fake_pulsar.hot_broker() as cluster:
-        yield cluster
 
 
 def setting(name: str) -> str:
