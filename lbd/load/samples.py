@@ -245,7 +245,7 @@ def _changed(before: Snapshot | None, now: Snapshot) -> BoolArray:
         return found
     position = before.brokers.index()
     for at, broker in enumerate(now.brokers.ids):
-        if broker in position:
+        if broker in position and _names(before, position[broker]) != _names(now, at):
             found[at] = _differ(_bytes(before, position[broker]), _bytes(now, at))
     return found
 
@@ -256,14 +256,17 @@ def _alike(before: Snapshot, now: Snapshot) -> bool:
     return same and before.brokers.ids == now.brokers.ids and before.bundles == now.bundles
 
 
+def _names(snapshot: Snapshot, broker: int) -> list[str]:
+    return [snapshot.bundles[at] for at in snapshot.rows.bundle[snapshot.rows.of(broker)].tolist()]
+
+
 def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
     """Bytes/s of each bundle that a broker reports, infinite where nobody tells."""
     rows = snapshot.rows.of(broker)
-    names = (snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist())
     carried = snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
     if snapshot.partial:
         carried[~snapshot.rows.reported[rows]] = math.inf
-    return dict(zip(names, carried.tolist(), strict=True))
+    return dict(zip(_names(snapshot, broker), carried.tolist(), strict=True))
 
 
 def _differ(before: Mapping[str, float], now: Mapping[str, float]) -> bool:

@@ -36,9 +36,10 @@ def api(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
 @pytest.fixture
 def as_before() -> Iterator[None]:
     """The interpreter's own settings, afterwards."""
-    interval = sys.getswitchinterval()
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
     yield
     sys.setswitchinterval(interval)
+    gc.set_threshold(*threshold)
     gc.unfreeze()
 
 
@@ -56,6 +57,7 @@ def test_what_is_there_after_two_turns_is_not_looked_at_again(turns: int, frozen
     gc.unfreeze()
     responsive.settle(turns)
     assert (gc.get_freeze_count() > 0) is frozen
+    assert (gc.get_threshold()[0] == responsive.MADE_UNTIL_COLLECTED) is frozen
 
 
 def test_an_answer_is_sent_when_it_is_made(api: Api):
