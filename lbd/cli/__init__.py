@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lbd.cli import version
-from lbd.errors import LbdError
+from lbd.errors import LbdError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,10 +73,13 @@ INTERRUPTED = 130
 UNREAD = 141
 """As shells tell of a command that Ctrl-C has ended, and of one whose output nobody reads on."""
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 @contextmanager
 def _while_it_is_read() -> Iterator[None]:
-    """Where the reader of what is printed has gone, as head has, end at once: no bug, and nothing to be told.
+    """Where the reader of what is printed has gone, as head has, end at once: no bug, and nothing to be told. A disk
+    without room for it is no bug either, and is told in a line.
 
     What is still in the buffer is written here; at exit the interpreter would complain. rich ends with 1 by itself.
     """
@@ -85,11 +89,16 @@ def _while_it_is_read() -> Iterator[None]:
         finally:
             if sys.stdout is not None:  # closed before the command began
                 sys.stdout.flush()
-    except (BrokenPipeError, SystemExit) as error:
-        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+    except (OSError, SystemExit) as error:
+        if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+            code = UNREAD
+        elif isinstance(error, OSError) and error.errno in FULL:  # of files that lbd writes it is told as UsageError
+            click.echo(f"Error: stdout: cannot be written: {error.strerror}", err=True)
+            code = UsageError.exit_code
+        else:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(UNREAD)
+        sys.exit(code)
 
 
 class Commands(click.Group):

@@ -15,33 +15,33 @@ import numpy as np
 
 from lbd.act.orders import brokers_of
 from lbd.cycle.asking import decide
-from lbd.cycle.calm import begun, learned
+from lbd.cycle.calm import begun
 from lbd.cycle.capped import memory_after
-from lbd.cycle.holds import data_skips, found_holds, ignored, unreported, with_members
+from lbd.cycle.holds import data_skips, found_holds, ignored, unreported
+from lbd.cycle.looking import look
 from lbd.cycle.parts import CycleRecord, Hold, Parts
 from lbd.cycle.telling import sentence
 from lbd.errors import LbdError, told
 from lbd.load.scoring import scores
 from lbd.model import Permission
-from lbd.observe import averages as running
 from lbd.permit import evidence as judging
 from lbd.permit import move_costs
-from lbd.permit.drained import marked
 from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.own_topic import kept_bundles
 from lbd.permit.ping_pong import Trips
-from lbd.permit.policies import Policies
 from lbd.permit.unshown import unshown
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lbd.act.orders import Ended
-    from lbd.model import Decision, Memory, Snapshot, Unload
+    from lbd.cycle.looking import Look
+    from lbd.model import Decision, Memory, Skip, Snapshot, Unload
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
+    from lbd.permit.policies import Policies
     from lbd.record.state import Kept
 
 __all__ = ["CycleRecord", "Hold", "Parts", "finish", "turn"]
@@ -90,57 +90,51 @@ def _unsettle(parts: Parts, ended: Ended) -> None:
 
 def _turn(parts: Parts, ended: Ended) -> CycleRecord:
     _unsettle(parts, ended)
-    observation = parts.observer.observe()
-    snapshot = observation.snapshot
-    before = parts.store.load().at(snapshot.taken_at, parts.gap_seconds)
-    evidence = judging.without(
-        judging.judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds),
-        snapshot,
-        ended.touched,
-    )
-    drained = parts.drained()
-    evidence = marked(evidence, snapshot, drained)
-    averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
-    kept = learned(parts, with_members(before, observation), snapshot, evidence, ended.unfinished)
-    policies = Policies(parts.isolation(), active=observation.active, drained=drained)
-    holds = tuple(found_holds(parts, observation, evidence, kept, policies, ended.unfinished))
+    seen = look(parts, ended)
+    holds = tuple(found_holds(parts, seen.observation, seen.evidence, seen.kept, seen.policies, ended.unfinished))
     hold = _holding(parts, holds)
-    permission = _permission(parts, snapshot, evidence, policies, hold, kept)
-    decision, policies = decide(parts, snapshot, averages, permission, policies, kept)
-    ledger = _ledger(parts, snapshot, decision, policies, permission)
+    permission = _permission(parts, seen, hold)
+    decision, policies = decide(parts, seen.snapshot, seen.averages, permission, seen.policies, seen.kept)
+    ledger = _ledger(parts, seen.snapshot, decision, policies, permission)
     permitted = permit(decision.unloads, ledger)
-    parts.store.save_averages(averages, snapshot.taken_at)
     expected = ledger.expected(permitted.unloads)
-    kept = begun(kept, permitted.unloads, snapshot, decision.facts.scores, expected)
-    touching = permitted.unloads if parts.actuator.acts else ()
-    memory = memory_after(before.memory, decision, permitted)
-    parts.store.save(_remembered(kept, memory, evidence, touching, snapshot.taken_at))
+    _save(parts, seen, decision, permitted, expected)
     parts.on_plan(permitted.unloads)
     parts.actuator.hand_over(permitted.unloads, ledger.accepts)
     return CycleRecord(
-        observation=observation,
+        observation=seen.observation,
         decision=decision,
         unloads=permitted.unloads,
-        skips=(
-            *data_skips(observation, evidence),
-            *unreported(parts, snapshot),
-            *ignored(parts, holds),
-            *decision.skips,
-            *permitted.skips,
-        ),
+        skips=_skips(parts, seen, holds, (*decision.skips, *permitted.skips)),
         hold=hold,
-        kept=before,
+        kept=seen.before,
         strategy_name=parts.strategy_name,
         eager=parts.eager,
         assumed=parts.assumed,
         wanted_hits=parts.wanted_hits,
         counts=_counts(decision, permitted),
         usage=ledger.usage(),
-        averages=averages,
-        evidence=evidence,
+        averages=seen.averages,
+        evidence=seen.evidence,
         expected=expected,
         slopes=permission.slopes,
     )
+
+
+def _save(parts: Parts, seen: Look, decision: Decision, permitted: Permitted, expected: Mapping[str, float]) -> None:
+    """What the next turn must know, before anything is handed over."""
+    taken_at = seen.snapshot.taken_at
+    parts.store.save_averages(seen.averages, taken_at)
+    kept = begun(seen.kept, permitted.unloads, seen.snapshot, decision.facts.scores, expected)
+    touching = permitted.unloads if parts.actuator.acts else ()
+    memory = memory_after(seen.before.memory, decision, permitted)
+    parts.store.save(_remembered(kept, memory, seen.evidence, touching, taken_at))
+
+
+def _skips(parts: Parts, seen: Look, holds: Iterable[Hold], planned: tuple[Skip, ...]) -> tuple[Skip, ...]:
+    """What was considered and not moved, of brokers first."""
+    data, silent = data_skips(seen.observation, seen.evidence), unreported(parts, seen.snapshot)
+    return (*data, *silent, *ignored(parts, holds), *planned)
 
 
 def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
@@ -155,12 +149,11 @@ _FOR_A_WHILE = (0, Reason.COOL_DOWN.code, Reason.CHANGED_HANDS.code)
 """Nothing bars such bundles, or for ``cool_down_minutes`` at most."""
 
 
-def _permission(
-    parts: Parts, snapshot: Snapshot, evidence: Evidence, policies: Policies, hold: Hold | None, kept: Kept
-) -> Permission:
+def _permission(parts: Parts, seen: Look, hold: Hold | None) -> Permission:
+    snapshot, evidence, policies = seen.snapshot, seen.evidence, seen.policies
     trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
     known = (snapshot, parts.attempted_at(), policies.isolation, parts.guardrails)
-    codes = barred(*known, changed_at=kept.changed_at, tired=trips.tired)
+    codes = barred(*known, changed_at=seen.kept.changed_at, tired=trips.tired)
     points, able = scores(snapshot.brokers, parts.weights), np.isin(codes, _FOR_A_WHILE)
     rest = trips.moved(snapshot, points, evidence.paired == 0, able)
     codes = bar_more(codes, snapshot, dict.fromkeys(rest, Reason.PING_PONG)) if rest else codes

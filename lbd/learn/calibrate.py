@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
 
+UNSEEN_HOURS = 0.1
+"""Of a window that is whole all the same: before the first round of a day, and while lbd is restarted."""
+
 NOT_KNOWN = "nothing tells how {1} follows traffic on {0}, so what moves would have done is not known"
 
 SHORT = (
@@ -121,7 +124,7 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
         raise UsageError(f"{asked.history}: history holds no round; {HOW}")
     asked.tell("looking at gaps and noise")
     features = told(brokers, asked.settings.weights)
-    window_seconds = _window_seconds(read["seconds_seen"])
+    window_seconds = window_length(read["seconds_seen"])
     asked.tell("packing windows")
     packed = pipeline.windows(
         curated.brokers(decisions, brokers, window_seconds), curated.bundles(bundles, window_seconds)
@@ -195,11 +198,11 @@ def _noise(model: LoadModel) -> float:
 _TABLES = ("decisions", "broker_rounds", "bundle_rounds")
 
 
-def _window_seconds(seen_seconds: float) -> int:
+def window_length(seen_seconds: float) -> int:
     """A day, or less where there are too few days: whole hours, for bundles are whole on the hour. The first is only
     what the second begins with.
     """
-    hours = max(int(seen_seconds / HOUR_SECONDS / (FEWEST_WINDOWS + 1)), 1)
+    hours = max(int(seen_seconds / HOUR_SECONDS / (FEWEST_WINDOWS + 1) + UNSEEN_HOURS), 1)
     return min(hours * HOUR_SECONDS, DAY_SECONDS)
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.changes import is_much
 from lbd.load.linear import CPU
-from lbd.load.samples import CHANGED_SHARE, NEVER
+from lbd.load.samples import NEVER
 from lbd.load.start_up import is_of_start_up
 from lbd.load.usual import MOST_SAMPLES, MOST_SECONDS, usual
 from lbd.model import BYTES_IN, BYTES_OUT
@@ -94,8 +95,8 @@ class Latest:
         if number == 0 or not moved.size:
             return np.zeros(size, dtype=np.bool_)
         came, gone = _sums(owner[moved], carried[moved], size), _sums(was[moved], carried_then[moved], size)
-        most = np.maximum(_sums(owner, carried, size), _sums(was, carried_then, size))
-        found: BoolArray = (came + gone > CHANGED_SHARE * most) & self._window.present[number - 1]
+        before, now = _sums(was, carried_then, size), _sums(owner, carried, size)
+        found: BoolArray = is_much(came + gone, before, now) & self._window.present[number - 1]
         return found
 
 

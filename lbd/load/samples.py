@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.changes import changed_brokers
 from lbd.load.meter import Meter
 from lbd.load.scoring import percent
 from lbd.load.start_up import is_of_start_up
-from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
+from lbd.model import RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
 """What changes with a new sample; memory is read whenever somebody asks."""
-
-CHANGED_SHARE = 0.01
-"""Of a broker's bytes/s; with less than this in bundles that came or went, it carries what it did."""
 
 LONGEST_SECONDS = 300.0
 """A sample is taken to be of no longer a time."""
@@ -155,7 +153,7 @@ class Gathering:
     def take(self, snapshot: Snapshot) -> None:
         """One more round, later than those before. Brokers that are away keep what they have."""
         used, carried = percent_used(snapshot), row_totals(snapshot)
-        changed = _changed(self._before, snapshot)
+        changed = changed_brokers(self._before, snapshot)
         since = math.inf if self._before is None else snapshot.taken_at - self._before.taken_at
         for at, broker in enumerate(snapshot.brokers.ids):
             kept = self._of[broker] = self._known(snapshot, at)
@@ -236,48 +234,6 @@ def row_totals(snapshot: Snapshot) -> FloatArray:
 def percent_used(snapshot: Snapshot) -> FloatArray:
     """Percent of the limit, float64 (B, 5); NaN where that is unknown."""
     return np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), np.nan)
-
-
-def _changed(before: Snapshot | None, now: Snapshot) -> BoolArray:
-    """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
-    found = np.zeros(len(now.brokers), dtype=np.bool_)
-    if before is None or _alike(before, now):
-        return found
-    position = before.brokers.index()
-    for at, broker in enumerate(now.brokers.ids):
-        if broker in position and _names(before, position[broker]) != _names(now, at):
-            found[at] = _differ(_bytes(before, position[broker]), _bytes(now, at))
-    return found
-
-
-def _alike(before: Snapshot, now: Snapshot) -> bool:
-    rows, old = now.rows, before.rows
-    same = np.array_equal(old.start, rows.start) and np.array_equal(old.bundle, rows.bundle)
-    return same and before.brokers.ids == now.brokers.ids and before.bundles == now.bundles
-
-
-def _names(snapshot: Snapshot, broker: int) -> list[str]:
-    return [snapshot.bundles[at] for at in snapshot.rows.bundle[snapshot.rows.of(broker)].tolist()]
-
-
-def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
-    """Bytes/s of each bundle that a broker reports, infinite where nobody tells."""
-    rows = snapshot.rows.of(broker)
-    carried = snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-    if snapshot.partial:
-        carried[~snapshot.rows.reported[rows]] = math.inf
-    return dict(zip(_names(snapshot, broker), carried.tolist(), strict=True))
-
-
-def _differ(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
-    """Whether what came and went is much, or may be: a bundle that is not told of is not in the sum of all."""
-    there = before.keys() & now.keys()
-    moved = sum(value for side in (before, now) for name, value in side.items() if name not in there)
-    return moved > CHANGED_SHARE * max(map(_sum, (before, now)))
-
-
-def _sum(carried: Mapping[str, float]) -> float:
-    return sum(value for value in carried.values() if value < math.inf)
 
 
 def _resumed(own: BrokerSamples, keep: int) -> _Kept:

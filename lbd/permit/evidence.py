@@ -50,7 +50,7 @@ class Sample:
 
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics;
-    ``fresh_at`` is when ``usage`` was first seen (epoch seconds), 0 where it is not known.
+    ``fresh_at`` is when ``usage`` was first seen (epoch seconds).
     """
 
     usage: tuple[float, float, float]
@@ -131,8 +131,7 @@ def _next(old: Sample, found: Sample) -> Sample:
     if not same(old.started_at, found.started_at):
         return replace(found, to_settle=SAMPLES_TO_SETTLE)
     if all(map(same, old.usage, found.usage)):
-        known = 0 < old.fresh_at <= found.fresh_at
-        return replace(old, bundles=found.bundles, fresh_at=old.fresh_at if known else found.fresh_at)
+        return replace(old, bundles=found.bundles, fresh_at=min(old.fresh_at, found.fresh_at))
     return replace(found, seen=old.seen + 1, to_settle=max(old.to_settle - 1, 0))
 
 

@@ -128,7 +128,7 @@ class SharedOrders:
             self._known.aside.add(line.order)
         else:
             self._known.aside.discard(line.order)
-        return _words(line) if news else ""
+        return _words(line) if news and not _alike(line, found) else ""
 
     def _obey(self, line: Ordered) -> None:
         if line.pause is not None:
@@ -188,6 +188,11 @@ def _ends(order: Order | None) -> float:
     if order is None:
         return 0.0
     return math.inf if order.until is None else order.until
+
+
+def _alike(line: Ordered, found: Order | None) -> bool:
+    """Whether a line says in words what stands here already: the same order, for longer."""
+    return found is not None and _words(line) == _words(_line(line.at, line.order, found))
 
 
 def _words(line: Ordered) -> str:

@@ -172,6 +172,6 @@ class Moving:
         self._flying.append(flight)
 
     def _conclude(self, flight: _Flight) -> None:
-        owner = flight.unload.destination
-        self._journal.take(Concluded(flight.lands_at, flight.move, Result.LANDED, owner), b"")
+        owner, bundle = flight.unload.destination, flight.unload.bundle
+        self._journal.take(Concluded(flight.lands_at, flight.move, Result.LANDED, owner, bundle), b"")
         self._outcomes.append(Outcome(flight.unload, Result.LANDED, owner, seconds=flight.seconds))

@@ -188,10 +188,15 @@ def test_a_daemon_that_is_gone(browser: Chrome, api: Api):
 
 
 def test_data_that_is_stale(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
-    """The page of an lbd that answers and does not turn."""
+    """The page of an lbd that answers and does not turn; it is late by the rule of ``lbd status``."""
     with serving(pulsar, tmp_path, interval_seconds=1) as api:
         api.turn()
+        last = api.serving.board.last
+        assert last is not None
+        api.serving.board.again(msgspec.structs.replace(last.status, at=last.status.at - 10))
         opened(browser, api)
+        assert text(browser, "trouble") == ""
+        api.serving.board.again(msgspec.structs.replace(last.status, at=last.status.at - 40))
         assert "wanted every 1 s" in reads(browser, "trouble", "The data is stale")
 
 

@@ -71,6 +71,12 @@ def recording_of(folder: Path, pulsar: FakePulsar, rounds: int = 3) -> Path:
     return path
 
 
+PRINTING = [
+    ("--help",),
+    ("config", "show"),
+    ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl"),
+    ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl", "--format", "json"),
+]
 WRONG_USAGE = [
     *([], ["nonsense"], ["run", "--nonsense"], ["dry-run", "--format", "xml"]),
     *(["history", "--last", "9" * 30], ["explain", "--last", "9" * 30]),
@@ -132,16 +138,7 @@ class TestHelp:
         found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         assert (found.returncode, found.stdout, found.stderr) == (130, "", "\nInterrupted.\n")
 
-    @pytest.mark.parametrize(
-        "words",
-        [
-            ("--help",),
-            ("config", "show"),
-            ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl"),
-            ("dry-run", "--recording", EXAMPLES / "hot-broker.jsonl", "--format", "json"),
-        ],
-        ids=["click", "lines", "rich", "at its end"],
-    )
+    @pytest.mark.parametrize("words", PRINTING, ids=["click", "lines", "rich", "at its end"])
     def test_nobody_reads_on(self, words: tuple[object, ...]) -> None:
         """As behind ``| head``: it ends without a word, and with 141, as shells have it."""
         reads, writes = os.pipe()
@@ -152,6 +149,14 @@ class TestHelp:
         finally:
             os.close(writes)
         assert (found.returncode, found.stderr) == (141, "")
+
+    @pytest.mark.parametrize("words", PRINTING, ids=["click", "lines", "rich", "at its end"])
+    def test_output_that_has_no_room(self, words: tuple[object, ...]) -> None:
+        """A full disk is no bug: one line."""
+        command = [sys.executable, "-m", "lbd", *map(str, words)]
+        with Path("/dev/full").open("wb") as full:
+            found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (found.returncode, found.stderr) == (2, "Error: stdout: cannot be written: No space left on device\n")
 
     def test_no_output_is_wanted(self) -> None:
         """``>&-``: stdout was closed before the command began."""

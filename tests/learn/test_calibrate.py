@@ -60,6 +60,19 @@ def calibrated(spark: SparkSession, root: Path, candidates: int = 4) -> Calibrat
     return calibrate(spark, Asked(str(root), Settings(), candidates, 1, lambda _: None))
 
 
+@pytest.mark.parametrize(
+    ("seen", "hours"),
+    [(5 * 24 - 5 / 120, 24), (5 * 24 - 0.5, 24), (5 * 24 - 1, 23), (7 * 24, 24), (9, 1), (10, 2), (0.2, 1)],
+    ids=["five days of rounds", "and a restart", "not quite", "a week", "nine hours", "ten hours", "minutes"],
+)
+def test_a_window_is_a_fifth_of_the_hours_seen(seen: float, hours: float):
+    """Whole ones, a day at most. A round counts from the one before on its day: five days lack five intervals."""
+    pytest.importorskip("pyspark")
+    from lbd.learn.calibrate import window_length
+
+    assert window_length(seen * 3600) == hours * 3600
+
+
 class TestKnownTruth:
     """Of a cluster that was simulated one knows what is to be found."""
 

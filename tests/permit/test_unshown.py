@@ -48,7 +48,7 @@ def test_a_bundle_counts_where_it_ended():
         ({"failed": True, "owner": "b:1"}, [0.0, 10.0, 0.0]),
         ({"failed": True}, [0.0, 10.0, 0.0]),
     ],
-    ids=["on to a third", "back", "stayed", "stayed, as an older lbd wrote it"],
+    ids=["on to a third", "back", "stayed", "nobody knows where"],
 )
 def test_what_was_given_away_again_is_borne_no_more(second: dict[str, Any], expected: list[float]):
     """By the broker that had it in between, as little as by one that it came back to."""

@@ -270,23 +270,6 @@ class TestReading:
         assert "\n" not in str(caught.value)
         assert (tmp_path / "j").read_bytes() == content
 
-    @pytest.mark.parametrize(
-        ("affinity_left", "destination", "noted"),
-        [(b"true", b'"b:80"', "b:80"), (b"true", b"null", None), (b"false", b'"b:80"', None)],
-    )
-    def test_a_journal_of_an_older_lbd(
-        self, affinity_left: bytes, destination: bytes, noted: str | None, tmp_path: Path
-    ) -> None:
-        """It has no header, no bundle in outcomes, and says of a note only that one may be left."""
-        (tmp_path / "j").write_bytes(
-            b'{"event":"intent","at":5,"move":"m","bundle":"b","source":"a:80","destination":%s}\n'
-            b'{"event":"outcome","at":6,"move":"m","result":"landed","owner":"b:80","affinity_left":%s}\n'
-            % (destination, affinity_left)
-        )
-        past = read(tmp_path / "j")
-        assert (past.attempted_at, past.open, past.torn_lines) == ({"b": 5.0}, (), 0)
-        assert past.notes == ({} if noted is None else {"b": Note("b", noted, None, 6.0)})
-
     def test_a_note_outlives_its_intent(self, tmp_path: Path) -> None:
         """The outcome names the bundle itself: a damaged intent does not lose what the leader may have."""
         header, intent, outcome = written(tmp_path / "j", "i1", "n1").splitlines()

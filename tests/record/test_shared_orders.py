@@ -87,6 +87,20 @@ def test_what_is_ordered_at_the_leader_stands_everywhere(one: Lbd, two: Lbd):
     assert two.stands == one.stands == (PAUSE, [DRAIN])
 
 
+def test_a_drain_that_is_asked_for_again_lasts_longer_and_is_no_news(one: Lbd, two: Lbd):
+    """Nothing that is told of it has changed; another person's order is told."""
+    one.drains.begin(DRAIN)
+    one.lead()
+    two.follow()
+    longer = msgspec.structs.replace(DRAIN, until=NOW + 7200)
+    one.drains.begin(longer)
+    one.lead()
+    assert (two.follow(), two.stands[1]) == ([], [longer])
+    one.drains.begin(msgspec.structs.replace(longer, by="bob"))
+    one.lead()
+    assert two.follow() == ["a:80 is drained, as the leader was told, by bob"]
+
+
 def test_its_end_ends_it_everywhere_by_whatever_clock(one: Lbd, two: Lbd):
     """An lbd that was away reads both lines, in their order; the clock of who ended it is an hour late."""
     one.control.pause(PAUSE)

@@ -103,7 +103,7 @@ function showAge() {
   const silent = seen.silentSince !== null;
   if (status) {
     const age = now() - status.at;
-    const late = age > 3 * status.interval_seconds;
+    const late = status.late;
     const next = status.next_turn_at === null ? "" : `, next in ${spoken(status.next_turn_at - now())}`;
     say("age", `data ${spoken(age)} old${late || silent ? "" : next}`);
     document.body.classList.toggle("stale", late || silent);

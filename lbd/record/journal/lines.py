@@ -56,19 +56,17 @@ class Ended(msgspec.Struct, frozen=True, tag="outcome", tag_field="event", omit_
     """What became of an intent, as proven by asking who owns the bundle.
 
     ``noted`` is the broker that ``leader`` may still have as destination, or with ``older_note`` what it had before.
-    ``affinity_left`` is of an older lbd and only read: the leader may still have the intent's own destination.
     """
 
     at: At
     move: str
     result: Result
     owner: str | None
-    bundle: str | None = None
+    bundle: str
     detail: str = ""
     seconds: float = 0.0
     noted: str | None = None
     leader: str | None = None
-    affinity_left: bool = False
     older_note: bool = False
 
 

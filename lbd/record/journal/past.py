@@ -148,16 +148,14 @@ class State:
             self.sent[entry.move] = Sent(entry.at, *ends, entry.attempt, *rates, *ended)
 
     def _end(self, entry: Ended) -> None:
-        intent, _ = self.intents.pop(entry.move, (None, b""))
+        self.intents.pop(entry.move, None)
         if entry.move in self.sent:
             failed = entry.result is Result.FAILED
             self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner)
-        bundle = entry.bundle if intent is None else intent.bundle
-        noted = intent.destination if entry.affinity_left and intent is not None else entry.noted
-        if bundle is not None:
-            before = self.notes.get(bundle) if entry.older_note else None
-            older = before.instead_of(noted, entry.leader) if before is not None and noted is not None else ()
-            self._note(bundle, noted, entry.leader, entry.at, older)
+        bundle, noted = entry.bundle, entry.noted
+        before = self.notes.get(bundle) if entry.older_note else None
+        older = before.instead_of(noted, entry.leader) if before is not None and noted is not None else ()
+        self._note(bundle, noted, entry.leader, entry.at, older)
 
     def _note(self, bundle: str, broker: str | None, leader: str | None, at: float, older: tuple[str, ...]) -> None:
         if broker is None:
