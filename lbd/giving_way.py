@@ -2,12 +2,15 @@
 
 All threads of a process take turns on one interpreter. An answer that has read its request must get it back once more,
 behind every thread of a turn that wants it; those that wait here do not.
+
+And no thread is asked to give way that keeps letting go of it for microseconds, as numpy does to look up or sort a few
+numbers: who waits is woken, comes too late, and waits anew, for a tenth of a second and more.
 """
 
 from __future__ import annotations
 
 import threading
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 MOST_SECONDS = 0.01
 """An answer from memory is made in a millisecond or two. One that is not there after this is waited for no longer."""
 
+LATELY_SECONDS = 1.0
+"""Who has just been asked will be asked again."""
+
 
 class Answers:
     """Those under way: told by the thread that makes them, heeded by all others. Thread-safe so.
@@ -23,8 +29,8 @@ class Answers:
     ``now`` is seconds of a clock that only goes on.
     """
 
-    def __init__(self, now: Callable[[], float] = monotonic) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], float] = monotonic, let_come: Callable[[float], None] = sleep) -> None:
+        self._now, self._let_come = now, let_come
         self._due: dict[object, float] = {}
         self._latest = self._again_at = 0.0
         self._none = threading.Event()
@@ -44,13 +50,16 @@ class Answers:
             self._none.set()
 
     def give_way(self) -> None:
-        """Wait until no answer is under way, for ``MOST_SECONDS`` at most.
+        """Wait until no answer is under way, for ``MOST_SECONDS`` at most. Where there is none, but was lately, let
+        whoever waits for the interpreter come first, which takes 0.1 ms.
 
         Whoever waited works for as long before anybody waits again: no number of questions makes a turn more than
         twice as long.
         """
         now = self._now()
         if self._none.is_set() or not self._again_at <= now < self._latest:
+            if self._latest and now < self._latest + LATELY_SECONDS:
+                self._let_come(0.0)
             return
         self._none.wait(self._latest - now)
         ended = self._now()

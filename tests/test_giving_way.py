@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.giving_way import MOST_SECONDS, Answers
+from lbd.giving_way import LATELY_SECONDS, MOST_SECONDS, Answers
 from tests.api.conftest import serving
 from tests.fake_pulsar import hot_broker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PATIENCE_SECONDS = 60.0
@@ -38,9 +39,9 @@ class Clock(threading.Event):
         return True
 
 
-def answers(clock: Clock) -> Answers:
+def answers(clock: Clock, let_come: Callable[[float], None] = float) -> Answers:
     """By this clock alone."""
-    found = Answers(clock.now)
+    found = Answers(clock.now, let_come)
     clock.set()
     found._none = clock
     return found
@@ -60,6 +61,21 @@ def test_nobody_waits_where_nothing_is_asked(clock: Clock):
     found.ended("a")
     found.give_way()
     assert clock.waited == 0
+
+
+def test_whoever_waits_for_the_interpreter_comes_first_where_answers_were_made_lately(clock: Clock):
+    """Nobody is asked in a simulated month, whose rounds are not made longer."""
+    let_come: list[float] = []
+    found = answers(clock, let_come.append)
+    found.give_way()
+    assert let_come == []
+    found.begun("a")
+    found.ended("a")
+    found.give_way()
+    assert let_come == [0.0]
+    clock.seconds += MOST_SECONDS + LATELY_SECONDS
+    found.give_way()
+    assert let_come == [0.0]
 
 
 def test_an_answer_is_waited_for_until_it_is_there(clock: Clock):

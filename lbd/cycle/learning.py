@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.giving_way import ANSWERS
 from lbd.load.effects import NONE as NO_EFFECT
 from lbd.load.effects import effect
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
-from lbd.load.samples import GO_STALE_SECONDS, SAMPLED, Gathering, percent_used
+from lbd.load.samples import GO_STALE_SECONDS, IS_SAMPLED, Gathering, percent_used
 from lbd.load.settings import NOTHING_KNOWN
 from lbd.load.usual import MOST_SAMPLES, MOST_SECONDS, usual
 from lbd.model import BYTES_IN, BYTES_OUT, Slopes
@@ -62,6 +63,7 @@ class Learning:
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
         """What is known with one more round, later than those before; None before anything is."""
         self.take(snapshot)
+        ANSWERS.give_way()
         return self.known(snapshot)
 
     def known(self, snapshot: Snapshot) -> Slopes | None:
@@ -77,11 +79,12 @@ class Learning:
         """What moves told of brokers that are not sure of a slope of their own, float64 (B, 2)."""
         found = [NO_EFFECT] * len(brokers)
         for at, broker in enumerate(brokers):
+            ANSWERS.give_way()
             unsure = known.sources is None or known.sources[at] not in SURE
             samples = self._gathering.with_waiting(broker) if unsure else None
             if samples is not None:
                 believable = np.asarray((samples.carried <= IMPOSSIBLE_NUMBER).all(axis=1))
-                found[at] = effect(samples.where(believable), known.measure)
+                found[at] = effect(samples if believable.all() else samples.where(believable), known.measure)
         return np.array([(one.slope, one.deviation) for one in found])
 
     def _usual(self, snapshot: Snapshot) -> tuple[FloatArray, FloatArray]:
@@ -89,10 +92,11 @@ class Learning:
 
         Of one that shows another sample than the newest known, none: what happened since is not known.
         """
-        since, shown = snapshot.taken_at - MOST_SECONDS, percent_used(snapshot)[:, SAMPLED]
+        since, shown = snapshot.taken_at - MOST_SECONDS, np.where(IS_SAMPLED, percent_used(snapshot), np.nan)
         newest = [self._gathering.latest(one, MOST_SAMPLES, since) for one in snapshot.brokers.ids]
+        ANSWERS.give_way()
         known = [
-            np.array_equal(now, one[0][SAMPLED], equal_nan=True) if one else False
+            np.array_equal(now, np.where(IS_SAMPLED, one[0], np.nan), equal_nan=True) if one else False
             for now, one in zip(shown, newest, strict=True)
         ]
         found = [usual(one if is_known else []) for one, is_known in zip(newest, known, strict=True)]

@@ -72,16 +72,16 @@ def _around(own: BrokerSamples, carried: FloatArray) -> Iterator[tuple[IndexArra
     jumps = np.abs(np.diff(carried)) > JUMP_SHARE * np.maximum(carried[1:], carried[:-1])
     number = np.cumsum(~own.trusted) + np.concatenate(([0], np.cumsum(jumps)))[: own.at.size]
     trusted = np.flatnonzero(own.trusted)
-    return pairwise(np.split(trusted, np.flatnonzero(np.diff(number[trusted])) + 1))
+    return pairwise(np.split(trusted, np.flatnonzero(np.diff(number[own.trusted])) + 1))
 
 
 def _change(
     own: BrokerSamples, carried: FloatArray, before: IndexArray, after: IndexArray
 ) -> tuple[float, float, float] | None:
     """Traffic and points that one change brought, and the variance of the points; None where it is too little."""
-    last, first = own.used[before][::-1][:MOST_SAMPLES], own.used[after][:MOST_SAMPLES]
-    (was, earlier), (became, later) = usual(list(last)), usual(list(first))
-    there, here = carried[before][::-1][:earlier].mean(), carried[after][:later].mean()
+    last, first = before[::-1][:MOST_SAMPLES].tolist(), after[:MOST_SAMPLES].tolist()
+    (was, earlier), (became, later) = usual([own.used[at] for at in last]), usual([own.used[at] for at in first])
+    there, here = np.mean([carried[at] for at in last[:earlier]]), np.mean([carried[at] for at in first[:later]])
     variance = SAMPLE_POINTS**2 * (1 / earlier + 1 / later)
     points = float(became[CPU] - was[CPU])
     at_limit = max(was[CPU], became[CPU]) >= SATURATED_PERCENT

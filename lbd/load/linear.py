@@ -116,8 +116,8 @@ def carried(rates: FloatArray, owner: IntArray, brokers: int) -> FloatArray:
 def driving(traffic: FloatArray, measure: Measure) -> FloatArray:
     """What drives each resource, float64 (B, 5), of traffic (B, 4): its messages/s or bytes/s, 0 for memory."""
     found = np.zeros((len(traffic), len(RESOURCES)))
-    columns = (MSG_IN, MSG_OUT) if measure == "msg_rate" else (BYTES_IN, BYTES_OUT)
-    found[:, CPU] = traffic[:, columns].sum(axis=1)
+    taken, given = (MSG_IN, MSG_OUT) if measure == "msg_rate" else (BYTES_IN, BYTES_OUT)
+    found[:, CPU] = traffic[:, taken] + traffic[:, given]
     found[:, BANDWIDTH_IN] = traffic[:, BYTES_IN]
     found[:, BANDWIDTH_OUT] = traffic[:, BYTES_OUT]
     return found

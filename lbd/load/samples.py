@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
 
 SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
+IS_SAMPLED = np.isin(np.arange(len(RESOURCES)), SAMPLED)
 """What changes with a new sample; memory is read whenever somebody asks."""
 
 LONGEST_SECONDS = 300.0
@@ -153,11 +154,11 @@ class Gathering:
     def take(self, snapshot: Snapshot) -> None:
         """One more round, later than those before. Brokers that are away keep what they have."""
         used, carried = percent_used(snapshot), row_totals(snapshot)
-        changed = changed_brokers(self._before, snapshot)
+        usages, changed = snapshot.brokers.usage[:, SAMPLED].tolist(), changed_brokers(self._before, snapshot)
         since = math.inf if self._before is None else snapshot.taken_at - self._before.taken_at
         for at, broker in enumerate(snapshot.brokers.ids):
             kept = self._of[broker] = self._known(snapshot, at)
-            usage = tuple(snapshot.brokers.usage[at, SAMPLED].tolist())
+            usage = tuple(usages[at])
             if changed[at]:
                 kept.doubt()
             kept.meter.take(snapshot.taken_at, carried[at])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.samples import SAMPLED
+from lbd.load.samples import IS_SAMPLED
 from lbd.model import RESOURCES
 
 if TYPE_CHECKING:
@@ -31,11 +31,9 @@ def usual(newest_first: Sequence[FloatArray]) -> tuple[FloatArray, int]:
     """The mean of these usages, each float64 (5,) in percent, up to the first that is unlike the newest, and how many
     they are; NaN of none, and of memory: it is read anew for each report, and a heap that is emptied is no other load.
     """
-    found = np.full(len(RESOURCES), np.nan)
     if not newest_first:
-        return found, 0
-    seen = np.array(newest_first)[:, SAMPLED]
+        return np.full(len(RESOURCES), np.nan), 0
+    seen = np.where(IS_SAMPLED, np.array(newest_first), np.nan)
     apart = np.nan_to_num(np.abs(seen - seen[0])).max(axis=1) > SAME_POINTS
-    alike = int(apart.argmax()) if apart.any() else len(seen)
-    found[SAMPLED] = seen[:alike].mean(axis=0)
-    return found, alike
+    alike = [*apart.tolist(), True].index(True)
+    return seen[:alike].mean(axis=0), alike
