@@ -7,19 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lbd.cycle import CycleRecord, Parts, finish, turn
-from lbd.daemon.applying import Applying
+from lbd.cycle import CycleRecord, finish, turn
+from lbd.daemon.asked import Asked
 from lbd.daemon.assembled import Assembled
 from lbd.daemon.journaled import forget_notes, journal_warnings
 from lbd.daemon.keeper import Keeper
 from lbd.daemon.parts import say
-from lbd.daemon.requests import Requests, overriding, split_hold, wanting, why
+from lbd.daemon.requests import Requests
 from lbd.daemon.standing import LED_WITHIN_SECONDS, standing
 from lbd.daemon.taking_over import release_at_stop
 from lbd.daemon.timebase import SYSTEM, Timebase
 from lbd.errors import LbdError
 from lbd.reason import Reason
-from lbd.record.control import DrainRequest, FillRequest, PlaceRequest, PlanRequest, SplitRequest
 from lbd.record.journal import LIVE_NAME
 from lbd.record.state import StateDir
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from lbd.model import Outcome, Skip, Unload
     from lbd.observe.observer import Observer
     from lbd.pulsar.silence import Silences
-    from lbd.record.control import Request, UnloadRequest
+    from lbd.record.control import Request
     from lbd.record.journal import Journal
 
 RECOVERED_WITHIN_SECONDS = 2.0
@@ -59,7 +58,7 @@ class Engine:
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
         self._real = Assembled(settings, state, joined, timebase, self._ended, observe_only=observe_only)
         self.requests = Requests(self._real.control)
-        self._applying = Applying(self.requests)
+        self._asked = Asked(self._real, self.requests)
         self._keeper = Keeper(settings)
 
     @property
@@ -134,7 +133,7 @@ class Engine:
         if self.observe_only or not (self._real.executor.unfinished or self.splitting.hold()):
             request = self.requests.next(self.timebase.now())
             if request is not None:
-                self._begin(request, self._real.beside)
+                self._asked.begin(request, self._real.beside)
         self.go_on()
 
     def go_on(self, *, alone: bool = False) -> None:
@@ -148,50 +147,12 @@ class Engine:
         self._real.observer.wait_to_hear(say)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
-        self._begin(request, self._real.alone)
+        self._asked.begin(request, self._real.alone)
         try:
             self.draining.to_the_end(partial(self.go_on, alone=True))
         finally:
             self.wait()
             finish(self._real.parts(), CycleRecord())
-
-    def _begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
-        """What was asked for is begun, unless something holds it, and ends in an answer."""
-        if isinstance(request, SplitRequest):
-            hold = split_hold(request, self._real.held, self._real.executor.unfinished, observe_only=self.observe_only)
-            self.splitting.serve(request, self.settings, self.requests, hold)
-            return
-        self.requests.begun(request)
-        if self.observe_only:
-            self.requests.refuse(request, "this lbd only observes (--observe)")
-        else:
-            self._judge(request, parts)
-
-    def _judge(
-        self,
-        request: UnloadRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest,
-        parts: Callable[[UnloadRequest | None], Parts],
-    ) -> None:
-        try:
-            if isinstance(request, DrainRequest | FillRequest):
-                self.requests.answer(request, self.draining.begin(request, self._real.tools(parts(None))))
-            elif isinstance(request, PlaceRequest):
-                self.requests.answer(request, self._real.placing.place(request, parts(None), self._real.placer))
-            elif isinstance(request, PlanRequest):
-                self._applying.apply(request, parts(None))
-            else:
-                self._unload(request, overriding(parts(request), request))
-        except LbdError as error:
-            self.requests.fail(request, error)
-
-    def _unload(self, request: UnloadRequest, parts: Parts) -> None:
-        """A turn that wants just this, and ends in an answer."""
-        request, parts, picked = self._real.placing.destination(request, parts)
-        record = turn(wanting(parts, request, picked))
-        if record.error is not None:
-            self.requests.fail(request, record.error)
-        elif not record.unloads:
-            self.requests.refuse(request, why(record, request.bundle))
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until no move and no split is under way; whether that was so within the time."""
@@ -272,8 +233,7 @@ class Engine:
         try:
             self.on_end(ended)
         finally:
-            self.requests.ended(ended)
-            self._applying.ended(ended)
+            self._asked.ended(ended)
 
 
 @contextmanager

@@ -222,13 +222,14 @@ class Scenario(_Part):
                 raise ValueError(f"load.{load.name}.{key}: {told}")
         able = (set(load.isolated_to) or known - kept) & first & (set(load.brokers) or known)
         if not able:
-            raise ValueError(f"load.{load.name}: no broker that it may be on is there at first")
+            wanted_one = f"wanted one of {', '.join(sorted(first))}"
+            raise ValueError(f"load.{load.name}: no broker that it may be on is there at first; {wanted_one}")
 
 
 def _distinct(key: str, names: list[str]) -> None:
     twice = sorted(name for name, number in Counter(names).items() if number > 1)
     if twice:
-        raise ValueError(f"{key}: {twice[0]} is there twice")
+        raise ValueError(f"{key}: {twice[0]} is there twice; wanted each once")
 
 
 def shipped() -> tuple[str, ...]:

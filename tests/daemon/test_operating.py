@@ -205,7 +205,7 @@ def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: 
         json.dumps({"format": 1, "written_at": future, "hits": {pulsar.ids[0]: {"low": 9, "high": 9}}})
     )
     intent = {"event": "intent", "at": future, "move": "m", "bundle": HOT[0], "source": "a", "destination": "b"}
-    outcome = {"event": "outcome", "at": future, "move": "m", "result": "landed", "owner": "b"}
+    outcome = {"event": "outcome", "at": future, "move": "m", "result": "landed", "owner": "b", "bundle": HOT[0]}
     (state / "journal.jsonl").write_text(f"{json.dumps(intent)}\n{json.dumps(outcome)}\n")
     with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
         daemon.notified.wait_for("STATUS=Begins")

@@ -52,7 +52,7 @@ def test_a_file_of_ones_own(tmp_path: Path):
         ({"hours": -1}, r"hours: -1: wanted more than 0"),
         ({"noise_points": 0}, r"noise_points: 0: wanted 0.01 or more"),
         ({"brokers": [{"id": "a b"}]}, r"brokers.0.id: 'a b': String should match"),
-        ({"brokers": [{"id": "a"}, {"id": "a"}]}, r"brokers: a:8080 is there twice"),
+        ({"brokers": [{"id": "a"}, {"id": "a"}]}, r"brokers: a:8080 is there twice; wanted each once"),
         ({"brokers": [{"id": "a", "joins_at_minutes": 3}]}, r"none is there, or none answers, at minute 0; wanted one"),
         ({"brokers": [{"id": "a", "leaves_at_minutes": 3}]}, r"none is there, .* at minute 3; wanted one at any time"),
         (
@@ -66,7 +66,7 @@ def test_a_file_of_ones_own(tmp_path: Path):
         ),
         (
             {"brokers": [{"id": "a"}, {"id": "b"}], "load": [{**LOAD, "brokers": ["a"], "isolated_to": ["b"]}]},
-            r"load.n: no broker that it may be on is there at first",
+            r"load.n: no broker that it may be on is there at first; wanted one of a, b",
         ),
         ({"load": [LOAD, {**LOAD, "name": "m", "isolated_to": ["a"]}]}, r"load.n: no broker that it may be on"),
         ({"load": [{**LOAD, "spread": 1, "zipf": 1}]}, r"load.0: spread 1 and zipf 1: wanted one of them"),
