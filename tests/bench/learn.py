@@ -19,7 +19,7 @@ import numpy as np
 
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT, candidates
-from lbd.learn.choosing import DEALS, choose, cost, moves_per_day, product, shortlist, split
+from lbd.learn.choosing import DEALS, NOBODY, Choice, choose, cost, moves_per_day, product, shortlist, split
 from lbd.learn.closed_loop import replay
 from lbd.learn.cluster import recorded
 from lbd.learn.dealt import dealt
@@ -79,11 +79,11 @@ def line(shape: str, seed: int, tried: int) -> Line:
     windows = {number: day(found.kept, number) for number in range(1, DAYS)}
     model = learned(windows.values())
     drawn = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), tried, 1)
-    results = {one.name: {number: _figures(window, one, model) for number, window in windows.items()} for one in drawn}
     by_name, numbers = {one.name: one for one in drawn}, list(windows)
-    best = shortlist(results, numbers)
+    first, _ = split(numbers)  # nobody is put on the shortlist for what is only judged by
+    best = shortlist({one.name: {at: _figures(windows[at], one, model) for at in first} for one in drawn}, numbers)
     again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
-    choice = choose(results, again, numbers)
+    choice = choose(again, again, numbers) if best else Choice((), PRESENT, None, NOBODY)
     if model.unknown(SETTINGS.weights):
         choice = replace(choice, recommended=None, why="nothing tells how CPU follows traffic on some broker")
     last = {number: windows[number] for number in split(numbers)[1]}
