@@ -10,6 +10,7 @@ last days are replayed with the simulation's own slopes, under the defaults and 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 from dataclasses import dataclass, replace
@@ -111,9 +112,19 @@ def _row(one: Line) -> str:
     return f"| {one.shape} | {one.seed} | {one.recommended or f'nothing: {one.why}'} | {cells} |"
 
 
-def _ratios(name: str, pairs: Sequence[tuple[float, float]]) -> str:
-    known = [now / was for was, now in pairs if was > 0]
-    return f"{name} {statistics.median(known):.2f} in the median, {max(known):.2f} at worst" if known else f"{name} -"
+def _ratios(label: str, lines: Sequence[Line]) -> str:
+    """Medians and the worst. Where neither moves anything, nothing changes."""
+    told = []
+    for name, of in (("moves x gap", product), ("cost", cost)):
+        ratios = [_ratio(of(one.default), of(one.calibrated)) for one in lines] or [math.nan]
+        told.append(f"{name} {statistics.median(ratios):.2f} in the median, {max(ratios):.2f} at worst")
+    return f"calibrated / default, {len(lines)} {label}: {'; '.join(told)}"
+
+
+def _ratio(was: float, now: float) -> float:
+    if now == was:
+        return 1.0
+    return now / was if was else math.inf
 
 
 def main() -> None:
@@ -130,7 +141,6 @@ def main() -> None:
         for seed in asked.seeds:
             found.append(line(shape, seed, asked.candidates))
             print(_row(found[-1]), flush=True)
-    for label, some in (("all", found), ("where something is recommended", [one for one in found if one.recommended])):
-        products = _ratios("moves x gap", [(product(one.default), product(one.calibrated)) for one in some])
-        costs = _ratios("cost", [(cost(one.default), cost(one.calibrated)) for one in some])
-        print(f"calibrated / default, {label}: {products}; {costs}")
+    print(_ratios("in all", found))
+    print(_ratios("where the defaults move a bundle a day", [one for one in found if moves_per_day(one.default) >= 1]))
+    print(_ratios("where something is recommended", [one for one in found if one.recommended]))
