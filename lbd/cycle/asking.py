@@ -36,7 +36,8 @@ def decide(
     for _ in range(ROUNDS):
         decision = parts.strategy(snapshot, averages, permission, kept.memory)
         policies = _with_groups(parts, snapshot, decision, policies)
-        wrong = _misplaced(snapshot, decision, policies) | _sent_back(parts, snapshot, decision, trips)
+        back = {} if Reason.PING_PONG in parts.ignored_bars else sent_back(snapshot, decision, trips)
+        wrong = _misplaced(snapshot, decision, policies) | back
         if not wrong:
             break
         permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong))
@@ -73,10 +74,8 @@ def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> di
     return found
 
 
-def _sent_back(parts: Parts, snapshot: Snapshot, decision: Decision, trips: Trips) -> dict[str, Reason]:
+def sent_back(snapshot: Snapshot, decision: Decision, trips: Trips) -> dict[str, Reason]:
     """Bundles that would go straight back, with all others of that source that came from there."""
-    if Reason.PING_PONG in parts.ignored_bars:
-        return {}
     back = {(one.source, one.destination or "") for one in decision.unloads if trips.refusal(one) is not None}
     return {
         bundle: Reason.PING_PONG

@@ -5,16 +5,17 @@ is left out: every unload lands where it should, before the next round. So under
 with, and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates
 stored in steps let it differ by bundles that only just fit. Slopes are the model's from the first round on, where a
 live least-moves learns them. Isolation policies, anti-affinity groups and move costs are not in history, and count for
-nothing.
+nothing; nothing holds a replay, neither quiet hours nor rounds in vain.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.cycle.asking import ROUNDS, sent_back
 from lbd.cycle.capped import memory_after
 from lbd.cycle.chosen import effective, gap_seconds, strategy_of
 from lbd.cycle.learning import slopes
@@ -23,20 +24,24 @@ from lbd.decide.least_moves.settings import LeastMovesSettings
 from lbd.learn.cluster import Cluster
 from lbd.learn.latest import Latest
 from lbd.load.linear import scores
+from lbd.load.scoring import scores as points_of
 from lbd.model import Averages, Memory, Permission
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import DAY_SECONDS, Sent
 from lbd.permit.eligibility import barred
 from lbd.permit.limits import Ledger, Permitted, permit
+from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Isolation, Policies
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbd.config import Settings
     from lbd.learn.window import Window
     from lbd.load.linear import LoadModel
     from lbd.load.scoring import Weights
-    from lbd.model import CodeArray, Decision, FloatArray, IntArray, Snapshot, Unload
+    from lbd.model import BoolArray, CodeArray, Decision, FloatArray, IntArray, Snapshot, Unload
 
 SETTLED_AFTER = 2
 """A broker that a move touched counts again with its second new sample after the round that saw the move end."""
@@ -116,36 +121,62 @@ class _Replay:
             self._memory = Memory()
             return
         snapshot = self._cluster.snapshot(number, self._names)
-        permission = self._permission(number, snapshot)
-        averages = Averages(self._names, self._short, self._long, self._samples)
-        decision = self._strategy(snapshot, averages, permission, self._memory)
+        decision, permission = self._asked(snapshot, self._permission(number, snapshot))
         permitted = self._permitted(snapshot, decision, permission)
         self._memory = memory_after(self._memory, decision, permitted)
         self._act(snapshot.taken_at, permitted.unloads)
+
+    def _asked(self, snapshot: Snapshot, permission: Permission) -> tuple[Decision, Permission]:
+        """Asked again with what it would send straight back barred, as in a live turn."""
+        averages = Averages(self._names, self._short, self._long, self._samples)
+        trips = self._trips(snapshot.taken_at)
+        for _ in range(ROUNDS):
+            decision = self._strategy(snapshot, averages, permission, self._memory)
+            back = sent_back(snapshot, decision, trips) if decision.unloads else {}
+            if not back:
+                break
+            codes = permission.barred.copy()
+            self._bar(codes, back, Reason.PING_PONG)
+            permission = replace(permission, barred=codes)
+        return decision, permission
+
+    def _trips(self, now: float) -> Trips:
+        return Trips(self._lately(now), now, self._settings.guardrails)
 
     def _permission(self, number: int, snapshot: Snapshot) -> Permission:
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= SETTLED_AFTER
         doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
         known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
-        bars = self._bars(snapshot)
+        bars = self._bars(snapshot, doubt == 0)
         return Permission(bars, counts=fresh & settled, paired=doubt, settled=settled, slopes=known)
 
-    def _bars(self, snapshot: Snapshot) -> CodeArray:
+    def _bars(self, snapshot: Snapshot, compared: BoolArray) -> CodeArray:
+        """What may not move at all, and what moved lately while others can go instead: as in a live turn."""
         if self._barred is None:
             self._barred = barred(snapshot, {}, Isolation(), self._settings.guardrails)
-        found = self._barred.copy()
-        since = snapshot.taken_at - self._settings.guardrails.cool_down_minutes * 60
-        found[[self._index[one.bundle] for one in self._sent if one.at >= since]] = Reason.COOL_DOWN.code
+        found, rails, now = self._barred.copy(), self._settings.guardrails, snapshot.taken_at
+        trips = self._trips(now)
+        cooling = [one.bundle for one in self._sent if one.at >= now - rails.cool_down_minutes * 60]
+        self._bar(found, trips.tired, Reason.PING_PONG)
+        self._bar(found, cooling, Reason.COOL_DOWN)
+        points, able = points_of(snapshot.brokers, self._settings.weights), np.isin(found, (0, Reason.COOL_DOWN.code))
+        self._bar(found, trips.moved(snapshot, points, compared, able), Reason.PING_PONG)
         return found
+
+    def _bar(self, codes: CodeArray, bundles: Iterable[str], reason: Reason) -> None:
+        codes[[self._index[bundle] for bundle in bundles]] = reason.code
+
+    def _lately(self, now: float) -> list[Sent]:
+        """What was sent within a day."""
+        return [one for one in self._sent if one.at > now - DAY_SECONDS]
 
     def _permitted(self, snapshot: Snapshot, decision: Decision, permission: Permission) -> Permitted:
         plan, points = decision.unloads, decision.facts.scores
         if not plan:
             return Permitted((), ())
         policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
-        sent = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
-        rails = self._settings.guardrails
+        rails, sent = self._settings.guardrails, self._lately(snapshot.taken_at)
         return permit(plan, Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission))
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:

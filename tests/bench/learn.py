@@ -10,6 +10,7 @@ last days are replayed with the simulation's own slopes, under the defaults and 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ import numpy as np
 
 from lbd.decide.avg_shedder.settings import AvgShedderSettings
 from lbd.learn.candidates import PRESENT, candidates
-from lbd.learn.choosing import DEALS, choose, cost, moves_per_day, product, shortlist, split
+from lbd.learn.choosing import DEALS, NOBODY, Choice, choose, cost, moves_per_day, product, shortlist, split
 from lbd.learn.closed_loop import replay
 from lbd.learn.cluster import recorded
 from lbd.learn.dealt import dealt
@@ -79,11 +80,11 @@ def line(shape: str, seed: int, tried: int) -> Line:
     windows = {number: day(found.kept, number) for number in range(1, DAYS)}
     model = learned(windows.values())
     drawn = candidates(AvgShedderSettings(), float(np.median(model.noise[:, CPU])), tried, 1)
-    results = {one.name: {number: _figures(window, one, model) for number, window in windows.items()} for one in drawn}
     by_name, numbers = {one.name: one for one in drawn}, list(windows)
-    best = shortlist(results, numbers)
+    first, _ = split(numbers)  # nobody is put on the shortlist for what is only judged by
+    best = shortlist({one.name: {at: _figures(windows[at], one, model) for at in first} for one in drawn}, numbers)
     again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
-    choice = choose(results, again, numbers)
+    choice = choose(again, again, numbers) if best else Choice((), PRESENT, None, NOBODY)
     if model.unknown(SETTINGS.weights):
         choice = replace(choice, recommended=None, why="nothing tells how CPU follows traffic on some broker")
     last = {number: windows[number] for number in split(numbers)[1]}
@@ -111,9 +112,19 @@ def _row(one: Line) -> str:
     return f"| {one.shape} | {one.seed} | {one.recommended or f'nothing: {one.why}'} | {cells} |"
 
 
-def _ratios(name: str, pairs: Sequence[tuple[float, float]]) -> str:
-    known = [now / was for was, now in pairs if was > 0]
-    return f"{name} {statistics.median(known):.2f} in the median, {max(known):.2f} at worst" if known else f"{name} -"
+def _ratios(label: str, lines: Sequence[Line]) -> str:
+    """Medians and the worst. Where neither moves anything, nothing changes."""
+    told = []
+    for name, of in (("moves x gap", product), ("cost", cost)):
+        ratios = [_ratio(of(one.default), of(one.calibrated)) for one in lines] or [math.nan]
+        told.append(f"{name} {statistics.median(ratios):.2f} in the median, {max(ratios):.2f} at worst")
+    return f"calibrated / default, {len(lines)} {label}: {'; '.join(told)}"
+
+
+def _ratio(was: float, now: float) -> float:
+    if now == was:
+        return 1.0
+    return now / was if was else math.inf
 
 
 def main() -> None:
@@ -130,7 +141,6 @@ def main() -> None:
         for seed in asked.seeds:
             found.append(line(shape, seed, asked.candidates))
             print(_row(found[-1]), flush=True)
-    for label, some in (("all", found), ("where something is recommended", [one for one in found if one.recommended])):
-        products = _ratios("moves x gap", [(product(one.default), product(one.calibrated)) for one in some])
-        costs = _ratios("cost", [(cost(one.default), cost(one.calibrated)) for one in some])
-        print(f"calibrated / default, {label}: {products}; {costs}")
+    print(_ratios("in all", found))
+    print(_ratios("where the defaults move a bundle a day", [one for one in found if moves_per_day(one.default) >= 1]))
+    print(_ratios("where something is recommended", [one for one in found if one.recommended]))

@@ -60,8 +60,21 @@ def _batch(at: int, mib: float = 25) -> dict[str, Any]:
     return _namespace(f"batch{at}", mib, 6, kind="on-off", on_minutes=20 + 7 * at, off_minutes=300 + 53 * at)
 
 
+def _job(name: str, peak_mib: float, minutes: int, every: int) -> dict[str, Any]:
+    """Eight bundles of a tenant that carry nothing but for some minutes of so many, when they carry ``peak_mib``."""
+    shape = {"kind": "on-off", "on_minutes": minutes, "off_minutes": every - minutes}
+    return _namespace(name, peak_mib * minutes / every, 8, **shape)
+
+
 def _brokers(number: int, background: float = 8) -> list[dict[str, Any]]:
     return [{"id": "b", "number": number, "background": background}]
+
+
+def _beside(name: str, first: int, every: int, minutes: int, points: float) -> dict[str, Any]:
+    """A broker with a neighbour on its host that works at fixed times."""
+    times = range(first, 7 * DAY_MINUTES, every)
+    bursts = [{"at_minutes": at, "minutes": minutes, "points": points} for at in times]
+    return {"id": name, "background": 8, "bursts": bursts}
 
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -94,10 +107,26 @@ SHAPES: dict[str, dict[str, Any]] = {
         "brokers": _brokers(12),
         "load": [_wave(f"r{at}", 170, 3.0 * at, 0.9, 30) for at in range(8)],
     },
+    "cron": {
+        "brokers": _brokers(10),
+        "load": [
+            _wave("base", 700, 14, 0.3, 250),
+            _job("nightly", 150, 30, DAY_MINUTES), _job("report", 120, 25, 240), _job("hourly", 100, 6, 60),
+        ],
+    },
+    "neighbours": {
+        "brokers": [
+            *_brokers(6),
+            *({"id": name, "number": 2, "background": 8, "capacity": size} for name, size in (("s", 0.6), ("l", 1.6))),
+            _beside("backup", 120, DAY_MINUTES, 45, 25), _beside("compaction", 540, DAY_MINUTES // 2, 25, 20),
+        ],
+        "load": [_wave("eu", 400, 13), _wave("us", 400, 21)],
+    },
 }  # fmt: skip
 """Waves that peak at different hours; namespaces that grow and shrink for days; steady with four points of noise;
 batches that come and go at hours of their own; brokers that join; eight regions of few large bundles that hardly carry
-anything by night."""
+anything by night; one tenant's jobs of half an hour by the clock; two weak and two strong machines, and two whose hosts
+do other work for half an hour a day."""
 
 
 @dataclass(frozen=True)
