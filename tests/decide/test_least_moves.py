@@ -469,6 +469,27 @@ def test_a_slope_of_others_that_leaves_an_unusual_background_is_doubted(cpu: flo
     assert found[3, 0] * MIB >= wanted
 
 
+UNLIKE = [(50, [8])] * 3 + [(50, [16])] * 3 + [(50, [32])] * 3
+ALIKE = [(50, [16])] * 8 + [(75, [16])]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "believed"),
+    [(UNLIKE, False), (ALIKE, True), ([(50, [16]), (50, [16]), (75, [16])], True)],
+    ids=["machines of three kinds", "one has a neighbour", "one of three has a neighbour"],
+)
+def test_a_slope_of_others_counts_where_most_brokers_use_alike_for_their_traffic(
+    brokers: list[tuple[float, list[float]]], believed: bool
+) -> None:
+    """The slope fits those that carry most, and leaves nobody an unusual background."""
+    seen = of(*brokers)
+    found, estimated = estimating.slopes(seen, of_others(*[0.75] * len(brokers), own=(False,) * len(brokers)))
+    by_usage, _ = estimating.slopes(seen, None)
+
+    assert estimated is not believed
+    assert found[:, 0] == pytest.approx(np.full(len(brokers), 0.75 / MIB) if believed else by_usage[:, 0])
+
+
 def test_of_a_broker_that_shows_nothing_the_steepest_known_slope_counts() -> None:
     """It carries nothing, and no class tells: it is rather filled too slowly than too fast."""
     found, estimated = estimating.slopes(of((40, [10]), (80, [10]), (10, [])), slopes(1, 3, np.nan))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import scoring
+from lbd.load.fit import OTHERS_SHARE
 from lbd.load.linear import CPU, DRIVEN, driving
 from lbd.load.theil_sen import UNKNOWN, WIDTH, Line, line
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER, IMPOSSIBLE_SHARE
@@ -40,6 +41,9 @@ SURE_DEVIATIONS = 2.0
 left as it is, since the brokers that were not moved from or to have nothing but the estimate.
 """
 
+ODD_ONES = 1
+"""One broker has a neighbour, be it one of three."""
+
 LEAST_SHARE = 0.1
 """Of an estimate: traffic costs that much at least, whatever a few noisy samples say."""
 
@@ -49,13 +53,14 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
 
     A slope that nothing tells is the estimate, times what known ones are of theirs in the median; of a broker that
     carries too little to tell anything, the steepest known one. No slope is more than
-    usage over traffic: no broker has less than no background. And where only others tell a slope, but it would leave a
-    broker a background as no other has, the estimate counts: rather a slower machine than so much other work.
+    usage over traffic: no broker has less than no background. And where only others tell a slope, it counts among
+    brokers that look alike, and where it leaves none a background as no other has: else the estimate does, rather a
+    slower machine than so much other work.
     """
     ratio, estimate = _ratios(snapshot, known)
     if known is None:
         return estimate, True
-    slope = known.slope[:, list(DRIVEN)]
+    slope = _believed(known, estimate)
     told = np.isfinite(slope)
     with np.errstate(all="ignore"):
         share = np.where(told & (estimate > 0), slope / estimate, np.nan)
@@ -66,6 +71,30 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
     doubted = _doubted(snapshot, known, found)
     return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
+
+
+def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
+    """Slopes, (B, 3), without those of CPU that only others tell, where the estimates of many are not in proportion.
+
+    Who takes most tells most of a shared slope: of unlike machines that is the largest alone, and its slope is a
+    fraction of the others'. A few that are out of proportion have a neighbour.
+    """
+    slope = known.slope[:, list(DRIVEN)]
+    if known.sources is None:
+        return slope
+    of_others = _of_others(known)
+    with np.errstate(all="ignore"):
+        share = (estimate[:, 0] / slope[:, 0])[of_others]
+    share = share[np.isfinite(share)]
+    middle = float(np.median(share)) if share.size else 1.0
+    odd = int(((share > SURPRISE * middle) | (share * SURPRISE < middle)).sum())
+    if odd > max(ODD_ONES, OTHERS_SHARE * share.size):
+        slope[of_others, 0] = np.nan
+    return slope
+
+
+def _of_others(known: Slopes) -> BoolArray:
+    return np.array([source not in OWN for source in known.sources or ()], dtype=np.bool_)
 
 
 def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
@@ -104,8 +133,7 @@ def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
         return np.zeros(len(slope), dtype=np.bool_)
     used = usual_percent(snapshot, known)[:, CPU]
     background = used - slope[:, 0] * driving(_believable(snapshot), known.measure)[:, CPU]
-    of_others = np.array([source not in OWN for source in known.sources])
-    found: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
+    found: BoolArray = _of_others(known) & (background - np.median(background) > UNUSUAL_POINTS)
     return found
 
 
