@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,14 @@ VALUES_ONLY = ("decide", "load", "permit", "place", "score", "split", "compare",
 """Folders of tests without a thread, a process or a socket: what fails there once is wrong."""
 
 TESTS = Path(__file__).parent
+
+
+COLLECTED_AFTER = gc.get_threshold()
+
+
+def pytest_runtest_teardown() -> None:
+    """An lbd in this process has garbage collected seldom; what a test leaves open is to be told beside it."""
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
