@@ -149,7 +149,14 @@ class _Replay:
         doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
         known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
         bars = self._bars(snapshot, doubt == 0)
-        return Permission(bars, counts=fresh & settled, paired=doubt, settled=settled, slopes=known)
+        return Permission(
+            bars,
+            counts=fresh & settled,
+            paired=doubt,
+            settled=settled,
+            slopes=known,
+            max_destination_score=self._settings.guardrails.max_destination_score,
+        )
 
     def _bars(self, snapshot: Snapshot, compared: BoolArray) -> CodeArray:
         """What may not move at all, and what moved lately while others can go instead: as in a live turn."""
@@ -177,7 +184,10 @@ class _Replay:
             return Permitted((), ())
         policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
         rails, sent = self._settings.guardrails, self._lately(snapshot.taken_at)
-        return permit(plan, Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission))
+        ledger = Ledger(
+            snapshot, points, policies, rails, plan, sent=sent, permission=permission, weights=self._settings.weights
+        )
+        return permit(plan, ledger)
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
         position = {broker: at for at, broker in enumerate(self._window.brokers)}
