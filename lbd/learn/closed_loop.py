@@ -5,7 +5,8 @@ is left out: every unload lands where it should, before the next round. So under
 with, and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates
 stored in steps let it differ by bundles that only just fit. Slopes are the model's from the first round on, where a
 live least-moves learns them. Isolation policies, anti-affinity groups and move costs are not in history, and count for
-nothing; nothing holds a replay, neither quiet hours nor rounds in vain.
+nothing; nor does who else moved a bundle. Nothing holds a replay: neither quiet hours, brokers that came or went, nor
+rounds in vain.
 """
 
 from __future__ import annotations
