@@ -122,12 +122,13 @@ class _Replay:
             self._memory = Memory()
             return
         snapshot = self._cluster.snapshot(number, self._names)
-        decision, permission = self._asked(snapshot, self._permission(number, snapshot))
+        permission = self._permission(number, snapshot)
+        decision = self._asked(snapshot, permission)
         permitted = self._permitted(snapshot, decision, permission)
         self._memory = memory_after(self._memory, decision, permitted)
         self._act(snapshot.taken_at, permitted.unloads)
 
-    def _asked(self, snapshot: Snapshot, permission: Permission) -> tuple[Decision, Permission]:
+    def _asked(self, snapshot: Snapshot, permission: Permission) -> Decision:
         """Asked again with what it would send straight back barred, as in a live turn."""
         averages = Averages(self._names, self._short, self._long, self._samples)
         trips = self._trips(snapshot.taken_at)
@@ -139,7 +140,7 @@ class _Replay:
             codes = permission.barred.copy()
             self._bar(codes, back, Reason.PING_PONG)
             permission = replace(permission, barred=codes)
-        return decision, permission
+        return decision
 
     def _trips(self, now: float) -> Trips:
         return Trips(self._lately(now), now, self._settings.guardrails)
