@@ -53,11 +53,13 @@ class Answers:
         """Wait until no answer is under way, for ``MOST_SECONDS`` at most. Where there is none, but was lately, let
         whoever waits for the interpreter come first, which takes 0.1 ms.
 
-        Whoever waited works for as long before anybody waits again: no number of questions makes a turn more than
-        twice as long.
+        Whoever waited works for as long before anybody waits again, or lets others come: no number of questions makes a
+        turn more than twice as long.
         """
         now = self._now()
-        if self._none.is_set() or not self._again_at <= now < self._latest:
+        if now < self._again_at:
+            return
+        if self._none.is_set() or now >= self._latest:
             if self._latest and now < self._latest + LATELY_SECONDS:
                 self._let_come(0.0)
             return

@@ -78,6 +78,21 @@ def test_whoever_waits_for_the_interpreter_comes_first_where_answers_were_made_l
     assert let_come == [0.0]
 
 
+def test_nobody_comes_first_while_it_is_worked_for_as_long_as_was_waited(clock: Clock):
+    """Letting go of the interpreter again and again would cost a turn far more than waiting may."""
+    let_come: list[float] = []
+    found = answers(clock, let_come.append)
+    found.begun("a")
+    found.give_way()
+    found.begun("b")
+    found.give_way()
+    assert (clock.waited, let_come) == (pytest.approx(MOST_SECONDS), [])
+    found.ended("b")
+    clock.seconds += 2 * MOST_SECONDS
+    found.give_way()
+    assert let_come == [0.0]
+
+
 def test_an_answer_is_waited_for_until_it_is_there(clock: Clock):
     """Not longer."""
     found = answers(clock)

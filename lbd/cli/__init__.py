@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,8 @@ def _while_it_is_read() -> Iterator[None]:
         if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
             code = UNREAD
         elif isinstance(error, OSError) and error.errno in FULL:  # of files that lbd writes it is told as UsageError
-            click.echo(f"Error: stdout: cannot be written: {error.strerror}", err=True)
+            with suppress(OSError):  # stderr may be the same file
+                click.echo(f"Error: stdout: cannot be written: {error.strerror}", err=True)
             code = UsageError.exit_code
         else:
             raise

@@ -5,7 +5,8 @@ is left out: every unload lands where it should, before the next round. So under
 with, and with every sample stored (``history.step: 0``), it makes the moves of the live lbd, each in its round; rates
 stored in steps let it differ by bundles that only just fit. Slopes are the model's from the first round on, where a
 live least-moves learns them. Isolation policies, anti-affinity groups and move costs are not in history, and count for
-nothing; nothing holds a replay, neither quiet hours nor rounds in vain.
+nothing; nor does who else moved a bundle. Nothing holds a replay: neither quiet hours, brokers that came or went, nor
+rounds in vain.
 """
 
 from __future__ import annotations
@@ -121,12 +122,13 @@ class _Replay:
             self._memory = Memory()
             return
         snapshot = self._cluster.snapshot(number, self._names)
-        decision, permission = self._asked(snapshot, self._permission(number, snapshot))
+        permission = self._permission(number, snapshot)
+        decision = self._asked(snapshot, permission)
         permitted = self._permitted(snapshot, decision, permission)
         self._memory = memory_after(self._memory, decision, permitted)
         self._act(snapshot.taken_at, permitted.unloads)
 
-    def _asked(self, snapshot: Snapshot, permission: Permission) -> tuple[Decision, Permission]:
+    def _asked(self, snapshot: Snapshot, permission: Permission) -> Decision:
         """Asked again with what it would send straight back barred, as in a live turn."""
         averages = Averages(self._names, self._short, self._long, self._samples)
         trips = self._trips(snapshot.taken_at)
@@ -138,7 +140,7 @@ class _Replay:
             codes = permission.barred.copy()
             self._bar(codes, back, Reason.PING_PONG)
             permission = replace(permission, barred=codes)
-        return decision, permission
+        return decision
 
     def _trips(self, now: float) -> Trips:
         return Trips(self._lately(now), now, self._settings.guardrails)
@@ -149,7 +151,14 @@ class _Replay:
         doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
         known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
         bars = self._bars(snapshot, doubt == 0)
-        return Permission(bars, counts=fresh & settled, paired=doubt, settled=settled, slopes=known)
+        return Permission(
+            bars,
+            counts=fresh & settled,
+            paired=doubt,
+            settled=settled,
+            slopes=known,
+            max_destination_score=self._settings.guardrails.max_destination_score,
+        )
 
     def _bars(self, snapshot: Snapshot, compared: BoolArray) -> CodeArray:
         """What may not move at all, and what moved lately while others can go instead: as in a live turn."""
@@ -177,7 +186,10 @@ class _Replay:
             return Permitted((), ())
         policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
         rails, sent = self._settings.guardrails, self._lately(snapshot.taken_at)
-        return permit(plan, Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission))
+        ledger = Ledger(
+            snapshot, points, policies, rails, plan, sent=sent, permission=permission, weights=self._settings.weights
+        )
+        return permit(plan, ledger)
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
         position = {broker: at for at, broker in enumerate(self._window.brokers)}

@@ -126,7 +126,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 """Waves that peak at different hours; namespaces that grow and shrink for days; steady with four points of noise;
 batches that come and go at hours of their own; brokers that join; eight regions of few large bundles that hardly carry
 anything by night; one tenant's jobs of half an hour by the clock; two weak and two strong machines, and two whose hosts
-do other work for half an hour a day."""
+do other work for three quarters of an hour a day."""
 
 
 @dataclass(frozen=True)

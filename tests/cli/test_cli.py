@@ -158,6 +158,14 @@ class TestHelp:
             found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         assert (found.returncode, found.stderr) == (2, "Error: stdout: cannot be written: No space left on device\n")
 
+    def test_neither_stream_has_room(self) -> None:
+        """``> log 2>&1`` on a full disk: the exit code is left to tell that it is no bug."""
+        with Path("/dev/full").open("wb") as full:
+            found = subprocess.run(
+                [sys.executable, "-m", "lbd", "config", "show"], stdout=full, stderr=subprocess.STDOUT, check=False
+            )
+        assert found.returncode == 2
+
     def test_no_output_is_wanted(self) -> None:
         """``>&-``: stdout was closed before the command began."""
         command = ["sh", "-c", f"exec {sys.executable} -m lbd config show >&-"]

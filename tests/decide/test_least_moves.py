@@ -490,6 +490,18 @@ def test_a_slope_of_others_counts_where_most_brokers_use_alike_for_their_traffic
     assert found[:, 0] == pytest.approx(np.full(len(brokers), 0.75 / MIB) if believed else by_usage[:, 0])
 
 
+@pytest.mark.parametrize(("source", "told"), [("class", 0.75), ("unknown", np.nan)])
+def test_traffic_costs_a_broker_without_a_limit_nothing_and_the_others_what_they_show(source: str, told: float) -> None:
+    """It carries little. Of the others nothing is known, or what they share is not believed: they are unlike."""
+    seen = of(*UNLIKE, (0, [1]))
+    known = replace(of_others(*[told] * 9, 0.0, own=(False,) * 10), sources=(*[source] * 9, "no-limit"))
+    found, estimated = estimating.slopes(seen, known)
+    by_usage, _ = estimating.slopes(seen, None)
+
+    assert estimated
+    assert found[:, 0] == pytest.approx([*by_usage[:-1, 0], 0])
+
+
 def test_of_a_broker_that_shows_nothing_the_steepest_known_slope_counts() -> None:
     """It carries nothing, and no class tells: it is rather filled too slowly than too fast."""
     found, estimated = estimating.slopes(of((40, [10]), (80, [10]), (10, [])), slopes(1, 3, np.nan))

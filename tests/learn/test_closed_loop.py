@@ -12,6 +12,7 @@ from lbd.learn.closed_loop import as_recorded, replay
 from lbd.learn.cluster import Cluster
 from lbd.learn.scoring import figures
 from lbd.load.linear import CPU, given
+from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
 from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
 from tests.learn.windows import broker, bundle, packed, window
@@ -85,22 +86,33 @@ def test_what_moved_lately_rests_and_does_not_go_back(tmp_path: Path, seed: int,
     found = packed(tmp_path)
     course = replay(found, settled(), given(found.brokers, np.full(4, 8.0), np.full(4, TRUE_SLOPE)))
 
+    assert len(done) >= 5
     assert replayed(course) == made(done)
 
 
-@pytest.mark.parametrize(("seed", "guardrails"), [(1, {}), (3, {"max_unloads_per_turn": 2, "cool_down_minutes": 10})])
+@pytest.mark.parametrize(
+    ("seed", "guardrails", "cpu_weight"),
+    [
+        (1, {}, 1.0),
+        (3, {"max_unloads_per_turn": 2, "cool_down_minutes": 10}, 1.0),
+        (1, {"max_destination_score": 40}, 1.0),
+        (1, {"max_destination_score": 19}, 0.5),
+    ],
+    ids=["as shipped", "small turns", "destinations are soon full", "by weighted points"],
+)
 def test_least_moves_makes_the_moves_that_were_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, guardrails: dict[str, int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, guardrails: dict[str, int], cpu_weight: float
 ):
     """Where the live lbd knew what traffic costs: moves are sized from the mean of the last samples in both."""
     known = given(HOSTS, np.zeros(4), np.array([1, 1, 0.5, 1]) * TRUE_SLOPE)
     monkeypatch.setattr("lbd.cycle.learning.fit", lambda *_: known)
-    settings = settled().model_copy(update={"strategy": "least-moves", "guardrails": Guardrails(**guardrails)})
+    chosen = {"strategy": "least-moves", "guardrails": Guardrails(**guardrails), "weights": Weights(cpu=cpu_weight)}
+    settings = settled().model_copy(update=chosen)
     done = simulated(tmp_path, settings, seed, step=0.0, **SKEWED).trace().moves
     found = packed(tmp_path)
     course = replay(found, settings, known)
 
-    assert len(done) >= 5
+    assert len(done) >= 4
     assert replayed(course) == made(done)
 
 

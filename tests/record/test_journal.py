@@ -233,7 +233,8 @@ class TestReading:
             b'{"a":' * 100_000,
             b'{"event": "something new"}',
             b'{"event": "outcome"}',
-            b'{"event": "outcome", "at": 1, "move": "m", "result": "teleported", "owner": null}',
+            b'{"event": "outcome", "at": 1, "move": "m", "result": "landed", "owner": null}',
+            b'{"event": "outcome", "at": 1, "move": "m", "result": "teleported", "owner": null, "bundle": "b"}',
             b'{"event": "journal", "format": "x", "at": 1}',
             *(
                 b'{"event": "intent", "at": %s, "move": "m", "bundle": "b", "source": "s", "destination": "d"}' % at
@@ -676,12 +677,14 @@ class TestHistory:
 
     def test_a_move_that_never_ended_costs_no_time(self, tmp_path: Path) -> None:
         """What waits behind it is told at the end, in a moment."""
-        outcome = b'{"event":"outcome","at":2,"move":"%d","result":"landed","owner":null}\n'
+        outcome = b'{"event":"outcome","at":2,"move":"%d","result":"landed","owner":null,"bundle":"b"}\n'
         intent = b'{"event":"intent","at":1,"move":"%d","bundle":"b","source":"s","destination":"d"}\n'
         (tmp_path / "j").write_bytes(
             intent % 0 + b"".join(intent % n + outcome % n for n in range(1, 30_000)) + outcome % 0
         )
-        assert [int(one.move) for one in history(tmp_path / "j")] == list(range(30_000))
+        told = history(tmp_path / "j")
+        assert [int(one.move) for one in told] == list(range(30_000))
+        assert told.torn_lines == 0
 
 
 def failing(number: int) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from lbd.load import scoring
 from lbd.load.fit import OTHERS_SHARE
-from lbd.load.linear import CPU, DRIVEN, driving
+from lbd.load.linear import CPU, DRIVEN, Source, driving
 from lbd.load.theil_sen import UNKNOWN, WIDTH, Line, line
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER, IMPOSSIBLE_SHARE
 from lbd.permit.predicted import OWN
@@ -44,6 +44,9 @@ left as it is, since the brokers that were not moved from or to have nothing but
 ODD_ONES = 1
 """One broker has a neighbour, be it one of three."""
 
+SHARED = (Source.CLASS.value, Source.POOLED.value)
+"""Sources that speak of other brokers. A slope of 0, as of one without a limit, tells nothing of others."""
+
 LEAST_SHARE = 0.1
 """Of an estimate: traffic costs that much at least, whatever a few noisy samples say."""
 
@@ -63,7 +66,7 @@ def slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
     slope = _believed(known, estimate)
     told = np.isfinite(slope)
     with np.errstate(all="ignore"):
-        share = np.where(told & (estimate > 0), slope / estimate, np.nan)
+        share = np.where((slope > 0) & (estimate > 0), slope / estimate, np.nan)
     factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
     steepest = np.nan_to_num(np.where(told, slope, 0.0)).max(axis=0, initial=0.0)
     unknown = np.where(np.isinf(ratio) & (steepest > 0), steepest, np.array(factors) * estimate)
@@ -82,7 +85,7 @@ def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
     slope = known.slope[:, list(DRIVEN)]
     if known.sources is None:
         return slope
-    of_others = _of_others(known)
+    of_others = np.isin(known.sources, SHARED)
     with np.errstate(all="ignore"):
         share = (estimate[:, 0] / slope[:, 0])[of_others]
     share = share[np.isfinite(share)]
