@@ -1,4 +1,4 @@
-"""What a turn knows before it decides: one round, judged by what is kept of those before."""
+"""One round, judged by what is kept of those before; and what a turn knows by it before it decides."""
 
 from __future__ import annotations
 
@@ -13,12 +13,41 @@ from lbd.permit.evidence import judge, without
 from lbd.permit.policies import Policies
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbd.act.orders import Ended
     from lbd.cycle.parts import Parts
     from lbd.model import Averages, Snapshot
     from lbd.observe.observer import Observation
     from lbd.permit.evidence import Evidence
     from lbd.record.state import Kept
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What the brokers report, and how far that is to be trusted by what was ``kept``.
+
+    Nothing may move to those that are ``drained``.
+    """
+
+    observation: Observation
+    evidence: Evidence
+    averages: Averages
+    drained: frozenset[str]
+    kept: Kept
+
+
+def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
+    """A round; ``touched`` are brokers of moves since the last one. Nothing is saved.
+
+    Raises :class:`~lbd.errors.LbdError` as observing and reading do.
+    """
+    observation = parts.observer.observe()
+    snapshot, kept, drained = observation.snapshot, parts.store.load(), parts.drained()
+    judged = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
+    evidence = marked(without(judged, snapshot, touched), snapshot, drained)
+    averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
+    return Observed(observation, evidence, averages, drained, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +68,10 @@ class Look:
 
 
 def look(parts: Parts, ended: Ended) -> Look:
-    """Observe. Nothing is saved yet. Raises :class:`~lbd.errors.LbdError` as observing and reading do."""
-    observation = parts.observer.observe()
-    snapshot = observation.snapshot
-    before = parts.store.load().at(snapshot.taken_at, parts.gap_seconds)
-    judged = judge(before.samples, snapshot, parts.weights, observation.sample_interval_seconds)
-    drained = parts.drained()
-    evidence = marked(without(judged, snapshot, ended.touched), snapshot, drained)
-    averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
-    kept = learned(parts, with_members(before, observation), snapshot, evidence, ended.unfinished)
-    policies = Policies(parts.isolation(), active=observation.active, drained=drained)
-    return Look(observation, evidence, averages, policies, before, kept)
+    """A turn's round. Raises as :func:`observed` does."""
+    seen = observed(parts, ended.touched)
+    observation, snapshot = seen.observation, seen.observation.snapshot
+    before = seen.kept.at(snapshot.taken_at, parts.gap_seconds)
+    kept = learned(parts, with_members(before, observation), snapshot, seen.evidence, ended.unfinished)
+    policies = Policies(parts.isolation(), active=observation.active, drained=seen.drained)
+    return Look(observation, seen.evidence, seen.averages, policies, before, kept)

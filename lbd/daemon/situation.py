@@ -6,10 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lbd.cycle.looking import observed
 from lbd.errors import AdminError
-from lbd.observe import averages as running
-from lbd.permit.drained import marked
-from lbd.permit.evidence import judge
 from lbd.permit.policies import Policies
 from lbd.place import look
 from lbd.place.candidates import Standing, without_doubted
@@ -49,17 +47,12 @@ class Situation:
 
 def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
     """One round, judged by what is kept of those before. Raises :class:`~lbd.errors.ObserveError` as observing does."""
-    observation = parts.observer.observe()
-    snapshot = observation.snapshot
-    kept = parts.store.load()
-    drained = parts.drained()
-    judged = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
-    evidence = marked(judged, snapshot, drained)
-    averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
+    seen = observed(parts)
+    snapshot = seen.observation.snapshot
     isolation = parts.isolation()
     tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
-    policies = Policies(isolation, parts.groups(namespaces, tenants), observation.active, drained)
-    return Situation(observation, averages, evidence, policies)
+    policies = Policies(isolation, parts.groups(namespaces, tenants), seen.observation.active, seen.drained)
+    return Situation(seen.observation, seen.averages, seen.evidence, policies)
 
 
 @dataclass(frozen=True)
