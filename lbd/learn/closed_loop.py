@@ -29,7 +29,7 @@ from lbd.load.scoring import scores as points_of
 from lbd.model import Averages, Memory, Permission
 from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
 from lbd.permit.budget import DAY_SECONDS, Sent
-from lbd.permit.eligibility import barred
+from lbd.permit.eligibility import bar_more, barred
 from lbd.permit.limits import Ledger, Permitted, permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Isolation, Policies
@@ -122,35 +122,31 @@ class _Replay:
             self._memory = Memory()
             return
         snapshot = self._cluster.snapshot(number, self._names)
-        permission = self._permission(number, snapshot)
-        decision = self._asked(snapshot, permission)
-        permitted = self._permitted(snapshot, decision, permission)
+        lately = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
+        trips = Trips(lately, snapshot.taken_at, self._settings.guardrails)
+        permission = self._permission(number, snapshot, trips)
+        decision = self._asked(snapshot, permission, trips)
+        permitted = self._permitted(snapshot, decision, permission, lately)
         self._memory = memory_after(self._memory, decision, permitted)
         self._act(snapshot.taken_at, permitted.unloads)
 
-    def _asked(self, snapshot: Snapshot, permission: Permission) -> Decision:
+    def _asked(self, snapshot: Snapshot, permission: Permission, trips: Trips) -> Decision:
         """Asked again with what it would send straight back barred, as in a live turn."""
         averages = Averages(self._names, self._short, self._long, self._samples)
-        trips = self._trips(snapshot.taken_at)
         for _ in range(ROUNDS):
             decision = self._strategy(snapshot, averages, permission, self._memory)
             back = sent_back(snapshot, decision, trips) if decision.unloads else {}
             if not back:
                 break
-            codes = permission.barred.copy()
-            self._bar(codes, back, Reason.PING_PONG)
-            permission = replace(permission, barred=codes)
+            permission = replace(permission, barred=bar_more(permission.barred, snapshot, back))
         return decision
 
-    def _trips(self, now: float) -> Trips:
-        return Trips(self._lately(now), now, self._settings.guardrails)
-
-    def _permission(self, number: int, snapshot: Snapshot) -> Permission:
+    def _permission(self, number: int, snapshot: Snapshot, trips: Trips) -> Permission:
         here = np.flatnonzero(self._window.present[number])
         fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= SETTLED_AFTER
         doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
         known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
-        bars = self._bars(snapshot, doubt == 0)
+        bars = self._bars(snapshot, doubt == 0, trips)
         return Permission(
             bars,
             counts=fresh & settled,
@@ -160,13 +156,12 @@ class _Replay:
             max_destination_score=self._settings.guardrails.max_destination_score,
         )
 
-    def _bars(self, snapshot: Snapshot, compared: BoolArray) -> CodeArray:
+    def _bars(self, snapshot: Snapshot, compared: BoolArray, trips: Trips) -> CodeArray:
         """What may not move at all, and what moved lately while others can go instead: as in a live turn."""
         if self._barred is None:
             self._barred = barred(snapshot, {}, Isolation(), self._settings.guardrails)
-        found, rails, now = self._barred.copy(), self._settings.guardrails, snapshot.taken_at
-        trips = self._trips(now)
-        cooling = [one.bundle for one in self._sent if one.at >= now - rails.cool_down_minutes * 60]
+        found, since = self._barred.copy(), snapshot.taken_at - self._settings.guardrails.cool_down_minutes * 60
+        cooling = [one.bundle for one in self._sent if one.at >= since]
         self._bar(found, trips.tired, Reason.PING_PONG)
         self._bar(found, cooling, Reason.COOL_DOWN)
         points, able = points_of(snapshot.brokers, self._settings.weights), np.isin(found, (0, Reason.COOL_DOWN.code))
@@ -176,19 +171,13 @@ class _Replay:
     def _bar(self, codes: CodeArray, bundles: Iterable[str], reason: Reason) -> None:
         codes[[self._index[bundle] for bundle in bundles]] = reason.code
 
-    def _lately(self, now: float) -> list[Sent]:
-        """What was sent within a day."""
-        return [one for one in self._sent if one.at > now - DAY_SECONDS]
-
-    def _permitted(self, snapshot: Snapshot, decision: Decision, permission: Permission) -> Permitted:
+    def _permitted(self, snapshot: Snapshot, decision: Decision, permission: Permission, sent: list[Sent]) -> Permitted:
         plan, points = decision.unloads, decision.facts.scores
         if not plan:
             return Permitted((), ())
         policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
-        rails, sent = self._settings.guardrails, self._lately(snapshot.taken_at)
-        ledger = Ledger(
-            snapshot, points, policies, rails, plan, sent=sent, permission=permission, weights=self._settings.weights
-        )
+        rails, weights = self._settings.guardrails, self._settings.weights
+        ledger = Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission, weights=weights)
         return permit(plan, ledger)
 
     def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
