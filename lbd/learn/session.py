@@ -32,8 +32,12 @@ QUIET = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def started(history: str, master: str) -> Iterator[SparkSession]:
-    """A session to read this history with; what can be seen to be missing before Spark is started is told at once."""
-    check()
+    """A session to read this history with.
+
+    Raises :class:`UsageError` at once for what can be seen to be missing before Spark is started (PySpark, a Java that
+    is new enough, the history), and as :func:`session` does.
+    """
+    _check()
     look(history, master)
     with session(master) as spark:
         yield spark
@@ -43,11 +47,10 @@ def started(history: str, master: str) -> Iterator[SparkSession]:
 def session(master: str) -> Iterator[SparkSession]:
     """A session on this master, stopped in the end; under spark-submit on the one that was given there.
 
-    Raises :class:`UsageError` where PySpark or Java is missing or too old, the master cannot be reached, or Spark gives
-    up within: a file that it cannot read, memory that is not there, workers that are lost.
+    Raises :class:`UsageError` where the master cannot be reached, or Spark gives up within: a file that it cannot read,
+    memory that is not there, workers that are lost.
     """
-    check()
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - its absence is told by now
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - lbd loads without it
     from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -93,7 +96,7 @@ def parts(spark: SparkSession) -> tuple[int, int]:
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
-def check() -> None:
+def _check() -> None:
     """Raises :class:`UsageError` where PySpark or Java is missing, or Java is too old."""
     _check_java()
     try:
