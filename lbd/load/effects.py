@@ -70,9 +70,9 @@ def effect(own: BrokerSamples, measure: Measure) -> Effect:
 def _around(own: BrokerSamples, carried: FloatArray) -> Iterator[tuple[IndexArray, IndexArray]]:
     """The samples that are trusted before and after each time that bundles came or went, or traffic jumped."""
     jumps = np.abs(np.diff(carried)) > JUMP_SHARE * np.maximum(carried[1:], carried[:-1])
-    number = np.cumsum(~own.trusted) + np.concatenate(([0], np.cumsum(jumps)))[: own.at.size]
-    trusted = np.flatnonzero(own.trusted)
-    return pairwise(np.split(trusted, np.flatnonzero(np.diff(number[own.trusted])) + 1))
+    trusted = own.trusted
+    number = np.cumsum(~trusted) + np.concatenate(([0], np.cumsum(jumps)))[: own.at.size]
+    return pairwise(np.split(np.flatnonzero(trusted), np.flatnonzero(np.diff(number[trusted])) + 1))
 
 
 def _change(

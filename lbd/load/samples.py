@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
 
 SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
-IS_SAMPLED = np.isin(np.arange(len(RESOURCES)), SAMPLED)
 """What changes with a new sample; memory is read whenever somebody asks."""
+
+IS_SAMPLED = np.isin(np.arange(len(RESOURCES)), SAMPLED)
+"""The same as bool (5,), for loops over brokers: to look up columns lets go of the interpreter (``giving_way``)."""
 
 LONGEST_SECONDS = 300.0
 """A sample is taken to be of no longer a time."""

@@ -96,10 +96,6 @@ def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
     return slope
 
 
-def _of_others(known: Slopes) -> BoolArray:
-    return np.array([source not in OWN for source in known.sources or ()], dtype=np.bool_)
-
-
 def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
     """Estimates, (B, 3), of CPU what moves told of it where that is clearly something else."""
     if known.effect is None:
@@ -136,7 +132,8 @@ def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
         return np.zeros(len(slope), dtype=np.bool_)
     used = usual_percent(snapshot, known)[:, CPU]
     background = used - slope[:, 0] * driving(_believable(snapshot), known.measure)[:, CPU]
-    found: BoolArray = _of_others(known) & (background - np.median(background) > UNUSUAL_POINTS)
+    of_others = np.array([source not in OWN for source in known.sources])
+    found: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
     return found
 
 
