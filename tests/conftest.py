@@ -22,6 +22,14 @@ settings.load_profile("lbd")
 VALUES_ONLY = ("decide", "load", "permit", "place", "score", "split", "compare", "scenarios")
 """Folders of tests without a thread, a process or a socket: what fails there once is wrong."""
 
+END_TO_END = (
+    *("act", "api", "cli", "daemon", "demo", "docs", "helm", "package", "scenarios", "simulate", "systemd"),
+    *("compare/test_side_by_side.py", "learn/test_closed_loop.py", "observe/test_reports.py"),
+    *("pulsar/test_load_topics.py", "test_bad_input.py", "test_contributing.py", "test_docs.py"),
+    *("test_extensible_turn.py", "test_guardrails.py", "test_turn.py"),
+)
+"""Tests with servers, processes or hours of a simulated cluster: marked ``e2e``, so that the others are fast."""
+
 TESTS = Path(__file__).parent
 
 
@@ -35,9 +43,11 @@ def pytest_runtest_teardown() -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """A test of threads, processes or brokers that fails is tried once more, and told: two cores stop at times."""
-    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-    if folder not in VALUES_ONLY:
+    path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else Path()
+    if not any(map(path.is_relative_to, VALUES_ONLY)):
         item.add_marker(pytest.mark.flaky(reruns=1))
+    if any(map(path.is_relative_to, END_TO_END)):
+        item.add_marker(pytest.mark.e2e)
     if item.get_closest_marker("soak"):
         item.add_marker(pytest.mark.timeout(0))
 
