@@ -27,10 +27,11 @@ BROKER_BUNDLE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/:]+:\d+/0x")
 _OWN = ("pulsar/", "sla-monitor/")
 
 
-def broker_bundles(bundles: list[str]) -> CodeArray:
+def broker_bundles(snapshot: Snapshot) -> CodeArray:
     """A code column, int8 (N,), in which the brokers' own heartbeat and SLA bundles are barred."""
-    own = [at for at, name in enumerate(bundles) if name.startswith(_OWN) and BROKER_BUNDLE.match(name)]
-    barred = np.zeros(len(bundles), dtype=np.int8)
+    named, barred = snapshot.namespaces, np.zeros(len(snapshot.bundles), dtype=np.int8)
+    may = np.array([name.startswith(_OWN) for name in named.names], dtype=np.bool_)[named.of]
+    own = [at for at in np.flatnonzero(may).tolist() if BROKER_BUNDLE.match(snapshot.bundles[at])]
     barred[own] = Reason.BROKER_BUNDLE.code
     return barred
 
@@ -50,7 +51,7 @@ def barred(
     ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
     ``untold``: whether bundles of which brokers do not tell what they carry may move, too.
     """
-    codes = _brokers_own(snapshot)
+    codes = broker_bundles(snapshot)
     _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
     if not untold:
@@ -71,13 +72,6 @@ def left_alone(bundle: str, guardrails: Guardrails) -> Reason | None:
         return Reason.BROKER_BUNDLE
     code = _namespace_rule(Isolation(), guardrails)(bundle_namespace(bundle))
     return Reason.of(code) if code else None
-
-
-def _brokers_own(snapshot: Snapshot) -> CodeArray:
-    """Bundles are looked at one by one only where some namespace can hold such."""
-    if any(name.startswith(_OWN) for name in snapshot.namespaces.names):
-        return broker_bundles(snapshot.bundles)
-    return np.zeros(len(snapshot.bundles), dtype=np.int8)
 
 
 def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:
