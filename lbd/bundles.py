@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     IntArray = NDArray[np.int32]
@@ -31,6 +33,13 @@ def namespaces(bundles: list[str]) -> Namespaces:
     position = {name: at for at, name in enumerate(dict.fromkeys(names))}
     of = np.fromiter(map(position.__getitem__, names), dtype=np.int32, count=len(names))
     return Namespaces(tuple(position), of)
+
+
+def positions_of(wanted: Collection[str], bundles: list[str], known: Namespaces) -> dict[str, int]:
+    """Where some bundles stand, looked for in their namespaces only; one that stands nowhere is left out."""
+    own = {name.rpartition("/")[0] for name in wanted}
+    may = np.array([name in own for name in known.names], dtype=np.bool_)[known.of]
+    return {bundles[at]: at for at in np.flatnonzero(may).tolist() if bundles[at] in wanted}
 
 
 def positions(names: list[str], known: list[str]) -> IntArray:

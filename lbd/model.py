@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lbd.bundles import Namespaces as Namespaces
-from lbd.bundles import Positions, namespaces
+from lbd.bundles import Namespaces, Positions, namespaces, positions_of
 from lbd.memory import CLUSTER as CLUSTER
 from lbd.memory import Hits as Hits
 from lbd.memory import Load as Load
@@ -26,6 +25,8 @@ from lbd.memory import counter_of as counter_of
 from lbd.slopes import Slopes as Slopes  # noqa: TC001 - told again beside the other nouns
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lbd.reason import Reason
 
 FloatArray = NDArray[np.float64]
@@ -117,6 +118,10 @@ class Snapshot:
     def positions_in(self) -> Positions:
         """Where the bundles stand in another round's list, worked out once for all that asks about the same one."""
         return Positions(self.bundles)
+
+    def positions_of(self, wanted: Collection[str]) -> dict[str, int]:
+        """Where some bundles stand; one that is not in the round is left out."""
+        return positions_of(wanted, self.bundles, self.namespaces) if wanted else {}
 
 
 @dataclass(frozen=True, eq=False)

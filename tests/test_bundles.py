@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.bundles import NEAR, PIECE, Positions, positions
+from lbd.bundles import NEAR, PIECE, Positions, namespaces, positions, positions_of
 from tests.builders import bundle
 
 MANY = [bundle(number) for number in range(3 * NEAR)]
@@ -86,3 +86,19 @@ def test_what_was_worked_out_is_told_of_that_very_list_only() -> None:
 def test_positions_are_a_column() -> None:
     """As owners and rows are: int32."""
     assert [positions(names, MANY).dtype for names in (MANY, MANY[1:], [])] == [np.int32] * 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, {}),
+        ({bundle(2, "t/b")}, {bundle(2, "t/b"): 3}),
+        ({bundle(1, "t/b"), bundle(1, "t/a")}, {bundle(1, "t/a"): 0, bundle(1, "t/b"): 1}),
+        ({bundle(3, "t/b"), bundle(1, "t/c"), "t/a", "junk", ""}, {}),
+    ],
+    ids=["none", "one of a namespace", "the same range in two", "gone, or no bundle's name"],
+)
+def test_some_bundles_are_found(wanted: set[str], found: dict[str, int]) -> None:
+    """Those that are there, by their whole names."""
+    names = [bundle(1, "t/a"), bundle(1, "t/b"), bundle(2, "t/a"), bundle(2, "t/b")]
+    assert positions_of(wanted, names, namespaces(names)) == found

@@ -50,8 +50,8 @@ def _mean(old: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
 
 def _at(old: IntArray, values: NDArray[Number]) -> NDArray[Number]:
     """The values of bundles by where they stood, 0 of those that did not."""
-    found, known = np.zeros((old.size, *values.shape[1:]), dtype=values.dtype), old >= 0
-    found[known] = values[old[known]]
+    none = np.zeros_like(values, shape=(1, *values.shape[1:]))
+    found: NDArray[Number] = np.concatenate((values, none))[old]
     return found
 
 

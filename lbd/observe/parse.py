@@ -6,7 +6,7 @@ missing ones are optional, and the strings ``"NaN"`` and ``"Infinity"`` are numb
 
 from __future__ import annotations
 
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -154,7 +154,7 @@ def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
         listed += known + [True] * len(extra)
         reported += [True] * len(known) + [False] * len(extra)
         start.append(len(names))
-    bundles, position = _distinct(names, start)
+    bundles, position = _distinct(names)
     table = np.concatenate(tables) if tables else np.zeros((0, 7))
     return bundles, Rows(
         start=np.array(start, dtype=np.int32),
@@ -174,15 +174,11 @@ def _listing(report: LoadReport) -> tuple[list[bool], list[str]]:
     return [name in known for name in report.last_stats], [n for n in report.bundles if n not in report.last_stats]
 
 
-def _distinct(names: list[str], start: list[int]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    """Each name once, and where each row's is among them; broker by broker, for the same reason."""
-    distinct: dict[str, None] = {}
-    for begin, end in pairwise(start):
-        distinct.update(dict.fromkeys(names[begin:end]))
-    if len(distinct) == len(names):
-        return names, np.arange(len(names), dtype=np.int32)
-    position = {name: at for at, name in enumerate(distinct)}
-    return list(distinct), np.fromiter((position[name] for name in names), dtype=np.int32, count=len(names))
+def _distinct(names: list[str]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """Each name once, and where each row's is among them."""
+    position: dict[str, int] = {}
+    of = [position.setdefault(name, len(position)) for name in names]
+    return list(position), np.array(of, dtype=np.int32)
 
 
 def _table(rows: Iterable[Iterable[float]], width: int) -> FloatArray:

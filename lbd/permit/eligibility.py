@@ -16,7 +16,8 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lbd.model import CodeArray, Namespaces, Snapshot
+    from lbd.bundles import Namespaces
+    from lbd.model import CodeArray, Snapshot
     from lbd.permit.settings import Guardrails
 
 SYSTEM = "pulsar/system"
@@ -60,9 +61,8 @@ def barred(
     resting = dict.fromkeys(tired, Reason.PING_PONG.code)
     resting |= {bundle: Reason.CHANGED_HANDS.code for bundle, at in (changed_at or {}).items() if at >= since}
     resting |= {bundle: Reason.COOL_DOWN.code for bundle, at in attempted_at.items() if at >= since}
-    if resting:
-        for at in [at for at, name in enumerate(snapshot.bundles) if name in resting]:
-            codes[at] = codes[at] or resting[snapshot.bundles[at]]
+    for name, at in snapshot.positions_of(resting).items():
+        codes[at] = codes[at] or resting[name]
     return codes
 
 
@@ -80,8 +80,8 @@ def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]
     A bundle that is barred keeps its reason.
     """
     found = codes.copy()
-    for at in [at for at, name in enumerate(snapshot.bundles) if name in reasons]:
-        found[at] = found[at] or reasons[snapshot.bundles[at]].code
+    for name, at in snapshot.positions_of(reasons).items():
+        found[at] = found[at] or reasons[name].code
     _bar_namespaces(found, snapshot.namespaces, lambda name: _code(reasons, name))
     return found
 
