@@ -41,10 +41,13 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
     return Averages(snapshot.bundles, short, long, samples)
 
 
-def _mean(old: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
+def _mean(mean: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
+    """The mean of ``count`` samples, in place of the one before ``new``: room for another long column takes time."""
     n = count.astype(np.float64)[:, None]
     with np.errstate(all="ignore"):
-        mean: FloatArray = ((n - 1.0) * old + new) / n
+        mean *= n - 1.0
+        mean += new
+        mean /= n
     return mean
 
 
