@@ -68,13 +68,13 @@ def moved(source: int, destination: int) -> list[str]:
         "all were renamed",
     ],
 )
-def test_each_name_is_found_where_it_stood(known: list[str], names: list[str]) -> None:
+def test_each_name_is_found_where_it_stood(known: list[str], names: list[str]):
     """Whatever came, went or moved in between, as if each was looked up; -1 is one that was not there."""
     where = {name: at for at, name in enumerate(known)}
     assert positions(names, known).tolist() == [where.get(name, -1) for name in names]
 
 
-def test_what_was_worked_out_is_told_of_that_very_list_only() -> None:
+def test_what_was_worked_out_is_told_of_that_very_list_only():
     """Another list, though as long, is looked at anew, and nobody can spoil what the next one is told."""
     told, known, other = Positions(MANY[:3]), MANY[:3], MANY[1:4]
     assert told(known) is told(known)
@@ -83,7 +83,7 @@ def test_what_was_worked_out_is_told_of_that_very_list_only() -> None:
         told(known)[0] = 5
 
 
-def test_positions_are_a_column() -> None:
+def test_positions_are_a_column():
     """As owners and rows are: int32."""
     assert [positions(names, MANY).dtype for names in (MANY, MANY[1:], [])] == [np.int32] * 3
 
@@ -98,7 +98,7 @@ def test_positions_are_a_column() -> None:
     ],
     ids=["none", "one of a namespace", "the same range in two", "gone, or no bundle's name"],
 )
-def test_some_bundles_are_found(wanted: set[str], found: dict[str, int]) -> None:
+def test_some_bundles_are_found(wanted: set[str], found: dict[str, int]):
     """Those that are there, by their whole names."""
     names = [bundle(1, "t/a"), bundle(1, "t/b"), bundle(2, "t/a"), bundle(2, "t/b")]
     assert positions_of(wanted, names, namespaces(names)) == found
