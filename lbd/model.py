@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from lbd.bundles import Namespaces, Positions, namespaces, positions_of
 from lbd.memory import CLUSTER as CLUSTER
 from lbd.memory import Hits as Hits
 from lbd.memory import Load as Load
@@ -24,6 +25,8 @@ from lbd.memory import counter_of as counter_of
 from lbd.slopes import Slopes as Slopes  # noqa: TC001 - told again beside the other nouns
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lbd.reason import Reason
 
 FloatArray = NDArray[np.float64]
@@ -93,14 +96,6 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Namespaces:
-    """The distinct ``names``, and of each bundle its position among them: ``of`` is int32 (N,)."""
-
-    names: tuple[str, ...]
-    of: IntArray
-
-
-@dataclass(frozen=True, eq=False)
 class Snapshot:
     """One round of load reports. ``taken_at`` is epoch seconds and the only clock that deciding knows.
 
@@ -117,10 +112,16 @@ class Snapshot:
     @cached_property
     def namespaces(self) -> Namespaces:
         """The bundles' namespaces, told apart once for all that asks by namespace."""
-        names = [bundle.rpartition("/")[0] for bundle in self.bundles]  # bundle_namespace, without a call for each
-        position = {name: at for at, name in enumerate(dict.fromkeys(names))}
-        of = np.fromiter(map(position.__getitem__, names), dtype=np.int32, count=len(names))
-        return Namespaces(tuple(position), of)
+        return namespaces(self.bundles)
+
+    @cached_property
+    def positions_in(self) -> Positions:
+        """Where the bundles stand in another round's list, worked out once for all that asks about the same one."""
+        return Positions(self.bundles)
+
+    def positions_of(self, wanted: Collection[str]) -> dict[str, int]:
+        """Where some bundles stand; one that is not in the round is left out."""
+        return positions_of(wanted, self.bundles, self.namespaces) if wanted else {}
 
 
 @dataclass(frozen=True, eq=False)

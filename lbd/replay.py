@@ -73,7 +73,7 @@ class _Run:
         return Permission(self._barred(snapshot), everyone, nobody, everyone, slopes=slopes)
 
     def _barred(self, snapshot: Snapshot) -> CodeArray:
-        barred = broker_bundles(snapshot.bundles)
+        barred = broker_bundles(snapshot)
         since = snapshot.taken_at - self.grace_s
         self.unloaded_at = {bundle: at for bundle, at in self.unloaded_at.items() if at >= since}
         recent = [at for at, bundle in enumerate(snapshot.bundles) if bundle in self.unloaded_at]

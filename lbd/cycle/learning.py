@@ -10,7 +10,7 @@ import numpy as np
 
 from lbd.giving_way import ANSWERS
 from lbd.load.effects import NONE as NO_EFFECT
-from lbd.load.effects import effect
+from lbd.load.effects import Effect, effect
 from lbd.load.fit import fit
 from lbd.load.linear import CPU, Source
 from lbd.load.samples import GO_STALE_SECONDS, IS_SAMPLED, Gathering, percent_used
@@ -23,7 +23,7 @@ from lbd.permit.predicted import OWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.load.linear import LoadModel
+    from lbd.load.linear import LoadModel, Measure
     from lbd.load.samples import BrokerSamples
     from lbd.load.settings import LoadSettings
     from lbd.model import BoolArray, FloatArray, Snapshot
@@ -59,6 +59,7 @@ class Learning:
         self._fitted_at = 0.0
         self._traffic: dict[str, float] = {}
         self._changed_at = inf
+        self._effect_of: dict[str, tuple[object, Effect]] = {}
 
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
         """What is known with one more round, later than those before; None before anything is."""
@@ -80,12 +81,23 @@ class Learning:
         found = [NO_EFFECT] * len(brokers)
         for at, broker in enumerate(brokers):
             ANSWERS.give_way()
-            unsure = known.sources is None or known.sources[at] not in SURE
-            samples = self._gathering.with_waiting(broker) if unsure else None
-            if samples is not None:
-                believable = np.asarray((samples.carried <= IMPOSSIBLE_NUMBER).all(axis=1))
-                found[at] = effect(samples if believable.all() else samples.where(believable), known.measure)
+            if known.sources is None or known.sources[at] not in SURE:
+                found[at] = self._effect(broker, known.measure)
         return np.array([(one.slope, one.deviation) for one in found])
+
+    def _effect(self, broker: str, measure: Measure) -> Effect:
+        """Worked out anew where there is a new sample, one a minute: of hundreds of brokers it takes its time."""
+        version = (self._gathering.version(broker), measure)
+        last = self._effect_of.get(broker)
+        if version[0] is not None and last is not None and last[0] == version:
+            return last[1]
+        samples = self._gathering.with_waiting(broker)
+        if samples is None:
+            return NO_EFFECT
+        believable = np.asarray((samples.carried <= IMPOSSIBLE_NUMBER).all(axis=1))
+        found = effect(samples if believable.all() else samples.where(believable), measure)
+        self._effect_of[broker] = version, found
+        return found
 
     def _usual(self, snapshot: Snapshot) -> tuple[FloatArray, FloatArray]:
         """Percent that each broker used on average lately, float64 (B, 5), and of how many samples, (B,).

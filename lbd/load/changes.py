@@ -27,22 +27,14 @@ def is_much(moved: FloatArray, before: FloatArray, now: FloatArray) -> BoolArray
 def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
     """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
     told = np.zeros((3, len(now.brokers)))
-    if before is not None and not _alike(before, now):
-        position = before.brokers.index()
+    if before is not None:
+        then, position = before.rows.bundle.tolist(), before.brokers.index()
+        held = now.positions_in(before.bundles)[now.rows.bundle].tolist()
         for at, broker in enumerate(now.brokers.ids):
-            if broker in position and _names(before, position[broker]) != _names(now, at):
-                told[:, at] = _moved(_bytes(before, position[broker]), _bytes(now, at))
+            was = position.get(broker)
+            if was is not None and held[now.rows.of(at)] != then[before.rows.of(was)]:
+                told[:, at] = _moved(_bytes(before, was), _bytes(now, at))
     return is_much(*told)
-
-
-def _alike(before: Snapshot, now: Snapshot) -> bool:
-    rows, old = now.rows, before.rows
-    same = np.array_equal(old.start, rows.start) and np.array_equal(old.bundle, rows.bundle)
-    return same and before.brokers.ids == now.brokers.ids and before.bundles == now.bundles
-
-
-def _names(snapshot: Snapshot, broker: int) -> list[str]:
-    return [snapshot.bundles[at] for at in snapshot.rows.bundle[snapshot.rows.of(broker)].tolist()]
 
 
 def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
@@ -51,7 +43,8 @@ def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
     carried = snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
     if snapshot.partial:
         carried[~snapshot.rows.reported[rows]] = math.inf
-    return dict(zip(_names(snapshot, broker), carried.tolist(), strict=True))
+    names = [snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()]
+    return dict(zip(names, carried.tolist(), strict=True))
 
 
 def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[float, float, float]:

@@ -197,6 +197,14 @@ class Gathering:
         waiting = [] if counted is None else [(one, counted) for one in kept.waiting]
         return _columns(replace(kept, samples=deque([*kept.samples, *waiting])))
 
+    def version(self, broker: str) -> tuple[float, ...] | None:
+        """Another one whenever :meth:`with_waiting` has more or less to tell; None while a count still goes on."""
+        kept = self._of.get(broker)
+        if kept is None or kept.waiting:
+            return None
+        ends = (kept.samples[0][0].at, kept.samples[-1][0].at) if kept.samples else ()
+        return (len(kept.samples), *ends)
+
     def latest(self, broker: str, most: int, since: float) -> list[FloatArray]:
         """Usage in percent, float64 (5,) each, by a broker's newest samples, the newest first; at most so many.
 

@@ -6,7 +6,7 @@ Source: BundleData (windows of 10 and 1,000 samples) and TimeAverageMessageData:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from lbd.model import Averages, BoolArray, FloatArray, IntArray, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+Number = TypeVar("Number", np.float64, np.int32)
 
 SHORT_SAMPLES = 10
 LONG_SAMPLES = 1000
@@ -26,7 +30,8 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
     of other brokers add no sample, unless the bundle has none yet, and rows with NaN or a negative number never do;
     None takes every row, as Pulsar does.
     """
-    short, long, samples = _aligned(previous, snapshot.bundles)
+    old = snapshot.positions_in(previous.bundles)
+    short, long, samples = _at(old, previous.short), _at(old, previous.long), _at(old, previous.samples)
     for rows in _passes(snapshot, fresh, samples):
         where, new = snapshot.rows.bundle[rows], snapshot.rows.rates[rows]
         count = np.minimum(samples[where] + 1, LONG_SAMPLES)
@@ -36,24 +41,21 @@ def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = Non
     return Averages(snapshot.bundles, short, long, samples)
 
 
-def _mean(old: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
+def _mean(mean: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
+    """The mean of ``count`` samples, in place of the one before ``new``: room for another long column takes time."""
     n = count.astype(np.float64)[:, None]
     with np.errstate(all="ignore"):
-        mean: FloatArray = ((n - 1.0) * old + new) / n
+        mean *= n - 1.0
+        mean += new
+        mean /= n
     return mean
 
 
-def _aligned(previous: Averages, bundles: list[str]) -> tuple[FloatArray, FloatArray, IntArray]:
-    if previous.bundles == bundles:
-        return previous.short.copy(), previous.long.copy(), previous.samples.copy()
-    position = {name: at for at, name in enumerate(previous.bundles)}
-    old = np.fromiter((position.get(name, -1) for name in bundles), dtype=np.int64, count=len(bundles))
-    known = old >= 0
-    short, long = np.zeros((len(bundles), 4)), np.zeros((len(bundles), 4))
-    samples = np.zeros(len(bundles), dtype=np.int32)
-    short[known], long[known] = previous.short[old[known]], previous.long[old[known]]
-    samples[known] = previous.samples[old[known]]
-    return short, long, samples
+def _at(old: IntArray, values: NDArray[Number]) -> NDArray[Number]:
+    """The values of bundles by where they stood, 0 of those that did not."""
+    none = np.zeros_like(values, shape=(1, *values.shape[1:]))
+    found: NDArray[Number] = np.concatenate((values, none))[old]
+    return found
 
 
 def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> Iterator[IntArray]:

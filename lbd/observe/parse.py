@@ -6,7 +6,7 @@ missing ones are optional, and the strings ``"NaN"`` and ``"Infinity"`` are numb
 
 from __future__ import annotations
 
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -18,7 +18,7 @@ from lbd.model import Brokers, Rows, Snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lbd.model import FloatArray
+    from lbd.model import BoolArray, FloatArray
 
 MODULAR_REPORT = "LocalBrokerData"
 TOP_BUNDLES_REPORT = "TopBundlesLoadData"
@@ -143,46 +143,43 @@ def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
     """Rows of all brokers: a broker's statistics first, then what it lists without statistics."""
     names: list[str] = []
     tables: list[FloatArray] = []
-    listed: list[bool] = []
-    reported: list[bool] = []
+    listed = [np.zeros(0, dtype=np.bool_)]
+    numbers: list[int] = []
     start = [0]
     for report in reports:
         known, extra = _listing(report)
         names += [*report.last_stats, *extra]
         stats = chain(report.last_stats.values(), [_NOTHING] * len(extra))
         tables.append(_table(map(msgspec.structs.astuple, stats), 7))  # one for all would hold up every other thread
-        listed += known + [True] * len(extra)
-        reported += [True] * len(known) + [False] * len(extra)
+        listed += [known, np.ones(len(extra), dtype=np.bool_)]
+        numbers += [known.size, len(extra)]
         start.append(len(names))
-    bundles, position = _distinct(names, start)
+    bundles, position = _distinct(names)
     table = np.concatenate(tables) if tables else np.zeros((0, 7))
     return bundles, Rows(
         start=np.array(start, dtype=np.int32),
         bundle=position,
         rates=np.ascontiguousarray(table[:, :4]),
         counts=table[:, 4:].astype(np.int64),
-        reported=np.array(reported, dtype=np.bool_),
-        listed=np.array(listed, dtype=np.bool_),
+        reported=np.repeat(np.arange(len(numbers)) % 2 == 0, numbers),
+        listed=np.concatenate(listed),
     )
 
 
-def _listing(report: LoadReport) -> tuple[list[bool], list[str]]:
+def _listing(report: LoadReport) -> tuple[BoolArray, list[str]]:
     """Whether each bundle of the statistics is listed, and what is listed without statistics; mostly they agree."""
     if set(report.bundles) == report.last_stats.keys():
-        return [True] * len(report.last_stats), []
+        return np.ones(len(report.last_stats), dtype=np.bool_), []
     known = set(report.bundles)
-    return [name in known for name in report.last_stats], [n for n in report.bundles if n not in report.last_stats]
+    listed = np.array([name in known for name in report.last_stats], dtype=np.bool_)
+    return listed, [name for name in report.bundles if name not in report.last_stats]
 
 
-def _distinct(names: list[str], start: list[int]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    """Each name once, and where each row's is among them; broker by broker, for the same reason."""
-    distinct: dict[str, None] = {}
-    for begin, end in pairwise(start):
-        distinct.update(dict.fromkeys(names[begin:end]))
-    if len(distinct) == len(names):
-        return names, np.arange(len(names), dtype=np.int32)
-    position = {name: at for at, name in enumerate(distinct)}
-    return list(distinct), np.fromiter((position[name] for name in names), dtype=np.int32, count=len(names))
+def _distinct(names: list[str]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """Each name once, and where each row's is among them."""
+    position: dict[str, int] = {}
+    of = [position.setdefault(name, len(position)) for name in names]
+    return list(position), np.array(of, dtype=np.int32)
 
 
 def _table(rows: Iterable[Iterable[float]], width: int) -> FloatArray:

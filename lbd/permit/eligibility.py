@@ -16,7 +16,8 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lbd.model import CodeArray, Namespaces, Snapshot
+    from lbd.bundles import Namespaces
+    from lbd.model import CodeArray, Snapshot
     from lbd.permit.settings import Guardrails
 
 SYSTEM = "pulsar/system"
@@ -27,10 +28,11 @@ BROKER_BUNDLE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/:]+:\d+/0x")
 _OWN = ("pulsar/", "sla-monitor/")
 
 
-def broker_bundles(bundles: list[str]) -> CodeArray:
+def broker_bundles(snapshot: Snapshot) -> CodeArray:
     """A code column, int8 (N,), in which the brokers' own heartbeat and SLA bundles are barred."""
-    own = [at for at, name in enumerate(bundles) if name.startswith(_OWN) and BROKER_BUNDLE.match(name)]
-    barred = np.zeros(len(bundles), dtype=np.int8)
+    named, barred = snapshot.namespaces, np.zeros(len(snapshot.bundles), dtype=np.int8)
+    may = np.array([name.startswith(_OWN) for name in named.names], dtype=np.bool_)[named.of]
+    own = [at for at in np.flatnonzero(may).tolist() if BROKER_BUNDLE.match(snapshot.bundles[at])]
     barred[own] = Reason.BROKER_BUNDLE.code
     return barred
 
@@ -50,7 +52,7 @@ def barred(
     ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
     ``untold``: whether bundles of which brokers do not tell what they carry may move, too.
     """
-    codes = _brokers_own(snapshot)
+    codes = broker_bundles(snapshot)
     _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
     if not untold:
@@ -59,9 +61,8 @@ def barred(
     resting = dict.fromkeys(tired, Reason.PING_PONG.code)
     resting |= {bundle: Reason.CHANGED_HANDS.code for bundle, at in (changed_at or {}).items() if at >= since}
     resting |= {bundle: Reason.COOL_DOWN.code for bundle, at in attempted_at.items() if at >= since}
-    if resting:
-        for at in [at for at, name in enumerate(snapshot.bundles) if name in resting]:
-            codes[at] = codes[at] or resting[snapshot.bundles[at]]
+    for name, at in snapshot.positions_of(resting).items():
+        codes[at] = codes[at] or resting[name]
     return codes
 
 
@@ -73,21 +74,14 @@ def left_alone(bundle: str, guardrails: Guardrails) -> Reason | None:
     return Reason.of(code) if code else None
 
 
-def _brokers_own(snapshot: Snapshot) -> CodeArray:
-    """Bundles are looked at one by one only where some namespace can hold such."""
-    if any(name.startswith(_OWN) for name in snapshot.namespaces.names):
-        return broker_bundles(snapshot.bundles)
-    return np.zeros(len(snapshot.bundles), dtype=np.int8)
-
-
 def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:
     """A copy of the codes, int8 (N,), with further bundles barred: those named, and all of the namespaces named.
 
     A bundle that is barred keeps its reason.
     """
     found = codes.copy()
-    for at in [at for at, name in enumerate(snapshot.bundles) if name in reasons]:
-        found[at] = found[at] or reasons[snapshot.bundles[at]].code
+    for name, at in snapshot.positions_of(reasons).items():
+        found[at] = found[at] or reasons[name].code
     _bar_namespaces(found, snapshot.namespaces, lambda name: _code(reasons, name))
     return found
 

@@ -67,7 +67,7 @@ class Ledger:
         slopes = permission.slopes if permission is not None else None
         self._predictor = Predictor(snapshot, scores, slopes, weights)
         self._topics = snapshot.brokers.topics.copy()
-        self._at = _positions(snapshot, {unload.bundle for unload in plan})
+        self._at = snapshot.positions_of({unload.bundle for unload in plan})
         self._bundle_topics = _topics_of(snapshot, self._at)
         self._permission, self._ignored = permission, ignored
         self._budget = Budget(snapshot, sent, guardrails, ignored)
@@ -238,11 +238,6 @@ def permit(plan: Iterable[Unload], ledger: Ledger) -> Permitted:
         else:
             skips.append(refusal)
     return Permitted(tuple(allowed), tuple(skips))
-
-
-def _positions(snapshot: Snapshot, wanted: set[str]) -> dict[str, int]:
-    """Where the bundles wanted stand in the snapshot; one that it does not have is left out."""
-    return {name: at for at, name in enumerate(snapshot.bundles) if name in wanted} if wanted else {}
 
 
 def _topics_of(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:

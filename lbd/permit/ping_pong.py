@@ -50,7 +50,7 @@ class Trips:
             return frozenset()
         rows, brokers = snapshot.rows, len(snapshot.brokers)
         owner, carried = rows.owner(), rows.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
-        lately = np.array([snapshot.bundles[at] in self._number for at in rows.bundle.tolist()], dtype=np.bool_)
+        lately = np.isin(rows.bundle, list(snapshot.positions_of(self._number).values()))
         instead, total = able[rows.bundle] & ~lately, np.bincount(owner, carried, brokers)
         if snapshot.partial:  # what is not told of cannot go instead
             total = snapshot.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.cycle.learning import KEPT, Learning, slopes
+from lbd.cycle.learning import KEPT, SURE, Learning, slopes
+from lbd.load.effects import effect
 from lbd.load.linear import CPU
-from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
+from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples, Gathering
 from lbd.load.settings import LoadSettings
 from lbd.load.told import loads, summary
 from lbd.observe.parse import LoadReport, Usage
@@ -60,6 +61,27 @@ def test_a_rate_that_nobody_has_tells_nothing_of_what_moves_did(absurd: float):
     assert known is not None
     assert known.effect is not None
     assert known.effect.tolist() == [[0, np.inf]]
+
+
+def test_what_moves_did_is_told_by_all_samples_there_are_by_then():
+    """A few looks at each sample, and moves to and fro: what was worked out before is never out of date."""
+    learning, gathering, told = Learning(), Gathering(KEPT), set()
+    for look in range(120):
+        sampled, middle = look // 4 % 2, 4 + 2 * (look // 40 % 2)
+        counted = (look + 2) // 4 if look < 60 else look  # a sample waits for its count, or does not
+        seen = {}
+        for broker, own in (("a:80", range(middle)), ("b:80", range(middle, 8))):
+            carried = {bundle(one): stats(1, 1e6 + 1e5 * counted) for one in own}
+            seen[broker] = report(10.0 * len(own) + sampled, carried)
+        now = snapshot(seen, TAKEN_AT + 15.0 * look)
+        gathering.take(now)
+        known = learning(now)
+        for at, broker in enumerate(now.brokers.ids if known is not None else ()):
+            if known.sources[at] not in SURE:
+                wanted = effect(gathering.with_waiting(broker), known.measure)
+                assert known.effect[at].tolist() == [wanted.slope, wanted.deviation]
+                told.add(wanted)
+    assert len(told) > 4
 
 
 def test_settings_count_at_once_and_only_until_samples_tell():

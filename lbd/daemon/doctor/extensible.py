@@ -75,7 +75,7 @@ def of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
 
 def _told(seen: Survey, snapshot: Snapshot) -> Finding:
     rows = snapshot.rows
-    own = broker_bundles(snapshot.bundles)[rows.bundle] != 0
+    own = broker_bundles(snapshot)[rows.bundle] != 0
     owned, told = int(np.count_nonzero(rows.listed & ~own)), int(np.count_nonzero(rows.reported & ~own))
     most = sorted({runtime.get(LARGEST, "10") for runtime in seen.runtime.values()})
     words = f"{told} of {counted(owned, 'bundle')}, of each broker the {' or '.join(most)} largest that carry traffic"

@@ -84,7 +84,7 @@ def check(seen: Survey, snapshot: Snapshot) -> Iterator[Finding]:
 def _load(seen: Survey, snapshot: Snapshot, settings: AvgShedderSettings) -> Load:
     rates, rows = snapshot.brokers.rates, snapshot.rows
     carried = _both(rows.rates)
-    own = broker_bundles(snapshot.bundles)[rows.bundle] != 0
+    own = broker_bundles(snapshot)[rows.bundle] != 0
     movable = ~own & ((carried > 0).any(axis=1) | (snapshot.partial & ~rows.reported))
     points = np.clip(scores(snapshot.brokers, seen.settings.weights), 0.0, HIGHEST_POINTS)
     return Load(snapshot, settings, points, _both(rates), carried, movable)

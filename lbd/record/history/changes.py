@@ -29,14 +29,15 @@ class Stored:
     """
 
     brokers: tuple[str, ...]
-    bundles: tuple[str, ...]
+    bundles: list[str]
     rates: FloatArray
     counts: NDArray[np.int64]
     owner: IntArray
 
     @classmethod
-    def nothing(cls, brokers: tuple[str, ...] = (), bundles: tuple[str, ...] = ()) -> Stored:
+    def nothing(cls, brokers: tuple[str, ...] = (), bundles: list[str] | None = None) -> Stored:
         """Of none of these bundles anything was stored yet."""
+        bundles = bundles or []
         size = len(bundles)
         rates, counts = np.full((size, 4), np.nan), np.full((size, 3), -1, dtype=np.int64)
         return cls(brokers, bundles, rates, counts, np.full(size, -1, dtype=np.int32))
@@ -84,18 +85,14 @@ def _stored(known: Stored, table: Rows, owner: IntArray, rows: NDArray[np.int64]
 
 def _aligned(before: Stored, snapshot: Snapshot) -> tuple[Stored, tuple[str, ...]]:
     """What was stored, in the order of this snapshot's bundles and brokers, and the bundles that are on no report."""
-    bundles, brokers = tuple(snapshot.bundles), snapshot.brokers.ids
-    if before.bundles == bundles:
-        return replace(before, brokers=brokers, owner=_owners(before, brokers, before.owner)), ()
-    position = {name: at for at, name in enumerate(before.bundles)}
-    old = np.fromiter((position.get(name, -1) for name in bundles), dtype=np.int64, count=len(bundles))
+    old = snapshot.positions_in(before.bundles)
     known = old >= 0
-    found = Stored.nothing(brokers, bundles)
+    found = Stored.nothing(snapshot.brokers.ids, snapshot.bundles)
     found.rates[known], found.counts[known] = before.rates[old[known]], before.counts[old[known]]
-    found.owner[known] = _owners(before, brokers, before.owner[old[known]])
-    present = set(bundles)
-    gone = (name for name, owner in zip(before.bundles, before.owner.tolist(), strict=True) if owner >= 0)
-    return found, tuple(name for name in gone if name not in present)
+    found.owner[known] = _owners(before, found.brokers, before.owner[old[known]])
+    left = before.owner >= 0
+    left[old[known]] = False
+    return found, tuple(before.bundles[at] for at in np.flatnonzero(left).tolist())
 
 
 def _owners(before: Stored, brokers: tuple[str, ...], owner: IntArray) -> IntArray:
