@@ -244,6 +244,8 @@ def _put(values: dict[str, Any], keys: list[str], value: object) -> None:
 def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
     """One problem of settings: where it stands by ``origins``, key, value, and what would be right."""
     key = ".".join(str(part) for part in item["loc"])
+    if not key:
+        return f"configuration: {complaint(item)}"
     where = next(
         (
             origin

@@ -54,6 +54,16 @@ class _Loader(yaml.SafeLoader):
             wanted = "no such number, date or tag; a text is put into quotes"
             raise yaml.constructor.ConstructorError(None, None, wanted, node.start_mark) from error
 
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's signature
+        """PyYAML takes the last of two equal keys, and drops what stands below the first."""
+        found: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in (key for key, _ in found.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.composer.ComposerError(None, None, "this key is there twice", key.start_mark)
+            seen.add(key.value)
+        return found
+
 
 def yaml_problem(error: yaml.YAMLError) -> str:
     """What is wrong and where, without the line itself: it may hold a secret."""

@@ -128,4 +128,5 @@ def settings_from(
     except ValidationError as error:
         item = error.errors()[0]
         key = ".".join(map(str, item["loc"]))
-        raise UsageError(f"{header.where}: {key}: {item['input']!r}: {complaint(item)}") from error
+        where = "--set" if item["loc"][0] in settings else header.where
+        raise UsageError(f"{where}: {key}: {item['input']!r}: {complaint(item)}") from error

@@ -33,11 +33,13 @@ class Wire:
     """The topics as a connection that a test holds the other end of."""
 
     messages: queue.Queue[Message | Exception] = field(default_factory=queue.Queue)
+    followed: threading.Event = field(default_factory=threading.Event)
     gone: threading.Event = field(default_factory=threading.Event)
     closed: threading.Event = field(default_factory=threading.Event)
 
     def receive(self, seconds: float) -> Message | None:
         """The next message that the test put in."""
+        self.followed.set()
         try:
             found = self.messages.get(timeout=min(seconds, 0.05))
         except queue.Empty:
@@ -73,7 +75,11 @@ class Wires:
 
 
 def heard(topics: LoadTopics, wire: Wire, messages: list[Message]) -> None:
-    """Send messages, and wait until a last one for nobody has been heard, and so all of them."""
+    """Send messages, and wait until a last one for nobody has been heard, and so all of them.
+
+    Until the connection is followed, the one before it may be told as lost, and nobody waits.
+    """
+    assert wire.followed.wait(PATIENCE_SECONDS)
     mark = f"mark {next(_MARKS)}"
     marks = [Message(topic, mark, b"{}") for topic in (BROKER_LOAD, TOP_BUNDLES)]
     for message in [*messages, *marks]:

@@ -194,6 +194,10 @@ class TestProblems:
             (b"a: 1\n b: 2", "not YAML"),
             (b"\tx", "not YAML"),
             (b"- 1\n- 2", "the file is a list, wanted keys and values"),
+            (
+                b"avg_shedder: {low_threshold: 20}\nstrategy: avg-shedder\navg_shedder: {high_threshold: 50}",
+                "not YAML: line 3, column 1: this key is there twice",
+            ),
             (b"words", "the file is a str, wanted keys and values"),
             (b"\xff\xfe\xff", "cannot be read"),
             (b"a: \x00", "not YAML"),
@@ -212,6 +216,18 @@ class TestProblems:
             load(path, {})
         assert str(path) in str(caught.value)
         assert len(str(caught.value).splitlines()) == 1
+
+    def test_what_belongs_together(self, tmp_path: Path) -> None:
+        """Is no key's own problem: none is named before it."""
+        told = problems(file_of(tmp_path, "leader: {enabled: true}"))
+        assert told == [
+            "configuration: leader.enabled needs pulsar.service_url: pulsar://host:port, or pulsar+ssl://host:port"
+        ]
+
+    def test_keys_that_are_merged_may_be_set_anew(self, tmp_path: Path) -> None:
+        """YAML's ``<<`` brings what the others stand beside: that is not twice."""
+        content = "weights: &w {cpu: 2, memory: 1}\navg_shedder: {<<: {low_threshold: 20}, low_threshold: 10}"
+        assert load(file_of(tmp_path, content), {}).settings.avg_shedder.low_threshold == 10
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         """A file that was named must exist; its path is told."""

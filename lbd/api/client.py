@@ -13,6 +13,7 @@ from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+UNAUTHORIZED = 401
 TIMEOUT_SECONDS = 30.0
 LONGEST_WORDS = 500
 
@@ -53,7 +54,7 @@ class Client:
         told = _decoded(content)
         if found.status_code == 200 and told is not None:
             return told
-        raise _error(self._url, found.status_code, told)
+        raise _error(self._url, found.status_code, told, named=self._token_file is not None)
 
     def _headers(self) -> dict[str, str]:
         if self._token_file is None:
@@ -61,7 +62,8 @@ class Client:
         try:
             token = self._token_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"api.token_file {self._token_file}: cannot be read: {type(error).__name__}") from error
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise UsageError(f"api.token_file {self._token_file}: cannot be read: {why}") from error
         if not (token.isascii() and token.isprintable() and token and " " not in token):
             raise UsageError(f"api.token_file {self._token_file}: wanted one word of plain characters")
         return {"Authorization": f"Bearer {token}"}
@@ -94,9 +96,11 @@ def _decoded(content: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _error(url: str, status: int, told: dict[str, Any] | None) -> LbdError:
+def _error(url: str, status: int, told: dict[str, Any] | None, *, named: bool) -> LbdError:
+    """``named``: a token was sent."""
     detail = str((told or {}).get("detail", "no answer of an lbd"))[:LONGEST_WORDS]
-    words = f"{url}: {status}: {detail}"
+    where = "; api.token_file names the file that has it" if status == UNAUTHORIZED and not named else ""
+    words = f"{url}: {status}: {detail}{where}"
     if status == 409:
         return RefusedError(words)
     return UsageError(words) if 400 <= status < 500 else ObserveError(words)

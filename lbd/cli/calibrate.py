@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli.options import settings_options
+from lbd.cli.simulate_files import make_directory
 from lbd.cli.stages import stages
-from lbd.errors import UsageError
 from lbd.record.history import FOLDER
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
 @click.option("--history", "root", metavar="DIR", help="Any path that Spark can read; default: that of state_dir.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: local[*], spark://host:7077.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("calibration"), show_default=True, help="A new directory."
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("calibration"),
+    show_default=True,
+    help="A new or empty directory.",
 )
 @click.option("--candidates", type=click.IntRange(2, 1000), default=60, show_default=True, help="Settings to try.")
 @click.option("--seeds", type=click.IntRange(1, 20), default=1, show_default=True, help="Deals of noise for each.")
@@ -98,13 +102,8 @@ def _ending(out: Path) -> Iterator[None]:
 
 @contextmanager
 def _new(out: Path) -> Iterator[None]:
-    """A new directory, which is gone again when nothing came to be in it."""
-    try:
-        out.mkdir(parents=True)
-    except FileExistsError as error:
-        raise UsageError(f"--out {out}: exists already; name a new directory") from error
-    except OSError as error:
-        raise UsageError(f"--out {out}: cannot be made: {error.strerror}") from error
+    """A new or empty directory, which is gone again when nothing came to be in it; a kill leaves it, and it will do."""
+    make_directory(out, "--out", parents=True)
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from lbd.cli.render import plain
 from lbd.daemon.from_broker import from_broker_conf
 from lbd.daemon.parts import broker_addresses, broker_configuration
 from lbd.errors import UsageError
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +31,9 @@ def config() -> None:
 @config.command()
 @settings_options
 def check(read: Read) -> None:
-    """Report every problem of file and environment at once; exit 2 when there is one."""
+    """Report every problem of file and environment at once. Exit code 2 when there is one."""
     found = read()
-    set_values = f"{len(found.origins)} values set" if found.origins else "all defaults"
+    set_values = f"{counted(len(found.origins), 'value')} set" if found.origins else "all defaults"
     click.echo(f"ok: {set_values}", err=True)
 
 
@@ -40,7 +41,7 @@ def check(read: Read) -> None:
 @format_option
 @settings_options
 def show(read: Read, form: str) -> None:
-    """Print the effective values as YAML, and where each that is no default came from."""
+    """Print the effective values, and where each was set."""
     found = read()
     if form == "json":
         values = {"settings": found.settings.model_dump(mode="json"), "origins": dict(found.origins)}
@@ -71,10 +72,10 @@ def _origin(dotted: str, origins: Mapping[str, str]) -> str:
 @click.argument("broker_conf", type=click.Path(path_type=Path), required=False)
 @settings_options
 def from_broker(read: Read, broker_conf: Path | None) -> None:
-    """Print lbd's settings as the cluster balances today, from BROKER_CONF or else from a live broker.
+    """Print lbd's settings as the cluster balances today.
 
-    Comments in them say what lbd will do differently; what is left out, and what is to be done first, is said on
-    stderr, too.
+    They come from BROKER_CONF or else from a live broker. Comments in them say what lbd will do differently; what is
+    left out, and what is to be done first, is said on stderr, too.
 
     \b
     Example: lbd config from-broker --admin-url http://127.0.0.1:8080 > lbd.yaml

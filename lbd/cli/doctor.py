@@ -14,6 +14,7 @@ from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import json_out, plain
 from lbd.daemon.doctor import LEVELS, examine
 from lbd.errors import ObserveError, RefusedError
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +65,7 @@ def _show(out: Console, found: Checkup) -> None:
             out.print(Text("\n".join(_folded(f"why: {plain(one.why)}", f"do: {plain(one.todo)}")), "dim"))
     counts = ", ".join(_counted(found.count(level), level) for level in LEVELS)
     style = next(STYLES[level] for level in LEVELS if found.count(level) or level == "ok")
-    out.print(Text(f"{counts}; {found.requests} requests, nothing changed.", style))
+    out.print(Text(f"{counts}; {counted(found.requests, 'request')}, nothing changed.", style))
 
 
 def _counted(number: int, level: str) -> str:

@@ -11,6 +11,7 @@ import click
 from lbd.cli.options import settings_options
 from lbd.cli.times import duration
 from lbd.record.history import FOLDER
+from lbd.words import counted
 
 if TYPE_CHECKING:
     from lbd.cli.options import Read
@@ -25,9 +26,9 @@ ALL_SECONDS = 3_660 * 86_400.0
 @click.option("--history", "root", type=click.Path(path_type=Path), metavar="DIR", help="Default: that of state_dir.")
 @settings_options
 def export(read: Read, file: Path, since_seconds: float | None, root: Path | None) -> None:
-    """Write history as a recording, FILE (.jsonl or .jsonl.gz), which lbd replay reads.
+    """Write history as a recording, FILE (.jsonl or .jsonl.gz).
 
-    Rates of bundles are as exact as history.step keeps them.
+    lbd replay reads it; rates of bundles are as exact as history.step keeps them.
 
     \b
     Example: lbd history export --since 1d monday.jsonl.gz
@@ -37,7 +38,7 @@ def export(read: Read, file: Path, since_seconds: float | None, root: Path | Non
     now = time.time()
     settings = read().settings
     kept = exported(root or settings.state_dir / FOLDER, file, settings, now - (since_seconds or ALL_SECONDS), now)
-    click.echo(f"{kept:,} rounds in {file}", err=True)
+    click.echo(f"{counted(kept, 'round')} in {file}", err=True)
 
 
 @click.command("import")
@@ -54,4 +55,4 @@ def import_(read: Read, files: tuple[Path, ...], root: Path | None) -> None:
 
     settings = read().settings
     kept = imported(files, root or settings.state_dir / FOLDER, settings)
-    click.echo(f"{kept:,} rounds in {root or settings.state_dir / FOLDER}", err=True)
+    click.echo(f"{counted(kept, 'round')} in {root or settings.state_dir / FOLDER}", err=True)

@@ -12,6 +12,7 @@ import msgspec
 
 from lbd.cli.options import A_DAY, Number, assignment, format_option, recording_header, settings_options
 from lbd.daemon.parts import observing
+from lbd.decide import STRATEGIES
 from lbd.errors import ObserveError
 from lbd.place import PLACEMENTS
 from lbd.record import recording
@@ -72,8 +73,10 @@ def _further(observer: Any, writer: recording.Writer, interval: float, rounds: i
 
 @click.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--strategy", help="Instead of the one that the recording names.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting of the strategy.")
+@click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="Instead of the one that the recording names.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting of the strategy, as hit_count_low=4."
+)
 @click.option(
     "--profile",
     type=click.Choice(["stock", "live"]),

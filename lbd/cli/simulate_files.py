@@ -35,19 +35,19 @@ def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
     return lambda runs: _write_page(directory / "index.html", runs)
 
 
-def make_directory(directory: Path) -> None:
-    """A new directory for a report. Raises :class:`UsageError` where it cannot be made, or has something in it."""
+def make_directory(directory: Path, option: str = "--report", *, parents: bool = False) -> None:
+    """A new directory, or an empty one. Raises :class:`UsageError` where it cannot be made, or has something in it."""
     try:
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(parents=parents, exist_ok=True)
         kept = any(directory.iterdir())
     except OSError as error:
         raise UsageError(
-            f"--report {directory}: cannot be written: {error.strerror}; wanted a new directory"
+            f"{option} {directory}: cannot be written: {error.strerror}; wanted a new directory"
         ) from error
     if kept:
-        raise UsageError(f"--report {directory}: exists already and is not empty; name a new directory")
+        raise UsageError(f"{option} {directory}: exists already and is not empty; name a new directory")
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageError(f"--report {directory}: not yours to write to; name a new directory")
+        raise UsageError(f"{option} {directory}: not yours to write to; name a new directory")
 
 
 def _write_page(path: Path, runs: Sequence[Finished]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FAILURES_THAT_STOP = 2
 """In a row: something is wrong there that a third would not mend."""
 
+WANTED = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU or tenant/namespace"
+
 HOLDS = (
     Reason.IN_BROKER_SHEDDING,
     Reason.PAUSED,
@@ -66,6 +68,8 @@ def unload(
     Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080
     """
     one = what.count("/") != 1
+    if "/" not in what:
+        raise UsageError(f"{what!r} is no bundle, and no namespace; wanted {WANTED}")
     if one:
         bounds(what)
     reason, broker = reason_of(override), _broker(destination)

@@ -34,9 +34,9 @@ def rounds(decisions: DataFrame) -> DataFrame:
 
 
 def overtaken(decisions: DataFrame) -> DataFrame:
-    """``t`` of rounds that a clock which was set back has come by once more: it says that later turns were before them.
+    """``t`` of rounds that a clock which was set back has come by once more: turns told as before and after are later.
 
-    Turns are counted over restarts; imported ones are not, and have the number 0.
+    Where none follows soon turns were only counted anew, as after ``turns/`` was removed. Imported ones have no number.
     """
     return _once(decisions).where("overtaken").select("t")
 
@@ -49,8 +49,9 @@ def without(rows: DataFrame, overtaken: DataFrame) -> DataFrame:
 def _once(decisions: DataFrame) -> DataFrame:
     found = decisions.groupBy("t").agg(F.max_by("brokers", "turn").alias("brokers"), F.max("turn").alias("turn"))
     once = found.select("t", "brokers", "turn", F.to_date("t").alias("day"))
-    reached = F.max("turn").over(_day().rowsBetween(W.unboundedPreceding, -1))
-    passed = (F.col("turn") > 0) & (F.col("turn") < F.coalesce(reached, F.lit(0)))
+    before = F.max("turn").over(_day().rowsBetween(W.unboundedPreceding, -1))
+    soon = F.max("turn").over(W.partitionBy("day").orderBy(_seconds("t")).rangeBetween(0, int(LONGEST_SILENCE_SECONDS)))
+    passed = (F.col("turn") > 0) & (F.col("turn") < before) & (before < soon)
     return once.select("t", "brokers", "day", F.coalesce(passed, F.lit(False)).alias("overtaken"))
 
 

@@ -28,8 +28,8 @@ def borne(sent: Iterable[Sent], since: float, snapshot: Snapshot, scores: FloatA
     """Points that each broker was given by moves from ``since`` (epoch seconds) on, float64 (B,).
 
     ``sent`` is told oldest first. A bundle counts where it was proven to be last. Of a move that has not ended, or
-    nobody knows how, it counts where it was to go, and where it was before. What came from a broker that reports no
-    traffic counts nothing.
+    nobody knows how, it counts where it was to go, once, and where it was before. What came from a broker that reports
+    no traffic counts nothing.
     """
     position = snapshot.brokers.index()
     moves = _carried((one for one in sent if one.at >= since), position)
@@ -47,7 +47,8 @@ def _carried(sent: Iterable[Sent], position: Mapping[str, int]) -> list[Unload]:
     for one in sent:
         before = found.get(one.bundle, [])
         if not one.failed and one.owner is None:
-            found[one.bundle] = [*before, _between(one, one.source, one.destination)]
+            if one.destination not in {move.destination for move in before}:
+                found[one.bundle] = [*before, _between(one, one.source, one.destination)]
         elif not one.failed:
             first = next((move.source for move in before if move.source in position), one.source)
             found[one.bundle] = [_between(one, first, one.owner)]

@@ -106,7 +106,7 @@ class Secret:
                 self._value, self._stamp = read or self._value, stamp
                 self.trouble = "" if read else f"{self._path}: secret is empty; {STILL}"
         except (OSError, UnicodeDecodeError) as error:
-            failed = f"{self._path}: secret cannot be read: {type(error).__name__}"
+            failed = f"{self._path}: secret cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
             if not self._value:
                 raise UsageError(failed) from error
             self._stamp, self.trouble = None, f"{failed}; {STILL}"

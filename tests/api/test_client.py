@@ -88,6 +88,15 @@ def test_an_address_that_is_none_is_told(url: str):
         Client(url, None)
 
 
+def test_who_has_no_token_is_told_where_to_name_one(api: Api, tmp_path: Path):
+    """And what is wrong with the file that is to have it, in words."""
+    assert api.serving.url is not None
+    with pytest.raises(UsageError, match=r"TOKEN; api\.token_file names the file that has it"):
+        Client(api.serving.url, None).post("pause", body={})
+    with pytest.raises(UsageError, match="none: cannot be read: No such file or directory"):
+        Client(api.serving.url, tmp_path / "none").get("status")
+
+
 def test_why_no_lbd_answers_is_told_in_words():
     """Nobody listens there."""
     with pytest.raises(ObserveError, match="no lbd answers there: it cannot be reached"):

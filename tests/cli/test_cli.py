@@ -97,6 +97,11 @@ class TestHelp:
         assert found.exit_code == 0
         assert found.stdout.startswith(f"Usage: main {' '.join(command)}".rstrip())
 
+    @pytest.mark.parametrize("group", ["config", "history"])
+    def test_what_a_command_is_for_is_told_to_the_end(self, group: str) -> None:
+        """In the list of its group, which click cuts off."""
+        assert "..." not in lbd(group, "--help").stdout.partition("Commands:")[2]
+
     def test_the_commands_are_listed(self) -> None:
         """All of them, in the order in which one meets them."""
         listed = lbd("--help").stdout.partition("Commands:")[2]
@@ -192,6 +197,13 @@ class TestConfig:
         """And says how much is set."""
         found = lbd("config", "check", "--config", config_of(tmp_path))
         assert (found.exit_code, found.stdout, found.stderr) == (0, "", "ok: 4 values set\n")
+
+    @pytest.mark.parametrize(
+        ("words", "told"), [([], "all defaults"), (["--admin-url", "http://b1:80"], "1 value set")]
+    )
+    def test_check_counts(self, words: list[str], told: str) -> None:
+        """As one says it."""
+        assert lbd("config", "check", *words).stderr == f"ok: {told}\n"
 
     def test_check_tells_every_problem(self, tmp_path: Path) -> None:
         """One line each, exit 2."""
@@ -339,11 +351,11 @@ class TestReplay:
         ("arguments", "words"),
         [
             (["--set", "hit_count_high"], "wanted KEY=VALUE"),
-            (["--set", "hit_count_hihg=1"], "hit_count_hihg"),
-            (["--set", "hit_count_high=often"], "hit_count_high"),
+            (["--set", "hit_count_hihg=1"], "Error: --set: hit_count_hihg: 1: no such key"),
+            (["--set", "hit_count_high=often"], "Error: --set: hit_count_high: 'often': wanted a whole number"),
             (["--set", "hit_count_high=[1"], "hit_count_high"),
-            (["--strategy", "nonsense"], "avg-shedder"),
-            (["--strategy", "overload-shedder", "--set", "hit_count_high=1"], "hit_count_high"),
+            (["--strategy", "nonsense"], "'--strategy': 'nonsense' is not one of 'avg-shedder'"),
+            (["--strategy", "overload-shedder", "--set", "hit_count_high=1"], "--set: hit_count_high: 1: no such key"),
             (["--placement", "nonsense"], "rendezvous"),
         ],
     )

@@ -476,7 +476,10 @@ class TestUnload:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["nonsense", "--to", "b3:8080"], "'nonsense' is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU"),
+            (
+                ["nonsense", "--to", "b3:8080"],
+                "'nonsense' is no bundle, and no namespace; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU or tenant/",
+            ),
             (["t/n/0x80000000_0x00000000", "--to", "b3:8080"], "the lower end of the range must be below the upper"),
             ([BUNDLES[0], "--to", " "], "--to: the broker is empty; wanted host:port, or no --to at all"),
             ([BUNDLES[0], "--to", "b3:8080", "--override", " "], "--override: the reason is empty"),

@@ -270,16 +270,18 @@ def test_what_is_missing_is_told(tools: Path, tmp_path: Path, make: Any, told: s
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--out", "{}"], "exists already; name a new directory"),
-        (["--out", "{}/file/calibration"], "cannot be made: Not a directory"),
+        (["--out", "{}"], "exists already and is not empty; name a new directory"),
+        (["--out", "{}/file/calibration"], "cannot be written: Not a directory"),
+        (["--out", "{}/empty", "--history", "{}/none"], "none/v1/decisions: no history of version 1 there"),
         (["--out", "{}/new", "--history", "{}/none"], "none/v1/decisions: no history of version 1 there"),
         (["--out", "{}/new", "--history", "{}", "--master", "nonsense"], "--master nonsense: no Spark session"),
     ],
-    ids=["out is there", "out is no place", "no history", "no master"],
+    ids=["out is there", "out is no place", "out was left by a kill", "no history", "no master"],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, words: Sequence[str], told: str):
-    """In one line, with exit 2; a directory is left only where there was one."""
+    """In one line, with exit 2; a directory is left only where something is in it."""
     (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
     done = lbd("calibrate", "--master", "local[1]", *(word.format(tmp_path) for word in words))
 
     one_line(done, told)

@@ -93,6 +93,16 @@ def test_rounds_that_a_clock_came_by_again_are_left_out(spark: SparkSession):
     assert minutes(curated.rounds(imported)) == sorted(turns)
 
 
+def test_rounds_of_turns_that_are_counted_anew_are_kept(spark: SparkSession):
+    """As after ``turns/`` was removed: no clock went back, also where the count comes by its old height that day."""
+    from lbd.learn import curated
+
+    turns = {0: 5, 1: 6, 60: 1, 61: 2, 62: 3, 66: 4, 70: 7, 71: 8}
+    told = frame(spark, "decisions", *({"t": at(minute), "brokers": ["a"], "turn": turns[minute]} for minute in turns))
+
+    assert minutes(curated.rounds(told)) == sorted(turns)
+
+
 @pytest.mark.parametrize(
     ("rows", "kept"),
     [

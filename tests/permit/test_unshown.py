@@ -66,6 +66,15 @@ def test_until_a_move_has_ended_both_may_have_the_bundle():
     assert found[2] > 0
 
 
+def test_a_bundle_of_which_nothing_is_known_weighs_once_at_each_that_may_have_it():
+    """Also at one that was to get it twice."""
+    sent = [
+        replace(HALF_A_MINUTE_AGO, at=TAKEN_AT - ago, destination=to)
+        for ago, to in ((30, "b:1"), (20, "c:1"), (10, "b:1"))
+    ]
+    assert borne(sent, TAKEN_AT - 60, THREE, THREE_SCORES).tolist() == pytest.approx([0.0, 10.0, 10.0])
+
+
 def test_all_that_a_broker_gave_is_no_more_than_what_it_had():
     """Its report shows most of the moves by now: measured by what it has left, each would weigh four times as much."""
     names = [bundle(number) for number in range(8)]

@@ -274,6 +274,15 @@ def test_nothing_is_left_of_it() -> None:
             probe.bind((host, int(port)))
 
 
+def test_who_asks_after_its_end_opens_no_port_again() -> None:
+    """An answer that was under way as little as whoever looks at what came of it."""
+    with hot() as cluster:
+        owners, host, port = cluster.owners(), *cluster.brokers[0].split(":")
+    assert cluster.owners() == owners
+    with socket.socket() as probe:
+        probe.bind((host, int(port)))
+
+
 def test_a_port_that_is_taken_is_told() -> None:
     """And what was taken before it is given back."""
     with hot() as cluster:

@@ -65,7 +65,7 @@ class FakePulsar:
         self.faults, self.policies = Faults(), Policies()
         self.requests: deque[Request] = deque(maxlen=REMEMBERED_REQUESTS)
         self.begun_at = self.clock.now() - state.seconds
-        self._lock = threading.RLock()
+        self._lock, self._stopped = threading.RLock(), False
         self._doors = Doors()
         self._ports = _doors(len(world.brokers), port, self._answer)
         self.names = dict(zip((door.id for door in self._ports), world.brokers, strict=True))
@@ -84,7 +84,9 @@ class FakePulsar:
         self.stop()
 
     def stop(self) -> None:
-        """Close every port and connection."""
+        """Close every port and connection: neither an answer under way nor who looks at it later opens one again."""
+        with self._lock:
+            self._stopped = True
         self._doors.stop()
         for door in self._ports:
             door.shut()
@@ -182,7 +184,7 @@ class FakePulsar:
                 self._open_and_shut()
 
     def _open_and_shut(self) -> None:
-        for door in self._ports:
+        for door in () if self._stopped else self._ports:
             up = self._book.brokers[door.id].up
             if up and not door.open:
                 self._doors.open(door)
