@@ -243,9 +243,9 @@ def _put(values: dict[str, Any], keys: list[str], value: object) -> None:
 
 def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
     """One problem of settings: where it stands by ``origins``, key, value, and what would be right."""
-    key = ".".join(str(part) for part in item["loc"])
-    if not key:
+    if not item["loc"]:
         return f"configuration: {complaint(item)}"
+    key = ".".join(str(part) for part in item["loc"])
     where = next(
         (
             origin
@@ -256,7 +256,7 @@ def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
     )
     if item["type"] == "extra_forbidden":
         near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
-        return f"{where}: {key}: no such setting{near and f'; did you mean {near}?'}"
+        return f"{where}: {key or repr('')}: no such setting{near and f'; did you mean {near}?'}"
     shown = "" if isinstance(item["input"], dict) or key.startswith("pulsar") else f" {item['input']!r}:"
     return f"{where}: {key}:{shown} {complaint(item)}"
 
