@@ -18,7 +18,7 @@ from lbd.model import Brokers, Rows, Snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lbd.model import BoolArray, FloatArray
+    from lbd.model import FloatArray
 
 MODULAR_REPORT = "LocalBrokerData"
 TOP_BUNDLES_REPORT = "TopBundlesLoadData"
@@ -143,16 +143,16 @@ def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
     """Rows of all brokers: a broker's statistics first, then what it lists without statistics."""
     names: list[str] = []
     tables: list[FloatArray] = []
-    listed = [np.zeros(0, dtype=np.bool_)]
-    numbers: list[int] = []
+    listed: list[bool] = []
+    reported: list[bool] = []
     start = [0]
     for report in reports:
         known, extra = _listing(report)
         names += [*report.last_stats, *extra]
         stats = chain(report.last_stats.values(), [_NOTHING] * len(extra))
         tables.append(_table(map(msgspec.structs.astuple, stats), 7))  # one for all would hold up every other thread
-        listed += [known, np.ones(len(extra), dtype=np.bool_)]
-        numbers += [known.size, len(extra)]
+        listed += known + [True] * len(extra)
+        reported += [True] * len(known) + [False] * len(extra)
         start.append(len(names))
     bundles, position = _distinct(names)
     table = np.concatenate(tables) if tables else np.zeros((0, 7))
@@ -161,18 +161,17 @@ def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
         bundle=position,
         rates=np.ascontiguousarray(table[:, :4]),
         counts=table[:, 4:].astype(np.int64),
-        reported=np.repeat(np.arange(len(numbers)) % 2 == 0, numbers),
-        listed=np.concatenate(listed),
+        reported=np.array(reported, dtype=np.bool_),
+        listed=np.array(listed, dtype=np.bool_),
     )
 
 
-def _listing(report: LoadReport) -> tuple[BoolArray, list[str]]:
+def _listing(report: LoadReport) -> tuple[list[bool], list[str]]:
     """Whether each bundle of the statistics is listed, and what is listed without statistics; mostly they agree."""
     if set(report.bundles) == report.last_stats.keys():
-        return np.ones(len(report.last_stats), dtype=np.bool_), []
+        return [True] * len(report.last_stats), []
     known = set(report.bundles)
-    listed = np.array([name in known for name in report.last_stats], dtype=np.bool_)
-    return listed, [name for name in report.bundles if name not in report.last_stats]
+    return [name in known for name in report.last_stats], [n for n in report.bundles if n not in report.last_stats]
 
 
 def _distinct(names: list[str]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
