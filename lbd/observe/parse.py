@@ -143,7 +143,7 @@ def _rows(reports: list[LoadReport]) -> tuple[list[str], Rows]:
     """Rows of all brokers: a broker's statistics first, then what it lists without statistics."""
     names: list[str] = []
     tables: list[FloatArray] = []
-    listed: list[bool] = []
+    listed: list[bool] = []  # a list: asked for a column a broker, numpy lets other threads wait for all of them
     reported: list[bool] = []
     start = [0]
     for report in reports:
