@@ -1,8 +1,8 @@
 """Moves asked for by hand, one after the other, while lbd, the leading broker and others are killed in the midst.
 
 lbd moves a bundle only to a broker that will stay below its source, also by hand. So one broker is made hot by a burner
-beside it; half of the bundles leave it through lbd, and the test itself brings them back. For some minutes lbd counts
-each where it sent it last: all bundles, which carry the burner's points for lbd, would be more than a broker may have.
+beside it; a third of the bundles leave it through lbd, and the test itself brings them back. For some minutes lbd
+counts each where it sent it last, by its share of what the broker has left: half of them would carry all of its points.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Hot:
         self.cluster.burn(index)
 
     def bundle(self) -> str:
-        """One of every second, that is on the hot broker, by turns; when few are left there, all are brought back."""
+        """One of every third, that is on the hot broker, by turns; when few are left there, all are brought back."""
         here = self._here()
         alive = all(self.cluster.alive(index) for index in range(len(self.cluster.brokers)))
         if len(here & self._leaving) <= LAST_LEFT and alive:
@@ -100,7 +100,7 @@ class Hot:
 
     @property
     def _leaving(self) -> set[str]:
-        return set(self.bundles[::2])
+        return set(self.bundles[::3])
 
     def _bring_back(self, bundle: str) -> None:
         """Clients may win the race for it; then it stays where it is until the next time."""
@@ -138,7 +138,7 @@ class Storm:
     def run(self, moves: int) -> None:
         """Ask until so many moves are in the journal, and bring back who is dead by then."""
         self._renew()
-        while len(self.daemon.moves()) < moves and self._asked < 3 * moves:
+        while len(self.daemon.moves()) < moves and self._asked < 6 * moves:
             self._bring_back(self._asked)
             self._request(self.victims.get(self._asked))
             self._asked += 1
