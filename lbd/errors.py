@@ -56,6 +56,11 @@ class RefusedError(LbdError):
     exit_code = 4
 
 
+def unread(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file of text could not be read, without a byte of it: it may hold a secret."""
+    return "it is no text" if isinstance(error, UnicodeDecodeError) else error.strerror or type(error).__name__
+
+
 def told(error: Exception) -> LbdError:
     """An exception in one line: lbd's own as it is; one that nothing was prepared for as a bug, its trace with it."""
     if isinstance(error, LbdError):

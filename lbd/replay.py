@@ -76,8 +76,7 @@ class _Run:
         barred = broker_bundles(snapshot)
         since = snapshot.taken_at - self.grace_s
         self.unloaded_at = {bundle: at for bundle, at in self.unloaded_at.items() if at >= since}
-        recent = [at for at, bundle in enumerate(snapshot.bundles) if bundle in self.unloaded_at]
-        barred[recent] = Reason.COOL_DOWN.code
+        barred[list(snapshot.positions_of(self.unloaded_at).values())] = Reason.COOL_DOWN.code
         return barred
 
 

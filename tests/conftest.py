@@ -42,7 +42,10 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test of threads, processes or brokers that fails is tried once more, and told: two cores stop at times."""
+    """A test of threads, processes or brokers that fails is tried once more, and told: two cores stop at times.
+
+    What is end to end by where it stands is marked so.
+    """
     path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else Path()
     if not any(map(path.is_relative_to, VALUES_ONLY)):
         item.add_marker(pytest.mark.flaky(reruns=1))

@@ -224,6 +224,11 @@ class TestProblems:
             "configuration: leader.enabled needs pulsar.service_url: pulsar://host:port, or pulsar+ssl://host:port"
         ]
 
+    def test_an_empty_key(self, tmp_path: Path) -> None:
+        """Is shown as one, and where it stands."""
+        path = file_of(tmp_path, "'': 1")
+        assert problems(path) == [f"{path}: '': no such setting"]
+
     def test_keys_that_are_merged_may_be_set_anew(self, tmp_path: Path) -> None:
         """YAML's ``<<`` brings what the others stand beside: that is not twice."""
         content = "weights: &w {cpu: 2, memory: 1}\navg_shedder: {<<: {low_threshold: 20}, low_threshold: 10}"

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import requests
 
-from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
+from lbd.errors import LbdError, ObserveError, RefusedError, UsageError, unread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +62,7 @@ class Client:
         try:
             token = self._token_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            raise UsageError(f"api.token_file {self._token_file}: cannot be read: {why}") from error
+            raise UsageError(f"api.token_file {self._token_file}: cannot be read: {unread(error)}") from error
         if not (token.isascii() and token.isprintable() and token and " " not in token):
             raise UsageError(f"api.token_file {self._token_file}: wanted one word of plain characters")
         return {"Authorization": f"Bearer {token}"}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lbd.cli.options import settings_options
-from lbd.cli.simulate_files import make_directory
+from lbd.cli.options import new_directory, settings_options
 from lbd.cli.stages import stages
 from lbd.record.history import FOLDER
 
@@ -103,7 +102,7 @@ def _ending(out: Path) -> Iterator[None]:
 @contextmanager
 def _new(out: Path) -> Iterator[None]:
     """A new or empty directory, which is gone again when nothing came to be in it; a kill leaves it, and it will do."""
-    make_directory(out, "--out", parents=True)
+    new_directory(out, "--out", parents=True)
     try:
         yield
     finally:

@@ -11,8 +11,8 @@ import numpy as np
 from rich.progress import TaskProgressColumn
 
 from lbd.cli import compare_text, render
-from lbd.cli.options import LONGEST_HOURS, Number, assignment, format_option, settings_options
-from lbd.cli.simulate_files import make_directory, write_page
+from lbd.cli.options import LONGEST_HOURS, Number, assignment, format_option, new_directory, settings_options
+from lbd.cli.simulate_files import write_page
 from lbd.cli.stages import passing
 from lbd.compare.candidates import candidate
 from lbd.compare.side_by_side import Asked, over_recording, over_scenario, recordings
@@ -81,7 +81,7 @@ def compare(
         raise UsageError(f"--strategy {twice[0]}: given twice; wanted another strategy, or other settings of it")
     settings = read().settings
     if report is not None:
-        make_directory(report)
+        new_directory(report, "--report")
     with passing(TaskProgressColumn()) as progress:
         task = progress.add_task("", total=1)
 

@@ -114,6 +114,21 @@ def assignment(text: str, option: str = "--set") -> tuple[str, object]:
         raise UsageError(f"{option} {text!r}: the value is not YAML") from error
 
 
+def new_directory(directory: Path, option: str, *, parents: bool = False) -> None:
+    """A new directory, or an empty one. Raises :class:`UsageError` where it cannot be made, or has something in it."""
+    try:
+        directory.mkdir(parents=parents, exist_ok=True)
+        kept = any(directory.iterdir())
+    except OSError as error:
+        raise UsageError(
+            f"{option} {directory}: cannot be written: {error.strerror}; wanted a new directory"
+        ) from error
+    if kept:
+        raise UsageError(f"{option} {directory}: exists already and is not empty; name a new directory")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UsageError(f"{option} {directory}: not yours to write to; name a new directory")
+
+
 def recording_header(file: Path, settings: Settings, interval_seconds: float, source: str) -> dict[str, object]:
     """What a recording that is made under these settings says of itself."""
     return {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from lbd.cli.options import recording_header
+from lbd.cli.options import new_directory, recording_header
 from lbd.errors import UsageError
 from lbd.record import recording
 from lbd.simulate.recorded import estimated_bytes, load_reports
@@ -31,23 +30,8 @@ def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
     """
     if directory is None:
         return lambda _: None
-    make_directory(directory)
+    new_directory(directory, "--report")
     return lambda runs: _write_page(directory / "index.html", runs)
-
-
-def make_directory(directory: Path, option: str = "--report", *, parents: bool = False) -> None:
-    """A new directory, or an empty one. Raises :class:`UsageError` where it cannot be made, or has something in it."""
-    try:
-        directory.mkdir(parents=parents, exist_ok=True)
-        kept = any(directory.iterdir())
-    except OSError as error:
-        raise UsageError(
-            f"{option} {directory}: cannot be written: {error.strerror}; wanted a new directory"
-        ) from error
-    if kept:
-        raise UsageError(f"{option} {directory}: exists already and is not empty; name a new directory")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageError(f"{option} {directory}: not yours to write to; name a new directory")
 
 
 def _write_page(path: Path, runs: Sequence[Finished]) -> None:

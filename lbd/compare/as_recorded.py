@@ -45,7 +45,6 @@ def _changes(
     """The bundles that changed hands, from whom to whom."""
     was = former(before, changed)
     sizes = bundle_rates(snapshot, now.owner)[0][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-    for at, bundle in enumerate(snapshot.bundles):
-        if bundle in changed:
-            destination = snapshot.brokers.ids[now.owner[at]]
-            yield Moved(seconds, bundle, was[bundle], destination, float(sizes[at]))
+    for bundle, at in snapshot.positions_of(changed).items():
+        destination = snapshot.brokers.ids[now.owner[at]]
+        yield Moved(seconds, bundle, was[bundle], destination, float(sizes[at]))

@@ -106,10 +106,8 @@ class Recorded:
         position = recorded.brokers.index()
         self._elsewhere = {bundle: broker for bundle, broker in self._elsewhere.items() if broker in position}
         owner = was.copy()
-        if self._elsewhere:
-            for at, bundle in enumerate(recorded.bundles):
-                if bundle in self._elsewhere:
-                    owner[at] = position[self._elsewhere[bundle]]
+        for bundle, at in recorded.positions_of(self._elsewhere).items():
+            owner[at] = position[self._elsewhere[bundle]]
         return owner
 
     def _sampled(self, seen: Snapshot, beyond: FloatArray) -> Snapshot:

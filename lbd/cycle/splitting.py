@@ -108,7 +108,7 @@ def _permitted(settings: Settings, seen: Round, due: Sequence[Due]) -> tuple[tup
     if not due:
         return (), []
     codes = barred(seen.snapshot, seen.attempted_at, Isolation(), settings.guardrails)
-    at, position = {name: at for at, name in enumerate(seen.snapshot.bundles)}, seen.snapshot.brokers.index()
+    at, position = seen.snapshot.positions_of({one.bundle for one in due}), seen.snapshot.brokers.index()
     allowed: list[Due] = []
     left: list[Left] = []
     for one in due:

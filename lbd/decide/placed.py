@@ -63,7 +63,7 @@ class _Round:
     def place(self, averages: Averages, weights: Weights) -> None:
         """Ask for each bundle without a destination, in the plan's order."""
         wanted = {unload.bundle for unload in self._unloads if unload.destination is None}
-        position = {name: at for at, name in enumerate(self._snapshot.bundles) if name in wanted}
+        position = self._snapshot.positions_of(wanted)
         long = averages.long[:, MSG_IN] + averages.long[:, MSG_OUT]
         rates = {name: float(long[at]) for name, at in position.items()}
         seen = replace(look(self._snapshot, averages, weights, asked=len(wanted)), bundle_rates=rates)

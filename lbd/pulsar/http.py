@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
 from urllib3.util import Retry
 
-from lbd.errors import AdminError, LbdError, UsageError
+from lbd.errors import AdminError, LbdError, UsageError, unread
 from lbd.pulsar import paths
 from lbd.pulsar.failures import timed_out, told, translated
 from lbd.pulsar.metered import ADMIN
@@ -106,7 +106,7 @@ class Secret:
                 self._value, self._stamp = read or self._value, stamp
                 self.trouble = "" if read else f"{self._path}: secret is empty; {STILL}"
         except (OSError, UnicodeDecodeError) as error:
-            failed = f"{self._path}: secret cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+            failed = f"{self._path}: secret cannot be read: {unread(error)}"
             if not self._value:
                 raise UsageError(failed) from error
             self._stamp, self.trouble = None, f"{failed}; {STILL}"
