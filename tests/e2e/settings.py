@@ -156,6 +156,7 @@ def _zookeeper_settings(work: Path) -> dict[str, str | float]:
         "clientPortAddress": "127.0.0.1",
         "maxClientCnxns": 0,
         "admin.enableServer": "false",
+        "4lw.commands.whitelist": "dump",
     }
 
 

@@ -16,7 +16,7 @@ from tests.e2e.kills import REQUESTS_WHILE_DEAD, schedule
 from tests.e2e.meters import Meters
 from tests.e2e.settings import Spec
 from tests.e2e.soak import Growth, Size
-from tests.e2e.witness import Witness, contradictions
+from tests.e2e.witness import Witness, contradictions, locks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +55,32 @@ def test_a_journal_is_read_over_its_files_and_past_what_a_kill_tore(tmp_path: Pa
     told = journal.moves(journal.lines(tmp_path))
 
     assert [(move.id, move.result, move.owner, move.ended_at) for move in told] == [("m1", "landed", B, 11.0)]
+
+
+DUMP = """3 expire at Mon Nov 23 07:36:02 UTC 2026:
+	0x10001ef254c0006
+ephemeral nodes dump:
+Sessions with Ephemerals (3):
+0x10001ef254c0007:
+	/namespace/e2e/n/0x00000000_0x80000000
+	/loadbalance/brokers/127.0.0.2:18080
+	/namespace/pulsar/127.0.0.2:18080/0x00000000_0xffffffff
+0x10001ef254c0005:
+	/ledgers/available/127.0.0.1:13181
+0x10001ef254c0006:
+	/loadbalance/leader
+	/loadbalance/brokers/127.0.0.1:18080
+	/namespace/e2e/n/0x80000000_0xffffffff
+Connections dump:
+	ip: /127.0.0.1:43658 sessionId: 0x10001ef254c0005
+"""
+
+
+def test_who_holds_the_lock_of_a_bundle_owns_it():
+    """The broker of the session that keeps both, wherever in it either stands; an answer that is none tells nothing."""
+    found = {bundle: broker for bundle, broker in locks(DUMP).items() if bundle.startswith("e2e/")}
+    assert found == {BUNDLE: B, "e2e/n/0x80000000_0xffffffff": A}
+    assert locks("") == locks("dump is not executed because it is not in the whitelist.") == {}
 
 
 def test_moves_of_one_turn_are_a_batch():

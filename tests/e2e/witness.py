@@ -1,7 +1,9 @@
-"""Who really owned what and when, as the brokers themselves said all the time, and what in a journal they deny."""
+"""Who really owned what and when, as locks and brokers told all the time, and what in a journal they deny."""
 
 from __future__ import annotations
 
+import re
+import socket
 import threading
 import time
 from collections import defaultdict
@@ -23,11 +25,15 @@ BEFORE_SECONDS, AFTER_SECONDS = 1.0, 3.0
 
 PROVEN = ("landed", "landed-elsewhere")
 
+_LOCK = re.compile(r"^\s*/namespace/(.+/0x\w+)$", re.MULTILINE)
+_BROKER = re.compile(r"^\s*/loadbalance/brokers/(\S+)$", re.MULTILINE)
+
 
 class Witness:
-    """Asks every broker all the time what it owns, each from a thread of its own: a dead one holds nobody up.
+    """Asks all the time who owns what: ZooKeeper, in which a broker holds a lock for each of its bundles.
 
-    No more often than it must: a broker that is asked this while it takes several bundles over can hang for good.
+    Not the brokers: one that is asked for all it owns while it takes bundles over can hang for good. Those of the
+    extensible manager hold no locks, and cannot; each is asked from a thread of its own, so a dead one holds nobody up.
     """
 
     def __init__(self, cluster: Cluster, every_seconds: float = 0.4) -> None:
@@ -38,9 +44,13 @@ class Witness:
         self._stays: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
 
     def __enter__(self) -> Self:
-        for index in range(len(self._cluster.brokers)):
-            self._threads.append(threading.Thread(target=self._watch, args=(index,), daemon=True))
-            self._threads[-1].start()
+        if self._cluster.spec.load_manager == "extensible":
+            works = [(self._watch, (index,)) for index in range(len(self._cluster.brokers))]
+        else:
+            works = [(self._watch_locks, ())]
+        self._threads = [threading.Thread(target=work, args=given, daemon=True) for work, given in works]
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,6 +61,14 @@ class Witness:
     def seen(self, bundle: str, broker: str, begin: float, end: float) -> bool:
         """Whether this broker said in this time that it owns the bundle."""
         return any(first <= end and last >= begin for first, last in tuple(self._stays[bundle, broker]))
+
+    def _watch_locks(self) -> None:
+        previous = 0.0
+        while not self._done.wait(self._every):
+            asked, held, answered = time.time(), locks(_dump()), time.time()
+            for bundle, broker in held.items():
+                _stay(self._stays[bundle, broker], previous, asked, answered)
+            previous = answered
 
     def _watch(self, index: int) -> None:
         cluster, previous = self._cluster, 0.0
@@ -64,6 +82,25 @@ class Witness:
                 for bundle in bundles:
                     _stay(self._stays[bundle, broker], previous, asked, answered)
                 previous = answered
+
+
+def locks(dump: str) -> dict[str, str]:
+    """The broker that holds the lock of each bundle, by ZooKeeper's list of sessions and what each of them keeps."""
+    found: dict[str, str] = {}
+    for session in dump.split("\n0x"):
+        for broker in _BROKER.findall(session):
+            found |= dict.fromkeys(_LOCK.findall(session), broker)
+    return found
+
+
+def _dump() -> str:
+    """ZooKeeper's answer to ``dump``; nothing where there is none, as while it restarts."""
+    try:
+        with socket.create_connection(("127.0.0.1", settings.ZOOKEEPER_PORT), ASK_TIMEOUT_SECONDS) as connection:
+            connection.sendall(b"dump")
+            return b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
+    except OSError:
+        return ""
 
 
 def _ask(session: requests.Session, url: str) -> list[str]:
