@@ -1,4 +1,4 @@
-"""Answers of the API first: what can wait a moment does while one is being made.
+"""Short answers of the API first, then the turn, then long answers: what can wait a moment does.
 
 All threads of a process take turns on one interpreter. An answer that has read its request must get it back once more,
 behind every thread of a turn that wants it; those that wait here do not.
@@ -9,15 +9,21 @@ numbers: who waits is woken, comes too late, and waits anew, for a tenth of a se
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from contextlib import suppress
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_SECONDS = 0.01
 """An answer from memory is made in a millisecond or two. One that is not there after this is waited for no longer."""
+
+LONG_SECONDS = 0.75
+"""What takes long to put together waits for a turn no longer than this. A turn of 100 brokers and 65,000 bundles takes
+half a second; one that waits for brokers which do not answer takes nothing from anybody."""
 
 LATELY_SECONDS = 1.0
 """Who has just been asked will be asked again."""
@@ -70,3 +76,40 @@ class Answers:
 
 ANSWERS = Answers()
 """Of this process, as its interpreter."""
+
+
+class Turn:
+    """Entered while one is under way, by one thread at a time; others wait in an event loop for its end.
+
+    Nobody looks again and again whether it has ended: each look would take the interpreter from it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] | None = None
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            self._waiting = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting or {}, None
+        for ended, loop in waiting.items():
+            with suppress(RuntimeError):  # the loop has ended, too
+                loop.call_soon_threadsafe(ended.set)
+
+    async def over(self, most_seconds: float = LONG_SECONDS) -> None:
+        """Wait for its end, or for so long."""
+        ended = asyncio.Event()
+        with self._lock:
+            if self._waiting is None:
+                return
+            self._waiting[ended] = asyncio.get_running_loop()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), most_seconds)
+
+
+TURN = Turn()
+"""Of this process."""

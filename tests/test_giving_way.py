@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.giving_way import LATELY_SECONDS, MOST_SECONDS, Answers
+from lbd.giving_way import LATELY_SECONDS, LONG_SECONDS, MOST_SECONDS, TURN, Answers
 from tests.api.conftest import serving
 from tests.fake_pulsar import hot_broker
 
@@ -187,3 +188,39 @@ def test_a_question_is_under_way_from_its_first_byte_to_its_answer(tmp_path: Pat
         heeded.told.clear()
         assert api.get("/healthz").status_code == 200
         assert heeded.told[:2] == ["begun", "ended"]
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/decisions", "/v1/snapshot", "/v1/plan", "/v1/openapi.json"])
+def test_what_takes_long_comes_after_the_turn(path: str, tmp_path: Path):
+    """And is under way no more while it waits: a turn that waited for it would wait for itself."""
+    with hot_broker() as pulsar, serving(pulsar, tmp_path) as api:
+        api.turn()
+        found: list[int] = []
+        asks = threading.Thread(target=lambda: found.append(api.get(path).status_code))
+        with TURN:
+            asks.start()
+            asks.join(LONG_SECONDS / 3)
+            assert not found
+        asks.join(PATIENCE_SECONDS)
+        assert found == [200]
+
+
+def test_all_else_comes_beside_it(tmp_path: Path):
+    """What is short."""
+    with hot_broker() as pulsar, serving(pulsar, tmp_path) as api:
+        api.turn()
+        begun = time.monotonic()
+        with TURN:
+            codes = [api.get(path).status_code for path in ("/healthz", "/v1/status", "/v1/moves", "/v1/gaps", "/")]
+        assert codes == [200] * 5
+        assert time.monotonic() - begun < 4 * LONG_SECONDS
+
+
+def test_a_turn_without_end_is_not_waited_for(tmp_path: Path):
+    """One that waits for brokers which do not answer takes nothing from anybody, and on call one wants to see why."""
+    with hot_broker() as pulsar, serving(pulsar, tmp_path) as api:
+        api.turn()
+        begun = time.monotonic()
+        with TURN:
+            assert api.get("/v1/decisions").status_code == 200
+        assert time.monotonic() - begun >= LONG_SECONDS

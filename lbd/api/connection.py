@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lbd.api.problems import problem
-from lbd.giving_way import ANSWERS
+from lbd.giving_way import ANSWERS, TURN
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,6 +32,9 @@ that opens connections and says nothing, or a byte now and then, keeps everybody
 HEAD_BYTES = 64 << 10
 """So much may come that completes no head, no piece of a body and no request; 400 for more, which would all be kept."""
 
+LONG = ("/metrics", "/v1/decisions", "/v1/explain", "/v1/openapi.json", "/v1/plan", "/v1/snapshot")
+"""Answers that take 5 to 30 ms of the interpreter, where all others take one or two."""
+
 
 class Connection(HttpToolsProtocol):
     """Broken off where its client neither asks nor reads on."""
@@ -46,11 +49,18 @@ class Connection(HttpToolsProtocol):
     def app(self) -> ASGIApp:
         """Who answers the next request."""
         full = max(len(self.connections), len(self.tasks)) >= CONNECTIONS
-        return _full if full else self._served
+        return _full if full else self._answered
 
     @app.setter
     def app(self, app: ASGIApp) -> None:
         self._served = app
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is read and takes long comes after a turn that is under way; nothing waits for it then."""
+        if scope["method"] == "GET" and scope["path"].startswith(LONG):
+            ANSWERS.ended(self)
+            await TURN.over()
+        await self._served(scope, receive, send)
 
     def send_400_response(self, msg: str) -> None:
         """What came is no HTTP. Behind a request whose answer is still to come this is not said: it would be taken for

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from lbd.daemon.serving import Serving
 from lbd.daemon.telling import level_of, move_line, split_line, status_of, turn_line, utc
 from lbd.daemon.timebase import Steps
 from lbd.errors import LbdError
-from lbd.giving_way import ANSWERS
+from lbd.giving_way import ANSWERS, TURN
 from lbd.record.status import write_status
 
 if TYPE_CHECKING:
@@ -183,10 +184,16 @@ class Service:
             self._scheduler.add_job(self._feed, "interval", id="watchdog", replace_existing=True, **often)
 
     def _turn(self) -> None:
-        with self._busy:
-            if self._done.is_set():
-                return
-            record = self._engine.turn()
+        with ExitStack() as under_way:
+            with self._busy:
+                if self._done.is_set():
+                    return
+                under_way.enter_context(TURN)
+                record = self._engine.turn()
+            self._tell(record)
+        settle(self._turns)
+
+    def _tell(self, record: CycleRecord) -> None:
         self._alive()
         ANSWERS.give_way()
         self._turns += 1
@@ -196,7 +203,6 @@ class Service:
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
         self._write(record)
         self.on_turn(record)
-        settle(self._turns)
 
     def _write(self, record: CycleRecord) -> None:
         job = self._scheduler.get_job("turn")

@@ -1,4 +1,8 @@
-"""Whether a turn takes longer while everything that can be read is read, and how large the daemon gets by it."""
+"""Whether a turn takes longer while everything that can be read is read, and how large the daemon gets by it.
+
+Who asks takes time of the machine's processors, of which the simulated cluster gets what is left. So the same is also
+asked of another lbd, which makes no turns meanwhile: what a turn takes longer then is not for answering in its process.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ ROUTES = (
 """By client: what is slow to answer must not stand before the rest."""
 
 A_SECOND, STREAMS = 10.0, 5
-TURNS, SECONDS = 5, 75.0
+TURNS, SECONDS = 15, 75.0
 PARTS: dict[str, Callable[[Turned], float]] = {
     "all": lambda turn: turn.seconds,
     "observe": lambda turn: turn.observe_seconds,
@@ -34,27 +38,41 @@ PARTS: dict[str, Callable[[Turned], float]] = {
 
 
 def measured(on: Stage, rounds: int) -> None:
-    """A line for each round, and at last one for each route."""
+    """A line for each part of a turn in each round, then over all rounds, and at last one for each route."""
     on.after(3)
     asked: list[Asked] = []
+    found: list[dict[str, list[Turned]]] = []
     for _ in range(rounds):
-        quiet = on.next_turns(TURNS)
-        clients = [(on.url, cycle(paths)) for paths in ROUTES]
-        before = len(on.turns)
-        with Listening(on.url, STREAMS) as listening:
-            asked += [one for client in ask_all(clients, SECONDS, A_SECOND) for one in client]
-        _compare(quiet, on.turns[before + 1 :])
+        turns = {"alone": on.next_turns(TURNS)}
+        turns["other"], _, _ = _beside(on, on.other)
+        turns["own"], own, listening = _beside(on, on.url)
+        _compare(turns)
+        asked += own
+        found.append(turns)
         size = listening.bytes / max(listening.events, 1)
         now, most = on.memory()
         print(f"  {listening.events} events of {size:,.0f} bytes; the daemon has {now:.0f} MiB, at most {most:.0f}")
+    print("all rounds")
+    _compare({name: [turn for one in found for turn in one[name]] for name in found[0]})
     for path in (path for paths in ROUTES for path in paths):
         _tell(path, [one for one in asked if one.path == path])
 
 
-def _compare(quiet: list[Turned], mixed: list[Turned]) -> None:
+def _beside(on: Stage, url: str) -> tuple[list[Turned], list[Asked], Listening]:
+    """Turns beside requests to one of both, and what these were."""
+    clients = [(url, cycle(paths)) for paths in ROUTES]
+    before = len(on.turns)
+    with Listening(url, STREAMS) as listening:
+        asked = [one for client in ask_all(clients, SECONDS, A_SECOND) for one in client]
+    return on.turns[before + 1 :], asked, listening
+
+
+def _compare(turns: dict[str, list[Turned]]) -> None:
+    """Medians: alone, beside as many requests to the other lbd, and beside those to its own."""
     for name, part in PARTS.items():
-        before, beside = (statistics.median(map(part, turns)) for turns in (quiet, mixed))
-        print(f"{name:22} {before:6.3f} s alone, {beside:6.3f} s beside requests: {beside / before:4.2f} x", flush=True)
+        alone, other, own = (statistics.median(map(part, turns[kind])) for kind in ("alone", "other", "own"))
+        told = f"{other:6.3f} s beside requests to another lbd, {own:6.3f} s to this one"
+        print(f"{name:22} {alone:6.3f} s alone, {told}: {other / alone:4.2f} x, {own / alone:4.2f} x", flush=True)
 
 
 def _tell(path: str, asked: list[Asked]) -> None:

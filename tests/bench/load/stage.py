@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0
 STOP_SECONDS = 90.0
+TURNS = "turns.jsonl"
+NEVER_SECONDS = 3600.0
+"""Between turns: all measurements have ended before the second one."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What runs: where the API is, and a process that is idle, the daemon's process, and its turns so far."""
+    """What runs: where the API is, another lbd's that makes no turns, and a process that is idle; the daemon's process,
+    and its turns so far.
+    """
 
     url: str
+    other: str
     idle: str
     pid: int
     turns_file: Path
@@ -62,22 +68,21 @@ class Stage:
 
 @contextmanager
 def stage(interval_seconds: float) -> Iterator[Stage]:
-    """A balancing daemon beside 100 brokers, with an API on a port of its own."""
+    """A balancing daemon beside 100 brokers, with an API on a port of its own, and one that has made its only turn."""
     with (
         tempfile.TemporaryDirectory(prefix="lbd-bench-") as name,
         _beside("cluster") as admin_urls,
         _beside("idle") as idle,
+        _daemon(Path(name, "other"), _settings(admin_urls, NEVER_SECONDS)) as (other, _),
+        _daemon(Path(name, "measured"), _settings(admin_urls, interval_seconds)) as (url, pid),
     ):
-        folder = Path(name)
-        with _daemon(folder, _settings(folder, admin_urls, interval_seconds), idle) as found:
-            yield found
+        yield Stage(url, other, idle, pid, Path(name, "measured", TURNS))
 
 
-def _settings(folder: Path, admin_urls: list[str], interval_seconds: float) -> dict[str, object]:
+def _settings(admin_urls: list[str], interval_seconds: float) -> dict[str, object]:
     return {
         "pulsar": {"admin_urls": admin_urls[:3]},
         "interval_seconds": interval_seconds,
-        "state_dir": str(folder / "state"),
         "api": {"listen": "127.0.0.1:0"},
         "avg_shedder": {"hit_count_low": 2, "hit_count_high": 1},
         "guardrails": {"membership_settle_seconds": 0},
@@ -99,14 +104,15 @@ def _beside(name: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _daemon(folder: Path, settings: dict[str, object], idle: str) -> Iterator[Stage]:
-    config, turns, state = folder / "lbd.yaml", folder / "turns.jsonl", folder / "state"
-    state.mkdir()
-    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "tests.bench.load.daemon", str(turns), "run", "--config", str(config)]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stderr=log, stdout=log) as process:
+def _daemon(folder: Path, settings: dict[str, object]) -> Iterator[tuple[str, int]]:
+    """A daemon with this folder to itself, once its first turn has ended: where its API is, and its process."""
+    config, log, state = folder / "lbd.yaml", folder / "log", folder / "state"
+    state.mkdir(parents=True)
+    config.write_text(yaml.safe_dump({**settings, "state_dir": str(state)}), encoding="utf-8")
+    command = [sys.executable, "-m", "tests.bench.load.daemon", str(folder / TURNS), "run", "--config", str(config)]
+    with log.open("wb") as told, subprocess.Popen(command, stderr=told, stdout=told) as process:
         try:
-            yield Stage(_url(state / "status.json", folder / "log"), idle, process.pid, turns)
+            yield _url(state / "status.json", log), process.pid
         finally:
             process.terminate()
             process.wait(STOP_SECONDS)
