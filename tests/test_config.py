@@ -126,6 +126,7 @@ class TestProblems:
             ("interval_seconds: 0", "interval_seconds: 0: wanted more than 0"),
             ("interval_seconds: .nan", "interval_seconds: nan: wanted a finite number"),
             ("avg_shedder: 5", "avg_shedder: 5: wanted keys and values"),
+            ("avg_shedder: {high_threshold: -1}", "avg_shedder.high_threshold: -1: wanted 0 or more"),
             ("avg_shedder: {low_threshold: .inf}", "avg_shedder.low_threshold: inf: wanted a finite number"),
             ("weights: {cpu: -1}", "weights.cpu: -1: wanted 0 or more"),
             ("guardrails: {excluded_namespaces: [t]}", "'t': wanted tenant/namespace or tenant/*"),

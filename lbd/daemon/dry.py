@@ -218,18 +218,18 @@ def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snap
 
 def last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
     """The last recording's header, the settings with it, the averages before its last round, and that round."""
-    found: tuple[Header, Settings, Averages, Snapshot] | None = None
+    seen = rounds(path)
+    header, _, snapshot = next(seen)
+    found = (header, _with_header(given, header), Averages.empty(), snapshot)
     samples: dict[str, Sample] = {}
-    for header, _, snapshot in rounds(path):
-        if found is None or found[0] is not header:
+    for header, _, snapshot in seen:
+        if found[0] is not header:
             found, samples = (header, _with_header(given, header), Averages.empty(), snapshot), {}
             continue
         _, settings, averages, last = found
         evidence = judge(samples, last, settings.weights)
         samples = dict(evidence.samples)
         found = (header, settings, running.update(averages, last, evidence.fresh), snapshot)
-    if found is None:
-        raise UsageError(f"{path}: no rounds in it; a round is a line with t and reports")
     return found
 
 

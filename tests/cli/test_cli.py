@@ -388,6 +388,15 @@ class TestReplay:
             assert found.exit_code == 2
             assert found.stderr.startswith(f"Error: {path}:1: ")
 
+    @pytest.mark.parametrize("command", ["replay", "dry-run --recording"])
+    def test_no_rounds(self, command: str, tmp_path: Path) -> None:
+        """Exit 2: of nothing nothing can be said."""
+        path = tmp_path / "empty.jsonl"
+        path.write_text('{"recording": 1}\n', encoding="utf-8")
+        found = lbd(*command.split(), path)
+        assert found.exit_code == 2
+        assert f"{path}: no rounds in it; a round is a line with t and reports (lbd record)" in found.stderr
+
     def test_a_broken_line_is_named(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """File and line; what came before it was printed."""
         path = recording_of(tmp_path, pulsar)

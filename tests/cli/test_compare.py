@@ -166,8 +166,8 @@ def test_wrong_usage(words: list[str], told: str):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no round in it"),
-        (HEADER, "no round in it"),
+        ("", "no rounds in it"),
+        (HEADER, "no rounds in it"),
         ("junk\n", "bad.jsonl:1: not a line of a recording"),
         (HEADER + '{"t": "x", "reports": {}}\n', "bad.jsonl:2: not a round"),
         (HEADER + '{"t": 1, "reports": {}}\n', "bad.jsonl:1: round 1: no report in it"),

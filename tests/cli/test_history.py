@@ -66,12 +66,14 @@ def test_not_beside_a_running_lbd(tmp_path: Path):
         (["export", "{tmp}/x.jsonl"], "/history: no history between these times; lbd run keeps it where"),
         (["export", "{tmp}/junk.jsonl", "--since", "5x"], "'5x'"),
         (["import", "{tmp}/none.jsonl"], "/none.jsonl: cannot be read: No such file or directory"),
+        (["import", "{tmp}/empty.jsonl"], "/empty.jsonl: no rounds in it; a round is a line with t and reports"),
         (["import", "{tmp}/junk.jsonl"], "/junk.jsonl:1: not a line of a recording: "),
     ],
 )
 def test_what_cannot_be(tmp_path: Path, words: list[str], told: str):
     """Exit 2, and what was seen."""
     (tmp_path / "junk.jsonl").write_text("{")
+    (tmp_path / "empty.jsonl").write_text("")
     code, out, err = lbd("history", *(word.format(tmp=tmp_path) for word in words), state=tmp_path / "state")
     assert (code, out) == (2, "")
     assert told in err

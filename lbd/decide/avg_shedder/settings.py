@@ -17,8 +17,8 @@ class AvgShedderSettings(StrategySettings):
     name = "avg-shedder"
     assumed = "hit counts taken as reached"
 
-    low_threshold: float = Field(15, **broker_conf("loadBalancerAvgShedderLowThreshold", "points"))
-    high_threshold: float = Field(40, **broker_conf("loadBalancerAvgShedderHighThreshold", "points"))
+    low_threshold: float = Field(15, ge=0, **broker_conf("loadBalancerAvgShedderLowThreshold", "points"))
+    high_threshold: float = Field(40, ge=0, **broker_conf("loadBalancerAvgShedderHighThreshold", "points"))
     hit_count_low: int = Field(
         8, ge=0, **broker_conf("loadBalancerAvgShedderHitCountLowThreshold", "samples in a row at the low threshold")
     )
