@@ -105,8 +105,8 @@ def _lines(found: Scorecard) -> Iterator[str]:
         f"bundles moved: {found.moves} in {rounds}, {found.traffic_moved:.1%} of the traffic; "
         f"moved twice: {found.bundles_moved_twice}"
     )
-    if found.fewest_moves is not None:
-        yield f"needed at least, for as low a peak: {found.fewest_moves}"
+    if found.fewest_moves_as_even is not None:
+        yield f"needed at least, to be as even: {found.fewest_moves_as_even}"
     if found.minutes_to_balance is None:
         yield f"balanced: not in the {lasted} of the cluster's time"
     elif found.minutes_to_balance:

@@ -70,7 +70,8 @@ def _ended(best: Run, even: Sequence[Run], low: float) -> str:
 
 def _moved(best: Run, even: Sequence[Run]) -> str:
     card = best.card
-    needed = f", at least {card.fewest_moves} needed" if card.fewest_moves is not None else ""
+    fewest = card.fewest_moves_as_even
+    needed = f", at least {fewest} needed to be as even" if fewest is not None else ""
     told = f"{counted(card.moves, 'move')}{needed}, {card.traffic_moved:.0%} of the traffic"
     others = [f"{run.label} {run.card.moves} and {run.card.traffic_moved:.0%}" for run in even if run is not best]
     return f"{told}; as even: {', '.join(others)}" if others else told

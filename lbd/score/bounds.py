@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.score.displaced import fewest_displaced
+from lbd.score.filled import least_taken
 from lbd.score.placement import NO_SLOPE
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ HALVINGS = 30
 
 MOST_ARRIVALS = 1000
 """Of a broker so many are looked at one by one; the last of them stands for all that could follow."""
+
+
+def fewest_moves_between(sizes: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> int:
+    """:func:`fewest_moves`, where no broker is to carry less than is ``wanted`` of it either, float64 (B,).
+
+    As many arrive as brokers that carry too little need (:func:`lbd.score.filled.least_taken`).
+    """
+    taken = least_taken(sizes, owner, room, wanted)
+    return max(fewest_moves(sizes, owner, room), taken.fewest(fewest_removed(sizes, owner, room)))
 
 
 def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:

@@ -47,6 +47,8 @@ RUN = (
     Figure("peak_points", "peak since the last move, points", 1),
     Figure("fewest_moves", "fewest moves that any plan needs for it"),
     Figure("redundant_moves", "redundant moves"),
+    Figure("fewest_moves_as_even", "fewest moves for that and as high a lowest score"),
+    Figure("redundant_moves_as_even", "redundant moves, as even"),
     Figure("best_peak_points", "lowest peak for as many moves, points", 1),
     Figure("bundles_moved_twice", "bundles moved more than once"),
     Figure("traffic_moved", "traffic moved", 1, " %", 100),

@@ -47,12 +47,23 @@ class Placement:
         """The highest score under these owners, in points; a machine's 100 do not end it."""
         return float((self.idle + self.slope * self.carried(owner))[self.present].max())
 
+    def trough(self, owner: IntArray) -> float:
+        """The lowest score under these owners, in points."""
+        return float((self.idle + self.slope * self.carried(owner))[self.present].min())
+
     def room(self, level: float) -> FloatArray:
         """Traffic with which each broker stays at the level (points), float64 (B,); none on one that is away."""
         spare = level - self.idle
         fits = np.maximum(spare, 0.0) / np.maximum(self.slope, NO_SLOPE)
         free = (self.slope < NO_SLOPE) & (spare >= 0)
         return np.where(self.present, np.where(free, np.inf, fits), 0.0)
+
+    def wanted(self, level: float) -> FloatArray:
+        """Traffic with which each broker reaches the level (points), float64 (B,); none of one that is away, or that
+        traffic costs nothing: its score is what it is.
+        """
+        costly = self.present & (self.slope >= NO_SLOPE)
+        return np.where(costly, np.maximum(level - self.idle, 0.0) / np.maximum(self.slope, NO_SLOPE), 0.0)
 
     def may_stay(self) -> BoolArray:
         """Whether each bundle was at first where policies let it be, bool (N,)."""

@@ -16,23 +16,27 @@ if TYPE_CHECKING:
     from lbd.score.placement import Placement
 
 
-def redundant_moves(placement: Placement, moves: int) -> int:
+def redundant_moves(placement: Placement, moves: int, *, as_even: bool = False) -> int:
     """How many of a run's moves a plan could have done without, and reached as low a highest score.
 
-    Of a bundle that moved more than once all moves but one, and all of them where it came back; and the moves that
-    :func:`dispensable` finds.
+    ``as_even``: and as high a lowest one. Of a bundle that moved more than once all moves but one, and all of them
+    where it came back; and the moves that :func:`dispensable` finds.
     """
     lasting = int(np.count_nonzero(placement.first != placement.last))
-    return moves - lasting + int(np.count_nonzero(dispensable(placement)))
+    return moves - lasting + int(np.count_nonzero(dispensable(placement, as_even=as_even)))
 
 
-def dispensable(placement: Placement) -> BoolArray:
+def dispensable(placement: Placement, *, as_even: bool = False) -> BoolArray:
     """Bundles that might have stayed with their first owner without a higher peak, all of them together, bool (N,).
+
+    ``as_even``: nor with a lower trough.
 
     The smallest are taken back first, one by one and then in opposing pairs (one from x to y, one from y to x), until
     nothing more can be. Another order might find more: it is "at least so many". Nothing goes back against a policy.
     """
-    undo = _Undo(placement, placement.carried(placement.last), placement.room(placement.peak(placement.last)))
+    last = placement.last
+    wanted = placement.wanted(placement.trough(last)) if as_even else np.full(placement.idle.size, -np.inf)
+    undo = _Undo(placement, placement.carried(last), placement.room(placement.peak(last)), wanted)
     moved = np.flatnonzero((placement.first != placement.last) & placement.may_stay())
     waiting = moved[np.argsort(placement.sizes[moved], kind="stable")].tolist()
     gone: set[int] = set()
@@ -44,11 +48,14 @@ def dispensable(placement: Placement) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class _Undo:
-    """``carried`` and ``room`` are float64 (B,) in the unit of the sizes; what is taken back changes ``carried``."""
+    """``carried``, ``room`` and ``wanted``, the most and the least that a broker may carry, are float64 (B,) in the
+    unit of the sizes; what is taken back changes ``carried``.
+    """
 
     placement: Placement
     carried: FloatArray
     room: FloatArray
+    wanted: FloatArray
 
     def singly(self, waiting: Sequence[int]) -> list[int]:
         """Takes back each in turn that fits where it came from."""
@@ -84,13 +91,15 @@ class _Undo:
 
     def _taken_back(self, bundle: int) -> bool:
         size, x, y = self._of(bundle)
-        if not self._fits(x, np.array(size)):
+        if not (self._fits(x, np.array(size)) and self._fits(y, np.array(-size))):
             return False
         self._shift(size, x, y)
         return True
 
     def _fits(self, broker: int, more: FloatArray) -> BoolArray:
-        found: BoolArray = self.carried[broker] + more <= self.room[broker] * (1 + ROUNDING) + ROUNDING
+        then = self.carried[broker] + more
+        fits = then <= self.room[broker] * (1 + ROUNDING) + ROUNDING
+        found: BoolArray = fits & (then >= self.wanted[broker] * (1 - ROUNDING) - ROUNDING)
         return found
 
     def _shift(self, size: float, to: int, away: int) -> None:

@@ -39,6 +39,7 @@ class Scorecard:
     (:func:`lbd.score.bounds.fewest_moves`).
     ``redundant_moves``: at least so many of the moves could have been left out, for as low a peak
     (:func:`lbd.score.redundant.redundant_moves`).
+    ``fewest_moves_as_even``, ``redundant_moves_as_even``: the same for as low a peak and as high a lowest score.
     ``best_peak_points``: the lowest peak that any plan of as many moves could have reached
     (:func:`lbd.score.bounds.best_peak`).
     ``bundles_moved_twice``: bundles that moved more than once.
@@ -49,8 +50,8 @@ class Scorecard:
     ``unserved_bundle_seconds``: for how long nobody served a bundle, over all bundles, for moves and for brokers lost.
     ``turn_p50_seconds``, ``turn_p99_seconds``: what half, and all but one in a hundred, of the turns took at most.
 
-    The bounds, the peaks, ``redundant_moves`` and what is ``unmoved`` are None where bundles changed hands without lbd;
-    ``fewest_moves``, ``best_peak_points`` and ``redundant_moves`` also where some were split.
+    The bounds, the peaks, redundant moves and what is ``unmoved`` are None where bundles changed hands without lbd;
+    of these all but ``peak_points`` and what is ``unmoved`` also where some were split.
     """
 
     hours: float
@@ -69,6 +70,8 @@ class Scorecard:
     peak_points: float | None
     fewest_moves: int | None
     redundant_moves: int | None
+    fewest_moves_as_even: int | None
+    redundant_moves_as_even: int | None
     best_peak_points: float | None
     bundles_moved_twice: int
     traffic_moved: float
@@ -88,7 +91,7 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     """The scorecard of a run with at least one look; thresholds in points."""
     points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
-    redundant, best = _against_others(trace)
+    found = trace.bounded
     took = np.quantile([one.took_seconds for one in trace.seen], (0.5, 0.99), method="inverted_cdf")
     return Scorecard(
         hours=trace.seen[-1].seconds / 3600,
@@ -106,8 +109,10 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         splits=len(trace.splits),
         peak_points=None if trace.placement is None else trace.placement.peak(trace.placement.last),
         fewest_moves=trace.fewest_moves,
-        redundant_moves=redundant,
-        best_peak_points=best,
+        redundant_moves=None if found is None else redundant_moves(found, len(trace.moves)),
+        fewest_moves_as_even=trace.fewest_moves_as_even,
+        redundant_moves_as_even=None if found is None else redundant_moves(found, len(trace.moves), as_even=True),
+        best_peak_points=None if found is None else best_peak(found, len(trace.moves)),
         bundles_moved_twice=sum(number > 1 for number in Counter(move.bundle for move in trace.moves).values()),
         traffic_moved=_traffic_moved(trace),
         thrashing=thrashing(points),
@@ -117,12 +122,6 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         turn_p50_seconds=float(took[0]),
         turn_p99_seconds=float(took[1]),
     )
-
-
-def _against_others(trace: Trace) -> tuple[int, float] | tuple[None, None]:
-    """Redundant moves, and the best peak for as many moves."""
-    found, moves = trace.bounded, len(trace.moves)
-    return (None, None) if found is None else (redundant_moves(found, moves), best_peak(found, moves))
 
 
 def _minutes_over(seconds: FloatArray, gap: FloatArray, threshold: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.score.bounds import fewest_moves
+from lbd.score.bounds import fewest_moves, fewest_moves_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,15 @@ class Trace:
         if found is None:
             return None
         return fewest_moves(found.sizes, found.first, found.room(found.peak(found.last)))
+
+    @property
+    def fewest_moves_as_even(self) -> int | None:
+        """The same to as low a peak and as high a trough."""
+        found = self.bounded
+        if found is None:
+            return None
+        room, wanted = found.room(found.peak(found.last)), found.wanted(found.trough(found.last))
+        return fewest_moves_between(found.sizes, found.first, room, wanted)
 
     def seconds(self) -> FloatArray:
         """When each look was, float64 (T,)."""

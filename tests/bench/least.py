@@ -2,11 +2,11 @@
 
     python -m tests.bench least [--each N] [--last N] [--few] [--minutes N] [--suite-only] [--chart FILE]
 
-A plan's efficiency is the fewest moves that any plan needs for the peak reached, by the moves made; what is reached is
-the gap of the last look, and the peak by the lowest that as many moves can reach. ``--each`` takes N clusters of each
-kind instead of all forty, none with a number above ``--last``: the higher, the more brokers. ``--few`` leaves out all
-but AvgShedder, lbd's default and least-moves; with ``--minutes`` the tables are made of what had ended by then;
-``--suite-only`` leaves out the experiments; ``--chart`` draws the suite as SVG.
+A plan's efficiency is the fewest moves that any plan needs for the peak reached, by the moves made; "as even" for that
+peak and the lowest score reached. What is reached is the gap of the last look, and the peak by the lowest that as many
+moves can reach. ``--each`` takes N clusters of each kind instead of all forty, none with a number above ``--last``: the
+higher, the more brokers. ``--few`` leaves out all but AvgShedder, lbd's default and least-moves; with ``--minutes`` the
+tables are made of what had ended by then; ``--suite-only`` leaves out the experiments; ``--chart`` draws the suite.
 """
 
 from __future__ import annotations

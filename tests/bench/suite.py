@@ -82,16 +82,16 @@ def over_best(card: Scorecard) -> float | None:
     return card.peak_points / card.best_peak_points if card.peak_points and card.best_peak_points else None
 
 
-def efficiency(cards: Sequence[Scorecard]) -> float | None:
-    """The fewest moves that any plan needs for the peaks reached, over those made; None where nothing moved."""
+def efficiency(cards: Sequence[Scorecard], fewest: str = "fewest_moves") -> float | None:
+    """The fewest moves that any plan needs for what was reached, over those made; None where nothing moved."""
     told = [card for card in cards if card.fewest_moves is not None]
     moves = sum(card.moves for card in told)
-    return sum(card.fewest_moves or 0 for card in told) / moves if moves else None
+    return sum(getattr(card, fewest) for card in told) / moves if moves else None
 
 
 HEAD = (
-    "moves", "fewest / moves", "redundant", "twice", "traffic moved", "gap at last", "peak / best: median, p95",
-    "over 15, min",
+    "moves", "fewest / moves", "redundant", "both as even", "twice", "traffic moved", "gap at last",
+    "peak / best: median, p95", "over 15, min",
 )  # fmt: skip
 
 
@@ -99,17 +99,27 @@ def row(cards: Sequence[Scorecard]) -> tuple[str, ...]:
     """Means of moves, medians of the rest."""
     median, mean = statistics.median, statistics.mean
     over = sorted(one for one in map(over_best, cards) if one is not None)
-    known, redundant = efficiency(cards), [one.redundant_moves for one in cards if one.redundant_moves is not None]
     return (
         f"{mean(one.moves for one in cards):.1f}",
-        f"{known:.2f}" if known is not None else "-",
-        f"{mean(redundant):.1f}" if redundant else "-",
+        _number(efficiency(cards), 2),
+        _redundant(cards, "redundant_moves"),
+        f"{_number(efficiency(cards, 'fewest_moves_as_even'), 2)}, {_redundant(cards, 'redundant_moves_as_even')}",
         f"{mean(one.bundles_moved_twice for one in cards):.1f}",
         f"{median(one.traffic_moved for one in cards):.1%}",
         f"{median(one.last.gap_points for one in cards):.1f}",
         f"{median(over):.2f}, {over[min(int(0.95 * len(over)), len(over) - 1)]:.2f}" if over else "-",
         f"{median(one.minutes_over_low for one in cards):.0f}",
     )
+
+
+def _redundant(cards: Sequence[Scorecard], figure: str) -> str:
+    """The mean of those that are told."""
+    found = [getattr(one, figure) for one in cards if getattr(one, figure) is not None]
+    return _number(statistics.mean(found) if found else None, 1)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def table(found: Sequence[Ran]) -> list[str]:

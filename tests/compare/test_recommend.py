@@ -22,7 +22,7 @@ def run(label: str, gap: float, moves: int, traffic: float = 0.1, violations: in
         "traffic_moved": traffic,
         "policy_violations": violations,
     }
-    return Run(label, Scorecard(**{**values, "fewest_moves": None}), Trace((), ()), "")
+    return Run(label, Scorecard(**{**values, "fewest_moves_as_even": None}), Trace((), ()), "")
 
 
 TABLE = [

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.score.bounds import best_peak, fewest_moves
+from lbd.score.bounds import best_peak, fewest_moves, fewest_moves_between
 from tests.score.worlds import placed, placements, plans
 
 if TYPE_CHECKING:
@@ -121,6 +121,45 @@ def test_no_plan_reaches_a_peak_with_fewer_moves(found: Placement):
     for moves, owner in plans(found):
         room = found.room(found.peak(owner))
         assert fewest_moves(found.sizes, found.first, room) <= moves
+
+
+FILLED = [
+    ([10, 10, 10, 10, 5, 5], [0, 0, 0, 0, 1, 1], (0, 0), 40, 15, 1),
+    ([10, 10, 10, 10, 5, 5], [0, 0, 0, 0, 1, 1], (0, 0), 40, 5, 0),
+    ([3, 3, 3, 3, 2, 2], [0, 0, 0, 0, 1, 1], (0, 0), 12, 7, 1),
+    ([1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0], (10, 0), 16, 3, 3),
+    ([9, 9, 1, 1, 1], [0, 0, 1, 1, 1], (0, 0), 18, 6, 1),
+    ([12, 1, 1, 1, 1, 1, 1, 10], [0, 0, 0, 0, 0, 0, 0, 1], (0, 0), 18, 12, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first", "idle", "peak", "trough", "wanted"),
+    FILLED,
+    ids=["one fills", "low enough", "one of three", "three small ones", "a large one", "the large one does not fit"],
+)
+def test_who_is_too_low_takes_something_in(
+    sizes: list[float], first: list[int], idle: tuple[float, ...], peak: float, trough: float, wanted: int
+):
+    """Nobody is too high: the bound without a lowest score asks for no move, and a search finds no plan of fewer."""
+    found = placed(sizes, first, idle=idle)
+    room = found.room(peak)
+    assert fewest_moves(found.sizes, found.first, room) == 0
+    assert fewest_moves_between(found.sizes, found.first, room, found.wanted(trough)) == wanted
+    best = min(
+        moves
+        for moves, owner in plans(found)
+        if found.peak(owner) <= peak + 1e-9 and found.trough(owner) >= trough - 1e-9
+    )
+    assert wanted == best
+
+
+@given(placements())
+def test_no_plan_is_as_even_with_fewer_moves(found: Placement):
+    """The same of plans that leave nobody lower either: what it asks for is what each plan took, or less."""
+    for moves, owner in plans(found):
+        room, wanted = found.room(found.peak(owner)), found.wanted(found.trough(owner))
+        assert fewest_moves_between(found.sizes, found.first, room, wanted) <= moves
 
 
 @given(placements(), st.integers(0, 5))

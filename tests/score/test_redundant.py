@@ -44,6 +44,22 @@ def test_redundant(found: Placement, moves: int, wanted: int):
     assert redundant_moves(found, moves) == wanted
 
 
+@pytest.mark.parametrize(
+    ("found", "moves", "wanted"),
+    [
+        (placed([20, 10, 1], [1, 0, 0], [1, 0, 1]), 1, 1),
+        (placed([20, 5, 5], [1, 0, 1], [1, 0, 0]), 1, 0),
+        (placed([20, 5, 5, 1], [1, 0, 1, 1], [1, 0, 0, 0], idle=(0, 0)), 2, 0),
+        (placed([24, 8, 4, 4, 2], [0, 1, 1, 2, 3], [0, 1, 2, 2, 3], idle=(0, 0, 0, 0)), 1, 1),
+        (placed([10, 10, 5], [0, 1, 1], [1, 0, 1]), 2, 2),
+    ],
+    ids=["from the lowest", "onto the lowest", "two onto the lowest", "past the lowest", "two that changed places"],
+)
+def test_redundant_as_even(found: Placement, moves: int, wanted: int):
+    """So many could have been left out for as low a peak, and as high a lowest score."""
+    assert redundant_moves(found, moves, as_even=True) == wanted
+
+
 def without(found: Placement, stay: np.ndarray) -> float:
     """The peak if these had stayed with their first owner."""
     return found.peak(np.where(stay, found.first, found.last))
@@ -56,6 +72,15 @@ def test_what_is_dispensable_could_be_left_out(found: Placement):
     assert without(found, stay) <= found.peak(found.last) * (1 + 1e-6) + 1e-6
     assert not (stay & (found.first == found.last)).any()
     assert not (stay & ~found.may_stay()).any()
+
+
+@given(placements())
+def test_what_is_dispensable_for_being_as_even_could_be_left_out(found: Placement):
+    """The trough is no lower either, as far as traffic makes it; and for that no more is dispensable than without."""
+    stay = dispensable(found, as_even=True)
+    left = np.where(stay, found.first, found.last)
+    assert found.peak(left) <= found.peak(found.last) * (1 + 1e-6) + 1e-6
+    assert found.trough(left) >= found.trough(found.last) * (1 - 1e-6) - 1e-6
 
 
 @given(placements())

@@ -128,7 +128,7 @@ class _Round:
         made = [move for at, move in plan if at in served]
         self._unloads = [self._unload(move) for move in made]
         if made:
-            self._told = fewest(self._ground, len(made), self._plan.peak(made, self.among), self.among)
+            self._told = fewest(self._ground, len(made), self._plan.scores_after(made), self.among)
         return served | {end for move in made for end in (move.source, move.destination)}
 
     def _moves(self, far: list[Far]) -> Iterator[tuple[int, Move]]:

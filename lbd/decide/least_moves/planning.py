@@ -79,13 +79,14 @@ class Plan:
         self._by_owner = np.argsort(ground.owner, kind="stable").astype(np.int32)
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
 
-    def peak(self, moves: Iterable[Move], among: BoolArray) -> float:
-        """The highest score of these brokers, in points, after some of the moves planned."""
+    def scores_after(self, moves: Iterable[Move]) -> FloatArray:
+        """The score of each broker, in points, after some of the moves planned, float64 (B,)."""
         points, ground = self._ground.points.copy(), self._ground
         for move in moves:
             points[move.source] -= ground.cost[move.source] * ground.drives[move.candidate]
             points[move.destination] += ground.cost[move.destination] * ground.drives[move.candidate]
-        return float(np.maximum(points.max(axis=1), ground.other)[among].max())
+        found: FloatArray = np.maximum(points.max(axis=1), ground.other)
+        return found
 
     def score(self, broker: int) -> float:
         """Points of a broker after all moves so far."""

@@ -6,40 +6,63 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.decide.least_moves.planning import ROUNDING
 from lbd.reason import Group, Reason
 from lbd.score.bounds import fewest_moves, fewest_removed
+from lbd.score.filled import Taken, least_taken
 
 if TYPE_CHECKING:
     from lbd.decide.candidates import Offers
     from lbd.decide.least_moves.counting import Far
     from lbd.decide.least_moves.ground import Ground
     from lbd.decide.least_moves.planning import Band, Plan
-    from lbd.model import BoolArray, CodeArray
+    from lbd.model import BoolArray, CodeArray, FloatArray, IntArray
 
 
-def fewest(ground: Ground, moves: int, peak: float, among: BoolArray) -> str:
-    """How many of the moves any plan needs that leaves these brokers no higher (``score/bounds.py``)."""
-    least = least_moves(ground, peak, among)
-    how = "; points estimated as usage/traffic, slopes are not known yet" if ground.estimated else ""
-    why = "" if least else ": they fill brokers that are too low"
-    return f"{moves} planned, at least {least} needed for a highest score of {peak:.1f} points{why}{how}"
+def fewest(ground: Ground, moves: int, after: FloatArray, among: BoolArray) -> str:
+    """How many of the moves any plan needs that leaves these brokers no higher, and none lower, than this one does.
 
-
-def least_moves(ground: Ground, peak: float, among: BoolArray) -> int:
-    """A floor under the moves of any plan with this highest score.
-
-    The larger of two: each broker relieved in what makes its own score; and, in what makes the score of most, what
-    leaves must fit in elsewhere.
+    ``after`` is float64 (B,), their scores then.
     """
-    column = ground.points.argmax(axis=1)
-    brokers, on = np.arange(len(column)), among[ground.owner]
-    owner = ground.owner[on]
-    sizes = ground.drives[on, column[owner]] * ground.cost[owner, column[owner]]
-    leaving = fewest_removed(sizes, owner, np.maximum(peak - ground.idle[brokers, column], 0.0))
+    peak, trough = float(after[among].max()), float(after[among].min())
+    least = least_moves(ground, peak, trough, among)
+    how = "; points estimated as usage/traffic, slopes are not known yet" if ground.estimated else ""
+    rises = trough > float(ground.scores[among].min()) + ROUNDING
+    lowest = f" and a lowest of {trough:.1f}" if rises else ""
+    return f"{moves} planned, at least {least} needed for a highest score of {peak:.1f} points{lowest}{how}"
+
+
+def least_moves(ground: Ground, peak: float, trough: float, among: BoolArray) -> int:
+    """A floor under the moves of any plan with this highest score and this lowest one (``score/bounds.py``).
+
+    The largest of three: each broker relieved in what makes its own score; in what makes the score of most, what leaves
+    must fit in elsewhere; and who is too low takes in what it lacks, in whichever resource it lacks least.
+    """
+    column, on = ground.points.argmax(axis=1), among[ground.owner]
+    drives, owner = ground.drives[on], ground.owner[on]
+    own = column[owner]
+    sizes = drives[np.arange(owner.size), own] * ground.cost[owner, own]
+    leaving = fewest_removed(sizes, owner, np.maximum(peak - ground.idle[np.arange(column.size), column], 0.0))
     most = int(np.bincount(column[among]).argmax())
-    spare, cost = np.maximum(peak - ground.idle[:, most], 0.0), ground.cost[:, most]
-    room = np.where(cost > 0, spare / np.where(cost > 0, cost, 1.0), np.inf)
-    return max(leaving, fewest_moves(ground.drives[on, most], owner, np.where(among, room, 0.0)))
+    room = np.where(among[:, None], _traffic(ground, peak), 0.0)
+    fitting = fewest_moves(drives[:, most], owner, room[:, most])
+    low = among & (ground.scores < trough - ROUNDING)
+    wanted = np.where(low[:, None], _traffic(ground, trough), 0.0)
+    return max(leaving, fitting, _taken(drives, owner, room, wanted).fewest(leaving))
+
+
+def _taken(drives: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> Taken:
+    """What brokers take in at least, each in the resource in which it needs fewest; all but owners (., 3)."""
+    each = [least_taken(size, owner, *of) for size, *of in zip(drives.T, room.T, wanted.T, strict=True)]
+    nothing, something = (np.min([getattr(one, given) for one in each], axis=0) for given in ("nothing", "something"))
+    return Taken(nothing, something, (0, 0))
+
+
+def _traffic(ground: Ground, level: float) -> FloatArray:
+    """What of each drive brings a broker to a level, float64 (B, 3); infinite where it costs nothing."""
+    costly = ground.cost > 0
+    spare = np.maximum(level - ground.idle, 0.0)
+    return np.where(costly, spare / np.where(costly, ground.cost, 1.0), np.inf)
 
 
 def nothing_fits(
