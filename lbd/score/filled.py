@@ -33,7 +33,7 @@ class Taken:
         brokers the largest floor counts, and the plan may choose the number.
         """
         saved = np.sort(self.nothing - self.something)[::-1]
-        arriving = self.nothing.sum() - np.concatenate(([0], np.cumsum(saved[saved > 0])))
+        arriving = self.nothing.sum() - np.concatenate(([0], np.cumsum(saved)))
         giving = np.arange(arriving.size)
         leaving = giving + np.maximum(removed, np.where(giving > 0, self.together[1], self.together[0]))
         return int(np.maximum(arriving, leaving).min())

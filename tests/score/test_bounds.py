@@ -154,6 +154,13 @@ def test_who_is_too_low_takes_something_in(
     assert wanted == best
 
 
+def test_who_is_too_low_may_give_what_saves_it_no_arrival():
+    """Two change hands in a chain: the lower one's own would not bring both up, and what is too large for it does."""
+    found = placed([0, 2, 1], [0, 0, 1], idle=(2, 0, 0), slope=(0, 1, 2))
+    room, wanted = found.room(2), found.wanted(2)
+    assert fewest_moves_between(found.sizes, found.first, room, wanted) == 2
+
+
 @given(placements())
 def test_no_plan_is_as_even_with_fewer_moves(found: Placement):
     """The same of plans that leave nobody lower either: what it asks for is what each plan took, or less."""
