@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lbd.api.connection import LONG
 from lbd.giving_way import LATELY_SECONDS, LONG_SECONDS, MOST_SECONDS, TURN, Answers
 from tests.api.conftest import serving
 from tests.fake_pulsar import hot_broker
@@ -190,7 +191,7 @@ def test_a_question_is_under_way_from_its_first_byte_to_its_answer(tmp_path: Pat
         assert heeded.told[:2] == ["begun", "ended"]
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/v1/decisions", "/v1/snapshot", "/v1/plan", "/v1/openapi.json"])
+@pytest.mark.parametrize("path", LONG)
 def test_what_takes_long_comes_after_the_turn(path: str, tmp_path: Path):
     """And is under way no more while it waits: a turn that waited for it would wait for itself."""
     with hot_broker() as pulsar, serving(pulsar, tmp_path) as api:

@@ -219,18 +219,23 @@ def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snap
 def last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
     """The last recording's header, the settings with it, the averages before its last round, and that round."""
     seen = rounds(path)
-    header, _, snapshot = next(seen)
-    found = (header, _with_header(given, header), Averages.empty(), snapshot)
+    found = _begun(given, next(seen))
     samples: dict[str, Sample] = {}
-    for header, _, snapshot in seen:
+    for one in seen:
+        header, _, snapshot = one
         if found[0] is not header:
-            found, samples = (header, _with_header(given, header), Averages.empty(), snapshot), {}
+            found, samples = _begun(given, one), {}
             continue
         _, settings, averages, last = found
         evidence = judge(samples, last, settings.weights)
         samples = dict(evidence.samples)
         found = (header, settings, running.update(averages, last, evidence.fresh), snapshot)
     return found
+
+
+def _begun(given: Settings, first: tuple[Header, int, Snapshot]) -> tuple[Header, Settings, Averages, Snapshot]:
+    header, _, snapshot = first
+    return header, _with_header(given, header), Averages.empty(), snapshot
 
 
 def _with_header(settings: Settings, header: Header) -> Settings:

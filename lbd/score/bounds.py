@@ -13,14 +13,11 @@ import numpy as np
 
 from lbd.score.displaced import fewest_displaced
 from lbd.score.filled import least_taken
-from lbd.score.placement import NO_SLOPE
+from lbd.score.placement import NO_SLOPE, at_least, at_most
 
 if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, IntArray
     from lbd.score.placement import Placement
-
-ROUNDING = 1e-9
-"""Sums of the same sizes in another order differ in their last bits."""
 
 HALVINGS = 30
 """Of the range in which a peak is searched: below a millionth of a point."""
@@ -52,7 +49,7 @@ def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
     """
     least = fewest_removed(sizes, owner, room)
     free = room - np.bincount(owner, sizes, room.size)
-    too_much = float(-free[free < 0].sum()) * (1 - ROUNDING) - ROUNDING
+    too_much = float(at_least(-free[free < 0].sum()))
     if not (least and too_much > 0):
         return least
     displacing = fewest_displaced(sizes, owner, room)
@@ -67,10 +64,10 @@ def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
 
 def fewest_removed(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
     """The removal bound: from each broker the largest bundles are taken until the rest fits, wherever they go."""
-    over = np.bincount(owner, sizes, room.size) > room * (1 + ROUNDING) + ROUNDING
+    over = np.bincount(owner, sizes, room.size) > at_most(room)
     on = over[owner]
     owner, left = _left(sizes[on], owner[on], room.size)
-    return int(np.count_nonzero(left > room[owner] * (1 + ROUNDING) + ROUNDING))
+    return int(np.count_nonzero(left > at_most(room)[owner]))
 
 
 def best_peak(placement: Placement, moves: int) -> float:
@@ -100,8 +97,7 @@ def _arrivals(sizes: FloatArray, free: FloatArray) -> tuple[FloatArray, FloatArr
     """
     falling = np.sort(sizes[sizes > 0])[::-1]
     reached = np.concatenate(([0.0], np.cumsum(falling)))
-    brim = free * (1 + ROUNDING) + ROUNDING
-    start = np.searchsorted(-falling, -brim)
+    start = np.searchsorted(-falling, -at_most(free))
     stop = np.minimum(np.searchsorted(reached, reached[start] + free), np.minimum(start + MOST_ARRIVALS, falling.size))
     number = stop - start
     at = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number - start, number)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.score.placement import ROUNDING, at_most
+
 if TYPE_CHECKING:
     from lbd.model import FloatArray, IntArray
-
-ROUNDING = 1e-9
-"""Sums of the same sizes in another order differ in their last bits; also a sum of all from which one is taken."""
 
 SOURCES_AT_MOST = 8
 LARGEST_AT_MOST = 8
@@ -28,7 +27,7 @@ def fewest_displaced(sizes: FloatArray, owner: IntArray, room: FloatArray) -> in
     ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room``, float64 (B,) in the same unit. 0 where each bundle of
     a broker that is too full fits somewhere as it is; N + 1 where no plan at all fits.
     """
-    too_much = np.bincount(owner, sizes, room.size) * (1 - ROUNDING) - room * (1 + ROUNDING) - ROUNDING
+    too_much = np.bincount(owner, sizes, room.size) * (1 - ROUNDING) - at_most(room)
     leaving = sizes[(too_much > 0)[owner]]
     if leaving.max(initial=0.0) <= -too_much.min(initial=0.0):
         return 0

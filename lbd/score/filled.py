@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.score.placement import ROUNDING, at_least, at_most
+
 if TYPE_CHECKING:
     from lbd.model import FloatArray, IntArray
-
-ROUNDING = 1e-9
-"""Sums of the same sizes in another order differ in their last bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ def least_taken(sizes: FloatArray, owner: IntArray, room: FloatArray, wanted: Fl
     What gives nothing takes only what fits beside all it has.
     """
     carried = np.bincount(owner, sizes, room.size)
-    missing = np.maximum(wanted * (1 - ROUNDING) - ROUNDING - carried, 0.0)
+    missing = np.maximum(at_least(wanted) - carried, 0.0)
     low = missing > 0
     found = np.zeros((2, room.size), dtype=np.int64)
     if not low.any():
@@ -63,6 +62,6 @@ def _needed(falling: FloatArray, reached: FloatArray, most: FloatArray, missing:
 
     ``reached`` is float64 (N + 1,), the sum of those before each.
     """
-    start = np.searchsorted(-falling, -(most * (1 + ROUNDING) + ROUNDING))
+    start = np.searchsorted(-falling, -at_most(most))
     end = np.searchsorted(reached, (reached[start] + missing) * (1 - ROUNDING))
     return np.where(end <= falling.size, np.maximum(end - start, 1), falling.size + 1)

@@ -13,6 +13,19 @@ if TYPE_CHECKING:
 NO_SLOPE = 1e-12
 """Points for a unit of traffic on a broker that traffic costs nothing: it has room for all there is."""
 
+ROUNDING = 1e-9
+"""Sums of the same sizes in another order differ in their last bits; also a sum of all from which one is taken."""
+
+
+def at_most(limit: FloatArray) -> FloatArray:
+    """What counts as no more than a limit, of any shape."""
+    return limit * (1 + ROUNDING) + ROUNDING
+
+
+def at_least(limit: FloatArray) -> FloatArray:
+    """What counts as no less than a limit, of any shape."""
+    return limit * (1 - ROUNDING) - ROUNDING
+
 
 @dataclass(frozen=True, eq=False)
 class Pools:
@@ -45,11 +58,15 @@ class Placement:
 
     def peak(self, owner: IntArray) -> float:
         """The highest score under these owners, in points; a machine's 100 do not end it."""
-        return float((self.idle + self.slope * self.carried(owner))[self.present].max())
+        return float(self._scores(owner).max())
 
     def trough(self, owner: IntArray) -> float:
         """The lowest score under these owners, in points."""
-        return float((self.idle + self.slope * self.carried(owner))[self.present].min())
+        return float(self._scores(owner).min())
+
+    def _scores(self, owner: IntArray) -> FloatArray:
+        found: FloatArray = (self.idle + self.slope * self.carried(owner))[self.present]
+        return found
 
     def room(self, level: float) -> FloatArray:
         """Traffic with which each broker stays at the level (points), float64 (B,); none on one that is away."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.score.bounds import ROUNDING
+from lbd.score.placement import at_least, at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,8 +98,7 @@ class _Undo:
 
     def _fits(self, broker: int, more: FloatArray) -> BoolArray:
         then = self.carried[broker] + more
-        fits = then <= self.room[broker] * (1 + ROUNDING) + ROUNDING
-        found: BoolArray = fits & (then >= self.wanted[broker] * (1 - ROUNDING) - ROUNDING)
+        found: BoolArray = (then <= at_most(self.room[broker])) & (then >= at_least(self.wanted[broker]))
         return found
 
     def _shift(self, size: float, to: int, away: int) -> None:

@@ -76,11 +76,13 @@ def test_what_is_dispensable_could_be_left_out(found: Placement):
 
 @given(placements())
 def test_what_is_dispensable_for_being_as_even_could_be_left_out(found: Placement):
-    """The trough is no lower either, as far as traffic makes it; and for that no more is dispensable than without."""
+    """All of it together: nor is the trough lower, nothing is put back against a policy, and only moves are told."""
     stay = dispensable(found, as_even=True)
     left = np.where(stay, found.first, found.last)
     assert found.peak(left) <= found.peak(found.last) * (1 + 1e-6) + 1e-6
     assert found.trough(left) >= found.trough(found.last) * (1 - 1e-6) - 1e-6
+    assert not (stay & (found.first == found.last)).any()
+    assert not (stay & ~found.may_stay()).any()
 
 
 @given(placements())

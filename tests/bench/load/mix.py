@@ -11,6 +11,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from tests.bench.load.asking import Listening, ask_all, at_quantile
+from tests.bench.load.stage import another
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +43,15 @@ def measured(on: Stage, rounds: int) -> None:
     on.after(3)
     asked: list[Asked] = []
     found: list[dict[str, list[Turned]]] = []
-    for _ in range(rounds):
-        turns = {"alone": on.next_turns(TURNS)}
-        turns["other"], _, _ = _beside(on, on.other)
-        turns["own"], own, listening = _beside(on, on.url)
-        _compare(turns)
-        asked += own
-        found.append(turns)
-        size = listening.bytes / max(listening.events, 1)
-        now, most = on.memory()
-        print(f"  {listening.events} events of {size:,.0f} bytes; the daemon has {now:.0f} MiB, at most {most:.0f}")
+    with another(on) as other:
+        for _ in range(rounds):
+            found.append({"alone": on.next_turns(TURNS), "other": _beside(on, other)[0]})
+            found[-1]["own"], own, listening = _beside(on, on.url)
+            _compare(found[-1])
+            asked += own
+            size = listening.bytes / max(listening.events, 1)
+            now, most = on.memory()
+            print(f"  {listening.events} events of {size:,.0f} bytes; the daemon has {now:.0f} MiB, at most {most:.0f}")
     print("all rounds")
     _compare({name: [turn for one in found for turn in one[name]] for name in found[0]})
     for path in (path for paths in ROUTES for path in paths):

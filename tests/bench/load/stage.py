@@ -29,12 +29,12 @@ NEVER_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Stage:
-    """What runs: where the API is, another lbd's that makes no turns, and a process that is idle; the daemon's process,
-    and its turns so far.
+    """What runs: where the cluster and the API are, and a process that is idle, the daemon's process, and its turns so
+    far.
     """
 
+    admin_urls: list[str]
     url: str
-    other: str
     idle: str
     pid: int
     turns_file: Path
@@ -68,15 +68,24 @@ class Stage:
 
 @contextmanager
 def stage(interval_seconds: float) -> Iterator[Stage]:
-    """A balancing daemon beside 100 brokers, with an API on a port of its own, and one that has made its only turn."""
+    """A balancing daemon beside 100 brokers, with an API on a port of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="lbd-bench-") as name,
         _beside("cluster") as admin_urls,
         _beside("idle") as idle,
-        _daemon(Path(name, "other"), _settings(admin_urls, NEVER_SECONDS)) as (other, _),
-        _daemon(Path(name, "measured"), _settings(admin_urls, interval_seconds)) as (url, pid),
+        _daemon(Path(name), _settings(admin_urls, interval_seconds)) as (url, pid),
     ):
-        yield Stage(url, other, idle, pid, Path(name, "measured", TURNS))
+        yield Stage(admin_urls, url, idle, pid, Path(name, TURNS))
+
+
+@contextmanager
+def another(on: Stage) -> Iterator[str]:
+    """Where the API of another lbd beside the same brokers is, which has made its only turn."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lbd-bench-") as name,
+        _daemon(Path(name), _settings(on.admin_urls, NEVER_SECONDS)) as (url, _),
+    ):
+        yield url
 
 
 def _settings(admin_urls: list[str], interval_seconds: float) -> dict[str, object]:
@@ -107,7 +116,7 @@ def _beside(name: str) -> Iterator[Any]:
 def _daemon(folder: Path, settings: dict[str, object]) -> Iterator[tuple[str, int]]:
     """A daemon with this folder to itself, once its first turn has ended: where its API is, and its process."""
     config, log, state = folder / "lbd.yaml", folder / "log", folder / "state"
-    state.mkdir(parents=True)
+    state.mkdir()
     config.write_text(yaml.safe_dump({**settings, "state_dir": str(state)}), encoding="utf-8")
     command = [sys.executable, "-m", "tests.bench.load.daemon", str(folder / TURNS), "run", "--config", str(config)]
     with log.open("wb") as told, subprocess.Popen(command, stderr=told, stdout=told) as process:
