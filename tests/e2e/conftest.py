@@ -66,8 +66,14 @@ def _running(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def cluster(_running: Cluster) -> Cluster:
-    """A running cluster with all its brokers, whatever the test before did to it."""
+def cluster(_running: Cluster, request: pytest.FixtureRequest) -> Cluster:
+    """A running cluster with all its brokers, whatever the test before did to it.
+
+    A second try of a test that wants one of its own has a new one: the first has left its traces.
+    """
+    if _running.spec.own and request.node.execution_count > 1:
+        _running.stop()
+        _running.start()
     _running.restore()
     return _running
 
