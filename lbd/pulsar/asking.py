@@ -23,6 +23,10 @@ class _Addresses(msgspec.Struct, rename="camel"):
     web_service_url_tls: str | None = None
 
 
+class _Refusal(msgspec.Struct):
+    reason: str = ""
+
+
 class Asking:
     """A cluster's brokers, asked at the first of ``admin_urls`` that answers, or one by one.
 
@@ -99,7 +103,8 @@ class Asking:
         self.http.silences.mistrust(self.base(broker), broker)
 
     def close(self) -> None:
-        """Ask silent brokers no more, whether they answer again; where others know of them, it is theirs to end."""
+        """End idle connections, and ask silent brokers no more; where others know of those, that is theirs to end."""
+        self.http.close()
         if not self._shared:
             self.http.silences.close()
 
@@ -214,13 +219,14 @@ class Asking:
 
 
 def reason_of(answer: Answer) -> str:
-    """The ``reason`` of an error body, first line, cut short; nothing for HTML and empty bodies."""
+    """The ``reason`` of an error body, first line, cut short; nothing for HTML and empty bodies.
+
+    All else is skipped, not built: garbage that is collected deep in a nested answer has no stack left to close a
+    connection by.
+    """
     try:
-        found = msgspec.json.decode(answer.body)
+        reason = msgspec.json.decode(answer.body, type=_Refusal).reason
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
-    reason = found.get("reason") if isinstance(found, dict) else None
-    if not isinstance(reason, str):
         return ""
     lines = [line.strip() for line in reason.splitlines() if line.strip() and not line.strip().startswith("---")]
     return f" ({lines[0][:200]})" if lines else ""

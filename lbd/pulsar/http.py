@@ -7,22 +7,20 @@ redirects every unload from leader to owner.
 from __future__ import annotations
 
 import base64
-import threading
 import time
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
-from urllib3.util import Retry
+from urllib3.exceptions import HTTPError
 
 from lbd.errors import AdminError, LbdError, UsageError, unread
 from lbd.pulsar import paths
 from lbd.pulsar.failures import timed_out, told, translated
 from lbd.pulsar.metered import ADMIN
+from lbd.pulsar.sessions import Sessions
 from lbd.pulsar.silence import Silences
 
 if TYPE_CHECKING:
@@ -130,7 +128,7 @@ class Http:
 
     def __init__(self, settings: PulsarSettings, silences: Silences | None = None) -> None:
         self._settings = settings
-        self._local = threading.local()
+        self._sessions = Sessions(settings)
         self._token = Secret(settings.token_file) if settings.token_file else None
         self._password = Secret(settings.basic.password_file) if settings.basic else None
         self._trusted = {host_of(url) for url in settings.admin_urls}
@@ -143,6 +141,10 @@ class Http:
     def trouble(self) -> str:
         """Why an older secret is sent than the one that its file should have; empty where none is."""
         return "; ".join(one.trouble for one in (self._token, self._password) if one is not None and one.trouble)
+
+    def close(self) -> None:
+        """End the connections that nobody uses at the moment."""
+        self._sessions.close()
 
     def trust(self, hosts: set[str]) -> None:
         """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""
@@ -203,7 +205,7 @@ class Http:
         deadline, status = begun + timeout, None
         self.sent = next(self._requests)
         try:
-            with self._session().request(
+            with self._sessions.own().request(
                 method,
                 url,
                 params=params,
@@ -244,37 +246,6 @@ class Http:
             pair = f"{self._settings.basic.username}:{self._password.value()}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         return {}
-
-    def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = _new_session(self._settings)
-        return session
-
-
-class _Retry(Retry):
-    """Sends a GET again when its connection broke; one that timed out has had its time."""
-
-    def increment(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - urllib3's signature
-        error = kwargs.get("error")
-        if isinstance(error, ReadTimeoutError | ConnectTimeoutError):
-            raise error
-        return super().increment(*args, **kwargs)
-
-
-def _new_session(settings: PulsarSettings) -> requests.Session:
-    """No proxies and no netrc: credentials come from the settings alone. Only GETs are sent again."""
-    session = requests.Session()
-    session.trust_env = False
-    retry = _Retry(total=2, status=0, redirect=False, other=0, backoff_factor=0.1, allowed_methods={"GET"})
-    adapter = HTTPAdapter(max_retries=retry, pool_connections=settings.concurrency, pool_maxsize=2)
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
-    tls = settings.tls
-    session.verify = str(tls.ca_file) if tls.ca_file else True
-    if tls.cert_file and tls.key_file:
-        session.cert = (str(tls.cert_file), str(tls.key_file))
-    return session
 
 
 def _followed(url: str, location: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -375,6 +378,40 @@ class TestWrongAnswers:
 def test_reason_of(body: bytes, expected: str) -> None:
     """The first line of Pulsar's reason; nothing for HTML, an empty body, or anything else."""
     assert reason_of(Answer(500, body, "http://b1:8080/x")) == expected
+
+
+def test_closed_it_keeps_no_connection(pulsar: FakePulsar) -> None:
+    """Whichever thread asked, and though that one still lives; who asks on is answered."""
+    admin, before = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), set(threading.enumerate())
+
+    def serving() -> int:
+        return sum("process_request" in thread.name for thread in set(threading.enumerate()) - before)
+
+    with ThreadPoolExecutor(1) as pool:
+        found = [admin.active_brokers(), pool.submit(admin.active_brokers).result()]
+        assert serving() == 2
+        admin.close()
+        deadline = time.monotonic() + 30
+        while serving() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert serving() == 0
+        assert [admin.active_brokers(), pool.submit(admin.active_brokers).result()] == found
+    admin.close()
+
+
+def test_of_a_nested_refusal_nothing_is_built() -> None:
+    """Garbage would be collected where the stack is at its end, and a connection in it could not be closed."""
+    collected: list[str] = []
+    before = gc.get_threshold()
+    gc.collect()
+    gc.callbacks.append(lambda phase, _: collected.append(phase))
+    gc.set_threshold(100)
+    try:
+        assert reason_of(Answer(500, b'{"cpu": ' + b"[" * 100_000, "http://b1:8080/x")) == ""
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.pop()
+    assert collected == []
 
 
 @pytest.mark.parametrize(
