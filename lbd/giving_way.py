@@ -1,4 +1,4 @@
-"""Short answers of the API first, then the turn, then long answers: what can wait a moment does.
+"""Placements and probes first, then the turn beside short answers, then long ones: what can wait a moment does.
 
 All threads of a process take turns on one interpreter. An answer that has read its request must get it back once more,
 behind every thread of a turn that wants it; those that wait here do not.
@@ -30,7 +30,7 @@ LATELY_SECONDS = 1.0
 
 
 class Answers:
-    """Those under way: told by the thread that makes them, heeded by all others. Thread-safe so.
+    """Those under way for which a turn waits: told by the thread that makes them, heeded by all others. Thread-safe so.
 
     ``now`` is seconds of a clock that only goes on.
     """

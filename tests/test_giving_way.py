@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.api.connection import LONG
+from lbd.api.connection import LONG, PROMPT
+from lbd.api.guard import Guard
 from lbd.giving_way import LATELY_SECONDS, LONG_SECONDS, MOST_SECONDS, TURN, Answers
 from tests.api.conftest import serving
 from tests.fake_pulsar import hot_broker
@@ -189,6 +190,31 @@ def test_a_question_is_under_way_from_its_first_byte_to_its_answer(tmp_path: Pat
         heeded.told.clear()
         assert api.get("/healthz").status_code == 200
         assert heeded.told[:2] == ["begun", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("path", "heeded"),
+    [
+        *((path, True) for path in PROMPT),
+        *((path, False) for path in ("/", "/static/app.js", "/v1/status", "/v1/moves", "/v1/explain", "/metrics")),
+    ],
+)
+def test_a_turn_gives_way_to_probes_and_placements_alone(
+    path: str, heeded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody waits for the rest for the sake of milliseconds, and the turn is what it would wait for."""
+    answers, found, answered = Answers(), [], Guard.__call__
+
+    async def noted(guard: Guard, scope: Any, receive: Any, send: Any) -> None:
+        found.append(not answers._none.is_set())
+        await answered(guard, scope, receive, send)
+
+    monkeypatch.setattr("lbd.api.connection.ANSWERS", answers)
+    monkeypatch.setattr(Guard, "__call__", noted)
+    with hot_broker() as pulsar, serving(pulsar, tmp_path) as api:
+        api.turn()
+        api.get(path)
+    assert found == [heeded]
 
 
 @pytest.mark.parametrize("path", LONG)

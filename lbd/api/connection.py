@@ -32,6 +32,9 @@ that opens connections and says nothing, or a byte now and then, keeps everybody
 HEAD_BYTES = 64 << 10
 """So much may come that completes no head, no piece of a body and no request; 400 for more, which would all be kept."""
 
+PROMPT = ("/healthz", "/readyz", "/v1/placement")
+"""Probes and placements: somebody waits for each. A turn gives way to these and to nothing else that is asked."""
+
 LONG = ("/metrics", "/v1/decisions", "/v1/explain", "/v1/openapi.json", "/v1/plan", "/v1/snapshot")
 """Answers that take 5 to 30 ms of the interpreter, where all others take one or two."""
 
@@ -56,9 +59,10 @@ class Connection(HttpToolsProtocol):
         self._served = app
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is read and takes long comes after a turn that is under way; nothing waits for it then."""
-        if scope["method"] == "GET" and scope["path"].startswith(LONG):
+        """What is read and takes long comes after a turn that is under way."""
+        if not scope["path"].startswith(PROMPT):
             ANSWERS.ended(self)
+        if scope["method"] == "GET" and scope["path"].startswith(LONG):
             await TURN.over()
         await self._served(scope, receive, send)
 
