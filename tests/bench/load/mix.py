@@ -2,6 +2,7 @@
 
 Who asks takes time of the machine's processors, of which the simulated cluster gets what is left. So the same is also
 asked of another lbd, which makes no turns meanwhile: what a turn takes longer then is not for answering in its process.
+Turns get longer for a quarter of an hour after the start, so in every second round the other lbd is asked last.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ def measured(on: Stage, rounds: int) -> None:
     asked: list[Asked] = []
     found: list[dict[str, list[Turned]]] = []
     with another(on) as other:
-        for _ in range(rounds):
-            found.append({"alone": on.next_turns(TURNS), "other": _beside(on, other)[0]})
-            found[-1]["own"], own, listening = _beside(on, on.url)
+        for number in range(rounds):
+            alone = on.next_turns(TURNS)
+            order = (other, on.url) if number % 2 == 0 else (on.url, other)
+            beside = {url: _beside(on, url) for url in order}
+            own, answered, listening = beside[on.url]
+            found.append({"alone": alone, "other": beside[other][0], "own": own})
+            asked += answered
             _compare(found[-1])
-            asked += own
             size = listening.bytes / max(listening.events, 1)
             now, most = on.memory()
             print(f"  {listening.events} events of {size:,.0f} bytes; the daemon has {now:.0f} MiB, at most {most:.0f}")
