@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SAMPLE_POINTS = 2.0
 """Deviation of a sample: levelled brokers on real clusters vary by so much."""
 
+DEVIATIONS = 1.96
+"""To either end of a 95 % interval."""
+
 LEAST_SHARE = 0.05
 """Of the traffic before or after; a smaller change is lost in how traffic varies by itself."""
 

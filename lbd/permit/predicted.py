@@ -2,17 +2,19 @@
 
 Where a broker's own samples tell what traffic costs it, the upper end of that slope's 95 % interval counts. What only
 others tell of it makes a prediction higher and never lower; and so it is above :data:`LINEAR_UP_TO`, where CPU rises
-faster than any line. Where nothing is known the source's share counts (``load/prediction.py``).
+faster than any line. Where nothing is known the source's share counts (``load/prediction.py``), within what moves did to the
+destination (``load/effects.py``): the share of a source with a neighbour is many times too high.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbd.load import prediction
+from lbd.load.effects import DEVIATIONS
 from lbd.load.linear import CPU, DRIVEN, Source
 from lbd.load.scoring import SCORED, percent
 from lbd.model import RESOURCES
@@ -27,7 +29,7 @@ LINEAR_UP_TO = 75.0
 OWN = {Source.FITTED.value, Source.GIVEN.value}
 """Sources that speak of this very broker."""
 
-SLOPE, SHARE = "what traffic costs it", "its source's share"
+SLOPE, MOVES, SHARE = "what traffic costs it", "what moves did to it", "its source's share"
 
 DIFFER_POINTS = 0.5
 """Two predictions that are closer than this say the same."""
@@ -35,27 +37,37 @@ DIFFER_POINTS = 0.5
 TRAFFIC = np.isin(range(len(RESOURCES)), DRIVEN)
 """Resources that follow traffic, bool (5,). All bytes of a bundle count for each direction."""
 
+ONLY_CPU = np.arange(len(RESOURCES)) == CPU
+"""bool (5,)."""
+
 
 @dataclass(frozen=True)
 class Rise:
-    """``points`` that a destination gains; ``share`` and ``slope`` are what the two ways of telling say.
+    """``points`` that a destination gains; ``share`` and ``told`` are what the two ways of telling say.
 
-    ``slope`` is None where nothing was learned, ``own``: from the destination itself, or its operator.
+    ``told`` is None where nothing was learned; ``by``: in which words it was.
     """
 
     points: float
     share: float
-    slope: float | None = None
-    own: bool = False
+    told: float | None = None
+    by: str = SLOPE
 
     @property
     def words(self) -> str:
         """Which of both counts, where they differ; else nothing."""
-        if self.slope is None or not abs(self.slope - self.share) > DIFFER_POINTS:
+        if self.told is None or not abs(self.told - self.share) > DIFFER_POINTS:
             return ""
-        by_slope = self.points == self.slope
-        by, other = (SLOPE, SHARE) if by_slope else (SHARE, SLOPE)
-        return f" (+{self.points:.1f} by {by}; by {other} +{self.share if by_slope else self.slope:.1f})"
+        is_told = self.points == self.told
+        by, other = (self.by, SHARE) if is_told else (SHARE, self.by)
+        return f" (+{self.points:.1f} by {by}; by {other} +{self.share if is_told else self.told:.1f})"
+
+
+def _near(predicted: float, safe: Rise) -> Rise:
+    """What was learned counts as far as usage follows a line; beyond, the safe side of both."""
+    if safe.told is not None and predicted + safe.told <= LINEAR_UP_TO:
+        return replace(safe, points=safe.told)
+    return safe
 
 
 class Predictor:
@@ -73,12 +85,17 @@ class Predictor:
         None: it has no destination yet, and the source's share counts.
         """
         share = prediction.points(unload, self._brokers, self._scores, self._position)
-        slope = self._by_slope(unload) if predicted is not None and np.isfinite(share) else None
-        if predicted is None or slope is None or self._slopes is None or self._slopes.sources is None:
+        known = self._slopes
+        if predicted is None or known is None or known.sources is None or not np.isfinite(share):
             return Rise(share, share)
-        own = self._slopes.sources[self._position[unload.destination or ""]] in OWN
-        trusted = own and predicted + slope <= LINEAR_UP_TO
-        return Rise(slope if trusted else max(slope, share), share, slope, own)
+        slope = self._by_slope(unload)
+        if slope is not None and known.sources[self._position[unload.destination or ""]] in OWN:
+            return _near(predicted, Rise(max(slope, share), share, slope))
+        safe = share if slope is None else max(slope, share)
+        moves = self._by_moves(unload, safe)
+        if moves is None:
+            return Rise(safe, share, slope)
+        return _near(predicted, Rise(max(moves, safe), share, moves, MOVES))
 
     def fall(self, unload: Unload) -> float:
         """Points that the unload takes from its source: by the source's own slope where it has one, else its share."""
@@ -89,15 +106,30 @@ class Predictor:
         return float(known.slope[source, CPU] * self._cpu(unload) * self._weights[CPU])
 
     def _by_slope(self, unload: Unload) -> float | None:
-        """The most that any weighted resource of the destination rises; None where its CPU's slope is not known."""
-        known, source, at = self._slopes, self._position[unload.source], self._position[unload.destination or ""]
+        """The most by the upper ends of the destination's slopes; None where that of its CPU is not known."""
+        known, at = self._slopes, self._position[unload.destination or ""]
         if known is None or known.half_width is None:
             return None
         steep = known.slope[at] + known.half_width[at]
-        if not np.isfinite(steep[CPU]):
+        return self._most(unload, steep) if np.isfinite(steep[CPU]) else None
+
+    def _by_moves(self, unload: Unload, otherwise: float) -> float | None:
+        """What the 95 % interval of what moves did to the destination leaves of ``otherwise``; None where all of it."""
+        known, at = self._slopes, self._position[unload.destination or ""]
+        if known is None or known.effect is None or not np.isfinite(known.effect[at]).all():
             return None
-        share = self._share(unload)
-        by_share = self._used[source] * share * self._larger(source, at)
+        seen, deviation = known.effect[at]
+        low, high = (
+            self._most(unload, np.where(ONLY_CPU, max(cpu, 0.0), np.nan))
+            for cpu in (seen - DEVIATIONS * deviation, max(seen, 0.0) + DEVIATIONS * deviation)
+        )
+        found = float(np.clip(otherwise, low, high))
+        return found if found != otherwise else None
+
+    def _most(self, unload: Unload, steep: FloatArray) -> float:
+        """The most that any weighted resource of the destination rises by slopes, float64 (5,); NaN: by the share."""
+        source, at = self._position[unload.source], self._position[unload.destination or ""]
+        by_share = self._used[source] * self._share(unload) * self._larger(source, at)
         by_slope = np.array([self._cpu(unload), 0.0, 0.0, unload.throughput, unload.throughput]) * steep
         told = np.isfinite(steep) & TRAFFIC & (self._brokers.limit[at] > 0)
         return float((np.where(told, by_slope, by_share) * self._weights)[list(SCORED)].max())

@@ -123,6 +123,28 @@ def test_why_nothing_moves(
     assert words in decision.skips[0].detail
 
 
+AT_LIMIT = [
+    pytest.param(99, (0.25, 0.05), True, id="most of its load is not theirs"),
+    pytest.param(99, (0.25, 0.5), False, id="but moves hardly tell"),
+    pytest.param(99, (1.0, 0.05), False, id="it is theirs"),
+    pytest.param(97, (0.25, 0.05), False, id="below its limit its own samples tell"),
+]
+
+
+@pytest.mark.parametrize(("cpu", "effect", "named"), AT_LIMIT)
+def test_of_a_broker_at_its_limit_what_moves_did_to_others_tells_its_neighbour(
+    cpu: float, effect: tuple[float, float], named: bool
+) -> None:
+    """By its own usage a MiB/s makes two and a half points; elsewhere it brought these, give or take that."""
+    seen = of((cpu, [10, 10]), (60, [20, 20]), (60, [20, 20]))
+    told = np.array([(0.0, np.inf), effect, (0.0, np.inf)]) / MIB
+    known = replace(slopes(np.nan, 1, 1), effect=told)
+    skips = plan(seen, known, permit={"max_destination_score": 85}).skips
+
+    assert [skip.reason is Reason.BACKGROUND_LOAD for skip in skips] == [named]
+    assert not named or "85.1 points or more are not those of bundles that may move" in skips[0].detail
+
+
 @pytest.mark.parametrize(("low", "aim"), [(7.5, 3), (7.5, 5), (5, 3), (4, 2), (4, 3.5)])
 def test_what_is_twice_the_low_threshold_above_the_lowest_is_relieved_whatever_the_settings(
     low: float, aim: float

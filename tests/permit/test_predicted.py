@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,12 @@ def learned(source: str, slope: float, half_width: float = 0.0) -> Slopes:
     return Slopes(slopes, np.zeros_like(slopes), "throughput", widths, np.zeros_like(slopes), ("fitted", source))
 
 
+def shown(slope: float, deviation: float, source: str = "unknown") -> Slopes:
+    """What moves did to the destination; else nothing is known of it, or what others tell: a third of the source's."""
+    nothing = learned(source, PER_BYTE / 3 if source == "class" else np.nan)
+    return replace(nothing, effect=np.array([(0.0, np.inf), (slope, deviation)]))
+
+
 def plan(count: int) -> list[Unload]:
     return [Unload(NAMES[number], "a:80", "b:80", 50, EACH, "even") for number in range(count)]
 
@@ -64,6 +71,12 @@ def through(seen: Snapshot, moves: list[Unload], slopes: Slopes | None, limit: f
         (learned("pooled", PER_BYTE * 3), 8),
         (learned("unknown", np.nan), 26),
         (Slopes(np.zeros((2, 5)), np.zeros((2, 5))), 26),
+        (shown(PER_BYTE / 6, PER_BYTE / 6 / 1.96), 40),
+        (shown(PER_BYTE / 6, PER_BYTE / 6 / 1.96, "class"), 40),
+        (shown(PER_BYTE / 6, PER_BYTE), 26),
+        (shown(-PER_BYTE, PER_BYTE / 3 / 1.96), 40),
+        (shown(PER_BYTE * 4, PER_BYTE / 1.96), 8),
+        (shown(PER_BYTE * 4, PER_BYTE * 3), 26),
     ],
     ids=[
         "nothing learned",
@@ -75,6 +88,12 @@ def through(seen: Snapshot, moves: list[Unload], slopes: Slopes | None, limit: f
         "and may make it higher",
         "a destination of which nothing is known",
         "slopes without bounds",
+        "moves showed that the share is too high",
+        "and that what others tell is",
+        "moves that show it too vaguely",
+        "usage that fell with a move has another cause: its bounds count from 0",
+        "moves showed that the share is too low",
+        "too vaguely",
     ],
 )
 def test_how_many_bundles_a_destination_takes(slopes: Slopes | None, moved: int):
@@ -88,6 +107,14 @@ def test_above_what_a_line_tells_the_higher_of_both_counts():
 
     assert len(told.unloads) == 4 + 4
     assert "by its source's share; by what traffic costs it +0.5" in told.skips[0].detail
+
+
+def test_above_what_a_line_tells_what_moves_did_is_not_enough():
+    """A destination that took bundles at a third of their share takes no more than before beyond 75 points."""
+    told = through(cluster(hot=84, cold=73), plan(40), shown(0.25 / EACH, 0.25 / EACH / 1.96))
+
+    assert len(told.unloads) == 4 + 4
+    assert "by its source's share; by what moves did to it +0.5" in told.skips[0].detail
 
 
 def test_which_of_both_counts_is_said():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.decide.least_moves.at_limit import other_work
 from lbd.decide.least_moves.planning import ROUNDING
 from lbd.reason import Group, Reason
 from lbd.score.bounds import fewest_moves, fewest_removed
@@ -80,6 +81,9 @@ def nothing_fits(
     if idle > band.limit or not own.size:
         told = f"{idle:.1f} of its points are not those of bundles that may move"
         return Reason.BACKGROUND_LOAD, f"{told}: other work on its machine, or bundles that stay"
+    if (beside := other_work(ground, offers, far.broker)) > band.limit:
+        told = f"it is at the limit of its CPU, and by what moves did to others like it {beside:.1f} points or more"
+        return Reason.BACKGROUND_LOAD, f"{told} are not those of bundles that may move: other work on its machine"
     size = float((ground.cost[far.broker] * ground.drives[own[0]]).max())
     name = offers.snapshot.bundles[ground.bundles[own[0]]]
     if int(own[0]) in plan.refused:
