@@ -2,8 +2,8 @@
 
 Where a broker's own samples tell what traffic costs it, the upper end of that slope's 95 % interval counts. What only
 others tell of it makes a prediction higher and never lower; and so it is above :data:`LINEAR_UP_TO`, where CPU rises
-faster than any line. Where nothing is known the source's share counts (``load/prediction.py``), within what moves did to the
-destination (``load/effects.py``): the share of a source with a neighbour is many times too high.
+faster than any line. Where nothing is known the source's share counts (``load/prediction.py``). The share of a source
+with a neighbour is many times too high: it counts within what moves did to the destination (``load/effects.py``).
 """
 
 from __future__ import annotations

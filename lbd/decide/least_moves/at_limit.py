@@ -42,4 +42,6 @@ def _most(effects: FloatArray) -> float:
     if not slope.size:
         return np.inf
     weight = deviation**-2.0
-    return max(float((weight * slope).sum() / weight.sum()), 0.0) + DEVIATIONS * float(weight.sum()) ** -0.5
+    total = float(weight.sum())
+    mean = float((weight * slope).sum()) / total
+    return max(mean, 0.0) + float(DEVIATIONS / np.sqrt(total))

@@ -73,17 +73,10 @@ def nothing_fits(
     if far.points < 0:
         return Reason.NOTHING_FITS, f"no broker above {band.bottom:.1f} points has a bundle that fits"
     own = plan.candidates(far.broker)
-    if not offers.own(far.broker):
-        return Reason.BACKGROUND_LOAD, "it has no bundles: its load is not theirs"
-    idle = float(max(ground.idle[far.broker].max(), ground.other[far.broker]))
-    if not (ground.owner == far.broker).any():
+    if offers.own(far.broker) and not (ground.owner == far.broker).any():
         return _barred(offers, far.broker, verdicts)
-    if idle > band.limit or not own.size:
-        told = f"{idle:.1f} of its points are not those of bundles that may move"
-        return Reason.BACKGROUND_LOAD, f"{told}: other work on its machine, or bundles that stay"
-    if (beside := other_work(ground, offers, far.broker)) > band.limit:
-        told = f"it is at the limit of its CPU, and by what moves did to others like it {beside:.1f} points or more"
-        return Reason.BACKGROUND_LOAD, f"{told} are not those of bundles that may move: other work on its machine"
+    if background := _background(ground, offers, far.broker, band.limit, bool(own.size)):
+        return Reason.BACKGROUND_LOAD, background
     size = float((ground.cost[far.broker] * ground.drives[own[0]]).max())
     name = offers.snapshot.bundles[ground.bundles[own[0]]]
     if int(own[0]) in plan.refused:
@@ -93,6 +86,20 @@ def nothing_fits(
     verdicts[ground.bundles[own]] = Reason.TOO_LARGE.code
     told = f"{name} makes {size:.1f} points and fits nowhere below {band.limit:.1f}"
     return Reason.TOO_LARGE, f"{told}; split it: lbd split {name} shows where"
+
+
+def _background(ground: Ground, offers: Offers, broker: int, limit: float, has_any: bool) -> str:
+    """What of a broker's load is not that of bundles that may move, where that alone is above the limit."""
+    if not offers.own(broker):
+        return "it has no bundles: its load is not theirs"
+    idle = float(max(ground.idle[broker].max(), ground.other[broker]))
+    not_theirs = "not those of bundles that may move: other work on its machine"
+    if idle > limit or not has_any:
+        return f"{idle:.1f} of its points are {not_theirs}, or bundles that stay"
+    if (beside := other_work(ground, offers, broker)) > limit:
+        told = f"it is at the limit of its CPU, and by what moves did to others like it {beside:.1f} points or more"
+        return f"{told} are {not_theirs}"
+    return ""
 
 
 def _barred(offers: Offers, broker: int, verdicts: CodeArray) -> tuple[Reason, str]:
