@@ -85,9 +85,20 @@ def _change(
     last, first = before[::-1][:MOST_SAMPLES].tolist(), after[:MOST_SAMPLES].tolist()
     (was, earlier), (became, later) = usual([own.used[at] for at in last]), usual([own.used[at] for at in first])
     there, here = np.mean([carried[at] for at in last[:earlier]]), np.mean([carried[at] for at in first[:later]])
-    variance = SAMPLE_POINTS**2 * (1 / earlier + 1 / later)
+    cpu = own.used[:, CPU]
+    variance = _variance(earlier, cpu[last[1::-1]]) + _variance(later, cpu[first[:2]])
     points = float(became[CPU] - was[CPU])
     at_limit = max(was[CPU], became[CPU]) >= SATURATED_PERCENT
     if at_limit or not abs(here - there) > LEAST_SHARE * max(here, there) or not np.isfinite(points):
         return None
     return float(here - there), points, variance
+
+
+def _variance(alike: int, nearest: FloatArray) -> float:
+    """Of the mean of so many samples, in points; ``nearest`` are the two next to the change, in the order of time.
+
+    Usage that falls by itself is that of a JVM that warms up: what it would have been without the move is not known.
+    """
+    fell = float(nearest[0] - nearest[1]) if alike == 1 and nearest.size > 1 else 0.0
+    noise = max(SAMPLE_POINTS, fell / 2**0.5)
+    return noise**2 / alike
