@@ -53,18 +53,39 @@ def foreseen(unload: Unload) -> float:
     return float(unload.reason.partition(" points off")[0].rpartition(" ")[2])
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_after_moves_that_brought_a_fraction_of_what_was_foreseen_the_next_plan_knows_it(seed: int):
-    """The neighbour's 38 points are first taken for the traffic's, then told from it, and named as no bundle's."""
-    scenario = Scenario.model_validate(SCENE)
+def turns(scene: dict[str, Any], seed: int) -> tuple[list[tuple[Unload, ...]], list[int]]:
+    """The plans that were made, and after how many of them ``background-load`` was named, each time that it was."""
+    scenario = Scenario.model_validate(scene)
     simulation = Simulation(scenario, settled(scenario, Settings(), {"strategy": "least-moves"}), seed, lambda: 0.0)
     plans, named = [], []
     for turned in simulation.turns():
         if turned.record.unloads:
-            plans.append(turned.record.unloads)
+            plans.append(tuple(turned.record.unloads))
         named += [len(plans) for skip in turned.record.skips if skip.reason is Reason.BACKGROUND_LOAD]
+    return plans, named
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_after_moves_that_brought_a_fraction_of_what_was_foreseen_the_next_plan_knows_it(seed: int):
+    """The neighbour's 38 points are first taken for the traffic's, then told from it, and named as no bundle's."""
+    plans, named = turns(SCENE, seed)
 
     assert {unload.source for plan in plans for unload in plan} == {"beside:8080"}
     assert min(map(foreseen, plans[0])) > 4 * COST_POINTS
     assert max(map(foreseen, plans[1])) < min(map(foreseen, plans[0])) / 2
     assert set(named) >= {len(plans)}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_broker_whose_neighbour_takes_all_of_its_cpu_gives_its_bundles_away(seed: int):
+    """By its usage over its traffic each makes more than the others may take; what the first moves did says less.
+
+    It goes on until it is empty, or three turns brought the brokers no nearer.
+    """
+    burdened = {"background": 40, "bursts": [{**NEIGHBOUR, "points": 90}]}
+    brokers = [{"id": "beside", **burdened}, {"id": "one", "background": 40}, {"id": "two", "background": 40}]
+    plans, _ = turns({**SCENE, "hours": 0.4, "brokers": brokers}, seed)
+    moved = [unload for plan in plans for unload in plan]
+
+    assert {unload.source for unload in moved} == {"beside:8080"}
+    assert 5 <= len(moved) == len({unload.bundle for unload in moved})
