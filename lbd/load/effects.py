@@ -54,6 +54,12 @@ class Effect:
     slope: float
     deviation: float
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends of 95 %; the upper one counts from 0, since usage that fell with more traffic has another cause."""
+        off = DEVIATIONS * self.deviation
+        return self.slope - off, max(self.slope, 0.0) + off
+
 
 NONE = Effect(0.0, np.inf)
 
@@ -68,6 +74,14 @@ def effect(own: BrokerSamples, measure: Measure) -> Effect:
     if not weight > 0:
         return NONE
     return Effect(float((traffic * points / variance).sum()) / weight, weight**-0.5)
+
+
+def together(effects: FloatArray) -> Effect:
+    """What several brokers' moves told of one slope, float64 (n, 2): slopes and deviations."""
+    slope, deviation = effects[np.isfinite(effects).all(axis=1)].T
+    weight = deviation**-2.0
+    total = float(weight.sum())
+    return Effect(float((weight * slope).sum()) / total, total**-0.5) if total > 0 else NONE
 
 
 def _around(own: BrokerSamples, carried: FloatArray) -> Iterator[tuple[IndexArray, IndexArray]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import prediction
-from lbd.load.effects import DEVIATIONS
+from lbd.load.effects import Effect
 from lbd.load.linear import CPU, DRIVEN, Source
 from lbd.load.scoring import SCORED, percent
 from lbd.model import RESOURCES
@@ -118,10 +118,9 @@ class Predictor:
         known, at = self._slopes, self._position[unload.destination or ""]
         if known is None or known.effect is None or not np.isfinite(known.effect[at]).all():
             return None
-        seen, deviation = known.effect[at]
         low, high = (
             self._most(unload, np.where(ONLY_CPU, max(cpu, 0.0), np.nan))
-            for cpu in (seen - DEVIATIONS * deviation, max(seen, 0.0) + DEVIATIONS * deviation)
+            for cpu in Effect(*known.effect[at].tolist()).interval
         )
         found = float(np.clip(otherwise, low, high))
         return found if found != otherwise else None

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lbd.decide.least_moves.estimating import usual_percent
-from lbd.load.effects import DEVIATIONS
+from lbd.load.effects import together
 from lbd.load.fit import SATURATED_PERCENT
 from lbd.load.linear import CPU
 
 if TYPE_CHECKING:
     from lbd.decide.candidates import Offers
     from lbd.decide.least_moves.ground import Ground
-    from lbd.model import FloatArray
 
 
 def other_work(ground: Ground, offers: Offers, broker: int) -> float:
@@ -32,16 +29,5 @@ def other_work(ground: Ground, offers: Offers, broker: int) -> float:
         return 0.0
     limits = snapshot.brokers.limit[:, CPU]
     carried = float(ground.drives[ground.owner == broker, 0].sum())
-    left = used - _most(known.effect[limits == limits[broker]]) * carried
+    left = used - together(known.effect[limits == limits[broker]]).interval[1] * carried
     return float(ground.points[broker, 0]) * max(left, 0.0) / used
-
-
-def _most(effects: FloatArray) -> float:
-    """The upper end of what all these moves tell together, float64 (n, 2) each; infinite of none."""
-    slope, deviation = effects[np.isfinite(effects).all(axis=1)].T
-    if not slope.size:
-        return np.inf
-    weight = deviation**-2.0
-    total = float(weight.sum())
-    mean = float((weight * slope).sum()) / total
-    return max(mean, 0.0) + float(DEVIATIONS / np.sqrt(total))
