@@ -128,6 +128,10 @@ class TestProblems:
             ("avg_shedder: 5", "avg_shedder: 5: wanted keys and values"),
             ("avg_shedder: {high_threshold: -1}", "avg_shedder.high_threshold: -1: wanted 0 or more"),
             ("avg_shedder: {low_threshold: .inf}", "avg_shedder.low_threshold: inf: wanted a finite number"),
+            (
+                "least_moves: {low_threshold: 25}",
+                "least_moves: high_threshold 20 is below low_threshold 25; wanted at least as much",
+            ),
             ("weights: {cpu: -1}", "weights.cpu: -1: wanted 0 or more"),
             ("guardrails: {excluded_namespaces: [t]}", "'t': wanted tenant/namespace or tenant/*"),
             ("pulsar: {admin_urls: []}", "pulsar.admin_urls: wanted 1 or more, not 0"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
@@ -63,9 +63,11 @@ class Meters:
         return probe.spread({broker: values[-1][1] for broker, values in self.samples.items() if values})
 
     def true_gap(self, end: float, seconds: float = WINDOW_SECONDS) -> float:
-        """Highest minus lowest percent of quota that the brokers used in the time that ends here."""
+        """Highest minus lowest percent of quota that the brokers used in the time that ends here, by no later sample:
+        quotas are lifted when a run has ended.
+        """
         used = tuple(self._used)
-        last = min(bisect_left(used, end, key=_time), len(used) - 1)
+        last = max(bisect_right(used, end, key=_time) - 1, 1)
         first = max(0, min(bisect_left(used, end - seconds, key=_time), last - 1))
         passed = _time(used[last]) - _time(used[first])
         ends = zip(used[first][1], used[last][1], used[last][2], strict=True)

@@ -1,13 +1,14 @@
 """The daemon on real brokers in the situations of a cluster's life: one row of figures for each.
 
     python -m tests.e2e.scenarios --version 4.2.4 [s1] [s2] [s4] [s5] [unlike] [burner] [spike] [--max-traffic 0.35]
-        [--strategy least-moves] [--hits 1] [--minutes 10] [--keep DIR]
+        [--strategy least-moves] [--hits 1] [--minutes 10] [--warm-up 300] [--keep DIR]
 
 s1 a hot broker; s2 a third broker joins; s4 a heavy topic whose consumers go off and on; s5 equal traffic on brokers of
 which one has three times the quota; unlike: the same, and the operator has told what they carry (load.brokers); burner:
 a noisy neighbour in the group of the broker with the least traffic (burner-cold), then of the one with the most
 (burner-hot); spike: the same for one minute only. Guardrails are lbd's defaults unless --max-traffic is given; hit
-counts 3 and 2 unless --hits is, minimums low. Brokers are trusted before the clock starts, as those of days of age are.
+counts 3 and 2 unless --hits is, minimums low. Brokers are trusted before the clock starts, as those of days of age are;
+their JVMs go on warming up for minutes unless --warm-up is long.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,13 +100,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Tried:
-    """What lbd runs with: the strategy, guardrails that are not the default, for how long at most, and hit counts."""
+    """What lbd runs with: the strategy, guardrails that are not the default, for how long at most, and hit counts; and
+    for how long traffic flows before brokers get their quotas.
+    """
 
     version: str = "4.2.4"
     strategy: str = "avg-shedder"
     guardrails: dict[str, Any] = field(default_factory=dict)
     longest_seconds: float = LONGEST_SECONDS
     hits: int | None = None
+    warm_up_seconds: float = WARM_UP_SECONDS
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The daemon's settings: what a strategy counts to, and how little it moves, is the same for each."""
@@ -113,9 +117,13 @@ class Tried:
         own = {self.strategy.replace("-", "_"): SHEDDER | hits}
         return {**SETTINGS, **own, "strategy": self.strategy, "guardrails": self.guardrails, **case.settings}
 
+    def load(self, case: Case) -> skew.Scenario:
+        """The scenario's load, with this warm-up."""
+        return replace(case.load, warm_up_seconds=self.warm_up_seconds)
+
 
 def _load(rate: float, *shares: float, heavy: float = 0.0, quotas: tuple[float, ...] = LIKE) -> skew.Scenario:
-    return skew.Scenario(rate=rate, shares=shares, quotas=quotas, warm_up_seconds=WARM_UP_SECONDS, heavy=heavy)
+    return skew.Scenario(rate=rate, shares=shares, quotas=quotas, heavy=heavy)
 
 
 def _hot(stage: Stage) -> None:
@@ -140,7 +148,7 @@ def _flap(stage: Stage) -> None:
 def _burn(stage: Stage) -> None:
     stage.begin()
     stage.cluster.burn(0)
-    time.sleep(6 * 60)
+    time.sleep(stage.longest_seconds)
 
 
 def _spike(stage: Stage) -> None:
@@ -172,8 +180,8 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
         if case.absent is not None:
             _leave(cluster, case.absent)
         witness = stack.enter_context(Witness(cluster, _WATCH_SECONDS))
-        time.sleep(max(0.0, up_at + TRUSTED_AGE_SECONDS - case.load.warm_up_seconds - time.time()))
-        running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", case.load))
+        time.sleep(max(0.0, up_at + TRUSTED_AGE_SECONDS - tried.warm_up_seconds - time.time()))
+        running = stack.enter_context(skew.skewed(cluster, f"{name}-{int(time.time())}", tried.load(case)))
         # not before: bundles that were placed under its eyes have changed hands without it, and rest
         daemon = stack.enter_context(Daemon(cluster, directory, tried.settings(case)))
         meters = stack.enter_context(Meters(cluster))
@@ -187,7 +195,7 @@ def run(name: str, tried: Tried, directory: Path) -> dict[str, Any]:
         row = figures.row(daemon, meters, running, result, (stage.begun, ended))
         denied = daemon.contradictions(witness)
         how = {"scenario": name, "version": tried.version, "strategy": tried.strategy, "guardrails": tried.guardrails}
-        how |= {"hits": tried.hits}
+        how |= {"hits": tried.hits, "warm_up_seconds": tried.warm_up_seconds}
         return {**how, **row, "denied by the brokers": denied}
 
 
@@ -205,13 +213,19 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join([*CASES, "burner"]))
     parser.add_argument("--version", default="4.2.4")
     parser.add_argument("--strategy", default="avg-shedder")
-    parser.add_argument("--minutes", type=float, default=LONGEST_SECONDS / 60, help="the longest that s1 and s2 go on")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=LONGEST_SECONDS / 60,
+        help="how long a burner burns; the longest that s1, s2, s5 and unlike go on",
+    )
     parser.add_argument("--max-traffic", type=float, help="max_traffic_per_turn instead of lbd's default")
     parser.add_argument("--hits", type=int, help="hit counts, low and high alike, instead of 3 and 2")
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_SECONDS, help="seconds of traffic before the quotas")
     parser.add_argument("--keep", type=Path, help="keep each run's journal and logs in this directory")
     chosen = parser.parse_args(words)
     guardrails = {} if chosen.max_traffic is None else {"max_traffic_per_turn": chosen.max_traffic}
-    tried = Tried(chosen.version, chosen.strategy, guardrails, chosen.minutes * 60, chosen.hits)
+    tried = Tried(chosen.version, chosen.strategy, guardrails, chosen.minutes * 60, chosen.hits, chosen.warm_up)
     wanted = [
         name for word in chosen.scenarios or CASES for name in CASES if name in (word, f"{word}-cold", f"{word}-hot")
     ]

@@ -150,6 +150,16 @@ def test_the_true_gap_is_what_the_groups_used_in_the_window():
     assert meters.last_above(50.0, 0.0, 200.0) is None
 
 
+def test_quotas_that_are_lifted_after_the_window_are_not_in_it():
+    """A run's last gap is asked for when its brokers have the whole machine again."""
+    meters = Meters(Cluster(Spec("4.2.4", brokers=2)))
+    meters._used = [(float(at), [0.3 * at, 0.1 * at], [0.6, 0.2] if at <= 60 else [1.0, 1.0]) for at in range(70)]
+
+    assert meters.true_gap(60.0, 30) == pytest.approx(0.0)
+    assert meters.true_gap(60.5, 30) == pytest.approx(0.0)
+    assert meters.last_above(15.0, 0.0, 60.5) is None
+
+
 def test_figures_are_number_median_and_largest():
     """In milliseconds; nothing at all is three zeros."""
     assert summary([0.1, 0.3, 0.2]) == (3, 200, 300)

@@ -30,10 +30,13 @@ TABLE = [
         id="a-neighbour-came-before-it",
     ),
     pytest.param(
-        [(87, 70, 8), (76, 70, 9), (74, 60, 0), (75, 50, 1)], 0.05, 0.402, id="its-usage-fell-before-it"
+        [(87, 70, 8), (76, 70, 9), (74, 60, 0), (75, 50, 1)], 0.05, 0.405, id="its-usage-fell-before-it"
     ),
     pytest.param([(60, 70, 8), (60, 70, 9), (58, 60, 0), (58, 50, 1), (47, 50, 2)], 0.1, 0.395, id="or-after-it"),
     pytest.param([(30, 60, 8), (61, 60, 9), (60, 60, 0), (57, 40, 1)], 0.2, 0.141, id="a-neighbour-has-just-come"),
+    pytest.param(
+        [(87, 100, 8), (89, 100, 9), (86, 80, 0), (80, 75, 1)], 0.32, 0.53, id="a-busy-one-that-shows-a-part-of-it"
+    ),
 ]  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from lbd.decide.settings import StrategySettings
 from lbd.load.scoring import broker_conf
@@ -37,6 +39,14 @@ class LeastMovesSettings(StrategySettings):
     min_unload_message_throughput: float = Field(
         100 * 1024, ge=0, **broker_conf("minUnloadMessageThroughput", "bytes/s in + out; one of both is enough")
     )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        """With the high one below, its few samples would count for the low one, too."""
+        low, high = self.low_threshold, self.high_threshold
+        if high < low:
+            raise ValueError(f"high_threshold {high:g} is below low_threshold {low:g}; wanted at least as much")
+        return self
 
     def eager(self) -> LeastMovesSettings:
         """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
