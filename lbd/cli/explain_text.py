@@ -66,10 +66,13 @@ def _show_turn(out: Console, found: TurnAnswer, now: float, end: str) -> None:
         rows = [BrokerStatus(b.id, b.score, b.binding, b.msg_rate, b.throughput, b.bundles) for b in turn.brokers]
         out.print(broker_table(rows, {pair.source for pair in turn.pairs}, end))
         _print(out, _trust_lines(turn), end)
+    shown = set[str]()
     for pair in turn.pairs:
         out.print()
         _print(out, _pair_lines(turn, pair), end)
-        _show_candidates(out, [one for one in turn.candidates if one.broker == pair.source])
+        if pair.source not in shown:
+            _show_candidates(out, [one for one in turn.candidates if one.broker == pair.source], turn.unloads, end)
+        shown.add(pair.source)
         _print(out, _rest_line(turn.rest.get(pair.source, {}) if pair.fired else {}), end)
     _print(out, _move_lines(found.moves), end)
     _print(out, _split_lines(found.splits), end)
@@ -110,12 +113,12 @@ def _pair_lines(turn: Turn, pair: PairSeen) -> Iterator[Line]:
         yield "", f"fired: {_taken(pair, [one for one in turn.unloads if one.source == pair.source])}", ""
     if pair.reason is not None:
         yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
-    taking = {pair.destination} if pair.destination is not None else _destinations(turn, pair.source)
+    taking = _destinations(turn, pair.source)
     if pair.fired and taking & set(turn.expected):
         names = (pair.source, *sorted(taking))
         ends = [(name, turn.broker(name), turn.expected.get(name)) for name in names]
         told = "; ".join(f"{name} {_points(seen.score if seen else None)} -> {_points(to)}" for name, seen, to in ends)
-        yield "", f"predicted: {told}", ""
+        yield "", f"guardrails foresee: {told}", ""
 
 
 def _destinations(turn: Turn, source: str) -> set[str]:
@@ -123,22 +126,31 @@ def _destinations(turn: Turn, source: str) -> set[str]:
 
 
 def _taken(pair: PairSeen, unloads: Sequence[Planned]) -> str:
-    """How much was wanted, and how much was taken."""
+    """How much was wanted, and how much was taken; where no traffic is asked for only the latter."""
+    bundles, messages, sent = counted(len(unloads), "bundle"), _sum(unloads, "msg_rate"), _sum(unloads, "throughput")
     if pair.wanted is None:
-        return "nothing was asked of its bundles"
-    column, unit, scale = ("msg_rate", "msg/s", 1.0) if pair.measure == "msg_rate" else ("throughput", "MB/s", 1e6)
-    taken = sum(getattr(one, column) or 0.0 for one in unloads)
+        carried = f"{bundles} taken, {amount(messages)} msg/s, {amount(sent, 1e6, 1)} MB/s"
+        return carried if unloads else "nothing was asked of its bundles"
+    taken, unit, scale = (messages, "msg/s", 1.0) if pair.measure == "msg_rate" else (sent, "MB/s", 1e6)
     digits = 0 if scale == 1.0 else 1
     wanted, got = amount(pair.wanted, scale, digits), amount(taken, scale, digits)
-    return f"{wanted} {unit} wanted, {got} in {counted(len(unloads), 'bundle')} taken"
+    return f"{wanted} {unit} wanted, {got} in {bundles} taken"
 
 
-def _show_candidates(out: Console, candidates: Sequence[Candidate]) -> None:
+def _sum(unloads: Iterable[Planned], column: str) -> float:
+    return sum(getattr(one, column) or 0.0 for one in unloads)
+
+
+def _show_candidates(out: Console, candidates: Sequence[Candidate], unloads: Sequence[Planned], end: str) -> None:
+    """A row for each; where a broker's bundles go to several others, with whose it becomes."""
     if not candidates:
         return
+    to = {one.bundle: one.destination for one in unloads if one.destination is not None}
+    several = len({to.get(one.bundle) for one in candidates} - {None}) > 1
     found = table((" " * LABEL_WIDTH + " bundle", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
     for one in candidates:
-        words = "taken" if one.reason == "moves" else f"passed over: {one.reason}"
+        taken = f"taken, to {to[one.bundle].removesuffix(end)}" if several and one.bundle in to else "taken"
+        words = taken if one.reason == "moves" else f"passed over: {one.reason}"
         found.add_row(
             Text(" " * LABEL_WIDTH + f" {plain(one.bundle)}"),
             amount(one.msg_rate),
@@ -159,7 +171,7 @@ def _show_broker(out: Console, found: BrokerAnswer, now: float, end: str) -> Non
     if found.fired is not None:
         out.print()
         _print(out, _fired_lines(found.fired, now), end)
-        _show_candidates(out, found.fired.candidates)
+        _show_candidates(out, found.fired.candidates, found.fired.unloads, end)
         _print(out, _rest_line(found.fired.rest), end)
     else:
         _print(out, [("last fired", "not in the time looked at (--since)", "")], end)

@@ -74,7 +74,7 @@ class TestTurn:
         assert told[1:3] == ["verdict moving: 3 begun", "said Begins to move 3 bundles."]
         assert f"pair {first} -> {third}: 70.0 points apart, hits low 2 of 8, high 2 of 2" in told
         assert "fired: 7,900 msg/s wanted, 6,000 in 3 bundles taken" in told
-        assert f"predicted: {first} 81.0 -> 50.6; {third} 11.0 -> 41.4" in told
+        assert f"guardrails foresee: {first} 81.0 -> 50.6; {third} 11.0 -> 41.4" in told
         assert [line for line in told if line.startswith("t/n/")] == [
             *(f"{bundle} 2,000 0.2 taken" for bundle in MOVED),
             *(f"{bundle} 2,000 0.2 passed over: not-needed" for bundle in LEFT),
@@ -82,6 +82,22 @@ class TestTurn:
         assert sum(f"{first} -> {third}: landed, planned in turn 2" in line for line in told) == 3
         course = f"{first}: 81.0 points, 50.6 predicted, 62.0 came (turn 5)"
         assert told[-1] == f"{course}; {third}: 11.0 points, 41.4 predicted, 35.0 came (turn 5)"
+
+    def test_a_source_with_several_destinations(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Sized in points: what was taken is told, and of each bundle to whom it goes."""
+        first, second, third = pulsar.ids
+        chosen = settings(pulsar, tmp_path, strategy="least-moves")
+        with engine(chosen) as balancer:
+            for sample in [(80, 12, 10), (81, 11, 10)]:
+                pulsar.sample(*sample)
+                balancer.turn()
+                balancer.wait()
+        told = lines(explain(2))
+        assert "fired: 6 bundles taken, 12,000 msg/s, 1.2 MB/s" in told
+        assert f"guardrails foresee: {first} 81.0 -> 20.2; {second} 11.0 -> 61.6; {third} 10.0 -> 20.1" in told
+        assert [line for line in told if line.startswith("t/n/")] == [
+            f"{bundle} 2,000 0.2 taken, to {third if bundle == HOT[2] else second}" for bundle in HOT[:6]
+        ]
 
     def test_without_a_name_it_is_the_last_one(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With its verdict."""
