@@ -70,10 +70,10 @@ def _show_turn(out: Console, found: TurnAnswer, now: float, end: str) -> None:
     for pair in turn.pairs:
         out.print()
         _print(out, _pair_lines(turn, pair), end)
-        if pair.source not in shown:
+        if pair.fired and pair.source not in shown:
+            shown.add(pair.source)
             _show_candidates(out, [one for one in turn.candidates if one.broker == pair.source], turn.unloads, end)
-        shown.add(pair.source)
-        _print(out, _rest_line(turn.rest.get(pair.source, {}) if pair.fired else {}), end)
+            _print(out, _rest_line(turn.rest.get(pair.source, {})), end)
     _print(out, _move_lines(found.moves), end)
     _print(out, _split_lines(found.splits), end)
 
@@ -142,7 +142,7 @@ def _sum(unloads: Iterable[Planned], column: str) -> float:
 
 
 def _show_candidates(out: Console, candidates: Sequence[Candidate], unloads: Sequence[Planned], end: str) -> None:
-    """A row for each; where a broker's bundles go to several others, with whose it becomes."""
+    """A row for each; with where it goes, if not all go to one broker."""
     if not candidates:
         return
     to = {one.bundle: one.destination for one in unloads if one.destination is not None}
