@@ -28,7 +28,9 @@ class LeastMovesSettings(StrategySettings):
         description="points between a broker and the level at which its pool would be even; and the highest and the "
         "lowest must be twice as many apart",
     )
-    high_threshold: float = Field(20, gt=0, description="points at which a broker waits for few samples only")
+    high_threshold: float = Field(
+        20, gt=0, description="points at which a broker waits for few samples only; at least the low one"
+    )
     hit_count_low: int = Field(8, ge=0, description="samples in a row at the low threshold")
     hit_count_high: int = Field(2, ge=0, description="samples in a row at the high threshold")
     aim_points: float = Field(
