@@ -66,19 +66,31 @@ def test_nobody_waits_where_nothing_is_asked(clock: Clock):
     assert clock.waited == 0
 
 
-def test_whoever_waits_for_the_interpreter_comes_first_where_answers_were_made_lately(clock: Clock):
+def test_whoever_waits_for_the_interpreter_comes_first_where_a_pressing_answer_was_made_lately(clock: Clock):
     """Nobody is asked in a simulated month, whose rounds are not made longer."""
     let_come: list[float] = []
     found = answers(clock, let_come.append)
     found.give_way()
     assert let_come == []
     found.begun("a")
+    found.pressing()
     found.ended("a")
     found.give_way()
     assert let_come == [0.0]
-    clock.seconds += MOST_SECONDS + LATELY_SECONDS
+    clock.seconds += LATELY_SECONDS
     found.give_way()
     assert let_come == [0.0]
+
+
+def test_nobody_comes_first_for_what_can_wait(clock: Clock):
+    """A turn is not made longer by who reads all else, however often."""
+    let_come: list[float] = []
+    found = answers(clock, let_come.append)
+    for _ in range(10):
+        found.begun("a page")
+        found.ended("a page")
+        found.give_way()
+    assert (clock.waited, let_come) == (0, [])
 
 
 def test_nobody_comes_first_while_it_is_worked_for_as_long_as_was_waited(clock: Clock):
@@ -90,6 +102,7 @@ def test_nobody_comes_first_while_it_is_worked_for_as_long_as_was_waited(clock: 
     found.begun("b")
     found.give_way()
     assert (clock.waited, let_come) == (pytest.approx(MOST_SECONDS), [])
+    found.pressing()
     found.ended("b")
     clock.seconds += 2 * MOST_SECONDS
     found.give_way()
@@ -171,6 +184,10 @@ class Heeded(Answers):
         super().begun(who)
         self.told.append("begun")
 
+    def pressing(self) -> None:
+        super().pressing()
+        self.told.append("pressing")
+
     def ended(self, who: object) -> None:
         super().ended(who)
         self.told.append("ended")
@@ -189,7 +206,7 @@ def test_a_question_is_under_way_from_its_first_byte_to_its_answer(tmp_path: Pat
         assert heeded.told.count("gave way") == 2 * len(pulsar.ids) + 1
         heeded.told.clear()
         assert api.get("/healthz").status_code == 200
-        assert heeded.told[:2] == ["begun", "ended"]
+        assert heeded.told[:3] == ["begun", "pressing", "ended"]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +223,7 @@ def test_a_turn_gives_way_to_probes_and_placements_alone(
     answers, found, answered = Answers(), [], Guard.__call__
 
     async def noted(guard: Guard, scope: Any, receive: Any, send: Any) -> None:
-        found.append(not answers._none.is_set())
+        found.append((not answers._none.is_set(), answers._pressed_at > 0))
         await answered(guard, scope, receive, send)
 
     monkeypatch.setattr("lbd.api.connection.ANSWERS", answers)
@@ -214,7 +231,7 @@ def test_a_turn_gives_way_to_probes_and_placements_alone(
     with hot_broker() as pulsar, serving(pulsar, tmp_path) as api:
         api.turn()
         api.get(path)
-    assert found == [heeded]
+    assert found == [(heeded, heeded)]
 
 
 @pytest.mark.parametrize("path", LONG)

@@ -60,7 +60,9 @@ class Connection(HttpToolsProtocol):
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is read and takes long comes after a turn that is under way."""
-        if not scope["path"].startswith(PROMPT):
+        if scope["path"].startswith(PROMPT):
+            ANSWERS.pressing()
+        else:
             ANSWERS.ended(self)
         if scope["method"] == "GET" and scope["path"].startswith(LONG):
             await TURN.over()

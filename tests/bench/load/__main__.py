@@ -9,7 +9,7 @@ from tests.bench.load.stage import stage
 
 PARTS = {"placement": placement.measured, "mix": mix.measured, "page": page.measured}
 
-INTERVALS = {"placement": 5.0, "mix": 5.0, "page": 1.0}
+INTERVALS = {"placement": 5.0, "mix": 2.5, "page": 1.0}
 """Seconds between turns: the default is 15, and more of them meet more requests."""
 
 

@@ -2,11 +2,12 @@
 
 Who asks takes time of the machine's processors, of which the simulated cluster gets what is left. So the same is also
 asked of another lbd, which makes no turns meanwhile: what a turn takes longer then is not for answering in its process.
-Turns get longer for a quarter of an hour after the start, so in every second round the other lbd is asked last.
+The machine drifts, so in every second round the other lbd is asked last, and the difference is told with its error.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ ROUTES = (
 """By client: what is slow to answer must not stand before the rest."""
 
 A_SECOND, STREAMS = 10.0, 5
-TURNS, SECONDS = 15, 75.0
+TURNS, SECONDS = 20, 75.0
 PARTS: dict[str, Callable[[Turned], float]] = {
     "all": lambda turn: turn.seconds,
     "observe": lambda turn: turn.observe_seconds,
@@ -57,7 +58,9 @@ def measured(on: Stage, rounds: int) -> None:
             now, most = on.memory()
             print(f"  {listening.events} events of {size:,.0f} bytes; the daemon has {now:.0f} MiB, at most {most:.0f}")
     print("all rounds")
-    _compare({name: [turn for one in found for turn in one[name]] for name in found[0]})
+    turns = {name: [turn for one in found for turn in one[name]] for name in found[0]}
+    _compare(turns)
+    _tell_difference(turns["own"], turns["other"])
     for path in (path for paths in ROUTES for path in paths):
         _tell(path, [one for one in asked if one.path == path])
 
@@ -77,6 +80,16 @@ def _compare(turns: dict[str, list[Turned]]) -> None:
         alone, other, own = (statistics.median(map(part, turns[kind])) for kind in ("alone", "other", "own"))
         told = f"{other:6.3f} s beside requests to another lbd, {own:6.3f} s to this one"
         print(f"{name:22} {alone:6.3f} s alone, {told}: {other / alone:4.2f} x, {own / alone:4.2f} x", flush=True)
+
+
+def _tell_difference(own: list[Turned], other: list[Turned]) -> None:
+    """How much longer a turn takes by answering in its own process, in the mean, with the standard error of that."""
+    for name, part in PARTS.items():
+        ours, theirs = list(map(part, own)), list(map(part, other))
+        longer = statistics.fmean(ours) - statistics.fmean(theirs)
+        error = math.hypot(*(statistics.stdev(taken) / math.sqrt(len(taken)) for taken in (ours, theirs)))
+        told = f"{1000 * longer:+.0f} ms by the answers, standard error {1000 * error:.0f} ms"
+        print(f"{name:22} {told} ({len(ours)} and {len(theirs)} turns)", flush=True)
 
 
 def _tell(path: str, asked: list[Asked]) -> None:
