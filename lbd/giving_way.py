@@ -27,8 +27,8 @@ LONG_SECONDS = 0.75
 half a second; one that waits for brokers which do not answer takes nothing from anybody."""
 
 LATELY_SECONDS = 0.1
-"""Whoever has just asked will ask again: ten placements a second and more come first all the time. With a second for
-this, and for all that is asked, reading ten things a second made a turn of half a second longer by a fifteenth."""
+"""Whoever has just pressed will again: ten placements a second and more come first all the time. Longer than this, and
+one probe a second would make each turn longer (``python -m tests.bench.load mix`` tells by how much)."""
 
 
 class Answers:
@@ -53,7 +53,7 @@ class Answers:
         self._none.clear()
 
     def pressing(self) -> None:
-        """It is a placement or a probe: more of them will come."""
+        """What has begun to come is a placement or a probe, and more of them will."""
         self._pressed_at = self._now()
 
     def ended(self, who: object) -> None:
@@ -63,8 +63,8 @@ class Answers:
             self._none.set()
 
     def give_way(self) -> None:
-        """Wait until no answer is under way, for ``MOST_SECONDS`` at most. Where there is none, but a pressing
-        one was asked for lately, let whoever waits for the interpreter come first, which takes 0.1 ms.
+        """Wait until no answer is under way, for ``MOST_SECONDS`` at most. Where there is none, but a
+        placement or a probe was asked for lately, let whoever waits for the interpreter come first, which takes 0.1 ms.
 
         Whoever waited works for as long before anybody waits again, or lets others come: no number of questions makes a
         turn more than twice as long.
