@@ -1,12 +1,19 @@
 """lbd keeps an Apache Pulsar cluster balanced from outside the brokers. The loop, and where to read it:
 
-1. observe every broker's load report             ``observe/observer.py``
-2. decide which bundles should move where         ``decide/``, first ``decide/avg_shedder/``
-3. permit: who may move before, how much after    ``permit/``
-4. act: unload to a named broker, and see it land ``act/executor.py``, ``act/unloader.py``
-5. record what happened, before and after         ``record/journal/``
+1. observe each broker's load report              ``observe/observer.py``
+2. permit: which bundles may move                 ``permit/eligibility.py``
+3. decide which bundles should move where         ``decide/strategies.py``, first ``decide/avg_shedder.py``
+4. permit: how many may move now                  ``permit/limits.py``
+5. act: unload to a named broker, and verify it   ``act/executor.py``, ``act/unload.py``
+6. store what happened, before and after          ``store/journal.py``
 
-``cycle/`` strings them together; ``daemon/assembled.py`` is the one place where the real parts are chosen.
+``turn/turn.py`` runs these steps once; ``turn/holds.py`` says what stops it, and ``turn/verdict.py`` what it came to.
+``daemon/service.py`` is the process, ``daemon/wiring.py`` the one place where real parts are put together, and
+``daemon/election.py`` decides which of several lbds moves. ``operations/`` holds what people order (``drain.py``,
+``split.py``, ``place.py``), ``store/control.py`` the pause; ``api/`` and ``cli/`` take their orders.
+``config.py`` reads the settings, of which each section's class stands beside its user; ``doctor/`` checks the cluster.
+``simulate/``, ``compare/``, ``replay.py`` and ``learn/`` try lbd without a cluster.
+``docs/architecture.md`` follows one turn.
 """
 
 __version__ = "0.1.0"

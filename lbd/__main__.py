@@ -1,4 +1,4 @@
-"""What ``lbd`` and ``python -m lbd`` call."""
+"""Entry point of ``lbd`` and ``python -m lbd``."""
 
 from __future__ import annotations
 

@@ -1,17 +1,24 @@
-"""Names of bundles: their namespaces, and where those of one round stood in another. Pure."""
+"""Names of bundles: namespace, range, and matching between rounds; and the bundle of a topic. Pure."""
 
 from __future__ import annotations
 
+import re
+import zlib
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.errors import UsageError
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
+
+if TYPE_CHECKING:
     IntArray = NDArray[np.int32]
 
 PIECE = 64
@@ -35,7 +42,7 @@ def namespaces(bundles: list[str]) -> Namespaces:
     return Namespaces(tuple(position), of)
 
 
-def positions_of(wanted: Collection[str], bundles: list[str], known: Namespaces) -> dict[str, int]:
+def bundle_positions(wanted: Collection[str], bundles: list[str], known: Namespaces) -> dict[str, int]:
     """Where some bundles stand, looked for in their namespaces only; one that stands nowhere is left out."""
     own = {name.rpartition("/")[0] for name in wanted}
     may = np.array([name in own for name in known.names], dtype=np.bool_)[known.of]
@@ -94,3 +101,63 @@ def _near(name: str, known: list[str], about: int) -> int:
         return known.index(name, max(about - NEAR, 0), max(about + NEAR, 0))
     except ValueError:
         return about
+
+
+# --- the bundle of a topic: Pulsar's hash of its name, and the boundaries of its namespace
+# Source: NamespaceBundleFactory.getLongHashCode and NamespaceBundles.findBundle (Pulsar 2.10 to 5.0).
+
+FULL_RANGE = (0x00000000, 0xFFFFFFFF)
+"""First and last boundary of every namespace; the last bundle includes its upper end."""
+
+_TOPIC = re.compile(r"(?:non-)?persistent://([^/]+/[^/]+)/[^/]+")
+_RANGE = re.compile(r"[^/]+/[^/]+/0x([0-9a-f]{8})_0x([0-9a-f]{8})")
+_BOUNDARY = re.compile(r"0x[0-9a-fA-F]{1,8}")
+
+
+def topic_hash(topic: str) -> int:
+    """Position of a topic in its namespace, 0 to 0xffffffff: CRC32 of its full name's UTF-8 bytes.
+
+    The full name has the domain, and ``-partition-N`` where the topic is one: ``persistent://t/n/orders-partition-0``.
+    A character that UTF-8 cannot encode counts as ``?``, as in Java.
+    """
+    return zlib.crc32(topic.encode(errors="replace"))
+
+
+def topic_namespace(topic: str) -> str:
+    """``tenant/namespace`` of a full topic name. Raises :class:`UsageError` for any other text."""
+    match = _TOPIC.fullmatch(topic)
+    if match is None:
+        raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic")
+    return match[1]
+
+
+def parse_boundaries(texts: Sequence[str]) -> tuple[int, ...]:
+    """Boundaries as ``GET /admin/v2/namespaces/{tenant}/{namespace}/bundles`` gives them: ``["0x00000000", ...]``.
+
+    Raises :class:`UsageError` unless they rise from 0x00000000 to 0xffffffff.
+    """
+    found = tuple(int(text, 16) if _BOUNDARY.fullmatch(text) else -1 for text in texts)
+    rise = all(lower < upper for lower, upper in pairwise(found))
+    if not rise or (found[:1] + found[-1:]) != FULL_RANGE:
+        raise UsageError(f"{list(texts)!r:.200} are no boundaries; wanted 0x00000000 rising to 0xffffffff")
+    return found
+
+
+def range_in_name(bundle: str) -> tuple[int, int]:
+    """Both ends of a bundle's range as they stand in its name. Raises :class:`UsageError` for what is no bundle."""
+    match = _RANGE.fullmatch(bundle)
+    lower, upper = (int(match[1], 16), int(match[2], 16)) if match is not None else (0, 0)
+    if not lower < upper:
+        raise UsageError(f"{bundle!r} is no bundle; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU")
+    return lower, upper
+
+
+def holds(bundle: str, position: int) -> bool:
+    """Whether a topic of this hash lies in a bundle: ranges are [lower, upper), the last one has its end."""
+    lower, upper = range_in_name(bundle)
+    return lower <= position < upper + (upper == FULL_RANGE[1])
+
+
+def range_name(lower: int, upper: int) -> str:
+    """``0xLLLLLLLL_0xUUUUUUUU``."""
+    return f"0x{lower:08x}_0x{upper:08x}"

@@ -1,11 +1,12 @@
-"""Settings from a YAML file, ``LBD_*`` environment variables and options, and where each value came from.
+"""Settings from a YAML file, ``LBD_*`` environment variables and options, and the origin of each value.
 
-All problems are reported at once: where, key, value, and what would be right.
+All problems are reported at once: place, key, value, and what is expected.
 """
 
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import json
 import os
 import re
@@ -16,26 +17,115 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
-from lbd.api.settings import ApiSettings
-from lbd.decide import RULES, STRATEGIES
-from lbd.decide.drain_settings import DrainSettings
-from lbd.documents import complaint, ends, flat, read_yaml, yaml_problem
+from lbd.decide.drain import DrainSettings
+from lbd.decide.strategies import RULES, STRATEGIES
+from lbd.documents import complaint, ends, flat, read_yaml, text_of, yaml_problem
 from lbd.errors import UsageError
+from lbd.file_settings import FilePath, SecretPath
 from lbd.load.scoring import Weights
 from lbd.load.settings import LoadSettings
 from lbd.permit.settings import Guardrails
-from lbd.place import PLACEMENTS
+from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings, PulsarSettings
-from lbd.record.history.settings import HistorySettings
-from lbd.record.turns.settings import TurnsSettings
-from lbd.split.settings import SplitSettings
+from lbd.split.triggers import SplitSettings
+from lbd.store.history_round import HistorySettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pydantic_core import ErrorDetails
 
-    from lbd.decide.avg_shedder.settings import AvgShedderSettings
+    from lbd.decide.avg_shedder import AvgShedderSettings
+
+
+class ServerTlsSettings(BaseModel):
+    """Files for https."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cert_file: FilePath | None = Field(
+        None, description="PEM file with the API's certificate and its intermediate certificates"
+    )
+    key_file: SecretPath | None = Field(None, description="PEM file with the private key of that certificate")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> ServerTlsSettings:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together: give both or none")
+        return self
+
+
+class ApiSettings(BaseModel):
+    """Where the API listens, and who may use it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(True, description="With false, lbd run opens no port")
+    listen: str = Field(
+        "127.0.0.1:8085",
+        description="IP address and port. With port 0 the system picks a free port, and lbd status shows it",
+    )
+    token_file: SecretPath | None = Field(
+        None,
+        description="File with the token that every change needs. If listen is no loopback address, reading "
+        "needs it, too. lbd reads the file again when it changes. With null the API can be read "
+        "on loopback only and refuses every change",
+    )
+    tls: ServerTlsSettings = ServerTlsSettings()
+
+    @field_validator("listen")
+    @classmethod
+    def _an_address(cls, listen: str) -> str:
+        host, port = split_listen(listen)
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ValueError("wanted an IP address and a port, as 127.0.0.1:8085 or [::1]:8085") from None
+        if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+            raise ValueError("wanted a port from 0 to 65535 after the address")
+        return listen
+
+    @model_validator(mode="after")
+    def _closed_to_strangers(self) -> ApiSettings:
+        if self.enabled and not self.loopback and self.token_file is None:
+            raise ValueError(f"listen {self.listen} is open to others: give token_file, or listen on 127.0.0.1")
+        return self
+
+    @property
+    def host(self) -> str:
+        """The address, without brackets."""
+        return split_listen(self.listen)[0]
+
+    @property
+    def port(self) -> int:
+        """0: any that is free."""
+        return int(split_listen(self.listen)[1])
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def secure(self) -> bool:
+        """Whether it speaks https."""
+        return self.tls.cert_file is not None
+
+    def url(self, port: int | None = None) -> str:
+        """Its web address."""
+        host: Any = ipaddress.ip_address(self.host)
+        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))  # noqa: S104 - what any stands for
+        shown = f"[{reached}]" if ":" in reached else reached
+        return f"{'https' if self.secure else 'http'}://{shown}:{self.port if port is None else port}"
+
+
+def split_listen(listen: str) -> tuple[str, str]:
+    """Address and port as they are written."""
+    host, _, port = listen.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), port
+
+
+# --- loading
 
 DEFAULT_PATH = Path("/etc/lbd/lbd.yaml")
 PREFIX = "LBD_"
@@ -44,18 +134,62 @@ NOT_SETTINGS = re.compile(r"LBD_(CONFIG|REQUIRE_E2E|E2E_.*|PORT(_.*)?|SERVICE_(H
 """Variables with our prefix that are no settings: an option, the tests' own, and what Kubernetes sets for a service."""
 
 
+_BY_PROFILE = "profile: stock decides as Pulsar does, in this and in every other point"
+_BY_VERSION = "as in Pulsar 5.0; guardrails.max_destination_score refuses an overloaded destination"
+_BOTH_WAYS = "guardrails.max_unloads_per_broker_per_hour limits unloads from a broker and unloads to a broker"
+
+REMOVED = {
+    "avg_shedder.sole_bundle": _BY_PROFILE,
+    "avg_shedder.measure": _BY_PROFILE,
+    "avg_shedder.background_load": _BY_PROFILE,
+    "avg_shedder.relays": _BY_PROFILE,
+    "avg_shedder.negligible_points": f"3 points; {_BY_PROFILE}",
+    "avg_shedder.pulsar_version": _BY_VERSION,
+    **{
+        f"{shedder}.{key}": _BY_PROFILE
+        for shedder in ("threshold_shedder", "overload_shedder", "uniform_load_shedder")
+        for key in ("sole_bundle", "idle_bundles")
+    },
+    "uniform_load_shedder.pulsar_version": _BY_VERSION,
+    "transfer_shedder.swap": _BY_PROFILE,
+    "drain.again_minutes": "what Pulsar places on a drained broker is moved off once in 10 minutes",
+    "drain.expires_hours": "a drain ends after 24 hours; lbd drain --for sets another time",
+    "drain.max_unloads_per_hour": "max(1000, half of all bundles) for each drain; --override REASON passes it",
+    "drain.unload_spacing_seconds": "half a second; drain.max_unloads_at_once makes a drain faster or slower",
+    "guardrails.max_unloads_per_destination_per_hour": _BOTH_WAYS,
+    "guardrails.max_unloads_per_namespace_per_hour": f"{_BOTH_WAYS}, guardrails.max_unloads_per_hour those of all",
+    "guardrails.max_unloads_per_source_per_hour": _BOTH_WAYS,
+    "guardrails.min_improvement_points": "3 points count as closer; guardrails.stand_still_after_rounds turns it off",
+    "guardrails.second_move_points": "40 points; guardrails.ping_pong_window_hours: 0 turns it off",
+    "history.step": "rates are stored again after a change of 5 %",
+    "least_moves.full_points": "a cluster whose level is above 85 points is called full",
+    "pulsar.max_answer_bytes": "responses of more than 256 MiB are refused",
+    "split.flow_or_qps_difference_percentage": "10 percent, as in broker.conf",
+    "split.max_splits_per_turn": "one split in a turn; split.max_splits_per_hour limits those of an hour",
+    "turns": "turns for lbd explain take at most 64 MiB",
+}
+"""Settings of earlier versions, and what holds instead."""
+
+
 class LogSettings(BaseModel):
-    """The ``log:`` section."""
+    """Format and level of the log."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else json")
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is written")
+    format: Literal["auto", "text", "json"] = Field(
+        "auto", description="auto writes text on a terminal and json elsewhere"
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The lowest level that is logged")
 
 
-def section_of(strategy: str) -> str:
+def strategy_section(strategy: str) -> str:
     """The name of the section with a strategy's settings."""
     return strategy.replace("-", "_")
+
+
+def without_removed(strategy: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A strategy's settings as an earlier version stored them, without those that are none any more."""
+    return {key: value for key, value in stored.items() if f"{strategy_section(strategy)}.{key}" not in REMOVED}
 
 
 class _Common(BaseModel):
@@ -64,30 +198,31 @@ class _Common(BaseModel):
     pulsar: PulsarSettings = PulsarSettings()
     interval_seconds: float = Field(
         15,
-        gt=0,
+        ge=0.05,
         le=86_400,
-        description="time between turns; brokers sample CPU once a minute, so a new sample is seen within this",
+        description="Seconds between turns. Brokers sample CPU once a minute, so lbd sees a new sample at "
+        "most this long after it is published",
     )
     profile: Literal["live", "stock"] = Field(
-        "live", description="stock: decide exactly as Pulsar does; guardrails hold in both"
+        "live", description="stock decides exactly as Pulsar does. The guardrails apply in both"
     )
-    strategy: str = Field("avg-shedder", description=f"who decides what moves: {', '.join(STRATEGIES)}")
+    strategy: str = Field("avg-shedder", description=f"The rule that decides what moves: {', '.join(STRATEGIES)}")
     placement: str | None = Field(
         None,
-        description="names destinations where the strategy names none (avg-shedder does, transfer-shedder unless its "
-        f"transfer_enabled is false): {', '.join(PLACEMENTS)}; by default the one that goes with the strategy; in "
-        "broker.conf loadBalancerLoadPlacementStrategy",
+        description="The rule that names destinations if the strategy names none (avg-shedder names them, and so does "
+        f"transfer-shedder with transfer_enabled): {', '.join(PLACEMENTS)}. The default belongs to the strategy. "
+        "In broker.conf loadBalancerLoadPlacementStrategy",
     )
 
     @field_validator("strategy")
     @classmethod
     def _known_strategy(cls, name: str) -> str:
-        return _one_of(name, STRATEGIES)
+        return _check_known(name, STRATEGIES)
 
     @field_validator("placement")
     @classmethod
     def _known_placement(cls, name: str | None) -> str | None:
-        return None if name is None else _one_of(name, PLACEMENTS)
+        return None if name is None else _check_known(name, PLACEMENTS)
 
 
 if TYPE_CHECKING:
@@ -96,8 +231,11 @@ if TYPE_CHECKING:
         """A section for each strategy of the registry; code asks for those of the default by name."""
 
         avg_shedder: AvgShedderSettings = AvgShedderSettings()
+
 else:
-    _Strategies = create_model("_Strategies", __base__=_Common, **{section_of(one.name): (one, one()) for one in RULES})
+    _Strategies = create_model(
+        "_Strategies", __base__=_Common, **{strategy_section(one.name): (one, one()) for one in RULES}
+    )
 
 
 class Settings(_Strategies):
@@ -107,18 +245,21 @@ class Settings(_Strategies):
     load: LoadSettings = LoadSettings()
     in_broker_shedding: Literal["refuse", "take-over"] = Field(
         "refuse",
-        description="while the brokers' own shedder is on: refuse: lbd moves nothing and says so; take-over: lbd turns "
-        "it off on all brokers and notes what was there, for lbd release",
+        description="What to do while the brokers' own shedder is on. refuse: lbd moves nothing and reports "
+        "it. take-over: lbd turns the shedder off on all brokers and records its previous value "
+        "for lbd release",
     )
     restore_on_stop: bool = Field(
-        False, description="with take-over: give the brokers' own shedding back at a plain stop, as lbd release does"
+        False, description="With take-over, a plain stop gives the brokers' own shedding back, as lbd release does"
     )
     guardrails: Guardrails = Guardrails()
     split: SplitSettings = SplitSettings()
     drain: DrainSettings = DrainSettings()
-    turns: TurnsSettings = TurnsSettings()
     history: HistorySettings = HistorySettings()
-    state_dir: Path = Field(Path("/var/lib/lbd"), description="journal, counters, averages; one lbd at a time")
+    state_dir: FilePath = Field(
+        Path("/var/lib/lbd"),
+        description="Directory of the journal, hit counts and averages. One lbd at a time may use it",
+    )
     api: ApiSettings = ApiSettings()
     leader: LeaderSettings = LeaderSettings()
     log: LogSettings = LogSettings()
@@ -129,15 +270,32 @@ class Settings(_Strategies):
             raise ValueError("leader.enabled needs pulsar.service_url: pulsar://host:port, or pulsar+ssl://host:port")
         return self
 
-    @field_validator("state_dir")
+    @model_validator(mode="after")
+    def _on_evidence(self) -> Self:
+        """Pulsar takes these values, and then moves bundles for nothing."""
+        chosen, wrong = self.avg_shedder, []
+        for name, hits in (("hit_count_low", chosen.hit_count_low), ("hit_count_high", chosen.hit_count_high)):
+            if hits < 1:
+                wrong.append(f"avg_shedder.{name} {hits}: every turn would move; wanted 1 or more")
+        if chosen.high_threshold < chosen.low_threshold:
+            wrong.append(
+                f"avg_shedder.high_threshold {chosen.high_threshold:g} is below low_threshold "
+                f"{chosen.low_threshold:g}; wanted at least as much"
+            )
+        if wrong and self.profile == "live" and self.strategy == chosen.name:
+            raise ValueError(f"{'; '.join(wrong)}, or profile: stock")
+        return self
+
+    @field_validator("weights")
     @classmethod
-    def _usable(cls, path: Path) -> Path:
-        if "\0" in str(path):
-            raise ValueError("wanted the path of a directory")
-        return path
+    def _scored(cls, weights: Weights) -> Weights:
+        if not (weights.cpu or weights.direct_memory or weights.bandwidth_in or weights.bandwidth_out):
+            wanted = "wanted cpu, direct_memory, bandwidth_in or bandwidth_out above 0"
+            raise ValueError(f"every broker would score 0 points; {wanted}")
+        return weights
 
 
-def _one_of(name: str, known: Iterable[str]) -> str:
+def _check_known(name: str, known: Iterable[str]) -> str:
     if name not in known:
         near = _nearest(name, list(known))
         raise ValueError(f"{near and f'did you mean {near}? '}wanted one of {', '.join(known)}")
@@ -193,15 +351,9 @@ def _sources(
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path}: configuration cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from error
-    try:
-        found = read_yaml(text)
+        found = read_yaml(text_of(path))
     except RecursionError as error:
-        raise UsageError(f"{path}: nested too deeply, or contains itself") from error
+        raise UsageError(f"{path}: contains itself") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML: {yaml_problem(error)}") from error
     if found is None:
@@ -214,6 +366,9 @@ def _file(path: Path) -> dict[str, Any]:
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:
     """``LBD_AVG_SHEDDER__LOW_THRESHOLD=20`` as nested values; lists and objects are given as JSON."""
     keys = name[len(PREFIX) :].lower().split("__", 8)  # more levels than settings have
+    if keys[0] in REMOVED:
+        problems.append(f"environment {name}: is no setting any more: {REMOVED[keys[0]]}")
+        return None
     if keys[0] not in Settings.model_fields:
         near = _nearest(keys[0], list(Settings.model_fields))
         problems.append(f"environment {name}: no such setting{near and f'; did you mean {PREFIX}{near.upper()}?'}")
@@ -255,9 +410,12 @@ def problem(item: ErrorDetails, origins: Mapping[str, str]) -> str:
         "configuration",
     )
     if item["type"] == "extra_forbidden":
+        if key in REMOVED:
+            return f"{where}: {key}: is no setting any more: {REMOVED[key]}"
         near = _nearest(str(item["loc"][-1]), _known(item["loc"][:-1]))
         return f"{where}: {key or repr('')}: no such setting{near and f'; did you mean {near}?'}"
-    shown = "" if isinstance(item["input"], dict) or key.startswith("pulsar") else f" {item['input']!r}:"
+    hidden = isinstance(item["input"], dict) or key.startswith("pulsar") or key.endswith("_file")
+    shown = "" if hidden else f" {item['input']!r}:"
     return f"{where}: {key}:{shown} {complaint(item)}"
 
 

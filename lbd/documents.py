@@ -1,16 +1,26 @@
-"""YAML and JSON documents as plain values; what is no such document is told by line and column, never by its text."""
+"""YAML and JSON documents as plain values; syntax errors are reported by line and column, never with the text."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import yaml
 
+from lbd.errors import UsageError, unread
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from pydantic_core import ErrorDetails
+
+LONGEST_DOCUMENT = 512 << 10
+"""Bytes of a file that people write; settings for a thousand brokers take a fifth of it."""
+
+DEEPEST, MOST_NODES = 50, 100_000
+"""Levels of a document, and values in it with those counted again that an alias repeats."""
 
 WANTED = {
     "tuple_type": 'wanted a list, as ["…"]',
@@ -32,20 +42,87 @@ WANTED = {
     "less_than": "wanted less than {lt}",
     "less_than_equal": "wanted {le} or less",
     "too_short": "wanted {min_length} or more, not {actual_length}",
+    "string_pattern_mismatch": "wanted text as {pattern}",
+    "path_type": "wanted the path of a file",
     "missing": "is missing",
     "extra_forbidden": "no such key",
 }
 """What would be right, for pydantic's types of errors, whose own words are for those who wrote the class."""
 
 
+def text_of(path: Path) -> str:
+    """A file that a person wrote. Raises :class:`UsageError` where it cannot be read, or is too long for such a one."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LONGEST_DOCUMENT + 1)
+        if len(content) > LONGEST_DOCUMENT:
+            raise UsageError(f"{path}: longer than {LONGEST_DOCUMENT >> 10} KiB; is it the right file?")
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {unread(error)}") from error
+
+
 def read_yaml(text: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """The document. Raises ``yaml.YAMLError``, and RecursionError where it is nested too deeply or contains itself."""
-    found = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    ends(found)
-    return found
+    """The document; all YAML that lbd reads comes through here.
+
+    Raises ``yaml.YAMLError``, also for a document whose aliases would make it too large, and RecursionError for one
+    that contains itself.
+    """
+    node = compose_yaml(text)
+    if node is None:
+        return None
+    loader = _Loader("")
+    try:
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def compose_yaml(text: str) -> yaml.Node | None:
+    """The document's nodes, which know their lines. Raises as :func:`read_yaml` does."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+    finally:
+        loader.dispose()
+    if node is not None and _size(node, {}, set()) > MOST_NODES:
+        raise yaml.composer.ComposerError(None, None, f"aliases make it more than {MOST_NODES:,} values")
+    return node
+
+
+def _size(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
+    """Values in a node, those behind an alias as often as it stands there. Each node is counted once."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) in above:
+        raise RecursionError
+    if id(node) not in known:
+        above.add(id(node))
+        pairs = isinstance(node, yaml.MappingNode)
+        inner = [one for pair in node.value for one in pair] if pairs else node.value
+        known[id(node)] = 1 + sum(_size(one, known, above) for one in inner)
+        above.remove(id(node))
+    return known[id(node)]
 
 
 class _Loader(yaml.SafeLoader):
+    """Numbers as in YAML 1.2: 1:30 is text and not 90, 010 is ten and not eight."""
+
+    def __init__(self, stream: str | IO[str]) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """PyYAML goes down to any depth."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, f"nested too deeply, more than {DEEPEST} levels", mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT - PyYAML's signature
         """PyYAML lets Python's own errors through for what looks like a number, date or tag and is none."""
         try:
@@ -63,6 +140,24 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.composer.ComposerError(None, None, "this key is there twice", key.start_mark)
             seen.add(key.value)
         return found
+
+
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in {_INT, _FLOAT}]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    _INT, re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$"), list("-+0123456789")
+)
+_Loader.add_implicit_resolver(
+    _FLOAT,
+    re.compile(
+        r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=e))(e[-+]?[0-9]+)?$|[-+]?\.inf$|\.nan$",
+        re.IGNORECASE,
+    ),
+    list("-+0123456789."),
+)
 
 
 def yaml_problem(error: yaml.YAMLError) -> str:

@@ -1,24 +1,29 @@
-"""The errors that lbd raises, one class for each thing a caller does about it.
+"""The errors that lbd raises, one class per reaction of a caller.
 
 ::
 
     LbdError                       one line: what failed, on which thing, the value seen, what would be right
     ├── UsageError         exit 2  the command line or the configuration is wrong
     ├── ObserveError       exit 3  the cluster cannot be observed
-    │   ├── AdminError             one admin request failed; carries the status and where it was asked
-    │   └── UnheardError           brokers tell their load by themselves, and lbd has only begun to listen
+    │   ├── AdminError             one admin request failed; carries the status and the address
+    │   └── UnheardError           brokers publish their load, and lbd has only started to listen
     └── RefusedError       exit 4  lbd could act and must not
 
-An unload that fails is not an error of lbd: it is an :class:`lbd.model.Outcome`, and exit 5 is made from it.
+A failed unload is no error of lbd: it is an :class:`lbd.model.Outcome`, from which exit code 5 is made.
 """
 
 from __future__ import annotations
 
+from lbd.redaction import redacted
+
 
 class LbdError(Exception):
-    """Base of all errors that are told to a person in one line."""
+    """Base of all errors that are told to a person in one line; as text it shows no secret (:mod:`lbd.redaction`)."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return redacted(super().__str__())
 
 
 class UsageError(LbdError):
@@ -61,7 +66,7 @@ def unread(error: OSError | UnicodeDecodeError) -> str:
     return "it is no text" if isinstance(error, UnicodeDecodeError) else error.strerror or type(error).__name__
 
 
-def told(error: Exception) -> LbdError:
+def as_lbd_error(error: Exception) -> LbdError:
     """An exception in one line: lbd's own as it is; one that nothing was prepared for as a bug, its trace with it."""
     if isinstance(error, LbdError):
         return error

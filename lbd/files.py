@@ -1,14 +1,28 @@
-"""Small JSON files that several users read and write: replaced whole, readable by all, junk told in one line."""
+"""The files below a state directory: the one way to read, replace, append to, move and remove them.
+
+Root runs ``lbd pause`` or ``lbd run --once`` in a directory that belongs to the user of the service, who may have put
+anything there. Therefore nothing here follows a symbolic link at the end of a path, and on the way to it only one that
+belongs to root or to the user of this process; nothing is opened that is no regular file; nothing is written to a file
+that has a second name elsewhere; owners and modes are set on open files, never by name.
+
+A directory that this process holds (:func:`hold`) is written to only as long as it is still found under its name.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import secrets
+import socket
+import stat
+import threading
 import tokenize
 import zlib
+from collections import deque
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from zipfile import BadZipFile
 
 import msgspec
@@ -17,25 +31,221 @@ from lbd.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 FRESH = ".new"
 """Ending of a file that is being written; one that a kill left over is in nobody's way."""
 
 DAMAGED = (
-    *(ValueError, KeyError, EOFError, RuntimeError, IndexError, TypeError, MemoryError),
+    *(ValueError, KeyError, EOFError, RuntimeError, IndexError, TypeError, MemoryError, OverflowError),
     *(BadZipFile, zlib.error, tokenize.TokenError),
 )
 """What NumPy and zipfile raise on files of arrays whose bytes are wrong, beside OSError where they cannot be read."""
 
+LARGEST_BYTES = 1 << 30
+"""Of a file that is read whole: what lbd writes is far below."""
+
+REPLACED = "was removed or replaced while lbd runs on it"
+STARTS_AGAIN = "stop lbd, put back what was there, and start it"
+
+_MOST_LINKS = 40
+_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ADDED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""A FIFO that somebody left there would hold whoever opens it, for ever."""
+
+NO_FILE = frozenset({errno.EINVAL, errno.ELOOP})
+"""Numbers of the errors of :func:`reading` that tell of what stands there, and not of the disk."""
+
+YEAR_10000 = 253_402_300_800.0
+At: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=YEAR_10000)]
+"""Epoch seconds as files have them; a file with any other number there is damaged, and no clock could show it."""
+
 Kind = TypeVar("Kind")
+
+_held: dict[Path, tuple[int, int]] = {}
+_holding = threading.Lock()
+
+
+# --- directories -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[int]:
+    """Hold a directory: until the end nothing of this process is written below another one of that name.
+
+    Yields its descriptor. Raises OSError.
+    """
+    with directory(path) as walked:
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=walked)
+    key = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow what is there now
+    with _holding:
+        before, _held[key] = _held.get(key), identity(descriptor)
+    try:
+        yield descriptor
+    finally:
+        with _holding:
+            if before is None:
+                del _held[key]
+            else:
+                _held[key] = before
+        os.close(descriptor)
+
+
+@contextmanager
+def directory(path: Path) -> Iterator[int]:
+    """A descriptor of a directory, for calls that take ``dir_fd``. Raises OSError."""
+    descriptor = _walked(Path(os.path.abspath(path)))  # noqa: PTH100 - see hold
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _walked(path: Path) -> int:
+    walk = _Walk()
+    try:
+        for prefix in (*reversed(path.parents[:-1]), path):
+            walk.enter(prefix.name)
+            if prefix in _held:
+                walk.refuse_another(_held[prefix])
+    except BaseException:
+        os.close(walk.at)
+        raise
+    return walk.at
+
+
+class _Walk:
+    """From the root of the file system step by step, so that every link on the way is seen. ``at`` is a descriptor."""
+
+    def __init__(self) -> None:
+        self.at = os.open("/", _WALK)
+        self._links = 0
+
+    def enter(self, name: str) -> None:
+        """Into a directory. ``..`` in a link is that of where the link stands. Raises OSError."""
+        left = deque([name] if name else [])
+        while left:
+            target = self._step(left.popleft())
+            if target.startswith("/"):
+                self._go("/")
+            left.extendleft(reversed([part for part in target.split("/") if part not in {"", "."}]))
+
+    def refuse_another(self, wanted: tuple[int, int]) -> None:
+        """Raises OSError where this is not the directory that is held under its name."""
+        if identity(self.at) != wanted:
+            raise OSError(errno.ESTALE, REPLACED)
+
+    def _step(self, name: str) -> str:
+        """What the link of that name says; empty where it is none, and was entered."""
+        try:
+            self._go(name)
+        except OSError as error:
+            if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
+                raise
+            there = os.stat(name, dir_fd=self.at, follow_symlinks=False)
+            if not stat.S_ISLNK(there.st_mode):
+                raise
+            self._links += 1
+            if self._links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
+            if there.st_uid not in {0, os.geteuid()}:
+                told = f"{name} is a symbolic link of {user_name(there.st_uid)}, and is not followed"
+                raise OSError(errno.ELOOP, told) from error
+            return os.readlink(name, dir_fd=self.at)
+        return ""
+
+    def _go(self, name: str) -> None:
+        before, self.at = self.at, os.open(name, _WALK, dir_fd=self.at)
+        os.close(before)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that all may read, unless it is there. Its parent must be there already. Raises OSError.
+
+    It belongs to the owner of its parent, also when root makes it: otherwise a daemon that runs as another user could
+    not write into what root made before its first start.
+    """
+    with directory(path.parent) as parent:
+        try:
+            os.mkdir(path.name, DIRECTORY_MODE, dir_fd=parent)
+        except FileExistsError:
+            with directory(path):  # and is one
+                return
+        descriptor = os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            os.fchmod(descriptor, DIRECTORY_MODE)
+            _give(descriptor, os.fstat(parent))
+        finally:
+            os.close(descriptor)
+
+
+def require_directory(path: Path) -> None:
+    """Raises :class:`UsageError` where there is no state directory: who holds one makes it, and nobody else does."""
+    if not path.exists():
+        raise UsageError(
+            f"{path}: there is no such directory; lbd run makes it. Is state_dir, or LBD_STATE_DIR, right?"
+        )
+
+
+def sync(folder: Path) -> None:
+    """Put the names in a directory on disk. Raises OSError."""
+    with directory(folder) as walked:
+        _sync_names(walked)
+
+
+def _sync_names(walked: int) -> None:
+    """Some network file systems cannot sync a directory, and have no need to."""
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=walked)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.EBADF}:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def identity(descriptor: int) -> tuple[int, int]:
+    """What tells an open file or directory from every other one: device and inode."""
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def is_found(path: Path, descriptor: int) -> bool:
+    """Whether a path still names this open file, and not a link to it."""
+    try:
+        with directory(path.parent) as folder:
+            there = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        return (there.st_dev, there.st_ino) == identity(descriptor)
+    except OSError:
+        return False
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[IO[bytes]]:
+    """A file to be read. Raises OSError, also where it is a link, a FIFO, a device or whatever else is no file."""
+    with directory(path.parent) as folder:
+        descriptor = os.open(path.name, os.O_RDONLY | _ADDED, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as file:
+        _refuse_other_than_files(descriptor)
+        yield file
+
+
+def read(path: Path) -> bytes:
+    """All that a file holds. Raises OSError."""
+    with reading(path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return file.read()
 
 
 def decoded(path: Path, kind: type[Kind]) -> Kind | None:
-    """What the file holds, None when there is none. Raises :class:`UsageError` for junk of whatever sort."""
+    """What a JSON file holds, None when there is none. Raises :class:`UsageError` for junk of whatever sort."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read(path), type=kind)
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -44,71 +254,196 @@ def decoded(path: Path, kind: type[Kind]) -> Kind | None:
         raise refused(path, error, "read") from error
 
 
-def put(path: Path, value: object) -> None:
-    """Replace a file at once or not at all, on disk when the call returns; any number of processes may do so.
-
-    Raises :class:`UsageError` that names who may write here.
-    """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(6)}{FRESH}")
-    try:
-        with telling(path):
-            _write(fresh, _encoded(path, value))
-            fresh.replace(path)
-            sync(path.parent)
-    except UsageError:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
+def _refuse_other_than_files(descriptor: int) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
 
 
-def _encoded(path: Path, value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value) + b"\n"
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{path}: cannot be written: {error.object!r} is no UTF-8 text") from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Exclusive, because root may write into a directory of a user that it does not trust."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, FILE_MODE)
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-
-
-def sync(directory: Path) -> None:
-    """Put the names in a directory on disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def make_directory(path: Path, owner_like: Path) -> None:
-    """Create a directory that all may read and that belongs to the owner of ``owner_like``, also when root makes it.
-
-    Otherwise a daemon that runs as another user could not write into what root made before its first start.
-    """
-    with telling(path):
-        try:
-            path.mkdir(DIRECTORY_MODE)
-        except FileExistsError:
-            return
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            os.fchmod(descriptor, DIRECTORY_MODE)
-            if os.geteuid() == 0:
-                wanted = owner_like.stat()
-                os.fchown(descriptor, wanted.st_uid, wanted.st_gid)
-        finally:
-            os.close(descriptor)
+# --- writing ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def telling(path: Path) -> Iterator[None]:
+def replacing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """A file to be written, which replaces ``path`` at the end of the block: whole, or not at all where that raises.
+
+    Any number of processes may do so at once. It is on disk then, unless it is written anew all the time and need not
+    be ``durable``. Mode and owner stay as they are; a new file belongs to the owner of its directory. Raises OSError.
+    """
+    with directory(path.parent) as folder:
+        fresh = f".{path.name}.{secrets.token_hex(6)}{FRESH}"
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | _ADDED, FILE_MODE, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "r+b") as file:
+                _take_after(descriptor, path.name, folder)
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(descriptor)
+            os.replace(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=folder)
+            raise
+        if durable:
+            _sync_names(folder)
+
+
+def replace(path: Path, content: bytes | memoryview, *, durable: bool = True) -> None:
+    """Replace a file, or make it. Raises OSError."""
+    with replacing(path, durable=durable) as file:
+        file.write(content)
+
+
+def put(path: Path, value: object, *, durable: bool = True) -> None:
+    """Replace a file with a value as JSON. Raises :class:`UsageError` that names who may write here."""
+    try:
+        content = msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{path}: cannot be written: {error.object!r} is no UTF-8 text") from error
+    with as_usage_error(path):
+        replace(path, content, durable=durable)
+
+
+def growing(path: Path, *, append: bool = True) -> int:
+    """A descriptor of a file that grows, made unless it is there; with ``append`` every write goes to its end.
+
+    Raises OSError.
+    """
+    flags = os.O_RDWR | _ADDED | (os.O_APPEND if append else 0)
+    with directory(path.parent) as folder:
+        descriptor = _made_or_found(path.name, flags, folder)
+        try:
+            _refuse_other_than_files(descriptor)
+            _refuse_names_elsewhere(descriptor, folder)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _made_or_found(name: str, flags: int, folder: int) -> int:
+    try:
+        descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=folder)
+    except FileExistsError:
+        return os.open(name, flags, dir_fd=folder)
+    _give(descriptor, os.fstat(folder))
+    return descriptor
+
+
+def _refuse_names_elsewhere(descriptor: int, folder: int) -> None:
+    """A hard link lets its maker have root write to a file that he himself may not write to."""
+    found, process = os.fstat(descriptor), os.geteuid()
+    own = found.st_uid == os.fstat(folder).st_uid or found.st_uid == process != 0
+    if found.st_nlink > 1 and not own:
+        raise OSError(errno.EMLINK, f"it is a hard link to a file of {user_name(found.st_uid)}")
+
+
+def _take_after(descriptor: int, name: str, folder: int) -> None:
+    """Mode and owner of what is replaced, else those of a new file."""
+    mode, like = FILE_MODE, os.fstat(folder)
+    with suppress(FileNotFoundError):
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(there.st_mode) and there.st_nlink == 1:
+            mode, like = there.st_mode & 0o777, there
+    os.fchmod(descriptor, mode)
+    _give(descriptor, like)
+
+
+def _give(descriptor: int, like: os.stat_result) -> None:
+    """What root makes belongs to the user of the service; a container's root may not be allowed to, and goes on."""
+    there = os.fstat(descriptor)
+    if os.geteuid() == 0 and (there.st_uid, there.st_gid) != (like.st_uid, like.st_gid):
+        with suppress(PermissionError):
+            os.fchown(descriptor, like.st_uid, like.st_gid)
+
+
+def remove(path: Path) -> bool:
+    """Remove a file, whatever it is; whether it was there. Raises OSError."""
+    try:
+        with directory(path.parent) as folder:
+            os.unlink(path.name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def remove_directory(path: Path) -> None:
+    """Remove an empty directory. Raises OSError."""
+    with directory(path.parent) as folder:
+        os.rmdir(path.name, dir_fd=folder)
+
+
+def move(source: Path, target: Path) -> None:
+    """Give a file another name, in place of what has it now. Raises OSError."""
+    with directory(source.parent) as before, directory(target.parent) as after:
+        os.replace(source.name, target.name, src_dir_fd=before, dst_dir_fd=after)
+
+
+def link(path: Path, second: Path) -> None:
+    """Give a file a second name. Raises OSError, where the file system has no hard links, too."""
+    with directory(path.parent) as folder, directory(second.parent) as target:
+        os.link(path.name, second.name, src_dir_fd=folder, dst_dir_fd=target, follow_symlinks=False)
+
+
+# --- sockets: their path may be longer than the 107 bytes of an address, so they are named by a descriptor -----------
+
+SOCKET_MODE = 0o600
+
+
+def listen(path: Path, backlog: int) -> socket.socket:
+    """A Unix socket that only the owner of its directory and root may connect to; replaces what has its name.
+
+    Raises OSError.
+    """
+    remove(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with directory(path.parent) as folder:
+            os.fchmod(listening.fileno(), SOCKET_MODE)  # Linux gives the file this mode
+            listening.bind(f"/proc/self/fd/{folder}/{path.name}")
+            with _socket_node(path.name, folder) as node:
+                like, there = os.fstat(folder), os.fstat(node)
+                if os.geteuid() == 0 and (there.st_uid, there.st_gid) != (like.st_uid, like.st_gid):
+                    with suppress(PermissionError):
+                        os.chown(f"/proc/self/fd/{node}", like.st_uid, like.st_gid)
+        listening.listen(backlog)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def connect(path: Path) -> socket.socket:
+    """A connection to such a socket; not to one of a stranger. Raises OSError."""
+    with directory(path.parent) as folder, _socket_node(path.name, folder) as node:
+        maker = os.fstat(node).st_uid
+        if maker not in {0, os.geteuid(), os.fstat(folder).st_uid}:
+            raise OSError(errno.EPERM, f"it is a socket of {user_name(maker)}")
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected.connect(f"/proc/self/fd/{node}")
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+
+@contextmanager
+def _socket_node(name: str, folder: int) -> Iterator[int]:
+    node = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if not stat.S_ISSOCK(os.fstat(node).st_mode):
+            raise OSError(errno.EINVAL, "it is no socket")
+        yield node
+    finally:
+        os.close(node)
+
+
+# --- what went wrong -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def as_usage_error(path: Path) -> Iterator[None]:
     """An OSError within is told as a :class:`UsageError` about ``path``."""
     try:
         yield

@@ -1,35 +1,124 @@
-"""The nouns of lbd: plain frozen values that every stage of a turn hands to the next one.
+"""The nouns of lbd: plain frozen values that each stage of a turn hands to the next one, and the memory between turns.
 
-Arrays are NumPy columns. ``B`` is the number of brokers, ``N`` the number of distinct bundles, ``M`` the number of
-(broker, bundle) rows: ``M`` exceeds ``N`` only while a moved bundle is on two reports.
+Memory is kept in ``memory.json``. Arrays are NumPy columns. ``B`` is the number of brokers, ``N`` the number of
+distinct bundles, ``M`` the number of (broker, bundle) rows: ``M`` exceeds ``N`` only while a moved bundle is on two
+reports.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lbd.bundles import Namespaces, Positions, namespaces, positions_of
-from lbd.memory import CLUSTER as CLUSTER
-from lbd.memory import Hits as Hits
-from lbd.memory import Load as Load
-from lbd.memory import Memory as Memory
-from lbd.memory import Placing as Placing
-from lbd.memory import broker_of as broker_of
-from lbd.memory import counter_of as counter_of
-from lbd.slopes import Slopes as Slopes  # noqa: TC001 - told again beside the other nouns
+from lbd.bundles import Namespaces, Positions, bundle_positions, namespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from lbd.reason import Reason
 
+
+@dataclass(frozen=True)
+class Hits:
+    """How often one broker was seen too far from its partner in a row: AvgShedder's two counters."""
+
+    low: int = 0
+    high: int = 0
+
+    def one_more(self, *, high: bool) -> Hits:
+        """After one more at the low threshold, that was at the high one, too, or ends what was counted there."""
+        return Hits(self.low + 1, self.high + 1 if high else 0)
+
+    def reach(self, wanted: Hits) -> bool:
+        """Whether one of the counters has come to its limit."""
+        return self.low >= wanted.low or self.high >= wanted.high
+
+    def below(self, wanted: Hits) -> Hits:
+        """The same, but one below the limits at most: under a hold, so that one more round is seen after it."""
+        return Hits(min(self.low, max(wanted.low - 1, 0)), min(self.high, max(wanted.high - 1, 0)))
+
+
+CLUSTER = "cluster"
+"""Whose hits those are that a strategy counts for all brokers together."""
+
+
+def counter_key(broker: str, pool: str) -> str:
+    """The key of a broker's hit counters: it has a set of its own in each pool."""
+    return f"{broker} in {pool}" if pool else broker
+
+
+def counter_broker(counter: str) -> str:
+    """Whose key it is."""
+    return counter.partition(" in ")[0]
+
+
+@dataclass(frozen=True)
+class UsualLoad:
+    """What a broker's load usually is: ``usage`` is a fraction of its most used resource, ``throughput`` bytes/s."""
+
+    usage: float
+    throughput: float = 0.0
+
+
+@dataclass(frozen=True)
+class PlacementMemory:
+    """What a placement remembers: its own averages of the brokers' usage, a fraction, and the round robin's place."""
+
+    usage: dict[str, float] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    counter: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar.
+
+    ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles (epoch seconds). With
+    pools every key of these is a :func:`counter_of`. ``placing`` is what the placement beside it remembers.
+    """
+
+    hits: Mapping[str, Hits] = field(default_factory=dict)
+    loads: Mapping[str, UsualLoad] = field(default_factory=dict)
+    unloaded_at: Mapping[str, float] = field(default_factory=dict)
+    placing: PlacementMemory = field(default_factory=PlacementMemory)
+
+
+# --- cost of traffic per broker: plain columns, aligned with a snapshot's brokers
+
 FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Cost of traffic by broker (``load/estimate.py``), float64 (B, 5): percent for each byte/s, NaN where unknown.
+
+    CPU: for each message/s where ``measure`` is ``msg_rate``. ``noise``: deviation of a sample in percent, (B, 5).
+    ``half_width``, (B, 5), is half of a slope's 95 % interval; ``background``, (B, 5), percent without traffic, NaN
+    without a sample; ``sources`` tells where each broker's slope of CPU comes from, the value of a
+    :class:`~lbd.load.estimate.Source`. ``usual``, (B, 5), is percent used on average of the latest samples
+    (``load/samples.py``), NaN where there is none, and ``samples``, (B,), how many they are. ``effect``, (B, 2), is
+    what a broker's own moves told of a slope of CPU that nothing else tells, and the standard deviation of that,
+    infinite without a move (``load/effects.py``). These six are None where nobody told them.
+    """
+
+    slope: FloatArray
+    noise: FloatArray
+    measure: Literal["throughput", "msg_rate"] = "throughput"
+    half_width: FloatArray | None = None
+    background: FloatArray | None = None
+    sources: tuple[str, ...] | None = None
+    usual: FloatArray | None = None
+    samples: FloatArray | None = None
+    effect: FloatArray | None = None
+
+
+# --- nouns of a turn
+
 IntArray = NDArray[np.int32]
 CodeArray = NDArray[np.int8]
 BoolArray = NDArray[np.bool_]
@@ -121,7 +210,7 @@ class Snapshot:
 
     def positions_of(self, wanted: Collection[str]) -> dict[str, int]:
         """Where some bundles stand; one that is not in the round is left out."""
-        return positions_of(wanted, self.bundles, self.namespaces) if wanted else {}
+        return bundle_positions(wanted, self.bundles, self.namespaces) if wanted else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,12 +349,16 @@ class Decision:
     verdicts: CodeArray
 
 
-class Result(Enum):
-    """How an unload ended, as proven by asking who owns the bundle."""
+class Result(StrEnum):
+    """How an unload ended, as proven by asking who owns the bundle.
+
+    ``GONE``: there is no such bundle any more, as its namespace was deleted or it was split.
+    """
 
     LANDED = "landed"
     ELSEWHERE = "landed-elsewhere"
     UNOWNED = "unowned"
+    GONE = "gone"
     FAILED = "failed"
     UNKNOWN = "unknown"
 
@@ -275,7 +368,8 @@ class Outcome:
     """The proven end of one unload. ``owner`` is who owns the bundle now, ``attempts`` how often it was asked for.
 
     ``noted`` is the broker that ``leader`` may still hold as destination for this range, None when it holds none; with
-    ``older_note`` nothing proves that it is not what it held before.
+    ``older_note`` nothing proves that it is not what it held before. ``confirmed``: the brokers answered that it was
+    done. ``amended``: it was told otherwise before, and a broker acted later than it was waited for.
     """
 
     unload: Unload
@@ -287,6 +381,8 @@ class Outcome:
     noted: str | None = None
     leader: str | None = None
     older_note: bool = False
+    confirmed: bool = False
+    amended: bool = False
 
 
 def bundle_namespace(bundle: str) -> str:

@@ -1,4 +1,4 @@
-"""Why something was not moved: one closed list of words for the text, the log, metrics and programs."""
+"""Reasons for which something was not moved: one closed list of words for text, log, metrics and programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Reason(Enum):
     DAY_UNLOADS = (24, "unloads-per-day", Group.LIMIT)
     SOURCE_UNLOADS = (25, "unloads-per-source", Group.LIMIT)
     DESTINATION_UNLOADS = (26, "unloads-per-destination", Group.LIMIT)
-    NAMESPACE_UNLOADS = (27, "unloads-per-namespace", Group.LIMIT)
     PING_PONG = (28, "ping-pong", Group.LIMIT)
     CHANGED_HANDS = (29, "changed-hands", Group.LIMIT)
     ISOLATION_POLICY = (40, "isolation-policy", Group.POLICY)
@@ -66,6 +65,7 @@ class Reason(Enum):
     QUIET_HOURS = (75, "quiet-hours", Group.SAFETY)
     NO_IMPROVEMENT = (76, "no-improvement", Group.SAFETY)
     NOT_LEADER = (77, "not-leader", Group.SAFETY)
+    STATE_LOST = (78, "state-lost", Group.SAFETY)
     REPORT_MISSING = (80, "report-missing", Group.DATA)
     REPORT_EMPTY = (81, "report-empty", Group.DATA)
     FIRST_SAMPLE = (82, "first-sample", Group.DATA)

@@ -1,7 +1,7 @@
-"""A strategy over recordings, open loop: what would have been unloaded in each round. No Spark, no cluster.
+"""A strategy over recordings, open loop: the unloads of each round. No Spark, no cluster.
 
-What happens in a round, in this order (as in Pulsar's leader): the averages take every report once; a round with fewer
-than two brokers asks nobody; what was unloaded less than ``grace_s`` ago stays out; the strategy chooses.
+Order within a round (as in Pulsar's leader): the averages take every report once; a round with fewer than two brokers
+is not decided; bundles unloaded less than ``grace_s`` ago are left out; the strategy chooses.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
-from lbd.cycle.learning import Learning
-from lbd.decide import STRATEGIES, build, settings_of
+from lbd.config import REMOVED, strategy_section, without_removed
+from lbd.decide.strategies import STRATEGIES, build, strategy_settings
 from lbd.documents import complaint
 from lbd.errors import UsageError
 from lbd.load.scoring import Weights
@@ -22,16 +22,17 @@ from lbd.observe import averages as running
 from lbd.observe.parse import build_snapshot, parse_round
 from lbd.permit.eligibility import broker_bundles
 from lbd.reason import Reason
-from lbd.record import recording
+from lbd.store import recording
+from lbd.turn.learning import Learning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from lbd.decide import Strategy
-    from lbd.decide.settings import StrategySettings
+    from lbd.decide.shedder import StrategySettings
+    from lbd.decide.strategies import Strategy
     from lbd.model import CodeArray, Decision, Slopes, Snapshot
-    from lbd.record.recording import Header
+    from lbd.store.recording import Header
 
 
 UNNAMED = "avg-shedder"
@@ -126,12 +127,14 @@ def settings_from(
     """
     if name not in STRATEGIES:
         raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
-    own = header.settings if (header.strategy or UNNAMED) == name else {}
+    own = without_removed(name, header.settings) if (header.strategy or UNNAMED) == name else {}
     try:
-        chosen = settings_of(name, {**own, **settings})
+        chosen = strategy_settings(name, {**own, **settings})
         return chosen, Weights.model_validate({**header.weights, **(weights or {})})
     except ValidationError as error:
         item = error.errors()[0]
         key = ".".join(map(str, item["loc"]))
         where = "--set" if item["loc"][0] in settings else header.where
-        raise UsageError(f"{where}: {key}: {item['input']!r}: {complaint(item)}") from error
+        gone = REMOVED.get(f"{strategy_section(name)}.{key}")
+        why = f"is no setting any more: {gone}" if gone else f"{item['input']!r}: {complaint(item)}"
+        raise UsageError(f"{where}: {key}: {why}") from error

@@ -9,9 +9,11 @@ import numpy as np
 from lbd.model import Averages, Permission, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import BundleStats, LoadReport, Usage, build_snapshot
+from lbd.store.state import StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from lbd.reason import Reason
 
@@ -77,3 +79,11 @@ def permission(seen: Snapshot, **changes: Any) -> Permission:
         "settled": np.ones(brokers, dtype=np.bool_),
     }
     return Permission(**{**values, **changes})
+
+
+def state_begun(path: Path) -> StateDir:
+    """A state directory as the first start of lbd leaves it."""
+    path.mkdir(parents=True, exist_ok=True)
+    found = StateDir(path)
+    found.begin_journal()
+    return found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import gc
+import os
+import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from lbd import redaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,46 +23,101 @@ settings.register_profile("lbd", deadline=None)
 settings.load_profile("lbd")
 """How long one example takes says nothing on a machine that runs real brokers beside it."""
 
-VALUES_ONLY = ("decide", "load", "permit", "place", "score", "split", "compare", "scenarios")
-"""Folders of tests without a thread, a process or a socket: what fails there once is wrong."""
-
 END_TO_END = (
     *("act", "api", "cli", "daemon", "demo", "docs", "helm", "package", "scenarios", "simulate", "systemd"),
-    *("compare/test_side_by_side.py", "learn/test_closed_loop.py", "observe/test_reports.py"),
+    *("chaos/test_chaos.py", "compare/test_side_by_side.py", "learn/test_closed_loop.py", "observe/test_reports.py"),
     *("pulsar/test_load_topics.py", "test_bad_input.py", "test_contributing.py", "test_docs.py"),
     *("test_extensible_turn.py", "test_guardrails.py", "test_turn.py"),
 )
 """Tests with servers, processes or hours of a simulated cluster: marked ``e2e``, so that the others are fast."""
 
+ONE_WORKER = {
+    "brokers": ("e2e",),
+    "spark": (
+        *("learn/test_calibrate.py", "learn/test_curated.py", "learn/test_features.py", "learn/test_master.py"),
+        "docs/test_snippets.py",
+    ),
+    "browser": ("api/test_dashboard.py",),
+    "package": ("package",),
+    "helm": ("helm",),
+}
+"""Tests that share ports or what takes long to start, or that build on one another: one worker does them all.
+
+They begin in this order and before what is shared out, so that no worker is left with a group in the end. Tests on
+real brokers are first: they wait most of their time.
+"""
+
 TESTS = Path(__file__).parent
 
 
-COLLECTED_AFTER = gc.get_threshold()
-
-
 def pytest_runtest_teardown() -> None:
-    """An lbd in this process has garbage collected seldom; what a test leaves open is to be told beside it."""
-    gc.set_threshold(*COLLECTED_AFTER)
+    """Secrets of a test are forgotten after it: they are words of other tests' sentences."""
+    redaction._KNOWN = redaction._Registry()
+
+
+def group_of(nodeid: str) -> str:
+    """Which of the groups a test is in; empty for most."""
+    path = Path(nodeid.partition("::")[0])
+    folders = ((name, TESTS.name / Path(folder)) for name, found in ONE_WORKER.items() for folder in found)
+    return next((name for name, folder in folders if path.is_relative_to(folder)), "")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test of threads, processes or brokers that fails is tried once more, and told: two cores stop at times.
-
-    What is end to end by where it stands is marked so.
-    """
+    """What is end to end by where it stands is marked so."""
     path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else Path()
-    if not any(map(path.is_relative_to, VALUES_ONLY)):
-        item.add_marker(pytest.mark.flaky(reruns=1))
     if any(map(path.is_relative_to, END_TO_END)):
         item.add_marker(pytest.mark.e2e)
     if item.get_closest_marker("soak"):
         item.add_marker(pytest.mark.timeout(0))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups come first where there are several workers."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        order = [*ONE_WORKER, ""]
+        items.sort(key=lambda item: order.index(group_of(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Tests of a group stay on one worker. pytest-xdist's marks for that do nothing with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid) or nodeid
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """The first failure is printed at once: it is to be understood also when the second try passes."""
     if report.outcome == "rerun":  # type: ignore[comparison-overlap]
         print(f"\n{report.nodeid} failed and is tried once more:\n{report.longreprtext}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time went, by the parts of docs/ci.md, when durations are asked for."""
+    if terminalreporter.config.getoption("durations") is None:
+        return
+    spent, tests = Counter[str](), Counter[str]()
+    for report in (one for found in terminalreporter.stats.values() for one in found):
+        if isinstance(report, pytest.TestReport):
+            spent[_part(report)] += report.duration
+            tests[_part(report)] += report.when == "call"
+    terminalreporter.section("seconds by part")
+    for part, seconds in spent.most_common():
+        terminalreporter.write_line(f"{seconds:8.0f} s  {tests[part]:5} tests  {part}")
+
+
+def _part(report: pytest.TestReport) -> str:
+    """The group of a test, of those on brokers with the version; others end to end by folder."""
+    group, folder = group_of(report.nodeid), report.nodeid.partition("::")[0].split("/")[1]
+    if group == "brokers":
+        version = re.search(r"\[(\d+\.\d+\.\d+(?:-M\d)?)", report.nodeid)
+        return f"brokers {version[1]}" if version else "what tests on brokers are made of"
+    return group or (f"{folder}, end to end" if "e2e" in report.keywords else "the fast part")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbd.pulsar.listening import Message
+from lbd.pulsar.client import Message
 from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel
@@ -17,12 +17,14 @@ FULL = Path(__file__).parents[1] / "examples" / "full.yaml"
 
 HEAD = """# Settings
 
-Made from the code: `python -m tests.settings_page`. YAML in `/etc/lbd/lbd.yaml` or `--config FILE`; each may also stand
-in the environment, where a dot is two underscores (`LBD_AVG_SHEDDER__LOW_THRESHOLD=20`; lists and objects as JSON).
-`lbd config check` tells every mistake at once, `lbd config show` what holds and where it came from, and
-`lbd config from-broker` takes over what brokers balance by. Nothing has to be set but the address of a broker: begin
-with [examples/lbd.yaml](../examples/lbd.yaml); everything stands in [examples/full.yaml](../examples/full.yaml). Why
-guardrails have their defaults is told in [guardrails.md](guardrails.md).
+Every setting with its default, its values and its meaning. Generated from the code by `python -m tests.settings_page`.
+
+Settings come from YAML in `/etc/lbd/lbd.yaml` or `--config FILE`. Each can also come from the environment, where two
+underscores replace a dot (`LBD_AVG_SHEDDER__LOW_THRESHOLD=20`; lists and objects as JSON). `lbd config check` reports
+every mistake at once. `lbd config show` prints the effective values and their origin. `lbd config from-broker` copies
+the balancing settings of the brokers. Only the address of a broker has to be set: begin with
+[examples/lbd.yaml](../examples/lbd.yaml). [examples/full.yaml](../examples/full.yaml) contains every setting.
+[guardrails.md](guardrails.md) gives the reasons for the defaults of guardrails.
 """
 
 
@@ -37,7 +39,9 @@ def page() -> str:
 
 def full() -> str:
     """Every setting at its default, with its meaning above it."""
-    head = "# Every setting at its default; made from the code. Keep what you change; begin with examples/lbd.yaml.\n"
+    head = (
+        "# Every setting at its default, generated from the code. Begin with examples/lbd.yaml; copy what you change.\n"
+    )
     return head + "\n".join(_lines(Settings(), ""))
 
 
@@ -109,6 +113,8 @@ def _bound(found: Any) -> str:
 def _kind(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{each}`" for each in get_args(annotation))
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
     if get_origin(annotation) in {Union, types.UnionType}:
         return _kind(next(each for each in get_args(annotation) if each is not type(None)))
     origin = get_origin(annotation) or annotation

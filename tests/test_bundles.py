@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.bundles import NEAR, PIECE, Positions, namespaces, positions, positions_of
+from lbd.bundles import NEAR, PIECE, Positions, bundle_positions, namespaces, positions
 from tests.builders import bundle
 
 MANY = [bundle(number) for number in range(3 * NEAR)]
@@ -101,4 +101,4 @@ def test_positions_are_a_column():
 def test_some_bundles_are_found(wanted: set[str], found: dict[str, int]):
     """Those that are there, by their whole names."""
     names = [bundle(1, "t/a"), bundle(1, "t/b"), bundle(2, "t/a"), bundle(2, "t/b")]
-    assert positions_of(wanted, names, namespaces(names)) == found
+    assert bundle_positions(wanted, names, namespaces(names)) == found

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
-from lbd.config import Settings, environment, load
+from lbd.config import REMOVED, Settings, environment, load
 from lbd.errors import UsageError
+from lbd.place.placements import PLACEMENTS
+from lbd.simulate.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
 
 Section = dict[str, Any]
 
@@ -106,6 +115,16 @@ class TestPrecedence:
         assert load(file_of(tmp_path, content), {}).settings == Settings()
 
 
+LAUGHS = "\n".join(
+    ["l0: &l0 x", *(f"l{at}: &l{at} [{', '.join([f'*l{at - 1}'] * 9)}]" for at in range(1, 30)), "weights: *l29"]
+).encode()
+"""Each level nine times the one below: 4e27 values in a kilobyte."""
+
+MERGED_LAUGHS = "\n".join(
+    ["l0: &l0 {a: 1}", *(f"l{at}: &l{at} {{<<: [{', '.join([f'*l{at - 1}'] * 9)}]}}" for at in range(1, 30))]
+).encode()
+
+
 class TestProblems:
     @pytest.mark.parametrize(
         ("content", "expected"),
@@ -123,7 +142,7 @@ class TestProblems:
             ("api: {enabled: perhaps}", "api.enabled: 'perhaps': wanted true or false"),
             ("xyzzy: 1", "xyzzy: no such setting"),
             ("profile: bold", "profile: 'bold': wanted 'live' or 'stock'"),
-            ("interval_seconds: 0", "interval_seconds: 0: wanted more than 0"),
+            ("interval_seconds: 0", "interval_seconds: 0: wanted 0.05 or more"),
             ("interval_seconds: .nan", "interval_seconds: nan: wanted a finite number"),
             ("avg_shedder: 5", "avg_shedder: 5: wanted keys and values"),
             ("avg_shedder: {high_threshold: -1}", "avg_shedder.high_threshold: -1: wanted 0 or more"),
@@ -141,8 +160,18 @@ class TestProblems:
             ("pulsar: {admin_urls: ['http://[oops']}", "admin_urls"),
             ("pulsar: {admin_urls: ['http://b1:port']}", "admin_urls"),
             ("pulsar: {admin_urls: ['http://b1:80', 'https://b2:443']}", "mix http and https"),
-            ("pulsar: {token_file: a, basic: {username: u, password_file: p}}", "exclude each other"),
+            ("pulsar: {token_file: /a, basic: {username: u, password_file: /p}}", "exclude each other"),
             ("pulsar: {tls: {cert_file: a}}", "cert_file and key_file belong together"),
+            ("pulsar: {basic: {username: 'u:v', password_file: /p}}", "pulsar.basic.username: wanted text as"),
+            ("pulsar: {cluster: '..'}", "pulsar.cluster: wanted the name of a Pulsar cluster"),
+            ("pulsar: {cluster: a/b}", "pulsar.cluster: wanted text as"),
+            ("pulsar: {service_url: 'http://b1:8080'}", "pulsar.service_url: wanted pulsar://host:port"),
+            ("pulsar: {service_url: 'pulsar://b1:port'}", "pulsar.service_url: wanted pulsar://host:port"),
+            ("pulsar: {service_url: 'pulsar://b1:6650/x'}", "pulsar.service_url: wanted pulsar://host:port"),
+            ("state_dir: ''", "state_dir: '': wanted a path, neither empty nor with a NUL"),
+            ("state_dir: ~", "state_dir: None: wanted the path of a file"),
+            ("state_dir: ~/lbd", "state_dir: '~/lbd': ~ is not expanded here; wanted the whole path"),
+            ('state_dir: "a\\0b"', "wanted a path, neither empty nor with a NUL"),
             ("pulsar: {unload_timeout_seconds: 30}", "unload_timeout_seconds: wanted 70 or more"),
         ],
     )
@@ -207,9 +236,12 @@ class TestProblems:
             (b"\xff\xfe\xff", "cannot be read"),
             (b"a: \x00", "not YAML"),
             (b"? [1, 2]\n: x", "YAML|no such setting"),
-            (b"a: &x [*x]", "no such setting"),
+            (b"a: &x [*x]", "contains itself"),
             (b"pulsar: &x {tls: *x}", "contains itself"),
-            (b"[" * 400, "nested too deeply|not YAML"),
+            (b"[" * 400, "not YAML: line 1, column 51: nested too deeply, more than 50 levels"),
+            (LAUGHS, "not YAML: aliases make it more than 100,000 values"),
+            (MERGED_LAUGHS, "not YAML: aliases make it more than 100,000 values"),
+            (b"#" * (512 * 1024 + 1), "longer than 512 KiB"),
             (b"!!python/object:os.system {}", "not YAML"),
         ],
     )
@@ -238,6 +270,44 @@ class TestProblems:
         """YAML's ``<<`` brings what the others stand beside: that is not twice."""
         content = "weights: &w {cpu: 2, memory: 1}\navg_shedder: {<<: {low_threshold: 20}, low_threshold: 10}"
         assert load(file_of(tmp_path, content), {}).settings.avg_shedder.low_threshold == 10
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("90", 90.0),
+            ("1e2", 100.0),
+            ("1.5e1", 15.0),
+            ("1_000", 1000.0),
+            ("010", 10.0),
+            ("+5", 5.0),
+            ("1:30", "interval_seconds: '1:30': wanted a number"),
+            ("1:30.5", "interval_seconds: '1:30.5': wanted a number"),
+            ("0o17", "interval_seconds: '0o17': wanted a number"),
+        ],
+    )
+    def test_numbers_are_what_people_read(self, text: str, expected: float | str, tmp_path: Path) -> None:
+        """Not of base 60 or 8, as old YAML takes them: a minute and a half is no number of seconds."""
+        path = file_of(tmp_path, f"interval_seconds: {text}")
+        if isinstance(expected, str):
+            assert problems(path) == [f"{path}: {expected}"]
+        else:
+            assert load(path, {}).settings.interval_seconds == expected
+
+    def test_a_time_of_day_needs_no_quotes(self, tmp_path: Path) -> None:
+        """22:00 is one."""
+        path = file_of(tmp_path, "guardrails: {quiet_hours: [{from: 22:00, to: 06:00}]}")
+        (window,) = load(path, {}).settings.guardrails.quiet_hours
+        assert (window.begins, window.ends) == (22 * 60, 6 * 60)
+
+    def test_an_alias_is_its_anchor(self, tmp_path: Path) -> None:
+        """In reasonable numbers."""
+        path = file_of(tmp_path, "weights: {cpu: &x 2, memory: *x}")
+        assert load(path, {}).settings.weights.memory == 2.0
+
+    def test_a_file_without_end(self) -> None:
+        """Reading ends at the limit."""
+        (told,) = problems(Path("/dev/zero"))
+        assert told.startswith("/dev/zero: longer than 512 KiB")
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         """A file that was named must exist; its path is told."""
@@ -394,6 +464,136 @@ class TestJunk:
         assert "hunter2" not in told
 
 
+def numbers(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel], str, FieldInfo]]:
+    """Every number among the settings below a class, those of its sections and of the entries of its lists included."""
+    for name, field in model.model_fields.items():
+        inner = [one for one in leaves(field.annotation) if isinstance(one, type)]
+        if any(issubclass(one, (int, float)) and one is not bool for one in inner):
+            yield f"{above}{name}", model, field.alias or name, field
+        for one in inner:
+            if issubclass(one, BaseModel):
+                yield from numbers(one, f"{above}{name}.")
+
+
+def leaves(annotation: object) -> Iterator[object]:
+    """The types that an annotation is made of, those of its limits left out."""
+    inner = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return
+    if not inner:
+        yield annotation
+    for one in inner:
+        yield from leaves(one)
+
+
+NUMBERS = [
+    *numbers(Settings),
+    *(each for name, kind in PLACEMENTS.items() for each in numbers(kind, f"{name}: ")),
+    *numbers(Scenario, "scenario: "),
+]
+CHECKED_OTHERWISE = {
+    "guardrails.move_costs": "a table of them, each from 0 to a million",
+    "scenario: first_ratio": "two of them, from 1 on",
+    "guardrails.quiet_hours.begins": "a time of day",
+    "guardrails.quiet_hours.ends": "a time of day",
+}
+"""Numbers whose limits are no field's, and what they are."""
+
+
+class TestNumbers:
+    def test_every_number_is_looked_at(self) -> None:
+        """Those of sections in sections, of entries of lists, and of placements and scenarios among them."""
+        names = {name for name, *_ in NUMBERS}
+        assert {"interval_seconds", "load.brokers.slope", "transfer_shedder.broker_load_target_std"} <= names
+        assert {"rendezvous: slack", "scenario: brokers.bursts.points", *CHECKED_OTHERWISE} <= names
+
+    @pytest.mark.parametrize(
+        ("model", "key", "field"),
+        [each[1:] for each in NUMBERS if each[0] not in CHECKED_OTHERWISE],
+        ids=[each[0] for each in NUMBERS if each[0] not in CHECKED_OTHERWISE],
+    )
+    def test_no_number_is_without_limits(self, model: type[BaseModel], key: str, field: FieldInfo) -> None:
+        """Below the least, above the most, and what is no number are refused; what may come near 0 has a least."""
+        limits = {
+            kind: getattr(one, kind)
+            for one in field.metadata
+            for kind in ("ge", "gt", "le", "lt")
+            if hasattr(one, kind)
+        }
+        least, most = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
+        assert least is not None
+        assert most is not None
+        assert limits.get("gt") != 0
+        assert most <= 1e15
+        for value in (least - 1, most + 1, -1e308, 1e308, float("inf"), float("nan")):
+            with pytest.raises(ValidationError) as caught:
+                model.model_validate({key: value})
+            assert (key,) in {one["loc"][:1] for one in caught.value.errors()}
+
+    @pytest.mark.parametrize("cost", [-1, 1e308, ".inf", ".nan", "sometimes"])
+    def test_costs_of_moves(self, cost: object, tmp_path: Path) -> None:
+        """They have limits, too."""
+        (told, *_) = problems(file_of(tmp_path, f"guardrails: {{move_costs: {{t/n: {cost}}}}}"))
+        assert "guardrails.move_costs" in told
+
+    @pytest.mark.parametrize(
+        ("content", "expected"),
+        [
+            (
+                "guardrails: {max_destination_score: 1e308}",
+                "guardrails.max_destination_score: 1e+308: wanted 100 or less",
+            ),
+            ("interval_seconds: 1e-300", "interval_seconds: 1e-300: wanted 0.05 or more"),
+            ("avg_shedder: {max_unload_percentage: 2}", "avg_shedder.max_unload_percentage: 2: wanted 1 or less"),
+            ("uniform_load_shedder: {max_unload_percentage: 2}", "max_unload_percentage: 2: wanted 1 or less"),
+            ("least_moves: {hit_count_high: 0}", "least_moves.hit_count_high: 0: wanted 1 or more"),
+            (
+                "avg_shedder: {hit_count_low: 0}",
+                "avg_shedder.hit_count_low 0: every turn would move; wanted 1 or more, or profile: stock",
+            ),
+            (
+                "avg_shedder: {hit_count_high: 0}",
+                "avg_shedder.hit_count_high 0: every turn would move; wanted 1 or more",
+            ),
+            (
+                "avg_shedder: {low_threshold: 50}",
+                "avg_shedder.high_threshold 40 is below low_threshold 50; wanted at least as much, or profile: stock",
+            ),
+            (
+                "weights: {cpu: 0, bandwidth_in: 0, bandwidth_out: 0, memory: 1}",
+                "weights: every broker would score 0 points; wanted cpu, direct_memory, bandwidth_in or",
+            ),
+        ],
+    )
+    def test_what_makes_no_sense(self, content: str, expected: str, tmp_path: Path) -> None:
+        """Each was once accepted."""
+        (told,) = problems(file_of(tmp_path, content))
+        assert expected in told
+
+    def test_what_pulsar_takes_is_taken_with_its_profile(self, tmp_path: Path) -> None:
+        """``profile: stock`` decides as Pulsar does, with whatever it may be given."""
+        content = "profile: stock\navg_shedder: {hit_count_low: 0, hit_count_high: 0, low_threshold: 50}"
+        assert load(file_of(tmp_path, content), {}).settings.avg_shedder.hit_count_low == 0
+
+
+class TestRemoved:
+    @pytest.mark.parametrize("key", list(REMOVED))
+    def test_what_was_a_setting_once(self, key: str, tmp_path: Path) -> None:
+        """Is told as such, with what holds instead, and is none of today's."""
+        section, _, name = key.partition(".")
+        path = file_of(tmp_path, f"{section}: {{{name or 'max_bytes'}: 5}}")
+        assert problems(path) == [f"{path}: {key}: is no setting any more: {REMOVED[key]}"]
+
+    @pytest.mark.parametrize(
+        ("name", "key"), [("LBD_TURNS__MAX_BYTES", "turns"), ("LBD_DRAIN__EXPIRES_HOURS", "drain.expires_hours")]
+    )
+    def test_from_the_environment(self, name: str, key: str) -> None:
+        """A section that is gone, and a key."""
+        with pytest.raises(UsageError, match=re.escape(f"is no setting any more: {REMOVED[key]}")) as caught:
+            load(None, {name: "5"})
+        assert str(caught.value).startswith(f"environment {name}: ")
+
+
 class TestSecrets:
     @pytest.mark.parametrize(
         "environ",
@@ -401,19 +601,75 @@ class TestSecrets:
             {"LBD_PULSAR__ADMIN_URLS": "http://user:hunter2@b:8080"},
             {"LBD_PULSAR__ADMIN_URLS": '["http://user:hunter2@b:8080"]'},
             {"LBD_PULSAR__ADMIN_URLS": '["http://user:hunter2@b:8080"'},
+            {"LBD_PULSAR__SERVICE_URL": "pulsar://user:hunter2@b:6650"},
             {"LBD_PULSAR__BASIC": "admin:hunter2"},
             {"LBD_PULSAR__BASIC": '{"username": "admin", "password": "hunter2"}'},
             {"LBD_PULSAR__BASIC": '{"username": "admin", "password": "hunter2"'},
             {"LBD_PULSAR": "hunter2"},
             {"LBD_PULSAR__TOKEN": "hunter2"},
         ],
-        ids=["url", "urls", "half a list", "pair", "password", "half an object", "section", "unknown key"],
+        ids=[
+            "url",
+            "urls",
+            "half a list",
+            "service URL",
+            "pair",
+            "password",
+            "half an object",
+            "section",
+            "unknown key",
+        ],
     )
     def test_a_secret_in_the_environment_is_not_repeated(self, environ: dict[str, str]) -> None:
         """The variable is named, and what is wrong; its value stays out of logs."""
         told = problems(None, environ)
         assert any(name in line for name in environ for line in told)
         assert not any("hunter2" in line for line in told)
+
+    @pytest.mark.parametrize("key", ["pulsar.token_file", "pulsar.tls.key_file", "api.token_file", "api.tls.key_file"])
+    @pytest.mark.parametrize(
+        "secret",
+        [
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
+            "/eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
+            "hunter2",
+            "0123456789abcdef0123456789abcdef",
+            "AbC/dEf012+xyz==",
+            "/9j4AAQSkZJRgABAQEAYABgAAD2Mu0",
+            "token:hunter2",
+            "a" * 5000,
+            "-----BEGIN KEY-----\nMII\n-----END KEY-----",
+        ],
+        ids=["JWT", "JWT after a slash", "word", "hex", "base64", "base64 with a slash", "Pulsar's own", "long", "PEM"],
+    )
+    def test_a_secret_where_its_path_belongs(self, key: str, secret: str) -> None:
+        """It is refused, and not shown."""
+        given = {f"LBD_{key.replace('.', '__').upper()}": secret}
+        told = [line for line in problems(None, given) if key in line]
+        assert len(told) == 1
+        assert "this is not a path to a file (value not shown: it may be a secret)" in told[0]
+        assert secret[:7] not in told[0].replace("LBD_", "").replace("token_file", "")
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/etc/lbd/token",
+            "./token",
+            "../secrets/pulsar-superuser-2026.jwt",
+            "/var/run/secrets/lbd/token/token",
+            "/run/credentials/lbd.service/token",
+            "/var/lib/docker/volumes/3f8a1c0d9e8b7a6f5e4d3c2b1a0f9e8d/_data/token",
+        ],
+    )
+    def test_paths_of_secrets_that_are_not_there_yet(self, path: str) -> None:
+        """Whoever mounts them may do so later."""
+        assert load(None, {"LBD_PULSAR__TOKEN_FILE": path}).settings.pulsar.token_file == Path(path)
+
+    def test_a_file_in_the_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A name alone is its path, where there is such a file."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "token").touch()
+        assert load(None, {"LBD_PULSAR__TOKEN_FILE": "token"}).settings.pulsar.token_file == Path("token")
 
     @pytest.mark.parametrize("content", ["pulsar: {basic: 'admin:hunter2'}", "pulsar: 'admin:hunter2'"])
     def test_a_secret_in_the_file_is_not_repeated(self, content: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.decide import RULES, STRATEGIES
+from lbd.decide.strategies import RULES, STRATEGIES
 from lbd.replay import replay, rounds
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_it_has_a_section(tmp_path: Path):
     (tmp_path / "even_count.py").write_text(CODE[1])
     (tmp_path / "registered.py").write_text(
         "import even_count\n"
-        "from lbd.decide import RULES, STRATEGIES\n"
+        "from lbd.decide.strategies import RULES, STRATEGIES\n"
         "RULES[even_count.EvenCountSettings] = even_count.decide\n"
         "STRATEGIES['even-count'] = even_count.EvenCountSettings\n"
         "from lbd.config import Settings\n"
@@ -79,3 +79,14 @@ def test_it_is_as_short_as_it_says():
     assert CODE is not None
     rule = CODE[1].partition('most."""\n')[2]
     assert len(rule.strip().splitlines()) <= 11
+
+
+def test_what_shares_a_thing_stays_on_one_worker():
+    """Tests of a group run on one of two workers, also where each has a name of its own."""
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-v", "-p", "no:cacheprovider", "tests/e2e/test_witness.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    workers = re.findall(r"^\[(gw\d)\] .* PASSED", done.stdout, re.MULTILINE)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(workers) > 5
+    assert len(set(workers)) == 1

@@ -15,8 +15,8 @@ import yaml
 
 from lbd.cli import COMMANDS, main
 from lbd.config import Settings, load
-from lbd.record.history.tables import COLUMNS
-from tests import settings_page
+from lbd.store.history_tables import COLUMNS
+from tests import security_page, settings_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,12 @@ DOCUMENTS = [
     *(path for name in ("docs", "examples", "helm") for path in (ROOT / name).rglob("*.md")),
 ]
 README = (ROOT / "README.md").read_text()
+COMMANDS_PAGE = (ROOT / "docs" / "commands.md").read_text()
 STRATEGIES = (ROOT / "docs" / "strategies.md").read_text()
+DECISIONS = ROOT / "docs" / "decisions"
+NO_DECISIONS = [9, 10, 11, 12, 14, 15, 16]
+"""Numbers that docs/decisions/README.md says are not used."""
+
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_file())
 
 
@@ -63,9 +68,9 @@ def test_every_example_works(path: Path):
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
-def test_every_command_is_in_the_readme_and_has_help(command: str):
+def test_every_command_is_on_its_page_and_has_help(command: str):
     """With an example in its help, where it is a command and not a group."""
-    assert f"`lbd {command} " in README or f"`lbd {command}`" in README
+    assert f"`lbd {command} " in COMMANDS_PAGE or f"`lbd {command}`" in COMMANDS_PAGE
     done = lbd(command, "--help")
     assert done.returncode == 0
     assert "Usage: " in done.stdout
@@ -84,10 +89,19 @@ def test_the_page_and_the_file_of_all_settings_are_current():
     assert load(settings_page.FULL, {}).settings == Settings()
 
 
+def test_the_page_of_security_tests_is_current():
+    """As ``python -m tests.security_page`` writes it: a process of its own collects the tests that it lists."""
+    command = [sys.executable, "-m", "tests.security_page", "--print"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == security_page.PAGE.read_text()
+
+
 @pytest.mark.parametrize("path", sorted(DOCUMENTS), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_link_is_dead(path: Path):
     """Files that are linked to are there, and so are the headings."""
-    text = re.sub(r"^    .*$|```.*?```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^    [^\n]*$|```.*?```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"[a-z]+:", target):
             continue
@@ -148,7 +162,8 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def test_every_file_that_a_command_names_is_there():
     """Of what is installed from the checkout, patterns included; and what CI of others runs."""
-    blocks = "\n".join(re.findall(r"^    .*$", README, re.MULTILINE))
+    installed = README + (ROOT / "docs" / "operating.md").read_text()
+    blocks = "\n".join(re.findall(r"^    .*$", installed, re.MULTILINE))
     named = set(re.findall(r"(?<![\w/.])((?:systemd|helm|examples)/[\w./*-]*\w)", blocks))
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
@@ -191,7 +206,14 @@ def command_lines(text: str) -> Iterator[str]:
                 yield f"lbd{found[1]}".strip()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "lbd").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_stay_short(path: Path):
-    """Under 300 lines each."""
-    assert len(path.read_text().splitlines()) <= 300
+def test_the_index_of_decisions_is_current():
+    """Each record by its number and title, and each number that has none."""
+    index = (DECISIONS / "README.md").read_text()
+    titles = [(path.name, path.read_text().splitlines()[0]) for path in sorted(DECISIONS.glob("0*.md"))]
+    rows = [f"| [{title[2:].partition('. ')[0]}]({name}) | {title.partition('. ')[2]} |" for name, title in titles]
+    numbers = [int(name[:4]) for name, _ in titles]
+    gaps = [number for number in range(1, max(numbers)) if number not in numbers]
+
+    assert re.findall(r"^\| \[.*$", index, re.MULTILINE) == rows
+    assert [title for name, title in titles if not title.startswith(f"# {int(name[:4])}. ")] == []
+    assert gaps == NO_DECISIONS

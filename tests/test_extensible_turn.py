@@ -13,14 +13,14 @@ import yaml
 from click.testing import CliRunner
 
 from lbd.cli import main
-from lbd.daemon.doctor import examine
-from lbd.daemon.draining.showing import show_drain, show_fill
-from lbd.daemon.dry import dry_run
 from lbd.daemon.engine import engine
+from lbd.doctor.checklist import examine
 from lbd.model import Result
 from lbd.observe import reports
+from lbd.operations.drain import show_drain, show_fill
+from lbd.operations.dry import dry_run
 from lbd.pulsar import load_topics
-from lbd.pulsar.listening import Message
+from lbd.pulsar.client import Message
 from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES
 from lbd.reason import Reason
 from tests import fake_pulsar
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.config import Settings
-    from lbd.cycle import CycleRecord
+    from lbd.turn.parts import TurnResult
 
 NOBODYS = "t/new/0x00000000_0xffffffff"
 TOLD = 5
@@ -112,7 +112,7 @@ def chosen(brokers: Brokers, folder: Path, **changes: Any) -> Settings:
     return settings(brokers.pulsar, folder, pulsar=pulsar, **changes)
 
 
-def once(found: Settings) -> CycleRecord:
+def once(found: Settings) -> TurnResult:
     """One live turn."""
     with engine(found) as balancer:
         return balancer.once()
@@ -232,12 +232,12 @@ def test_settings_read_again_leave_heard_what_was_heard(brokers: Brokers, tmp_pa
 
 
 def test_the_snapshot_counts_bundles_that_no_broker_tells_of(brokers: Brokers, tmp_path: Path):
-    """They are there; what they carry is not known, which is not nothing."""
+    """They are there, also the two heartbeats of each broker; what they carry is not known, which is not nothing."""
     with listening(chosen(brokers, tmp_path, api={"listen": "127.0.0.1:0"}, avg_shedder=STILL)) as api:
         api.engine.once()
         api.turn()
         told = api.get("/v1/snapshot").json()
-    assert told["bundles_all"] == len(told["bundles"]) == len(HOT) + 2 + len(brokers.pulsar.ids)  # one each of its own
+    assert told["bundles_all"] == len(told["bundles"]) == len(HOT) + 2 + 2 * len(brokers.pulsar.ids)
     hot = [one for one in told["bundles"] if one["bundle"] in HOT]
     for key in ("throughput_in", "topics", "producers", "consumers"):
         assert [one[key] is not None for one in hot] == [True] * TOLD + [False] * (len(HOT) - TOLD), key

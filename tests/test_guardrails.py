@@ -6,48 +6,51 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lbd.cli.operate_text import budget_words
-from lbd.daemon.dry import dry_run
+from lbd.cli.status_text import budget_text
 from lbd.daemon.engine import engine
-from lbd.daemon.telling import status_of
+from lbd.daemon.status import build_status
 from lbd.model import Result
+from lbd.operations.dry import dry_run
 from lbd.permit.progress import Progress
 from lbd.permit.settings import Guardrails
 from lbd.reason import Group, Reason
-from lbd.record.control import UnloadRequest
-from lbd.record.journal import read
-from lbd.record.state import Kept, StateDir
+from lbd.store.control import UnloadRequest
+from lbd.store.journal import read
+from lbd.store.state import StateDir, TurnMemory
 from tests import test_turn
+from tests.builders import state_begun
 from tests.daemon.alone import done
 from tests.fake_pulsar import COLD, HOT
 
 if TYPE_CHECKING:
     from lbd.config import Settings
-    from lbd.cycle import CycleRecord
+    from lbd.turn.parts import TurnResult
     from tests.fake_pulsar import FakePulsar
 
 ALWAYS = [{"from": "00:00", "to": "24:00"}]
 
 
 def settings(cluster: FakePulsar, folder: Path, **guardrails: Any) -> Settings:
-    """One hit is enough, a turn may move much, and bundles do not rest, unless said."""
-    shedder = {"hit_count_high": 1, "hit_count_low": 1, "background_load": "ignore"}
+    """One hit is enough, a turn may move much, and bundles do not rest, unless said; with traffic as it is here stock
+    moves for every gap.
+    """
+    shedder = {"hit_count_high": 1, "hit_count_low": 1}
     rails = {"cool_down_minutes": 0, **guardrails}
-    return test_turn.settings(cluster, folder, avg_shedder=shedder, guardrails=rails)
+    return test_turn.settings(cluster, folder, profile="stock", avg_shedder=shedder, guardrails=rails)
 
 
-def once(chosen: Settings) -> CycleRecord:
+def once(chosen: Settings) -> TurnResult:
     """One turn of a process of its own, and the end of its moves."""
     with engine(chosen) as balancer:
         return balancer.once()
 
 
-def landed(record: CycleRecord) -> list[str]:
+def landed(record: TurnResult) -> list[str]:
     """The bundles that were moved."""
     return sorted(one.unload.bundle for one in record.outcomes if one.result is Result.LANDED)
 
 
-def told(record: CycleRecord, reason: Reason) -> list[str]:
+def told(record: TurnResult, reason: Reason) -> list[str]:
     """What was said with this reason."""
     return [skip.detail for skip in record.skips if skip.reason is reason]
 
@@ -88,15 +91,14 @@ class TestBudgets:
         assert len(read(chosen.state_dir / "journal.jsonl").sent) == 2
 
     def test_status_shows_what_is_left(self, pulsar: FakePulsar, tmp_path: Path) -> None:
-        """With what this turn sends; brokers and namespaces by the one that has used most."""
+        """With what this turn sends; brokers by the one that has used most."""
         with engine(settings(pulsar, tmp_path, max_unloads_per_day=0)) as balancer:
-            found = status_of(balancer, balancer.once(), 1, None)
-        assert [budget_words(one) for one in found.budgets] == [
+            found = build_status(balancer, balancer.once(), 1, None)
+        assert [budget_text(one) for one in found.budgets] == [
             "unloads-per-hour 3 of 30, 27 left",
             "unloads-per-day 3, no limit",
             f"unloads-per-source ({pulsar.ids[0]}) 3 of 20, 17 left",
             f"unloads-per-destination ({pulsar.ids[2]}) 3 of 20, 17 left",
-            "unloads-per-namespace (t/n) 3 of 20, 17 left",
         ]
 
 
@@ -161,7 +163,7 @@ class TestChangedHands:
     def test_a_person_may_move_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The answer says why not, and how."""
         chosen = settings(pulsar, tmp_path, cool_down_minutes=30)
-        StateDir(chosen.state_dir).save(Kept(changed_at={HOT[0]: time.time()}))
+        state_begun(chosen.state_dir).save(TurnMemory(changed_at={HOT[0]: time.time()}))
         refused = done(chosen, by_hand(pulsar, None))
         assert (refused.exit_code, "its owner changed a while ago" in refused.sentence) == (4, True)
         assert done(chosen, by_hand(pulsar, "x")).exit_code == 0
@@ -192,7 +194,7 @@ class TestPingPong:
 
 
 class TestNoImprovement:
-    def rounds(self, pulsar: FakePulsar, chosen: Settings, number: int, cold: float = 10.0) -> CycleRecord:
+    def rounds(self, pulsar: FakePulsar, chosen: Settings, number: int, cold: float = 10.0) -> TurnResult:
         """So many rounds after which the brokers are as far apart as before, each in a process of its own."""
         resting = chosen.model_copy(
             update={"guardrails": chosen.guardrails.model_copy(update={"max_unloads_per_turn": 1})}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.errors import UsageError
-from lbd.record.recording import Header
 from lbd.replay import replay
+from lbd.store.recording import Header
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_one_broker_asks_nobody() -> None:
 def test_the_live_profile_differs_where_it_says() -> None:
     """A sole bundle stays; stock moves it."""
     alone = snapshot({"a:80": report(80, {BUNDLES[0]: stats(3000)}), "b:80": report(10)}, TAKEN_AT)
-    header = Header(settings={**ONE_HIT, "max_unload_percentage": 1.0, "background_load": "ignore"})
+    header = Header(settings={**ONE_HIT, "max_unload_percentage": 1.0})
     assert moved(iter([(header, 1, alone)]), stock=True) == [1]
     assert moved(iter([(header, 1, alone)]), stock=False) == [0]
 
@@ -97,6 +97,14 @@ def test_rounds_are_named() -> None:
     """By the recording's id and their number."""
     found = replay(rounds(Header(id="monday"), 2), None, {}, stock=True)
     assert [(one.id, one.round) for one in found] == [("monday", 1), ("monday", 2)]
+
+
+def test_a_header_of_an_earlier_version_holds_without_what_is_no_setting_any_more() -> None:
+    """The profile decides then; on the command line such a key is refused with what replaces it."""
+    old = {"hit_count_high": 1, "sole_bundle": "stay", "background_load": "leave", "pulsar_version": "5.0"}
+    assert moved(rounds(Header(settings=old), 1)) == [4]
+    with pytest.raises(UsageError, match="--set: relays: is no setting any more: profile: stock"):
+        moved(rounds(Header(), 1), relays="make")
 
 
 @pytest.mark.parametrize(

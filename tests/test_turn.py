@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.ownership import Clock
+from lbd.act.ownership import ActClock
 from lbd.config import Settings
-from lbd.daemon import assembled as live
-from lbd.daemon.dry import dry_run
+from lbd.daemon import wiring as live
 from lbd.daemon.engine import engine
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError
 from lbd.model import Hits, Outcome, Result, Unload
+from lbd.operations.dry import dry_run
 from lbd.reason import Reason
-from lbd.record.journal import Journal, read
-from lbd.record.state import Kept, StateDir
+from lbd.simulate.faults import Reply, ok, refused
+from lbd.store.journal import Journal, read
+from lbd.store.state import StateDir, TurnMemory
 from tests import fake_pulsar
-from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar, Reply, ok, refused
+from tests.builders import state_begun
+from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, WARM, FakePulsar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbd.cycle import CycleRecord
+    from lbd.turn.parts import TurnResult
 
 
 def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
@@ -40,7 +42,7 @@ def settings(cluster: FakePulsar, folder: Path, **changes: Any) -> Settings:
     return Settings.model_validate({**values, "guardrails": guardrails, **changes})
 
 
-def once(chosen: Settings) -> CycleRecord:
+def once(chosen: Settings) -> TurnResult:
     """One live turn, as ``lbd run --once`` makes it."""
     with engine(chosen) as balancer:
         return balancer.once()
@@ -57,17 +59,17 @@ def journal(folder: Path) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] in {"intent", "outcome"}]
 
 
-def reasons(record: CycleRecord) -> dict[str, Reason]:
+def reasons(record: TurnResult) -> dict[str, Reason]:
     """Why each thing that was named did not move."""
     return {skip.what: skip.reason for skip in record.skips}
 
 
-def held_by(record: CycleRecord) -> Reason | None:
+def held_by(record: TurnResult) -> Reason | None:
     """The hold of a turn."""
     return record.hold[0] if record.hold is not None else None
 
 
-def unmoved(pulsar: FakePulsar, record: CycleRecord, told: str = "No move") -> None:
+def unmoved(pulsar: FakePulsar, record: TurnResult, told: str = "No move") -> None:
     """Nothing was asked of any broker that changes something, and the turn said so in one sentence."""
     assert [one for one in pulsar.requests if one.method != "GET" or "/lookup/" in one.path] == []
     assert record.outcomes == ()
@@ -112,7 +114,7 @@ class TestMoving:
 
     def test_touched_brokers_settle_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Source and destination of a move take part again with their second fresh sample after it."""
-        eager = {"hit_count_high": 1, "hit_count_low": 1, "background_load": "ignore"}
+        eager = {"hit_count_high": 1, "hit_count_low": 1}
         chosen = settings(pulsar, tmp_path, avg_shedder=eager)
         once(chosen)
         moved = dict(pulsar.owners)
@@ -146,7 +148,7 @@ class TestMoving:
         assert [skip.reason for skip in record.refused] == [Reason.LEADER_UNREACHABLE] * 3
         assert record.sentence == "Moved 0 of 3 bundles: 3 not asked for."
         assert pulsar.asked("/unload") == []
-        assert not (tmp_path / "state" / "journal.jsonl").read_text()
+        assert '"intent"' not in (tmp_path / "state" / "journal.jsonl").read_text()
 
     def test_caps_hold(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """One unload a turn: the first is made, the others are named with the limit."""
@@ -164,14 +166,14 @@ class TestMoving:
 
     def test_a_namespace_alone_on_its_broker_stays(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A forced destination would bypass the policy; the sentence names the pool."""
-        pulsar.isolation = {"p": {"namespaces": ["t/.*"], "primary": ["127[.]0[.]0[.]1"], "secondary": []}}
+        pulsar.policies.isolation = {"p": {"namespaces": ["t/.*"], "primary": ["127[.]0[.]0[.]1"], "secondary": []}}
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.sentence == "No move: pool p: too-few-brokers (1 of 3 reports can be compared)."
 
     def test_bundles_move_within_their_pool(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Broker 3 is the coldest, and not for this namespace: broker 2 takes the bundles."""
-        pulsar.isolation = {"p": {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}}
+        pulsar.policies.isolation = {"p": {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}}
         record = once(settings(pulsar, tmp_path))
         assert {(one.result, one.owner) for one in record.outcomes} == {(Result.LANDED, pulsar.ids[1])}
         assert [pair.pool for pair in record.decision.facts.pairs] == ["p"]
@@ -180,7 +182,7 @@ class TestMoving:
         """It is read once more before each request, and nothing is sent against it."""
         forbidding = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
         with engine(settings(pulsar, tmp_path)) as balancer:
-            record = balancer.once(on_plan=lambda _: pulsar.isolation.update(forbidding))
+            record = balancer.once(on_plan=lambda _: pulsar.policies.isolation.update(forbidding))
         unmoved(pulsar, record, "Moved 0 of 3 bundles: 3 not asked for")
         assert {skip.reason for skip in record.refused} == {Reason.ISOLATION_POLICY}
         assert "primary of an isolation policy for others; not sent" in record.refused[0].detail
@@ -188,21 +190,21 @@ class TestMoving:
     def test_a_group_that_comes_after_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Where the rest of the group is was not looked at when the move was planned."""
         with engine(settings(pulsar, tmp_path)) as balancer:
-            record = balancer.once(on_plan=lambda _: pulsar.groups.update({"t/n": "rack-a"}))
+            record = balancer.once(on_plan=lambda _: pulsar.policies.groups.update({"t/n": "rack-a"}))
         unmoved(pulsar, record, "Moved 0 of 3 bundles: 3 not asked for")
         assert {skip.reason for skip in record.refused} == {Reason.ANTI_AFFINITY}
 
     def test_an_anti_affinity_group_is_kept_apart(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The cold broker has another namespace of the group, the warm one has none."""
         pulsar.own(pulsar.ids[2], {"u/other/0x00000000_0xffffffff": 10.0})
-        pulsar.groups = {"t/n": "rack-a", "u/other": "rack-a"}
+        pulsar.policies.groups = {"t/n": "rack-a", "u/other": "rack-a"}
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.counts[Reason.ANTI_AFFINITY.label] > 0
 
     def test_a_group_whose_members_cannot_be_read(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What is not known is not taken for absent."""
-        pulsar.groups = {"t/n": "rack-a"}
+        pulsar.policies.groups = {"t/n": "rack-a"}
         pulsar.fault("antiAffinity/rack-a", refused(500, "no"))
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
@@ -274,7 +276,9 @@ class TestHolds:
     def test_a_broker_that_joined(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Sit out until the membership has not changed for a while."""
         chosen = settings(pulsar, tmp_path, guardrails={"membership_settle_seconds": 60})
-        StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=sorted(pulsar.ids[:2]), members_since=1.0))
+        state_begun(chosen.state_dir).save(
+            TurnMemory(written_at=time.time(), members=sorted(pulsar.ids[:2]), members_since=1.0)
+        )
         record = once(chosen)
         unmoved(pulsar, record)
         assert held_by(record) is Reason.MEMBERSHIP_CHANGED
@@ -283,7 +287,9 @@ class TestHolds:
         """The same set for long enough holds nothing."""
         chosen = settings(pulsar, tmp_path, guardrails={"max_traffic_per_turn": 1.0, "membership_settle_seconds": 60})
         since = time.time() - 61
-        StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=sorted(pulsar.ids), members_since=since))
+        state_begun(chosen.state_dir).save(
+            TurnMemory(written_at=time.time(), members=sorted(pulsar.ids), members_since=since)
+        )
         assert once(chosen).hold is None
 
 
@@ -411,7 +417,7 @@ class TestMemory:
     def test_an_open_intent_of_a_killed_lbd_is_closed_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The journal has its outcome before anything new is planned, and the bundle rests."""
         chosen = settings(pulsar, tmp_path)
-        opened = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - 100)
+        opened = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - 100)
         opened.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0), 1)
         opened.close()
         record = once(chosen)
@@ -430,7 +436,7 @@ class TestMemory:
     def test_a_damaged_file_never_raises_out_of_a_turn(self, name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Counters that cannot be read stop the turn in words; averages and torn lines are done without."""
         chosen = settings(pulsar, tmp_path)
-        chosen.state_dir.mkdir()
+        state_begun(chosen.state_dir)
         (chosen.state_dir / name).write_bytes(b"PK\x03\x04 half\n")
         record = once(chosen)
         assert "bug" not in record.sentence
@@ -446,7 +452,7 @@ class TestErrors:
         def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("half of nothing")
 
-        monkeypatch.setattr(live, "strategy_of", lambda *_, **__: broken)
+        monkeypatch.setattr("lbd.turn.strategy_config.configured_strategy", lambda *_, **__: broken)
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert record.sentence == "No move: bug in lbd, please report it: ZeroDivisionError: half of nothing"
@@ -667,17 +673,19 @@ class TestWhatIsGone:
     ) -> None:
         """Nobody owns what is gone: the intent is closed, this turn goes on, and so do all that follow."""
         now = [0.0]
-        monkeypatch.setattr(live, "CLOCK", Clock(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds)))
+        monkeypatch.setattr(
+            live, "CLOCK", ActClock(lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds))
+        )
         chosen = settings(pulsar, tmp_path)
         gone = Unload("gone/ns/0x00000000_0xffffffff", pulsar.ids[0], pulsar.ids[2], 2000.0, 200_000.0)
-        opened = Journal(StateDir(chosen.state_dir).journal, time.time)
+        opened = Journal(state_begun(chosen.state_dir).journal, time.time)
         opened.intend(gone, 1)
         opened.close()
         record = once(chosen)
         assert record.error is None
-        assert journal(tmp_path)[1]["result"] in {"unowned", "failed"}
+        assert journal(tmp_path)[1]["result"] == "gone"
         assert read(chosen.state_dir / "journal.jsonl").open == ()
-        assert {one.result for one in record.outcomes} == {Result.UNOWNED}
+        assert {one.result for one in record.outcomes} == {Result.GONE}
         lines = len(journal(tmp_path))
         pulsar.sample(81.0, 46.0, 11.0)
         assert once(chosen).error is None
@@ -712,12 +720,12 @@ class TestManyNamespaces:
         self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Two namespaces a turn here: the bundles of the others stay in it, as their groups are not known."""
-        monkeypatch.setattr("lbd.cycle.asking.NAMESPACES_A_TURN", 2)
+        monkeypatch.setattr("lbd.turn.turn.NAMESPACES_A_TURN", 2)
         spread = {f"m/{number}/0x00000000_0xffffffff": 1500.0 for number in range(8)}
         pulsar.own(None, dict.fromkeys(HOT, 0.0))
         pulsar.own(pulsar.ids[0], spread)
         record = once(settings(pulsar, tmp_path))
-        assert len(pulsar.asked("/antiAffinity", "GET")) == 2 + len(record.outcomes)
+        assert len(pulsar.asked("/antiAffinity", "GET")) == 2 + 2 * len(record.outcomes)
         assert {one.result for one in record.outcomes} == {Result.LANDED}
         assert record.counts[Reason.POLICY_UNKNOWN.label] > 0
 
@@ -729,7 +737,7 @@ class TestBarredFirst:
         first, _, third = pulsar.ids
         pulsar.own(first, {grouped: 7500.0})
         pulsar.own(third, {"g/y/0x00000000_0xffffffff": 1.0})
-        pulsar.groups = {"g/x": "rack-a", "g/y": "rack-a"}
+        pulsar.policies.groups = {"g/x": "rack-a", "g/y": "rack-a"}
         record = once(settings(pulsar, tmp_path))
         assert pulsar.owners[grouped] == first
         assert record.counts[Reason.ANTI_AFFINITY.label] == 1
@@ -748,21 +756,21 @@ class TestBarredFirst:
 
     @pytest.mark.parametrize("excluded", [True, False])
     def test_what_moved_lately_rests_for_others_that_can_go_only(
-        self, excluded: bool, pulsar: FakePulsar, tmp_path: Path
+        self, excluded: bool, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Most of the traffic is of another namespace; where that may not be touched the rest goes once more."""
+        monkeypatch.setattr("lbd.permit.ping_pong.SECOND_MOVE_POINTS", 1000)
         chosen = settings(
             pulsar,
             tmp_path,
             guardrails={
                 "excluded_namespaces": ["x/y"] if excluded else [],
-                "second_move_points": 1000,
                 "max_destination_score": 100,
             },
         )
         first, second, _ = pulsar.ids
         pulsar.own(first, {"x/y/0x00000000_0xffffffff": 100_000.0})
-        past = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - 3600)
+        past = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - 3600)
         for bundle in HOT:
             unload = Unload(bundle, second, first, 1.0, 1.0)
             past.conclude(past.intend(unload, 1), Outcome(unload, Result.LANDED, first))
@@ -800,18 +808,11 @@ class TestDryRunMore:
     def test_an_unreadable_averages_row_never_moves(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A bundle whose rate was NaN once is planned by its good samples afterwards."""
         chosen = patient(pulsar, tmp_path)
-        usual = FakePulsar.report
-
-        def odd(cluster: FakePulsar, identity: str) -> dict[str, Any]:
-            found = usual(cluster, identity)
-            for bundle in HOT[:1]:
-                if bundle in found["lastStats"]:
-                    found["lastStats"][bundle]["msgRateIn"] = "NaN"
-            return found
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FakePulsar, "report", odd)
-            once(chosen)
+        stats = pulsar.report(pulsar.ids[0])["lastStats"]
+        stats[HOT[0]]["msgRateIn"] = "NaN"
+        pulsar.brokers[0].report["lastStats"] = stats
+        once(chosen)
+        pulsar.brokers[0].report.clear()
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(chosen)
         assert HOT[0] in {unload.bundle for unload in record.unloads}

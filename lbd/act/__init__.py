@@ -1,1 +1,1 @@
-"""Acting: each unload ends in one proven outcome."""
+"""Acting: each unload ends in one verified outcome."""

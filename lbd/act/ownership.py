@@ -1,12 +1,13 @@
-"""Who owns a bundle, by two witnesses: what any broker answers, confirmed by the owner it names."""
+"""The owner of a bundle, by two witnesses: the response of any broker, confirmed by the owner that it names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lbd.clock import boot_seconds
 from lbd.errors import AdminError
-from lbd.pulsar.admin import broker_of
+from lbd.pulsar.admin import broker_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,17 +19,18 @@ LONGEST_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Clock:
-    """The time that acting knows: ``monotonic`` and ``sleep``."""
+class ActClock:
+    """The time that acting knows: ``monotonic`` and ``sleep``, and ``boot`` for what a suspended machine must keep."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], None]
+    boot: Callable[[], float] = boot_seconds
 
 
 class Ownership:
     """Asks brokers who owns what; nothing that it asks assigns a bundle."""
 
-    def __init__(self, admin: Admin, clock: Clock) -> None:
+    def __init__(self, admin: Admin, clock: ActClock) -> None:
         self._admin = admin
         self._clock = clock
 
@@ -47,7 +49,7 @@ class Ownership:
 
     def _broker(self, bundle: str, base: str) -> str:
         active = self._admin.active_brokers()
-        found = broker_of(base, active, {broker: self._admin.base(broker) for broker in active})
+        found = broker_at(base, active, {broker: self._admin.base(broker) for broker in active})
         if found is None:
             raise AdminError(f"{bundle} is owned at {base}, which is none of the active brokers {active}")
         return found

@@ -1,5 +1,6 @@
-"""The HTTP API of a running lbd: what dashboards, alerts and other programs ask it, and the little they may ask of it.
+"""The HTTP API of a running lbd, for dashboards, alerts and other programs: reading, and a few changes.
 
-``server`` listens in a thread of its own, ``app`` puts the routes together, ``guard`` decides who may ask what,
-``board`` is what is shown: one reference, swapped after each turn. No answer waits for a turn, and no turn for one.
+``server`` listens in a thread of its own, ``app`` puts the routes together, ``guard`` checks each request,
+``published`` has the published state: one reference, swapped after each turn. No response waits for a turn, and no turn
+for a response.
 """

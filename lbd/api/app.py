@@ -1,4 +1,4 @@
-"""The routes, put together."""
+"""The application: all routes, put together."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from lbd import __version__
-from lbd.api.changing import Changes, changing
-from lbd.api.draining import draining, drains
-from lbd.api.explaining import explaining
+from lbd.api.change import ChangeLog, Runner, changing, commands, draining, drains, planning, split_plans
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
-from lbd.api.placement import placement
-from lbd.api.planning import planning
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
-from lbd.api.reading import probes, reading
+from lbd.api.read import explaining, placement, probes, reading
 from lbd.api.schemas import Documented
 
 if TYPE_CHECKING:
@@ -44,8 +40,8 @@ METHODS = frozenset({"GET", "POST"})
 """A label for any other would be a word that somebody sent."""
 
 
-def application(backend: Backend, ending: threading.Event) -> Guard:
-    """The API of one lbd, until it is ``ending``."""
+def application(backend: Backend, ending: threading.Event, *, local: bool) -> Guard:
+    """The API of one lbd, until it is ``ending``; ``local``: on its socket, whose file says who may."""
     app = Documented(
         title="lbd",
         version=__version__,
@@ -57,10 +53,11 @@ def application(backend: Backend, ending: threading.Event) -> Guard:
     )
     add_handlers(app)
     app.include_router(probes(backend))
-    changes = Changes()
-    read = (placement(backend), reading(backend), explaining(backend), drains(backend))  # looked through in this order
-    change = (changing(backend, changes), planning(backend, changes, ending), draining(backend, changes, ending))
-    for router in (*read, *change):
+    changes = ChangeLog()
+    runner = Runner(backend, changes, ending)
+    read = (placement(backend), reading(backend), explaining(backend), drains(backend), split_plans(backend))
+    change = (changing(backend, changes), commands(backend, runner), draining(backend, changes, runner))
+    for router in (*read, *change, planning(backend, changes, runner)):  # looked through in this order
         app.include_router(router)
     app.add_api_route(
         "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response
@@ -74,7 +71,7 @@ def application(backend: Backend, ending: threading.Event) -> Guard:
             method = scope["method"] if route != "none" and scope["method"] in METHODS else "ANY"
             backend.board.tally.answered(method, route, status, seconds)
 
-    return Guard(app, backend.settings.api, seen)
+    return Guard(app, backend.settings.api, seen, local=local)
 
 
 def _metrics(exposed: Exposition) -> Callable[[Request], Response]:

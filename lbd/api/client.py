@@ -1,71 +1,179 @@
-"""How the command line asks an lbd on another machine: its API, by ``--api URL``."""
+"""The client of the API, for the command line: at ``--api URL``, or through the socket in the state directory.
+
+Both send the same requests; only the connection differs.
+"""
 
 from __future__ import annotations
 
+import os
+import ssl
+import time
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
-import requests
 
+from lbd import __version__
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError, unread
+from lbd.files import connect, refused
+from lbd.redaction import remember
+from lbd.store.control import FAILED, SOCKET, RequestResult
+from lbd.store.status import running
+from lbd.text import duration_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from typing import TypeAlias
+
+    from lbd.store.control import DrainRequest, FillRequest, PlaceRequest, SplitRequest, UnloadRequest
+
+    Command: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | DrainRequest | FillRequest
 
 UNAUTHORIZED = 401
 TIMEOUT_SECONDS = 30.0
 LONGEST_WORDS = 500
+START_SECONDS = 5.0
+"""An lbd that has just started, and holds its state directory, listens within this time."""
+
+NAMES = {"by": "owner", "owner": "broker", "seconds": "for_seconds"}
+"""Fields of commands that have another name in the API."""
+
+OTHER_VERSION = ("Not Found", "Method Not Allowed", "Extra inputs are not permitted", "Field required")
+"""What the API says of a route or a field that it does not know."""
+
+
+class UnansweredError(Exception):
+    """The connection ended, or the time was over, after the request was sent: it may have been executed."""
 
 
 class Client:
-    """One lbd's API. The token in ``token_file`` is sent where there is one; nothing is followed elsewhere with it.
+    """One lbd's API. The token in ``token_file``, if there is one, is sent to this address and to no other.
+
+    No redirect is followed. Proxies that the environment names and logins in ``.netrc`` are not used.
 
     Every method raises :class:`ObserveError` where no lbd answers or it cannot tell now, :class:`RefusedError` for what
-    it refuses, and :class:`UsageError` for what it does not know or may not tell.
+    it refuses, and :class:`UsageError` for what it does not know or may not tell. ``name`` is for messages.
     """
 
     def __init__(self, url: str, token_file: Path | None) -> None:
-        self._url, self._token_file = _checked(url), token_file
+        self.name, self._token_file = _checked(url), token_file
 
     def get(self, *path: str, **query: str | float) -> dict[str, Any]:
         """Ask."""
-        return self._answer("GET", path, params=query)
-
-    def post(self, *path: str, body: dict[str, Any], wait_seconds: float = 0.0) -> dict[str, Any]:
-        """Ask for a change, whose answer may take so long (``wait_seconds``) and what any answer may."""
-        return self._answer("POST", path, TIMEOUT_SECONDS + wait_seconds, json=body)
-
-    def _answer(
-        self,
-        method: str,
-        path: tuple[str, ...],
-        seconds: float = TIMEOUT_SECONDS,
-        **more: Any,  # noqa: ANN401 - see requests
-    ) -> dict[str, Any]:
-        url = "/".join([self._url, "v1", *(quote(part, safe=":") for part in path)])
         try:
-            found = requests.request(
-                method, url, headers=self._headers(), timeout=seconds, allow_redirects=False, **more
-            )
-            content = found.content
-        except requests.RequestException as error:
-            raise ObserveError(f"{self._url}: no lbd answers there: {_why(error, seconds)}") from error
-        told = _decoded(content)
-        if found.status_code == 200 and told is not None:
-            return told
-        raise _error(self._url, found.status_code, told, named=self._token_file is not None)
+            return self._checked(*self._send("GET", _target(path, query), None, TIMEOUT_SECONDS, {}))
+        except UnansweredError as error:
+            raise ObserveError(str(error)) from error
 
-    def _headers(self) -> dict[str, str]:
+    def post(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask for a change that is made at once."""
+        try:
+            return self._checked(*self._send("POST", _target(path, {}), body, TIMEOUT_SECONDS, {}))
+        except UnansweredError as error:
+            raise ObserveError(str(error)) from error
+
+    def command(self, command: Command) -> dict[str, Any]:
+        """The response to a command, or its :class:`RequestResult` where its exit code is not 0.
+
+        A command whose connection ends is not sent again: an lbd that was killed may have executed it.
+        """
+        seconds = command.expires_at - command.at
+        fields = msgspec.to_builtins(command)
+        names = [name for name in fields if name not in {"id", "at", "expires_at", "kind"}]
+        body = {NAMES.get(name, name): fields[name] for name in names} | {"timeout_seconds": seconds}
+        headers = {"Idempotency-Key": command.id}
+        try:
+            status, content = self._send("POST", f"/v1/{command.kind}", body, TIMEOUT_SECONDS + seconds, headers)
+        except UnansweredError as error:
+            words = f"{error}: the {command.kind} may be done or under way, see lbd history."
+            found: dict[str, Any] = msgspec.to_builtins(RequestResult(FAILED, words, id=command.id))
+            return found
+        told = _decoded(content)
+        if told is not None and told.get("exit_code"):
+            return told
+        return self._checked(status, content)
+
+    def _send(
+        self, method: str, target: str, body: dict[str, Any] | None, seconds: float, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        """Status and content of the answer. Raises :class:`UnansweredError` where none came to what was sent."""
+        given = {"Content-Type": "application/json"} | headers | self._token()
+        with closing(self._connected()) as connection:
+            connection.sock.settimeout(seconds)
+            try:
+                connection.request(method, target, msgspec.json.encode(body) if body is not None else None, given)
+                found = connection.getresponse()
+                return found.status, found.read()
+            except TimeoutError as error:
+                raise UnansweredError(f"{self.name}: no answer in {duration_text(seconds)}") from error
+            except (OSError, HTTPException) as error:
+                raise UnansweredError(f"{self.name} ended the connection before it answered") from error
+
+    def _connected(self) -> HTTPConnection:
+        """A connection: to no proxy of the environment. Raises :class:`ObserveError`."""
+        parts = urlsplit(self.name)
+        host = parts.hostname or ""
+        try:
+            if parts.scheme == "https":
+                connection: HTTPConnection = HTTPSConnection(
+                    host, parts.port, timeout=TIMEOUT_SECONDS, context=_trusted()
+                )
+            else:
+                connection = HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
+            connection.connect()
+        except (OSError, UnicodeError) as error:  # no name of a host, too
+            raise ObserveError(f"{self.name}: no lbd answers there: {_failure_reason(error)}") from error
+        return connection
+
+    def _checked(self, status: int, content: bytes) -> dict[str, Any]:
+        told = _decoded(content)
+        if status == 200 and told is not None:
+            return told
+        raise _error(self.name, status, told, named=self._token_file is not None)
+
+    def _token(self) -> dict[str, str]:
         if self._token_file is None:
             return {}
         try:
             token = self._token_file.read_text(encoding="utf-8").strip()
+            remember(token)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"api.token_file {self._token_file}: cannot be read: {unread(error)}") from error
         if not (token.isascii() and token.isprintable() and token and " " not in token):
             raise UsageError(f"api.token_file {self._token_file}: wanted one word of plain characters")
         return {"Authorization": f"Bearer {token}"}
+
+
+class LocalClient(Client):
+    """The lbd that holds a state directory, through its socket there: no token, because the file says who may."""
+
+    def __init__(self, state_dir: Path, name: str) -> None:
+        self.name, self._token_file = name, None
+        self._state_dir, self._path = state_dir, state_dir / SOCKET
+
+    def _connected(self) -> HTTPConnection:
+        connection, deadline = HTTPConnection("localhost"), time.monotonic() + START_SECONDS
+        while connection.sock is None:
+            try:
+                connection.sock = connect(self._path)
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                if running(self._state_dir) is None:
+                    raise ObserveError(f"{self._state_dir}: lbd has stopped") from error
+                if time.monotonic() >= deadline:
+                    words = f"{self._state_dir}: {self.name} accepts no commands at {SOCKET}"
+                    causes = "a command itself such as lbd run --once, another version, or its log gives the reason"
+                    raise RefusedError(f"{words}: it is {causes}") from error
+                time.sleep(0.1)
+            except OSError as error:
+                raise refused(self._path, error, "used") from error
+        return connection
+
+
+def _target(path: tuple[str, ...], query: dict[str, Any]) -> str:
+    asked = f"?{urlencode(query, doseq=True)}" if query else ""
+    return "/".join(["/v1", *(quote(part, safe=":") for part in path)]) + asked
 
 
 def _checked(url: str) -> str:
@@ -80,12 +188,25 @@ def _checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _why(error: requests.RequestException, seconds: float) -> str:
-    if isinstance(error, requests.exceptions.SSLError):
+def _trusted() -> ssl.SSLContext:
+    """The CAs of certifi, or those that the environment names for requests, as a file or a directory."""
+    from requests.utils import DEFAULT_CA_BUNDLE_PATH  # noqa: PLC0415 - few commands need it
+
+    own = os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
+    try:
+        if Path(own).is_dir():
+            return ssl.create_default_context(capath=own)
+        return ssl.create_default_context(cafile=own)
+    except OSError as error:
+        raise OSError(f"REQUESTS_CA_BUNDLE {own}: cannot be read: {error.strerror or error}") from error
+
+
+def _failure_reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, ssl.SSLError):
         return "its certificate is not trusted, or it speaks no https; REQUESTS_CA_BUNDLE names another CA"
-    if isinstance(error, requests.Timeout):
-        return f"nothing within {seconds:g} s"
-    return "it cannot be reached" if isinstance(error, requests.ConnectionError) else type(error).__name__
+    if isinstance(error, TimeoutError):
+        return f"nothing within {TIMEOUT_SECONDS:g} s"
+    return "it cannot be reached" if isinstance(error, UnicodeError) or error.errno is not None else str(error)
 
 
 def _decoded(content: bytes) -> dict[str, Any] | None:
@@ -99,7 +220,9 @@ def _error(url: str, status: int, told: dict[str, Any] | None, *, named: bool) -
     """``named``: a token was sent."""
     detail = str((told or {}).get("detail", "no answer of an lbd"))[:LONGEST_WORDS]
     where = "; api.token_file names the file that has it" if status == UNAUTHORIZED and not named else ""
-    words = f"{url}: {status}: {detail}{where}"
+    differs = detail.endswith(OTHER_VERSION)
+    version = f"; is it another version than this one, {__version__}?" if differs else ""
+    words = f"{url}: {status}: {detail}{where}{version}"
     if status == 409:
         return RefusedError(words)
     return UsageError(words) if 400 <= status < 500 else ObserveError(words)

@@ -1,161 +1,226 @@
-"""One connection of the web server, which does not keep its place for ever: there are few, and probes need one too.
+"""The API's connections, counted from accept to close: at the limit, a new one replaces the one that waited longest.
 
-What the server refuses before lbd hears of it is told as lbd tells its errors (RFC 9457).
+A client without a token can open connections and leave them in the TLS handshake, in a request head, or idle. Each
+costs the daemon a file descriptor, so their number is limited. A connection that waits for its client is closed after a
+time, or at once when its place is needed. One whose request is being answered is kept. So a probe always gets a place.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import socket
+import struct
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lbd.api.problems import problem
-from lbd.giving_way import ANSWERS, TURN
+from lbd.files import user_name
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.server import ServerState
 
-CONNECTIONS = 128
-"""Streams included; more are answered 503."""
 
-REFUSALS = 64
-"""So many more are let in to be told so. What comes after them is broken off unheard: each costs the process a file,
-and one that has none left can neither ask brokers nor write its journal."""
+CONNECTIONS = 192
+"""Open at the same time, TLS handshakes included: half as many again as requests that are answered at the same time
+(``guard.REQUESTS``), so some of them always wait for their client."""
+
+HANDSHAKE_SECONDS = 5.0
+"""For a TLS handshake, and for the end of a TLS connection."""
 
 QUIET_SECONDS = 30.0
-"""A request is asked within this, and what was answered is taken within it. uvicorn has no such limit: a client
-that opens connections and says nothing, or a byte now and then, keeps everybody else out."""
+"""A complete request must arrive within this time after accept or after the last response, and a client must read what
+it was sent within it. uvicorn limits neither."""
 
-HEAD_BYTES = 64 << 10
-"""So much may come that completes no head, no piece of a body and no request; 400 for more, which would all be kept."""
+ACCEPT_BATCH = 64
+"""Connections accepted before others are served."""
 
-PROMPT = ("/healthz", "/readyz", "/v1/placement")
-"""Probes and placements: somebody waits for each. A turn gives way to these and to nothing else that is asked."""
-
-LONG = ("/metrics", "/v1/decisions", "/v1/explain", "/v1/openapi.json", "/v1/plan", "/v1/snapshot")
-"""Answers that take 5 to 30 ms of the interpreter, where all others take one or two."""
+ACCEPT_PAUSE_SECONDS = 1.0
+"""After accept failed, for instance because the process has no file descriptor left."""
 
 
-class Connection(HttpToolsProtocol):
-    """Broken off where its client neither asks nor reads on."""
+class LimitedConnection(H11Protocol):
+    """One connection, from accept to close.
 
-    _asking: asyncio.TimerHandle | None = None
-    _reading: asyncio.TimerHandle | None = None
-    _served: ASGIApp
-    _answering: RequestResponseCycle | None = None
-    _incomplete_bytes = 0
+    ``since`` is when it last began to wait for its client, by the loop's clock. ``network`` is where the client is
+    (:func:`network_of`), ``user`` who it is, if the kernel says so. ``closed`` is called when the connection has ended.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        network: bytes,
+        user: str,
+        closed: Callable[[LimitedConnection], None],
+    ) -> None:
+        super().__init__(config, state, {"user": user})
+        self.since, self.network, self._closed = self.loop.time(), network, closed
+        self.opening: asyncio.Task[object] | None = None
+        self._is_unread = False
 
     @property
-    def app(self) -> ASGIApp:
-        """Who answers the next request."""
-        full = max(len(self.connections), len(self.tasks)) >= CONNECTIONS
-        return _full if full else self._answered
+    def is_blocked(self) -> bool:
+        """Whether the client does not read what it was sent."""
+        return self.flow is not None and self.flow.write_paused
 
-    @app.setter
-    def app(self, app: ASGIApp) -> None:
-        self._served = app
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client has to act: complete the handshake or a request, or read a response."""
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete or cycle.more_body or self.is_blocked
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is read and takes long comes after a turn that is under way."""
-        if scope["path"].startswith(PROMPT):
-            ANSWERS.pressing()
-        else:
-            ANSWERS.ended(self)
-        if scope["method"] == "GET" and scope["path"].startswith(LONG):
-            await TURN.over()
-        await self._served(scope, receive, send)
+    def abort(self) -> None:
+        """Close it now, whatever its client does."""
+        if self.transport is not None:
+            self.transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP. Behind a request whose answer is still to come this is not said: it would be taken for
-        that answer, also where what was asked is done.
-        """
-        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+        """Refuse what is no HTTP as a problem (RFC 9457). A response that has begun cannot be replaced by one."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             found = problem(400, msg, {"connection": "close"})
-            head = [b"HTTP/1.1 400 Bad Request", *(b": ".join(header) for header in found.raw_headers), b"", b""]
-            self.transport.write(b"\r\n".join(head) + bytes(found.body))
+            head = h11.Response(status_code=400, headers=found.raw_headers, reason=b"Bad Request")
+            for event in (head, h11.Data(data=bytes(found.body)), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """From now on a request is waited for."""
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS + REFUSALS:
-            transport.abort()
-            return
-        self._await_request()
-
-    def data_received(self, data: bytes) -> None:
-        """A request has begun to come, or comes on."""
-        ANSWERS.begun(self)
-        self._incomplete_bytes += len(data)
-        super().data_received(data)
-        if self._incomplete_bytes > HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"more than {HEAD_BYTES:,} bytes that are no request")
-
-    def on_headers_complete(self) -> None:
-        """A head has come. Raises ValueError, which is a 400, where it does not name one host (RFC 9112, 3.2)."""
-        self._incomplete_bytes = 0
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
-            raise ValueError(f"{hosts} hosts")
-        super().on_headers_complete()
-        if not self.pipeline:
-            self._answering = self.cycle
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of a body has."""
-        self._incomplete_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """All of a request has."""
-        self._incomplete_bytes = 0
-        super().on_message_complete()
-
     def on_response_complete(self) -> None:
-        """From now on the next one is."""
-        ANSWERS.ended(self)
-        if self.pipeline:
-            self._answering = self.pipeline[-1][0]
-        self._await_request()
-        super().on_response_complete()
+        """Wait for the next request. One that was sent already is answered once the client has read this response."""
+        self.since = self.loop.time()
+        self._is_unread = self.is_blocked
+        if not self._is_unread:
+            super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is told."""
+        """Wait until the client reads on."""
         super().pause_writing()
-        self._reading = self.loop.call_later(QUIET_SECONDS, self.transport.abort)
+        self.since = self.loop.time()
 
     def resume_writing(self) -> None:
-        """It has read on."""
+        """The client has read on."""
         super().resume_writing()
-        _cancel(self._reading)
+        if self._is_unread:
+            self.on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more. uvicorn tells only the answer to what was asked last."""
-        ANSWERS.ended(self)
-        if self._answering is not None and not self._answering.response_complete:
-            self._answering.disconnected = True
-            self._answering.message_event.set()
-        _cancel(self._asking)
-        _cancel(self._reading)
+        """The connection has ended."""
         super().connection_lost(exc)
-
-    def _await_request(self) -> None:
-        _cancel(self._asking)
-        self._asking = self.loop.call_later(QUIET_SECONDS, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.abort()
+        self._closed(self)
 
 
-async def _full(scope: Scope, receive: Receive, send: Send) -> None:
-    words = f"there are {CONNECTIONS} connections already; ask again in a moment"
-    await problem(503, words, {"connection": "close", "retry-after": "5"})(scope, receive, send)
+class LimitedServer(uvicorn.Server):
+    """uvicorn with a limit for connections.
+
+    It accepts connections itself, because asyncio's server reports none before its TLS handshake is done.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._open: set[LimitedConnection] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections from these sockets."""
+        await super().startup(sockets=[])
+        for listening in sockets or []:
+            listening.setblocking(False)
+            self._listen(listening)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % 10 == 0:
+            self._close_quiet()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, break off handshakes, and let responses end."""
+        for listening in sockets or []:
+            asyncio.get_running_loop().remove_reader(listening)
+        for one in tuple(self._open):
+            if one.transport is None:
+                one.abort()
+        await super().shutdown(sockets=sockets)
+
+    def _listen(self, listening: socket.socket) -> None:
+        if not self.should_exit:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPT_BATCH):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listening)
+                loop.call_later(ACCEPT_PAUSE_SECONDS, self._listen, listening)
+                return
+            accepted.setblocking(False)
+            if len(self._open) < CONNECTIONS or self._make_room():
+                self._serve_one(accepted, network_of(address[0]) if address else b"")
+            else:
+                accepted.close()
+
+    def _serve_one(self, accepted: socket.socket, network: bytes) -> None:
+        loop, tls = asyncio.get_running_loop(), self.config.ssl
+        connection = LimitedConnection(self.config, self.server_state, network, user_of(accepted), self._open.discard)
+        self._open.add(connection)
+        seconds = HANDSHAKE_SECONDS if tls is not None else None
+        connection.opening = loop.create_task(
+            loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=seconds
+            )
+        )
+        connection.opening.add_done_callback(partial(self._opened, connection, accepted))
+
+    def _opened(self, connection: LimitedConnection, accepted: socket.socket, opening: asyncio.Task[object]) -> None:
+        if opening.cancelled() or opening.exception() is not None:
+            accepted.close()
+            self._open.discard(connection)
+
+    def _make_room(self) -> bool:
+        """Close one connection; False if all of them have a request that is being answered.
+
+        It is one of the network with most connections, so that a flood from one place takes no connection of another,
+        and of these the one that has waited longest. A client that does not read may be slow, and comes last.
+        """
+        waiting = [one for one in self._open if one.is_waiting]
+        if not waiting:
+            return False
+        held = Counter(one.network for one in self._open)
+        chosen = min(waiting, key=lambda one: (one.is_blocked, -held[one.network], one.since))
+        chosen.abort()
+        self._open.discard(chosen)
+        return True
+
+    def _close_quiet(self) -> None:
+        latest = asyncio.get_running_loop().time() - QUIET_SECONDS
+        for one in tuple(self._open):
+            if one.is_waiting and one.since < latest:
+                one.abort()
 
 
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+def network_of(address: str) -> bytes:
+    """The network that one client is assumed to have to itself: an IPv4 address, or the /64 of an IPv6 address."""
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        return found.ipv4_mapped.packed if found.ipv4_mapped is not None else found.packed[:8]
+    return found.packed
+
+
+def user_of(accepted: socket.socket) -> str:
+    """The user of a local connection, as the kernel names it; empty for root, who may act for others, and for TCP."""
+    if accepted.family != socket.AF_UNIX:
+        return ""
+    credentials = struct.Struct("3i")  # process, user, group
+    _, user, _ = credentials.unpack(accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return user_name(user) if user else ""

@@ -1,11 +1,13 @@
-"""Who may ask what, how much, and for how long: checked before any route sees a request."""
+"""Checks before any route sees a request: token, permissions, sizes, rates and times."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import re
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
@@ -13,11 +15,15 @@ from lbd.api.problems import ProblemError, problem
 from lbd.api.token import TokenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from lbd.api.settings import ApiSettings
+    from lbd.config import ApiSettings
+
+
+REQUESTS = 128
+"""Answered at the same time, streams included; more get 503, except probes."""
 
 MAX_BODY_BYTES = 64 << 10
 BODY_SECONDS = 10.0
@@ -25,10 +31,20 @@ ANSWER_SECONDS = 30.0
 """For what is answered from memory and the state directory; a stream, and what moves begin with, have limits of
 their own."""
 
-UNLIMITED = re.compile(r"/v1/(events|drain|fill|plan/[^/]*/apply)")
+EXPENSIVE = {
+    r"/v1/(drain|fill)/": (1, 8),
+    r"/v1/split": (1, 8),
+    r"/v1/(decisions|explain|moves|openapi\.json|plan|snapshot)": (4, 16),
+}
+"""GETs that ask every broker, or work for up to a second: how many run at the same time, and how many more wait."""
+
+RETRY = {"retry-after": "5"}
+
+UNLIMITED = re.compile(r"/v1/(events|unload|place|split|drain|fill|plan/[^/]*/apply)")
 OPEN = frozenset({"/", "/healthz", "/readyz"})
 """Probes ask without a token, and a page must be there before anybody can give it one; neither tells anything."""
 
+PROBES = frozenset({"/healthz", "/readyz"})
 STATIC = "/static/"
 SAFE = frozenset({"GET", "HEAD"})
 
@@ -40,12 +56,37 @@ SECURITY_HEADERS = {
 }
 
 
-class Guard:
-    """ASGI middleware around all routes."""
+class WorkLimit:
+    """Lets ``at_once`` pieces of work run at the same time and ``waiting`` more wait for a place; refuses the rest."""
 
-    def __init__(self, app: ASGIApp, settings: ApiSettings, seen: Callable[[Scope, int, float], None]) -> None:
-        self._app, self._settings, self._seen = app, settings, seen
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._most = at_once + waiting
+        self._present = 0
+        self._places = asyncio.Semaphore(at_once)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """A place, as soon as one is free. Raises :class:`ProblemError` (503) where too many wait already."""
+        if self._present >= self._most:
+            raise ProblemError(503, "too many requests of this kind are under way; ask again in a moment", RETRY)
+        self._present += 1
+        try:
+            async with self._places:
+                yield
+        finally:
+            self._present -= 1
+
+
+class Guard:
+    """ASGI middleware around all routes. ``local``: who could connect may do everything, without a token."""
+
+    def __init__(
+        self, app: ASGIApp, settings: ApiSettings, seen: Callable[[Scope, int, float], None], *, local: bool = False
+    ) -> None:
+        self._app, self._settings, self._seen, self._local = app, settings, seen, local
         self._token = TokenFile(settings.token_file)
+        self._requests = 0
+        self._limits = [(re.compile(pattern), WorkLimit(*size)) for pattern, size in EXPENSIVE.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request; nothing else is served."""
@@ -55,9 +96,11 @@ class Guard:
             scope = {**scope, "method": "GET"}  # the server leaves the body out
         loop = asyncio.get_running_loop()
         watched, began = _Watched(send), loop.time()
+        self._requests += 1
         try:
             await self._answer(scope, receive, watched)
         finally:
+            self._requests -= 1
             self._seen(scope, watched.status, loop.time() - began)
 
     async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
@@ -66,7 +109,8 @@ class Guard:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(Headers(scope=scope), receive)
             async with asyncio.timeout(None if UNLIMITED.fullmatch(scope["path"]) else ANSWER_SECONDS):
-                await self._app(scope, _once(body, receive), send)
+                async with self._place(scope):
+                    await self._app(scope, _once(body, receive), send)
         except ProblemError as error:
             await problem(error.status, error.detail, error.headers)(scope, receive, send)
         except TimeoutError:
@@ -74,11 +118,24 @@ class Guard:
                 late = problem(408 if scope["method"] not in SAFE else 503, "not done in time")
                 await late(scope, receive, send)
 
+    def _place(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        """Where a GET that is expensive waits for its place; others need none."""
+        found = (
+            limit.place() for path, limit in self._limits if scope["method"] == "GET" and path.match(scope["path"])
+        )
+        return next(found, nullcontext())
+
     def _admit(self, scope: Scope) -> None:
         """Raises :class:`ProblemError` for what may not be asked."""
         headers, path = Headers(scope=scope), scope["path"]
-        if path in OPEN or path.startswith(STATIC):
+        if self._requests > REQUESTS and path not in PROBES:
+            words = f"{REQUESTS} requests are being answered already; ask again in a moment"
+            raise ProblemError(503, words, RETRY | {"connection": "close"})
+        if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may have read another length
+            raise ProblemError(400, "both Transfer-Encoding and Content-Length", {"connection": "close"})
+        if self._local or path in OPEN or path.startswith(STATIC):
             return
+        _refuse_other_sites(headers)
         reading = scope["method"] in SAFE
         if reading and self._settings.loopback:
             _refuse_foreign(headers.get("host", ""))
@@ -103,6 +160,22 @@ class _Watched:
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
         await self._send(message)
+
+
+def _refuse_other_sites(headers: Headers) -> None:
+    """Refuse a request that a browser sends for a page of another site or port.
+
+    That page cannot read the response, but would make this lbd and its brokers work. Browsers that do not send
+    Sec-Fetch-Site may send Origin.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is None:
+        origin = headers.get("origin")
+        allowed = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    else:
+        allowed = site in {"same-origin", "none"}
+    if not allowed:
+        raise ProblemError(403, "asked by a page of another site; open this address itself")
 
 
 def _refuse_foreign(host: str) -> None:

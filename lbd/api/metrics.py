@@ -1,46 +1,35 @@
-"""``/metrics``: what Prometheus scrapes. Gauges come from the last turn, counters from :mod:`lbd.api.tally`.
+"""``/metrics`` for Prometheus. Gauges come from the last turn, counters from :mod:`lbd.api.published`.
 
-Names are by Prometheus' conventions; labels are brokers, and words of closed lists. Nothing is labelled by bundle,
-namespace or topic: a cluster has tens of thousands of them. What is unknown is left out, not 0.
+Names follow Prometheus' conventions; labels are brokers, and words of closed lists. Nothing is labelled by bundle,
+namespace or topic: a cluster has tens of thousands of them. Unknown values are left out, not 0.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
 from lbd import __version__
-from lbd.cycle.verdict import verdict
-from lbd.model import RESOURCES
-from lbd.pulsar.metered import ADMIN
+from lbd.api.published import VERDICTS
 from lbd.reason import Reason
-from lbd.record.control import Control
+from lbd.store.control import Control
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from prometheus_client.core import Metric
 
     from lbd.api.backend import Backend
-    from lbd.api.board import Published
-    from lbd.api.tally import Tallied
-    from lbd.histogram import Histogram
-
-VERDICTS = ("balanced", "waiting", "moving", "held", "not-fixable", "unknown")
-
-
-class Scraped(Protocol):
-    """What the registry asks."""
-
-    def collect(self) -> Iterable[Metric]: ...
+    from lbd.api.published import Published
 
 
 def exposition(backend: Backend) -> Exposition:
     """The metrics of one lbd, in a registry of their own."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     registry.register(_Collector(backend))
     ProcessCollector(registry=registry)
@@ -68,7 +57,7 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """All metrics."""
         yield _gauge("lbd_build_info", "The lbd that runs.", {"version": __version__})
-        yield from _counts(self._backend.board.tally.read())
+        yield from self._backend.board.tally.collect()
         yield from self._paused()
         last = self._backend.board.last
         if last is not None:
@@ -84,29 +73,6 @@ class _Collector:
         yield _gauge("lbd_paused_seconds", "How long the pause in force has lasted; 0 without one.", value=for_seconds)
 
 
-def _counts(tallied: Tallied) -> Iterator[Metric]:
-    turns = CounterMetricFamily("lbd_turns", "Turns ended, by what they came to.", labels=["result"])
-    for result in (*VERDICTS, "error"):
-        turns.add_metric([result], tallied.turns[result])
-    yield turns
-    unloads = CounterMetricFamily("lbd_unloads", "Moves ended, by their proven outcome.", labels=["outcome"])
-    for outcome, count in tallied.unloads.items():
-        unloads.add_metric([outcome], count)
-    yield unloads
-    yield _histogram(
-        "lbd_unload_landing_seconds", "From an unload's request to the proof that it landed.", tallied.landing
-    )
-    yield _histogram("lbd_observe_seconds", "What asking all brokers for their reports took.", tallied.observing)
-    yield _histograms("lbd_api_request_seconds", "Requests to the API.", "route", tallied.answers)
-    yield _histograms(
-        "lbd_admin_request_seconds", "Requests to brokers; code none: no answer.", "endpoint", ADMIN.read()
-    )
-    yield CounterMetricFamily("lbd_planned_moves", "Moves that turns planned.", value=tallied.planned)
-    yield CounterMetricFamily(
-        "lbd_needed_moves", "The fewest moves of any plans that get the highest broker as low.", value=tallied.needed
-    )
-
-
 def _of_turn(last: Published) -> Iterator[Metric]:
     status, record = last.status, last.record
     yield _gauge("lbd_last_turn_timestamp_seconds", "When the last turn ended, epoch seconds.", value=status.at)
@@ -119,8 +85,7 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_moves_under_way", "Moves that have begun, or wait for their turn.", value=len(status.unfinished))
     yield _gauge("lbd_moves_last_hour", "Bundles tried within the last hour.", value=status.moves_last_hour)
     yield _gauge("lbd_warnings", "What a person should know of lbd; lbd status tells it.", value=len(status.warnings))
-    kind = verdict(record).kind
-    found = {one: float(one == kind) for one in VERDICTS}
+    found = {one: float(one == last.gap.verdict) for one in VERDICTS}
     yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", found)
     held = {status.hold: 1.0} if status.hold is not None else {}
     yield _labelled("lbd_hold", "1 for what forbids moves in the last turn; none where nothing does.", "reason", held)
@@ -138,24 +103,24 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     if seen is None or last.record.decision is None:
         return
     rows = last.brokers
-    scores = {row["id"]: row["score"] for row in rows}
+    scores = {row.id: row.score for row in rows}
     yield _labelled("lbd_broker_score_points", "Score: the highest weighted resource.", "broker", scores)
     usage = GaugeMetricFamily(
         "lbd_broker_usage_ratio", "Usage by resource, of its limit.", labels=["broker", "resource"]
     )
     for row in rows:
-        for resource in RESOURCES:
-            if row["usage"][resource] is not None:
-                usage.add_metric([row["id"], resource], row["usage"][resource] / 100)
+        for resource, used in row.usage.items():
+            if used is not None:
+                usage.add_metric([row.id, resource], used / 100)
     yield usage
     for name, key, words in (
         ("lbd_broker_bundles", "bundles", "Bundles that the broker lists."),
         ("lbd_broker_messages_per_second", "msg_rate", "Messages in and out."),
         ("lbd_broker_throughput_bytes_per_second", "throughput", "Bytes in and out."),
     ):
-        yield _labelled(name, words, "broker", {row["id"]: row[key] for row in rows})
+        yield _labelled(name, words, "broker", {row.id: getattr(row, key) for row in rows})
     if evidence is not None:
-        ages = {row["id"]: max(now - evidence.samples[row["id"]].fresh_at, 0.0) for row in rows}
+        ages = {row.id: max(now - evidence.samples[row.id].fresh_at, 0.0) for row in rows}
         yield _labelled("lbd_broker_sample_age_seconds", "Since its numbers last changed.", "broker", ages)
     states = {"active": len(seen.active), "missing": len(seen.missing), "shedding": len(seen.shedding_on)}
     yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
@@ -203,15 +168,3 @@ def _labelled(name: str, words: str, label: str, values: Mapping[str, float | No
         if value is not None:
             found.add_metric([key], value)
     return found
-
-
-def _histogram(name: str, words: str, one: Histogram) -> Metric:
-    return HistogramMetricFamily(name, words, buckets=one.buckets, sum_value=one.total)
-
-
-def _histograms(name: str, words: str, where: str, found: Mapping[tuple[str, str, str], Histogram]) -> Metric:
-    """By method, ``where`` and code."""
-    family = HistogramMetricFamily(name, words, labels=["method", where, "code"])
-    for key, one in found.items():
-        family.add_metric(list(key), one.buckets, one.total)
-    return family

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: one JSON shape for all of them, and never a trace."""
+"""Errors as RFC 9457 problem details: one JSON shape for all of them, and never a traceback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from lbd.api.answers import json_bytes
+from lbd.api.shapes import json_bytes
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What each route answers, for the OpenAPI document: made from the types of the answers when it is first asked for."""
+"""Responses of each route in the OpenAPI document: made from their types on the first request."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from fastapi import FastAPI
 
-from lbd.api.board import GapPoint
+from lbd.api.published import GapPoint
 from lbd.api.shapes import (
     Alive,
     Applied,
-    Begun,
     DrainPlan,
     DrainsTold,
     Paused,
-    Placement,
+    PlacementResponse,
     PlanTold,
-    Ready,
+    Readiness,
     Released,
     Resumed,
     SnapshotTold,
+    Started,
     StrategyTold,
 )
-from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
-from lbd.record.journal import Move
-from lbd.record.status import StatusTold
-from lbd.record.turns.lines import Turn
+from lbd.split.plan import DueSplitsDocument, SplitDocument
+from lbd.store.control import RequestResult
+from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
+from lbd.store.moves import MoveRecord
+from lbd.store.status import StatusTold
+from lbd.store.turn_record import TurnRecord
 
 
 @cache
 def as_named(kind: Any) -> Any:  # noqa: ANN401 - a type, as msgspec takes them
-    """The type with every field under its name, as :func:`lbd.record.named.named` tells values."""
+    """The type with every field under its name, as :func:`lbd.store.turns.named` tells values."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = get_type_hints(kind, include_extras=True)
         fields = [(name, as_named(hints[name])) for name in kind.__struct_fields__]
@@ -51,26 +53,31 @@ ABOUT = (*map(as_named, (BrokerAnswer, BundleAnswer, TurnAnswer)), BrokerAnswer,
 
 ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/healthz"): (Alive,),
-    ("get", "/readyz"): (Ready,),
+    ("get", "/readyz"): (Readiness,),
     ("get", "/v1/status"): (StatusTold,),
     ("get", "/v1/snapshot"): (SnapshotTold,),
     ("get", "/v1/gaps"): (list[GapPoint],),
     ("get", "/v1/strategy"): (StrategyTold,),
-    ("get", "/v1/decisions"): (list[as_named(Turn)],),  # type: ignore[misc]
-    ("get", "/v1/moves"): (list[Move],),
+    ("get", "/v1/decisions"): (list[as_named(TurnRecord)],),  # type: ignore[misc]
+    ("get", "/v1/moves"): (list[MoveRecord],),
     ("get", "/v1/explain"): ABOUT_TURN,
     ("get", "/v1/explain/{what}"): ABOUT,
-    ("get", "/v1/placement"): (Placement,),
-    ("get", "/v1/placement/{tenant}/{namespace}/{bundle}"): (Placement,),
+    ("get", "/v1/placement"): (PlacementResponse,),
+    ("get", "/v1/placement/{tenant}/{namespace}/{bundle}"): (PlacementResponse,),
     ("get", "/v1/plan"): (PlanTold,),
     ("get", "/v1/drains"): (DrainsTold,),
     ("get", "/v1/drain/{broker}"): (DrainPlan,),
     ("get", "/v1/fill/{broker}"): (DrainPlan,),
+    ("get", "/v1/split"): (DueSplitsDocument,),
+    ("get", "/v1/split/{tenant}/{namespace}/{bundle}"): (SplitDocument,),
     ("post", "/v1/plan/{name}/apply"): (Applied,),
     ("post", "/v1/pause"): (Paused,),
     ("post", "/v1/resume"): (Resumed,),
-    ("post", "/v1/drain"): (Begun,),
-    ("post", "/v1/fill"): (Begun,),
+    ("post", "/v1/unload"): (RequestResult,),
+    ("post", "/v1/place"): (RequestResult,),
+    ("post", "/v1/split"): (RequestResult,),
+    ("post", "/v1/drain"): (Started,),
+    ("post", "/v1/fill"): (Started,),
     ("post", "/v1/release"): (Released,),
 }
 """By method and path; more than one: it is one of these. What is not here is text."""

@@ -1,83 +1,106 @@
-"""A web server in a thread of its own, which loads its libraries there: no turn waits for it, at the start neither."""
+"""The web server of the API, in a thread of its own, which loads its libraries: no turn waits for it, also at start.
+
+There is one on TCP where settings want it, and always one on the socket in the state directory.
+"""
 
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
 
+from lbd import files
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import uvicorn
 
     from lbd.api.backend import Backend
-    from lbd.api.settings import ApiSettings
+    from lbd.config import ApiSettings
 
-BACKLOG = 128
+
+BACKLOG = 1024
+"""A client whose connection finds no place here tries again a second later, which is too late for a probe."""
+
 KEEP_ALIVE_SECONDS = 15
+HEAD_BYTES = 64 << 10
+"""Of a request head, a trailer or a chunk extension; 400 for more."""
+
 STOP_SECONDS = 3.0
+_building = threading.Lock()
+"""FastAPI changes the process's filters of warnings while it makes routes."""
 
 
 class Server:
-    """Listens from the moment it is made; answers as soon as the libraries are loaded.
+    """Answers HTTP on a socket that listens, in a thread of its own.
 
-    Raises :class:`UsageError` where it cannot listen, or its certificate cannot be used.
+    ``local``: without TLS, and its libraries are loaded when the first client comes, because a daemon without
+    ``api.enabled`` may never need them.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend, self._settings = backend, backend.settings.api
-        _check_certificate(self._settings)
-        self._socket = _listening(self._settings)
+    def __init__(self, backend: Backend, listening: socket.socket, *, local: bool = False) -> None:
+        self._backend, self._socket, self._local = backend, listening, local
         self._server: uvicorn.Server | None = None
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lbd-api", daemon=True)
+        name = "lbd-api-local" if local else "lbd-api"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return self._url
-
     def stop(self) -> None:
-        """End every stream, give answers under way a moment, and close the port."""
+        """End every stream, give answers under way a moment, and close the socket."""
         self._ended.set()
         self._backend.board.events.close()
         if self._server is not None:
             self._server.should_exit = True
+        elif self._local:
+            with suppress(OSError):  # it has ended by itself
+                self._socket.shutdown(socket.SHUT_RDWR)  # ends the wait for the first client
         self._thread.join(STOP_SECONDS)
         self._socket.close()
 
-    @property
-    def _url(self) -> str:
-        return self._settings.url(self._socket.getsockname()[1])
-
     def _run(self) -> None:
         try:
-            self._server = _server(self._backend, self._ended)
-            if not self._ended.is_set():
+            if self._local:
+                _wait_for_client(self._socket)
+            with _building:
+                if not self._ended.is_set():
+                    self._server = _server(self._backend, self._ended, local=self._local)
+            if self._server is not None and not self._ended.is_set():
                 self._server.run(sockets=[self._socket])
         except Exception as error:  # noqa: BLE001 - the daemon goes on balancing without its API
             structlog.get_logger().error("the API has ended; lbd goes on without it", failure=repr(error))
+        finally:
+            self._socket.close()  # so that nobody waits for an answer
 
 
-def _server(backend: Backend, ending: threading.Event) -> uvicorn.Server:
+def _wait_for_client(listening: socket.socket) -> None:
+    first = select.poll()
+    first.register(listening, select.POLLIN)
+    first.poll()
+
+
+def _server(backend: Backend, ending: threading.Event, *, local: bool) -> uvicorn.Server:
     import uvicorn  # noqa: PLC0415 - see the module
 
     from lbd.api.app import application  # noqa: PLC0415 - see the module
-    from lbd.api.connection import Connection  # noqa: PLC0415 - see the module
+    from lbd.api.connection import LimitedServer  # noqa: PLC0415 - see the module
 
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
-    settings = backend.settings.api
-    return uvicorn.Server(
+    tls = backend.settings.api.tls
+    return LimitedServer(
         uvicorn.Config(
-            application(backend, ending),
-            loop="uvloop",
-            http=Connection,
+            application(backend, ending, local=local),
+            loop="asyncio",
+            http="h11",
+            h11_max_incomplete_event_size=HEAD_BYTES,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -86,13 +109,23 @@ def _server(backend: Backend, ending: threading.Event) -> uvicorn.Server:
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
-            ssl_certfile=settings.tls.cert_file,
-            ssl_keyfile=settings.tls.key_file,
+            ssl_certfile=None if local else tls.cert_file,
+            ssl_keyfile=None if local else tls.key_file,
         )
     )
 
 
-def _listening(settings: ApiSettings) -> socket.socket:
+def listen_locally(path: Path) -> socket.socket:
+    """The socket in the state directory. Raises :class:`UsageError`."""
+    try:
+        return files.listen(path, BACKLOG)
+    except OSError as error:
+        raise UsageError(f"{path}: commands cannot reach this lbd: {error.strerror or error}") from error
+
+
+def listen_on(settings: ApiSettings) -> socket.socket:
+    """A TCP socket at ``api.listen``. Raises :class:`UsageError`, also for a certificate that cannot be used."""
+    _check_certificate(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     try:

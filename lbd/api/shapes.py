@@ -1,34 +1,54 @@
-"""What the API answers with where nothing that is kept has that shape already."""
+"""Responses on the wire: JSON by msgspec, which large clusters need, and without NaN and infinity."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response
 
-from lbd.api.answers import json_bytes
-from lbd.record.control import Pause, PlacedBundle
-from lbd.record.drains import Drain, DrainTold, Left, Work
-from lbd.record.status import HitStatus
-from lbd.record.turns.lines import Verdict
+from lbd.redaction import redacted_json
+from lbd.store.control import Pause, PlacedBundle
+from lbd.store.drains import Drain, DrainTold, RemainingBundle, Work
+from lbd.turn.record import BrokerRow, LeftOut, TurnDocument, left_out
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lbd.observe.observer import Observation
-    from lbd.place.answers import Answer
-    from lbd.record.control import PlannedMove
+    from lbd.place.picker import PlacementAdvice
+    from lbd.store.control import PlannedMove
 
 
-class LeftOut(msgspec.Struct, frozen=True):
-    """A broker that may not have the bundle, and why."""
-
-    what: str
-    reason: str
-    detail: str
+def json_bytes(found: object) -> bytes:
+    """What was found, without secrets; a NumPy number is a number, NaN and infinity are null."""
+    return redacted_json(msgspec.json.encode(found, enc_hook=_number))
 
 
-class Placement(msgspec.Struct, frozen=True):
+def _number(value: Any) -> object:  # noqa: ANN401 - anything that msgspec does not know
+    if hasattr(value, "item"):
+        plain = value.item()
+        return plain if not isinstance(plain, float) or math.isfinite(plain) else None
+    raise NotImplementedError(f"{type(value).__name__} has no JSON")
+
+
+def answer(found: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON that nobody may keep: it is out of date with the next turn."""
+    return answer_with(json_bytes(found), status, headers)
+
+
+def answer_with(content: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """The same of JSON that has been made before."""
+    return Response(content, status, {"cache-control": "no-store", **(headers or {})}, media_type="application/json")
+
+
+# --- response types without a stored record of the same shape
+
+
+class PlacementResponse(msgspec.Struct, frozen=True):
     """Where a bundle should go if nobody owned it; ``answer`` is None where no broker may have it.
 
     ``owner`` is who had it in the round that was ``taken_at`` (epoch seconds), ``age_seconds`` before the answer.
@@ -48,9 +68,10 @@ class Placement(msgspec.Struct, frozen=True):
     left_out: tuple[LeftOut, ...]
 
     @classmethod
-    def of(cls, found: Answer, observation: Observation, age_seconds: float, strategy: str) -> Placement:
+    def of(
+        cls, found: PlacementAdvice, observation: Observation, age_seconds: float, strategy: str
+    ) -> PlacementResponse:
         """The picker's answer on the wire."""
-        left_out = tuple(LeftOut(skip.what, skip.reason.label, skip.detail) for skip in found.candidates.left_out)
         placed = found.placed
         judged = (placed.broker, placed.reason, strategy, observation.snapshot.taken_at, round(age_seconds, 3))
         return cls(
@@ -60,12 +81,12 @@ class Placement(msgspec.Struct, frozen=True):
             observation.sample_interval_seconds,
             placed.choices,
             found.candidates.brokers,
-            left_out,
+            tuple(map(left_out, found.candidates.left_out)),
         )
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlanResponse:
     """What a turn would begin: ``id`` is a hash of plan and round, ``told`` the JSON of ``lbd dry-run``."""
 
     id: str
@@ -118,7 +139,7 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: float
     brokers: list[Predicted]
     unloads: list[WouldMove]
-    stay: list[Left]
+    stay: list[RemainingBundle]
     left_to_pulsar: list[str]
     hold: Held | None
     cannot_spare: str | None
@@ -134,7 +155,7 @@ class DrainsTold(msgspec.Struct, frozen=True):
     fill: Work | None
 
 
-class Begun(msgspec.Struct, frozen=True):
+class Started(msgspec.Struct, frozen=True):
     """A drain or a fill that has begun; ``at`` is when it was asked for, epoch seconds by the daemon's clock."""
 
     broker: str
@@ -165,7 +186,7 @@ class Alive(msgspec.Struct, frozen=True):
     patience_seconds: float
 
 
-class Ready(msgspec.Struct, frozen=True):
+class Readiness(msgspec.Struct, frozen=True):
     """Whether the last turn observed the cluster, and is not late."""
 
     ready: bool
@@ -201,20 +222,8 @@ class Applied(msgspec.Struct, frozen=True):
     moves: list[PlacedBundle]
 
 
-class BrokerRow(msgspec.Struct, frozen=True):
-    """A broker: score in points, usage in percent by resource (null: its limit is not known), traffic in + out."""
-
-    id: str
-    score: float | None
-    binding: str | None
-    usage: dict[str, float | None]
-    msg_rate: float | None
-    throughput: float | None
-    bundles: int
-
-
 class SeenBroker(BrokerRow, frozen=True):
-    """The same with how far its report is to be trusted: ``doubt`` is why it is no ground to move on."""
+    """A broker with how far its report is to be trusted: ``doubt`` is why it is no ground to move on."""
 
     fresh: bool
     doubt: str | None
@@ -244,47 +253,7 @@ class SnapshotTold(msgspec.Struct, frozen=True):
     bundles_all: int
 
 
-class PlanPair(msgspec.Struct, frozen=True):
-    """A pair, with its hits before the round."""
-
-    source: str
-    destination: str
-    difference: float | None
-    hits: HitStatus
-    pool: str = ""
-
-
-class PlannedUnload(msgspec.Struct, frozen=True):
-    """An unload of a plan, and why."""
-
-    bundle: str
-    source: str
-    destination: str | None
-    msg_rate: float | None
-    throughput: float | None
-    reason: str
-
-
-class BrokerBackground(msgspec.Struct, frozen=True):
-    """What is known of a broker's load: points without traffic."""
+class PlanTold(TurnDocument, frozen=True, kw_only=True):
+    """The JSON of ``lbd dry-run`` with a name."""
 
     id: str
-    state: str
-    background: float | None
-
-
-class PlanTold(msgspec.Struct, frozen=True):
-    """The JSON of ``lbd dry-run`` with a name; ``skipped`` counts bundles that stay, by reason."""
-
-    id: str
-    taken_at: float
-    cluster: str
-    strategy: str
-    brokers: list[BrokerRow]
-    pairs: list[PlanPair]
-    unloads: list[PlannedUnload]
-    skipped: dict[str, int]
-    verdict: Verdict
-    summary: str
-    skips: list[LeftOut] | msgspec.UnsetType = msgspec.UNSET
-    load: list[BrokerBackground] | msgspec.UnsetType = msgspec.UNSET

@@ -7,8 +7,11 @@ import stat
 import threading
 from typing import TYPE_CHECKING
 
+from lbd.redaction import remember
+
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 LONGEST_TOKEN_BYTES = 16 << 10
 
@@ -55,4 +58,5 @@ class TokenFile:
             seen = found.st_mtime_ns, found.st_size, found.st_ino
             if seen != self._seen:
                 self._token, self._seen = path.read_bytes().strip(), seen
+                remember(self._token.decode(errors="replace"))
             return self._token

@@ -1,4 +1,7 @@
-"""The command line: no logic, one short module for each family of commands, loaded only when it is called."""
+"""The command line: version, the list of commands and their exit codes.
+
+Each family of commands is a module of its own, imported only when one of its commands is called.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,53 @@ import os
 import sys
 import traceback
 from contextlib import contextmanager, suppress
+from importlib import resources
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lbd.cli import version
+from lbd import __version__
 from lbd.errors import LbdError, UsageError
+from lbd.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+COMMIT = "commit.txt"
+"""File in the package; written when a wheel is built (hatch_build.py)."""
+
+
+def version_text() -> str:
+    """The version and, for an installed lbd, the commit that it was built from."""
+    file = resources.files("lbd").joinpath(COMMIT)
+    built = f"commit {file.read_text(encoding='ascii').strip()}" if file.is_file() else "from a checkout"
+    return f"lbd {__version__} ({built})"
+
+
+def print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    """Print the version and exit."""
+    if wanted and not ctx.resilient_parsing:
+        click.echo(version_text())
+        ctx.exit()
+
+
 COMMANDS = {
-    "run": "lbd.cli.turns",
-    "dry-run": "lbd.cli.turns",
+    "run": "lbd.cli.run",
+    "dry-run": "lbd.cli.run",
     "doctor": "lbd.cli.doctor",
-    "status": "lbd.cli.operate",
+    "status": "lbd.cli.status",
     "explain": "lbd.cli.explain",
-    "pause": "lbd.cli.operate",
-    "resume": "lbd.cli.operate",
+    "pause": "lbd.cli.status",
+    "resume": "lbd.cli.status",
     "release": "lbd.cli.release",
     "unload": "lbd.cli.unload",
     "place": "lbd.cli.place",
     "split": "lbd.cli.split",
     "drain": "lbd.cli.drain",
     "fill": "lbd.cli.drain",
-    "history": "lbd.cli.moves",
+    "history": "lbd.cli.history",
     "record": "lbd.cli.recordings",
     "replay": "lbd.cli.recordings",
     "simulate": "lbd.cli.simulate",
@@ -46,42 +70,41 @@ COMMANDS = {
 
 SHORT_HELP = {
     "run": "Balance the cluster: observe, decide, unload, verify.",
-    "dry-run": "Print the unloads that one turn would make; change nothing.",
-    "doctor": "Check the cluster and what lbd keeps of it; change nothing.",
-    "status": "Tell whether lbd runs, what it last saw and did, and who paused it.",
-    "explain": "Tell why a broker, a bundle or a turn moved something, or why not.",
-    "pause": "Keep lbd from moving anything, for a time or until lbd resume.",
+    "dry-run": "Print the unloads that a turn would make. Changes nothing.",
+    "doctor": "Check the cluster, lbd's settings and its state. Changes nothing.",
+    "status": "Show whether lbd runs, its last turn, moves in flight, and a pause.",
+    "explain": "Explain why a broker, a bundle or a turn moved something, or why not.",
+    "pause": "Stop all moves for a time, or until lbd resume.",
     "resume": "End a pause.",
-    "release": "Give the brokers' own shedding back as it was before lbd took it over.",
-    "unload": "Move a bundle, or a namespace's one by one, at once, and prove that each landed.",
-    "place": "Tell where bundles should go, and why; place those that nobody owns.",
-    "split": "Print where a bundle would be cut and what lies on each side; cut it there.",
-    "drain": "Tell whether a broker can be spared; move everything off it, and keep it empty.",
-    "fill": "Tell what would bring a broker up to the mean; move it there.",
-    "history": "List moves and how each was proven to have ended.",
-    "record": "Keep rounds of load reports in a file.",
+    "release": "Restore the brokers' own shedding after a take-over.",
+    "unload": "Unload a bundle, or a namespace's bundles one by one, and verify each.",
+    "place": "Show where bundles should go, and why; place unowned ones.",
+    "split": "Show where a bundle would be cut; cut it there.",
+    "drain": "Show whether a broker can be drained; drain it and keep it empty.",
+    "fill": "Show which bundles would bring a broker up to the mean; move them.",
+    "history": "List moves and their verified outcomes.",
+    "record": "Record load reports to a file.",
     "replay": "Run a strategy over recordings.",
-    "simulate": "Run lbd on a simulated cluster, and score what it did.",
-    "demo": "Watch lbd balance a simulated cluster, for a minute.",
-    "compare": "Run strategies over scenarios or recordings, and put their scorecards side by side.",
-    "calibrate": "Learn better thresholds from history, with Spark.",
-    "config": "Check, show or take over settings.",
+    "simulate": "Run lbd on a simulated cluster and score the result.",
+    "demo": "Watch lbd balance a simulated cluster for a minute.",
+    "compare": "Compare strategies side by side on a scenario or a recording.",
+    "calibrate": "Learn better thresholds from history with Spark.",
+    "config": "Check or show settings, or derive them from a broker.",
 }
 
 
 INTERRUPTED = 130
 UNREAD = 141
-"""As shells tell of a command that Ctrl-C has ended, and of one whose output nobody reads on."""
+"""Exit codes after Ctrl-C and after stdout was closed early, as shells report SIGINT and SIGPIPE."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextmanager
 def _while_it_is_read() -> Iterator[None]:
-    """Where the reader of what is printed has gone, as head has, end at once: no bug, and nothing to be told. A disk
-    without room for it is no bug either, and is told in a line.
+    """Exit with 141 if stdout is closed early, for example by ``head``; with 2 and one line if its disk is full.
 
-    What is still in the buffer is written here; at exit the interpreter would complain. rich ends with 1 by itself.
+    The buffer is flushed here, because the interpreter would complain at exit. rich exits with 1 by itself.
     """
     try:
         try:
@@ -92,7 +115,7 @@ def _while_it_is_read() -> Iterator[None]:
     except (OSError, SystemExit) as error:
         if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
             code = UNREAD
-        elif isinstance(error, OSError) and error.errno in FULL:  # of files that lbd writes it is told as UsageError
+        elif isinstance(error, OSError) and error.errno in FULL:  # files that lbd writes raise UsageError
             with suppress(OSError):  # stderr may be the same file
                 click.echo(f"Error: stdout: cannot be written: {error.strerror}", err=True)
             code = UsageError.exit_code
@@ -103,20 +126,20 @@ def _while_it_is_read() -> Iterator[None]:
 
 
 class Commands(click.Group):
-    """A group that imports a command's module when it is called, and ends errors of lbd with their exit code."""
+    """A group that imports a command's module when it is called, and turns errors of lbd into exit codes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What stands before the command; ``--help`` and ``--version`` print here."""
+        """Parse what precedes the command; ``--help`` and ``--version`` print here."""
         with _while_it_is_read():
             return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order in which one meets them."""
+        """The names of all commands, in the order of first use."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported."""
+        """Import the command; None if it is unknown."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -125,16 +148,16 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands without importing any."""
+        """Write the list of commands without importing any."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(SHORT_HELP.items()))
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
-        """Run the command; an error of lbd is one line on stderr and its own exit code. Only a bug shows its trace."""
+        """Run the command. An error of lbd is one line on stderr and an exit code; only a bug prints a traceback."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="replace")  # bars on a terminal that knows none, names that are no text
+                stream.reconfigure(errors="replace")  # terminals without bar characters, names that are not text
         try:
             with _while_it_is_read():
                 return super().invoke(ctx)
@@ -143,26 +166,46 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
         except LbdError as error:
             if error.exit_code == LbdError.exit_code and error.__cause__ is not None:
-                traceback.print_exception(error.__cause__)
+                click.echo(redacted("".join(traceback.format_exception(error.__cause__))), err=True, nl=False)
             for line in str(error).splitlines():
                 click.echo(f"Error: {line}", err=True)
             ctx.exit(error.exit_code)
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", "config_file", metavar="FILE", help="Settings; default /etc/lbd/lbd.yaml where it exists.")
-@click.option("--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable.")
+EXIT_CODES = """\b
+Exit codes:
+    0  done
+    1  bug
+    2  usage or configuration
+    3  the cluster cannot be observed
+    4  refused to act: the brokers shed, a pause, a move that was not sent
+    5  an unload failed or landed elsewhere
+    6  dry-run --detailed-exitcode only: unloads are planned
+  130  after Ctrl-C, unless Ctrl-C is the normal way to stop the command
+  141  stdout was closed early, for example by head
+"""
+"""Epilog of ``lbd --help``; docs/commands.md has the same table."""
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=version.tell, help="Version and commit."
+    "--config", "config_file", metavar="FILE", help="Settings file.  [default: /etc/lbd/lbd.yaml if it exists]"
+)
+@click.option(
+    "--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web service URL of a broker; repeatable."
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Show the version and commit, and exit.",
 )
 def main(config_file: str | None, admin_urls: tuple[str, ...]) -> None:
     """An external load balancer for Apache Pulsar.
 
-    It polls each broker's load report, decides which bundles should move where, unloads each to a named broker, and
-    proves that it landed there.
-
-    \b
-    Exit codes: 0 done, 1 bug, 2 usage or configuration, 3 the cluster cannot be observed,
-    4 refused to act, 5 an unload failed or landed elsewhere.
+    It polls each broker's load report, decides which bundles should move where, unloads each to a named broker,
+    and verifies that it landed there.
     """
-    del config_file, admin_urls  # what a command reads its settings from finds them here
+    del config_file, admin_urls  # commands look them up in the context (cli/options.py)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli.options import new_directory, settings_options
-from lbd.cli.stages import stages
-from lbd.record.history import FOLDER
+from lbd.cli.progress import stages
+from lbd.store.history_round import HISTORY_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,25 +23,31 @@ FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
 
 
 @click.command("calibrate")
-@click.option("--history", "root", metavar="DIR", help="Any path that Spark can read; default: that of state_dir.")
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: local[*], spark://host:7077.")
+@click.option(
+    "--history", "root", metavar="DIR", help="History to read; any path of Spark.  [default: history in state_dir]"
+)
+@click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], spark://host:7077.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=Path("calibration"),
     show_default=True,
-    help="A new or empty directory.",
+    help="Output directory, new or empty.",
 )
-@click.option("--candidates", type=click.IntRange(2, 1000), default=60, show_default=True, help="Settings to try.")
-@click.option("--seeds", type=click.IntRange(1, 20), default=1, show_default=True, help="Deals of noise for each.")
+@click.option(
+    "--candidates", type=click.IntRange(2, 1000), default=60, show_default=True, help="Number of settings to try."
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 20), default=1, show_default=True, help="Noise resamples per candidate."
+)
 @click.option(
     "--strategy",
     "strategies",
     type=click.Choice(["avg-shedder", "least-moves"]),
     multiple=True,
-    help="Try this one's settings, too, beside those of the strategy in force.",
+    help="Also try settings of this strategy, beside the configured one; repeatable.",
 )
-@click.option("--explain", "explained", is_flag=True, help="Print in plain words why these numbers.")
+@click.option("--explain", "explained", is_flag=True, help="Print why these values were chosen.")
 @settings_options
 def calibrate(
     read: Read,
@@ -54,21 +60,21 @@ def calibrate(
     *,
     explained: bool,
 ) -> None:
-    """Learn from history which thresholds would have served best, and write a proposal with its evidence.
+    """Learn from history which thresholds would have worked best, and write a proposal with its evidence.
 
-    It replays the real deciding under many settings over what was recorded, closed loop, chooses on the first part of
-    the time and judges on the last. Nothing is applied.
+    Replays the real strategy over the recorded history, closed loop, with many settings. Chooses on the first part of
+    the time and evaluates on the last part. Applies nothing.
 
     \b
     Example: lbd calibrate --out calibration && lbd config check --config calibration/proposal.yaml
     """
     settings = read().settings
-    from lbd.learn import written  # noqa: PLC0415 - Spark is loaded only here
-    from lbd.learn.session import parts, started  # noqa: PLC0415
+    from lbd.learn import report as written  # noqa: PLC0415 - Spark is loaded only here
+    from lbd.learn.spark import parts, started  # noqa: PLC0415
 
-    history = root or str(settings.state_dir / FOLDER)
+    history = root or str(settings.state_dir / HISTORY_FOLDER)
     with _new(out), _ending(out), started(history, master) as spark:
-        from lbd.learn.calibrate import Asked  # noqa: PLC0415 - needs PySpark
+        from lbd.learn.calibrate import CalibrationRequest as Asked  # noqa: PLC0415 - needs PySpark
         from lbd.learn.calibrate import calibrate as run  # noqa: PLC0415
 
         with stages(lambda: parts(spark)) as tell:
@@ -81,9 +87,7 @@ def calibrate(
 
 @contextmanager
 def _ending(out: Path) -> Iterator[None]:
-    """SIGTERM, as of a unit that is stopped, ends it at once, and Java with it; an exception would wait for Spark's
-    answer to what it was asked last.
-    """
+    """End at once on SIGTERM, and Java with it; an exception would wait for Spark's answer to the last request."""
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame
@@ -101,7 +105,7 @@ def _ending(out: Path) -> Iterator[None]:
 
 @contextmanager
 def _new(out: Path) -> Iterator[None]:
-    """A new or empty directory, which is gone again when nothing came to be in it; a kill leaves it, and it will do."""
+    """A new or empty directory, removed again if nothing was written to it. After a kill it stays and can be reused."""
     new_directory(out, "--out", parents=True)
     try:
         yield

@@ -1,34 +1,105 @@
-"""``lbd compare``."""
+"""``lbd compare``: run strategies side by side, and print the result as text or JSON."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from rich.console import Console
 from rich.progress import TaskProgressColumn
+from rich.text import Text
 
-from lbd.cli import compare_text, render
+from lbd.cli import render
 from lbd.cli.options import LONGEST_HOURS, Number, assignment, format_option, new_directory, settings_options
-from lbd.cli.simulate_files import write_page
-from lbd.cli.stages import passing
-from lbd.compare.candidates import candidate
-from lbd.compare.side_by_side import Asked, over_recording, over_scenario, recordings
-from lbd.decide import STRATEGIES
+from lbd.cli.progress import passing
+from lbd.cli.simulate import write_page
+from lbd.compare import summary
+from lbd.compare.side_by_side import ComparisonRequest, candidate, over_recording, over_scenario, recordings
+from lbd.compare.summary import recommended, scorecard_json
+from lbd.decide.strategies import STRATEGIES
 from lbd.errors import UsageError
-from lbd.load.linear import given
-from lbd.simulate.cluster import MIB
+from lbd.load.estimate import CPU, fixed_model
 from lbd.simulate.scenario import load, shipped
+from lbd.simulate.world import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.cli.options import Read
     from lbd.compare.side_by_side import Compared
-    from lbd.load.linear import LoadModel
+    from lbd.load.estimate import LoadModel
     from lbd.model import Snapshot
+
+
+def document(found: Compared) -> dict[str, Any]:
+    """The result as JSON: each run's scorecard and moves, and the load model with its error."""
+    low, high = found.thresholds
+    return {
+        "over": found.name,
+        "low_threshold": low,
+        "high_threshold": high,
+        "runs": [
+            {
+                "strategy": run.label,
+                "scorecard": scorecard_json(run),
+                "moves": [asdict(move) for move in run.trace.moves],
+                "sentence": run.sentence,
+            }
+            for run in found.runs
+        ],
+        "recommended": None if (best := recommended(found)) is None else asdict(best),
+        "model": None if found.model is None else _model(found.model),
+        "model_error": None if found.error is None else _finite(asdict(found.error)),
+    }
+
+
+def as_text(found: Compared) -> None:
+    """Print a column for each run, and the basis of the comparison."""
+    console = Console(highlight=False, soft_wrap=True, width=render.WIDE)
+    console.print(Text(summary.title(found), "bold"))
+    table = render.table(("", "left"), *((_head(run.label), "right") for run in found.runs))
+    for row in summary.rows(found):
+        table.add_row(*row)
+    console.print(table)
+    for line in (*summary.sentences(found), *summary.advice(found), *summary.rests_on(found)):
+        console.print(Text(line))
+
+
+def _head(label: str) -> str:
+    """The column head: a strategy, and its settings below it."""
+    name, _, settings = label.partition(":")
+    return "\n".join((name, *filter(None, settings.split(","))))
+
+
+def _model(model: LoadModel) -> dict[str, Any]:
+    return {
+        "measure": model.measure,
+        "brokers": [
+            {
+                "broker": broker,
+                "background_points": _number(model.background[at, CPU]),
+                "slope": _number(model.slope[at, CPU]),
+                "half_width": _number(model.half_width[at, CPU]),
+                "source": model.sources[at][CPU].value,
+                "samples": int(model.samples[at]),
+            }
+            for at, broker in enumerate(model.brokers)
+        ],
+    }
+
+
+def _number(value: float) -> float | None:
+    """None for infinity, which JSON does not have."""
+    return float(value) if np.isfinite(value) else None
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: _number(value) if isinstance(value, float) else value for key, value in values.items()}
+
 
 RECORDINGS = (".jsonl", ".jsonl.gz")
 
@@ -41,17 +112,27 @@ RECORDINGS = (".jsonl", ".jsonl.gz")
     multiple=True,
     required=True,
     metavar="NAME[:KEY=VALUE,...]",
-    help="What to compare, with settings of its own; repeatable.",
+    help="Strategy to compare, with its own settings; repeatable.",
 )
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting for all; as in config show.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of a scenario.")
-@click.option("--hours", type=Number(0, LONGEST_HOURS, min_open=True), help="Of a scenario; default: its own.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting for all strategies; key as in config show.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the scenario.")
+@click.option(
+    "--hours", type=Number(0, LONGEST_HOURS, min_open=True), help="Simulated hours.  [default: of the scenario]"
+)
 @click.option(
     "--points-per-mib",
     type=Number(0, 100),
-    help="Points of CPU for each MiB/s (mean of in and out), instead of what a recording tells or a scenario says.",
+    help="CPU points per MiB/s (mean of in and out).  [default: of the recording or scenario]",
 )
-@click.option("--report", type=click.Path(path_type=Path), metavar="DIR", help="A page of charts in a new directory.")
+@click.option(
+    "--report", type=click.Path(path_type=Path), metavar="DIR", help="Write a page of charts to a new directory."
+)
 @format_option
 @settings_options
 def compare(
@@ -65,11 +146,11 @@ def compare(
     report: Path | None,
     form: str,
 ) -> None:
-    """Strategies side by side: what lbd would have done with each, and how even the brokers would have been.
+    """Compare strategies side by side: the moves that lbd would have made with each, and how even the brokers would be.
 
-    Over a scenario the simulated cluster runs once for each strategy, with the same seed. Over a recording (.jsonl or
-    .jsonl.gz, from lbd record) rates are as recorded, bundles are where the strategy put them, and scores follow a
-    load model fitted to the recording; how far that was off on moves that really happened is printed with it.
+    On a scenario, the simulated cluster runs once per strategy, with the same seed. On a recording (.jsonl or
+    .jsonl.gz, from lbd record), rates are as recorded, bundles are where the strategy put them, and scores follow a
+    load model fitted to the recording; its error on moves that really happened is printed.
 
     \b
     Example: lbd compare monday.jsonl.gz --strategy avg-shedder \\
@@ -88,34 +169,34 @@ def compare(
         def tell(label: str, done: float) -> None:
             progress.update(task, description=label, completed=done)
 
-        asked = Asked(chosen, settings, dict(map(assignment, overrides)), time.perf_counter, tell)
+        asked = ComparisonRequest(chosen, settings, dict(map(assignment, overrides)), time.perf_counter, tell)
         found = [one for name in over for one in _compared(asked, name, seed, hours, points_per_mib)]
     if report is not None:
         from lbd.compare.report import page  # noqa: PLC0415 - loads plotly, which nothing else needs
 
         write_page(report / "index.html", page(found))
     if form == "json":
-        render.json_out([compare_text.document(one) for one in found])
+        render.json_out([document(one) for one in found])
         return
     for one in found:
-        compare_text.as_text(one)
+        as_text(one)
 
 
 def _compared(
-    asked: Asked, name: str, seed: int, hours: float | None, points_per_mib: float | None
+    asked: ComparisonRequest, name: str, seed: int, hours: float | None, points_per_mib: float | None
 ) -> Iterator[Compared]:
     if name.endswith(RECORDINGS):
         for header, rounds in recordings(Path(name)):
-            yield over_recording(asked, header, rounds, _given(rounds, points_per_mib))
+            yield over_recording(asked, header, rounds, _fixed_model(rounds, points_per_mib))
         return
     changes = {"hours": hours, "points_per_mib": points_per_mib}
     scenario = load(name).model_copy(update={key: value for key, value in changes.items() if value is not None})
     yield over_scenario(asked, name, scenario, seed)
 
 
-def _given(rounds: list[Snapshot], points_per_mib: float | None) -> LoadModel | None:
-    """A model by decree, the same for all brokers."""
+def _fixed_model(rounds: list[Snapshot], points_per_mib: float | None) -> LoadModel | None:
+    """The load model of ``--points-per-mib``, the same for all brokers."""
     if points_per_mib is None:
         return None
     brokers = sorted({broker for one in rounds for broker in one.brokers.ids})
-    return given(brokers, np.zeros(len(brokers)), np.full(len(brokers), points_per_mib / 2 / MIB))
+    return fixed_model(brokers, np.zeros(len(brokers)), np.full(len(brokers), points_per_mib / 2 / MIB))

@@ -12,10 +12,10 @@ import yaml
 
 from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import plain
-from lbd.daemon.from_broker import from_broker_conf
-from lbd.daemon.parts import broker_addresses, broker_configuration
 from lbd.errors import UsageError
-from lbd.words import counted
+from lbd.operations.from_broker import from_broker_conf
+from lbd.operations.parts import broker_addresses, broker_configuration
+from lbd.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """Check, show or take over settings."""
+    """Check or show settings, or derive them from a broker."""
 
 
 @config.command()
 @settings_options
 def check(read: Read) -> None:
-    """Report every problem of file and environment at once. Exit code 2 when there is one."""
+    """Report every problem at once. Exit code 2 if there is one."""
     found = read()
     set_values = f"{counted(len(found.origins), 'value')} set" if found.origins else "all defaults"
     click.echo(f"ok: {set_values}", err=True)
@@ -41,7 +41,7 @@ def check(read: Read) -> None:
 @format_option
 @settings_options
 def show(read: Read, form: str) -> None:
-    """Print the effective values, and where each was set."""
+    """Print the effective values and their origin."""
     found = read()
     if form == "json":
         values = {"settings": found.settings.model_dump(mode="json"), "origins": dict(found.origins)}
@@ -72,10 +72,10 @@ def _origin(dotted: str, origins: Mapping[str, str]) -> str:
 @click.argument("broker_conf", type=click.Path(path_type=Path), required=False)
 @settings_options
 def from_broker(read: Read, broker_conf: Path | None) -> None:
-    """Print lbd's settings as the cluster balances today.
+    """Print settings that match a broker's own.
 
-    They come from BROKER_CONF or else from a live broker. Comments in them say what lbd will do differently; what is
-    left out, and what is to be done first, is said on stderr, too.
+    They are read from BROKER_CONF or else from a live broker. Comments name what lbd does differently. Settings that
+    are left out, and steps to take first, are also printed on stderr.
 
     \b
     Example: lbd config from-broker --admin-url http://127.0.0.1:8080 > lbd.yaml
@@ -101,7 +101,7 @@ def from_broker(read: Read, broker_conf: Path | None) -> None:
 
 
 def _comments(sentences: Sequence[str]) -> list[str]:
-    """Sentences as YAML comments, one below the other."""
+    """Sentences as YAML comments, one per line."""
     return [
         line
         for one in sentences

@@ -1,32 +1,242 @@
-"""The live picture of ``lbd demo``: brokers as bars, pairs with their hits, what lbd says, and its moves.
+"""Output of ``lbd demo``: a live picture on a terminal, one line per event elsewhere.
 
-Every word and number in it is the daemon's own, of its last turn or of a move that has just ended. Pure.
+The picture shows brokers as bars, pairs with their hits, messages and moves.
+
+Every value is the daemon's own, from its last turn or from a move that has just ended. Everything but the two stages at
+the end (:class:`Picture`, :class:`Lines`) is pure.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Group
+from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from lbd.cli.demo_bars import NARROW, WIDE_ENOUGH, brokers, cut, grid
-from lbd.cli.demo_text import ago, ends, rule, state_words
-from lbd.cli.operate_text import common_end
-from lbd.cli.render import plain
-from lbd.demo.seen import SENT, WAITS, Seen
+from lbd.cli.render import amount, plain, table
+from lbd.cli.status_text import common_end
+from lbd.demo import NOT_SENT, SENT, WAITS, DemoProgress, gap
+from lbd.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, JustifyMethod, RenderableType
 
-    from lbd.config import Settings
-    from lbd.record.turns.lines import PairSeen, Turn
+    from lbd.config import ApiSettings, Settings
+    from lbd.demo import DemoMove, Stage
+    from lbd.score.scorecard import Scorecard
+    from lbd.simulate.fake_pulsar import FakePulsar
+    from lbd.store.turn_record import BrokerSeen, PairSeen, TurnRecord
+
+
+AVG_SHEDDER = "avg-shedder"
+"""The strategy whose condition for a move the picture can print."""
+
+
+def ends(source: str, destination: str, end: str = "") -> str:
+    """Source and destination, without the common end of all names."""
+    return plain(f"{source.removesuffix(end)} -> {destination.removesuffix(end) or '(the broker chooses)'}")
+
+
+def ago(seconds: float) -> str:
+    """Minutes and seconds since the start."""
+    return f"{int(seconds) // 60:2d}:{int(seconds) % 60:02d}"
+
+
+def rule(settings: Settings) -> str:
+    """The condition under which lbd moves something."""
+    if settings.strategy != AVG_SHEDDER:
+        return f"Strategy: {settings.strategy}."
+    it = settings.avg_shedder
+    return (
+        f"A pair {it.low_threshold:g} points apart for {it.hit_count_low} CPU samples, "
+        f"or {it.high_threshold:g} for {it.hit_count_high}, is levelled."
+    )
+
+
+def gap_text(seen: DemoProgress, settings: Settings) -> str:
+    """The gap between the brokers at the start and now."""
+    gaps = seen.gaps
+    if gaps is None:
+        return "fewer than two brokers have a score"
+    told = f"highest - lowest: {gaps[0]:.1f} points at first, {gaps[1]:.1f} now"
+    known = settings.strategy == AVG_SHEDDER
+    return f"{told} (balanced below {settings.avg_shedder.low_threshold:g})" if known else told
+
+
+def state_text(move: DemoMove, state: str) -> str:
+    """The state of a move, or its outcome."""
+    if not move.ended:
+        return state
+    return f"{state}: {move.detail}" if state == NOT_SENT else f"{state} {move.detail}"
+
+
+def turn_line(turn: TurnRecord, begun_at: float) -> str:
+    """The line of one turn."""
+    apart = gap(turn)
+    told = "no scores" if apart is None else f"{apart:.1f} apart"
+    return plain(f"{ago(turn.at - begun_at)}  {told:>10}  {turn.sentence}")
+
+
+def move_line(move: DemoMove, begun_at: float) -> str:
+    """The line of one move's outcome."""
+    words = state_text(move, move.state)
+    return plain(f"{ago(move.at - begun_at)}  {'':>10}  {move.bundle} {move.source} -> {move.destination}: {words}")
+
+
+def opening(about: str, cluster: FakePulsar) -> str:
+    """The first lines: what is shown, and how to read it."""
+    first, *others = cluster.admin_urls
+    more = f" and {len(others)} more" if others else ""
+    return (
+        f"{plain(about)}\n"
+        f"Simulated brokers: {first}{more}. The cluster's time and lbd's run at {cluster.speed:g} x.\n"
+        "A line is of a turn: time, points between the highest and the lowest score, and what lbd says; or of a move."
+    )
+
+
+def card(found: Scorecard) -> RenderableType:
+    """The short scorecard."""
+    rows = table(("true scores", "left"), ("first", "right"), ("last", "right"))
+    rows.add_row("highest - lowest, points", f"{found.first.gap_points:.1f}", f"{found.last.gap_points:.1f}")
+    rows.add_row("standard deviation, points", f"{found.first.std_points:.1f}", f"{found.last.std_points:.1f}")
+    rows.add_row("highest / mean", f"{found.first.max_over_mean:.2f}", f"{found.last.max_over_mean:.2f}")
+    return Group(Text(), rows, *map(Text, _lines(found)))
+
+
+def _lines(found: Scorecard) -> Iterator[str]:
+    lasted, rounds = f"{found.hours * 60:.0f} min", counted(found.rounds, "round")
+    yield (
+        f"bundles moved: {found.moves} in {rounds}, {found.traffic_moved:.1%} of the traffic; "
+        f"moved twice: {found.bundles_moved_twice}"
+    )
+    if found.fewest_moves_as_even is not None:
+        yield f"needed at least, to be as even: {found.fewest_moves_as_even}"
+    if found.minutes_to_balance is None:
+        yield f"balanced: not in the {lasted} of the cluster's time"
+    elif found.minutes_to_balance:
+        yield f"balanced: after {found.minutes_to_balance:.0f} of the {lasted} of the cluster's time"
+
+
+NEXT = """
+What next:
+  lbd demo --serve              keeps it up, to try lbd status and explain on it
+  lbd simulate demo --set avg_shedder.hit_count_low=4
+                                the same without waiting, with another setting
+  lbd doctor --admin-url URL    what keeps lbd from working on your own cluster
+  lbd dry-run --admin-url URL   what it would move there; both change nothing"""
+
+
+def serving(admin_url: str, state_dir: str, api: str | None, wanted: ApiSettings) -> str:
+    """Commands to try on a cluster that keeps running; its API has another port if the ``wanted`` one is taken."""
+    taken = "" if api == wanted.url() else f" ({wanted.listen} is taken)"
+    shown = f"{api}{taken} shows it in a browser, and is its API; changes need the token in {state_dir}/token"
+    served = shown if api else "Its API and dashboard do not listen: no port is free"
+    return f"""
+It goes on at the pace of this machine's clock, until Ctrl-C. In another terminal:
+  export LBD_PULSAR__ADMIN_URLS='["{admin_url}"]'
+  export LBD_STATE_DIR={state_dir}    and then
+  lbd doctor, dry-run, status, explain, history, pause, unload BUNDLE, split BUNDLE, place BUNDLE, drain BROKER
+{served}.
+The log of its lbd is {state_dir}/lbd.log
+"""
+
+
+# --- brokers as bars: each score, and its change since the start
+
+NARROW, WIDE_ENOUGH = 60, 76
+"""Columns below which numbers beside the bars are omitted, and from which each broker has room for a remark."""
+
+LEAST_BAR, LONGEST_BAR = 13, 40
+LEGEND = "░ less ▓ more"
+"""Signs of a score that has risen or fallen since the start."""
+
+
+def brokers(frame: Frame, turn: TurnRecord, width: int, number: int) -> RenderableType:
+    """A bar for each broker, up to a maximum, and the gap between the brokers."""
+    first = {one.id: one.score for one in frame.seen.first.brokers} if frame.seen.first is not None else {}
+    longest = max((len(one.id) for one in turn.brokers), default=0)
+    beside = longest + 9 + (18 if width >= NARROW else 0) + (20 if width >= WIDE_ENOUGH else 0)
+    bar = min(max(width - beside, LEAST_BAR), LONGEST_BAR)
+    found = grid(*_columns(width))
+    shown, gone_at = _extreme_brokers(turn.brokers, number)
+    sources = {pair.source for pair in turn.pairs}
+    for at, one in enumerate(shown):
+        if at == gone_at:
+            found.add_row(f"… {len(turn.brokers) - len(shown)} more")
+        hot = one.id in sources
+        row = (
+            Text(plain(one.id), "bold red" if hot else ""),
+            Text(amount(one.score, digits=1), "bold red" if hot else ""),
+            _bar(one.score or 0.0, first.get(one.id), bar, "bold red" if hot else "green"),
+            amount(one.throughput, 1e6, 1),
+            str(one.bundles),
+            Text(_remark(one), "dim"),
+        )
+        found.add_row(*row[: len(_columns(width))])
+    return Group(found, cut(Text(gap_text(frame.seen, frame.settings), "bold")))
+
+
+def _columns(width: int) -> list[tuple[str, JustifyMethod]]:
+    found: list[tuple[str, JustifyMethod]] = [("broker", "left"), ("score", "right"), (LEGEND, "left")]
+    if width >= NARROW:
+        found += [("MB/s", "right"), ("bundles", "right")]
+    if width >= WIDE_ENOUGH:
+        found.append(("", "left"))
+    return found
+
+
+def _extreme_brokers(brokers: Sequence[BrokerSeen], rows: int) -> tuple[Sequence[BrokerSeen], int | None]:
+    """All brokers by name; if too many, the most and the least loaded, and the index where others are omitted."""
+    if len(brokers) <= rows:
+        return brokers, None
+    ordered = sorted(brokers, key=lambda one: -(one.score or 0.0))
+    highest, lowest = rows // 2, (rows - 1) // 2
+    return [*ordered[:highest], *ordered[len(ordered) - lowest :]], highest
+
+
+def _bar(score: float, first: float | None, width: int, style: str) -> Text:
+    """The bar of a score, and its change since the start."""
+    now, then = (round(min(max(one, 0.0), 100.0) / 100 * width) for one in (score, score if first is None else first))
+    found = (
+        Text()
+        .append("█" * min(now, then), style)
+        .append("▓" * (now - then), "cyan")
+        .append("░" * (then - now), "dim red")
+    )
+    return found.append("·" * (width - max(now, then)), "dim")
+
+
+def _remark(broker: BrokerSeen) -> str:
+    if broker.doubt is not None:
+        return plain(broker.doubt)
+    return f"settling, {broker.to_settle} to come" if broker.to_settle else ""
+
+
+def grid(*columns: tuple[str, JustifyMethod]) -> Table:
+    """An empty table whose cells stay in one line."""
+    found = Table(box=None, pad_edge=False, header_style="dim")
+    for name, justify in columns:
+        found.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    return found
+
+
+def cut(text: Text) -> Text:
+    """The text in lines cut to the width of the terminal."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+# --- the picture: layout and rows
 
 CELLS = 12
-"""Hits wanted above it are numbers without cells."""
+"""Hit counts above it are printed as numbers, without cells."""
 
 VERDICT_STYLES = {"balanced": "bold green", "moving": "bold cyan", "held": "bold yellow", "not-fixable": "bold yellow"}
 STATE_STYLES = {WAITS: "dim", SENT: "cyan", "landed": "green"}
@@ -34,12 +244,12 @@ STATE_STYLES = {WAITS: "dim", SENT: "cyan", "landed": "green"}
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment. ``now`` and ``begun_at`` are the cluster's time (epoch seconds), which runs at ``speed``.
+    """The state to draw. ``now`` and ``begun_at`` are the cluster's time (epoch seconds), which runs at ``speed``.
 
-    ``left_seconds`` of this machine are to go. ``flying`` are the bundles whose unload was sent and has no outcome yet.
+    ``left_seconds`` of real time remain. ``flying`` are the bundles whose unload was sent and has no outcome.
     """
 
-    seen: Seen
+    seen: DemoProgress
     now: float
     begun_at: float
     speed: float
@@ -50,13 +260,13 @@ class Frame:
 
     @property
     def end(self) -> str:
-        """What the names of all brokers end in; they are whole in their own table."""
+        """The common end of all broker names; the table of brokers has whole names."""
         return common_end(one.id for one in self.seen.last.brokers) if self.seen.last is not None else ""
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """How many rows each part may have."""
+    """The number of rows of each part."""
 
     brokers: int
     pairs: int
@@ -66,7 +276,7 @@ class _Rows:
 
 
 def picture(frame: Frame, width: int, height: int) -> Group:
-    """The picture in so many columns and lines; what has no room is counted instead."""
+    """The picture in the given columns and lines; rows without room are counted instead."""
     turn = frame.seen.last
     parts: list[RenderableType] = [_title(frame, width)]
     if turn is None:
@@ -75,7 +285,7 @@ def picture(frame: Frame, width: int, height: int) -> Group:
     sections: tuple[list[RenderableType], ...] = (
         [brokers(frame, turn, width, rows.brokers)],
         [_pairs(frame, turn, turn.pairs[: rows.pairs], width)] if turn.pairs else [],
-        [_verdict(frame, turn), *_said(frame, rows.said)],
+        [_verdict(frame, turn), *_recent_sentences(frame, rows.said)],
         _moves(frame, rows.moves, width),
     )
     for section in filter(None, sections):
@@ -83,8 +293,8 @@ def picture(frame: Frame, width: int, height: int) -> Group:
     return Group(*parts)
 
 
-def _rows(frame: Frame, turn: Turn, room: int) -> _Rows:
-    """Brokers first, then the widest pairs; the rest is shared by sentences and moves."""
+def _rows(frame: Frame, turn: TurnRecord, room: int) -> _Rows:
+    """Rows for brokers first, then for the widest pairs; messages and moves share the rest."""
     spaced = room >= 26
     pairs = min(len(turn.pairs), 3 if spaced else 2)
     headings = 4 + (1 if pairs else 0) + (1 if len(turn.pairs) > pairs else 0) + (4 if spaced else 0)
@@ -104,7 +314,7 @@ def _title(frame: Frame, width: int) -> Text:
     return cut(found)
 
 
-def _pairs(frame: Frame, turn: Turn, pairs: Sequence[PairSeen], width: int) -> RenderableType:
+def _pairs(frame: Frame, turn: TurnRecord, pairs: Sequence[PairSeen], width: int) -> RenderableType:
     wide, points = width >= WIDE_ENOUGH, frame.settings.avg_shedder
     low, high = points.low_threshold, points.high_threshold
     found = grid(("pair", "left"), ("apart", "right"), (f"hits {low:g}+", "left"), (f"hits {high:g}+", "left"))
@@ -124,7 +334,7 @@ def _pairs(frame: Frame, turn: Turn, pairs: Sequence[PairSeen], width: int) -> R
 
 
 def _hits(hits: int, wanted: int, *, cells: bool) -> Text:
-    """How far a counter is filled."""
+    """A hit counter as cells."""
     filled = (
         Text().append("■" * hits, "yellow").append("□" * (wanted - hits), "dim")
         if cells and wanted <= CELLS
@@ -133,13 +343,13 @@ def _hits(hits: int, wanted: int, *, cells: bool) -> Text:
     return filled.append(f"{' ' if filled else ''}{hits} of {wanted}")
 
 
-def _verdict(frame: Frame, turn: Turn) -> Text:
+def _verdict(frame: Frame, turn: TurnRecord) -> Text:
     style = VERDICT_STYLES.get(turn.verdict.kind, "bold")
     return cut(Text().append("verdict  ", "dim").append(_short(frame, turn.error or turn.verdict.words), style))
 
 
-def _said(frame: Frame, number: int) -> Iterator[Text]:
-    """The last sentences of its turns, the latest at the bottom."""
+def _recent_sentences(frame: Frame, number: int) -> Iterator[Text]:
+    """The last messages of its turns, the latest at the bottom."""
     for one in frame.seen.said[len(frame.seen.said) - number :]:
         turns = f"  ({one.turns} turns)" if one.turns > 1 else ""
         yield cut(Text(f"{ago(one.at - frame.begun_at)}  ", "dim").append(_short(frame, one.sentence) + turns))
@@ -150,7 +360,7 @@ def _short(frame: Frame, words: str) -> str:
 
 
 def _moves(frame: Frame, number: int, width: int) -> list[RenderableType]:
-    """What is under way first, then what ended last."""
+    """Moves in flight first, then the latest outcomes."""
     moves = frame.seen.moves
     if not moves:
         return []
@@ -160,7 +370,66 @@ def _moves(frame: Frame, number: int, width: int) -> list[RenderableType]:
     found.show_header, found.columns[2].no_wrap = False, False  # names of bundles are what may be cut
     for move in sorted(moves, key=lambda move: (move.ended, -move.at))[:number]:
         state = SENT if move.state == WAITS and move.bundle in frame.flying else move.state
-        words = Text(plain(state_words(move, state)), STATE_STYLES.get(state, "bold red"))
+        words = Text(plain(state_text(move, state)), STATE_STYLES.get(state, "bold red"))
         bundle = plain(move.bundle) if width >= NARROW else ""
         found.add_row(ends(move.source, move.destination, frame.end), words, bundle)
     return [told, found]
+
+
+# --- stages: the picture on a terminal, lines elsewhere
+
+PICTURES_A_SECOND = 8
+
+
+class Picture:
+    """A live picture until it is closed; the last one stays on the screen."""
+
+    def __init__(self, stage: Stage, console: Console, about: str, ends_at: float) -> None:
+        self._stage, self._console, self._about, self._ends_at = stage, console, about, ends_at
+        self._live = Live(get_renderable=self._drawn, console=console, refresh_per_second=PICTURES_A_SECOND)
+        self._live.start(refresh=True)
+
+    def close(self) -> None:
+        """Draw the last picture."""
+        self._live.stop()
+
+    def _drawn(self) -> RenderableType:
+        cluster = self._stage.cluster
+        frame = Frame(
+            seen=self._stage.seen,
+            now=cluster.now(),
+            begun_at=cluster.begun_at,
+            speed=cluster.speed,
+            left_seconds=max(self._ends_at - time.monotonic(), 0.0),
+            about=self._about,
+            settings=self._stage.settings,
+            flying=self._stage.flying,
+        )
+        return picture(frame, self._console.width, self._console.height)
+
+
+class Lines:
+    """A line for each turn and each outcome. The stage ends when stdout is closed."""
+
+    def __init__(self, stage: Stage, about: str = "") -> None:
+        self._stage, self._begun_at = stage, stage.cluster.begun_at
+        if about:
+            self._say(opening(about, stage.cluster))
+        stage.on_turn, stage.on_move = self._turned, self._moved
+
+    def close(self) -> None:
+        """Print no further lines."""
+        self._stage.on_turn, self._stage.on_move = (lambda _: None), (lambda _: None)
+
+    def _turned(self, turn: TurnRecord) -> None:
+        self._say(turn_line(turn, self._begun_at))
+
+    def _moved(self, seen: DemoProgress) -> None:
+        self._say(move_line(seen.moves[-1], self._begun_at))
+
+    def _say(self, line: str) -> None:
+        try:
+            click.echo(line)
+        except OSError:
+            self.close()
+            self._stage.end()

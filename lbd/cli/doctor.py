@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from lbd.cli.operate_text import console, room
 from lbd.cli.options import format_option, settings_options
 from lbd.cli.render import json_out, plain
-from lbd.daemon.doctor import LEVELS, examine
+from lbd.cli.status_text import console, room
+from lbd.doctor.checklist import LEVELS, examine
 from lbd.errors import ObserveError, RefusedError
-from lbd.words import counted
+from lbd.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lbd.cli.options import Read
-    from lbd.daemon.doctor import Checkup
+    from lbd.doctor.checklist import Checkup
 
 STYLES = {"problem": "bold red", "warning": "yellow", "ok": "green"}
 WIDTH, INDENT = 100, " " * 9
@@ -31,10 +31,10 @@ WIDTH, INDENT = 100, " " * 9
 @settings_options
 @click.pass_context
 def doctor(ctx: click.Context, read: Read, form: str) -> None:
-    """Check the cluster, lbd's settings and what lbd keeps; change nothing.
+    """Check the cluster, lbd's settings and its state. Changes nothing.
 
-    Each finding says what was seen, why it matters, and what to do. Exit code 0 when there is no problem, also with
-    warnings; 4 with problems; 3 when the cluster cannot be observed.
+    Each finding names what was seen, why it matters, and how to fix it. Exit code 0 without problems (warnings are
+    allowed), 4 with problems, 3 if the cluster cannot be observed.
 
     \b
     Example: lbd doctor --admin-url http://127.0.0.1:8080
@@ -56,7 +56,7 @@ def _cost(found: Checkup) -> dict[str, object]:
 
 
 def _show(out: Console, found: Checkup) -> None:
-    """What asks for somebody in full, the rest in a line each; the last line counts."""
+    """Print problems and warnings in full, the rest in one line each, and a summary line."""
     for one in found.findings:
         told = f"{one.check}: {plain(one.seen)}"
         first = told if one.level == "ok" else "\n".join(_folded(told)).lstrip()
@@ -73,7 +73,7 @@ def _counted(number: int, level: str) -> str:
 
 
 def _folded(*texts: str) -> list[str]:
-    """Lines that fit beside the level; names of brokers and bundles stay whole."""
+    """Lines that fit beside the level; names of brokers and bundles are not broken."""
     folder = TextWrapper(
         min(WIDTH, room()),
         initial_indent=INDENT,

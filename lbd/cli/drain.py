@@ -1,47 +1,164 @@
-"""``lbd drain`` and ``lbd fill``: a broker that is to own nothing, and one that is to get its share."""
+"""``lbd drain`` and ``lbd fill``: plan, start and follow a drain or a fill, and print it.
+
+Progress is a bar on a terminal and lines elsewhere, on stderr.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
 
-from lbd.cli import drain_text as text
-from lbd.cli.asking import by, handing, new_id, one_line, process, reason_of, say
-from lbd.cli.drain_progress import Shown as Progress
-from lbd.cli.drain_words import drain_words, left_words
-from lbd.cli.operate import stands_by
-from lbd.cli.options import api_option, format_option, override_option, settings_options, timeout_option
-from lbd.cli.render import json_out, plain
-from lbd.cli.times import duration
+from lbd.cli.options import api_option, duration, format_option, override_option, settings_options, timeout_option
+from lbd.cli.render import amount, bar, json_out, plain, table
+from lbd.cli.request import by, lbd_client, one_line, override_reason, print_note
+from lbd.cli.status import local_leader
+from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
 from lbd.errors import ObserveError, UsageError
-from lbd.record.control import FAILED, REFUSED, DrainRequest, FillRequest
-from lbd.record.drains import Drains
-from lbd.record.status import running
+from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult, new_id
+from lbd.store.drains import Drains
+from lbd.store.status import running
+from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from lbd.api.client import Client
     from lbd.api.shapes import DrainPlan
     from lbd.cli.options import Read
     from lbd.config import Settings
-    from lbd.record.control import Answer
-    from lbd.record.drains import Work
+    from lbd.store.drains import Work
 
-POLL_SECONDS = 0.5
+
+LINE_EVERY_SECONDS = 10.0
+
+
+class DrainProgressBar:
+    """A progress bar of one drain or fill, on stderr; stdout has the result."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[told]}"),
+            console=Console(stderr=True, highlight=False),
+        )
+        self._terminal = sys.stderr.isatty()
+        self._task = self._bar.add_task("", total=None, told="", visible=False)
+        self._told_at, self._told = -LINE_EVERY_SECONDS, ""
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._terminal:
+            self._bar.stop()
+
+    def __call__(self, work: Work) -> None:
+        """Show progress; the caller reports the end."""
+        if self._terminal:
+            eta = f"{duration_text(work.eta_seconds)} left" if work.eta_seconds is not None else ""
+            told = plain(f"waits: {work.held}" if work.held else eta)
+            about = f"{work.kind} {plain(work.broker)}"
+            self._bar.update(
+                self._task, total=work.total, completed=work.tried, told=told, description=about, visible=True
+            )
+        elif work.ended_at is None and self._due(work):
+            self._told_at, self._told = time.monotonic(), work.held
+            click.echo(progress_text(work), err=True)
+
+    def _due(self, work: Work) -> bool:
+        """Whether a line is due: regularly, and when waiting starts or ends."""
+        return work.held != self._told or time.monotonic() - self._told_at >= LINE_EVERY_SECONDS
+
+
+# --- plans as text
+
+LINES = 20
+"""Bundles that are listed; ``--all`` lists every one."""
+
+
+def show(found: DrainPlan, *, everything: bool) -> None:
+    """Print scores now and predicted, the destination of each bundle, and the bundles that stay."""
+    out = console()
+    scores = table(("broker", "left"), ("score", "right"), ("then", "right"), ("", "left"), ("given", "right"))
+    for broker in sorted(found.brokers, key=lambda one: -one.predicted):
+        number = sum(unload.destination == broker.id for unload in found.unloads)
+        then = broker.predicted
+        row = amount(broker.score, digits=1), amount(then, digits=1), bar(then, "green"), str(number)
+        scores.add_row(Text(plain(broker.id)), *row)
+    out.print(scores)
+    most = len(found.unloads) if everything else LINES
+    if found.unloads:
+        rows = table(("unload", "left"), ("from", "left"), ("to", "left"), ("msg/s", "right"), ("MB/s", "right"))
+        for one in found.unloads[:most]:
+            ends = plain(one.bundle), plain(one.source), plain(one.destination or "")
+            rows.add_row(*ends, amount(one.msg_rate), amount(one.throughput, 1e6, 1))
+        out.print(rows)
+    if (more := len(found.unloads) - most) > 0:
+        out.print(Text(f"and {counted(more, 'bundle')} more (--all)", "dim"))
+    for left in found.stay[: None if everything else LINES]:
+        told = f": {left.detail}" if left.detail else ""
+        out.print(Text(plain(f"stays: {left.bundle}: {left.reason}{told}"), "yellow"))
+    if not everything and (more := len(found.stay) - LINES) > 0:
+        out.print(Text(f"and {counted(more, 'bundle')} more stay (--all)", "dim"))
+
+
+def drain_sentence(found: DrainPlan, broker: str, now: float) -> str:
+    """Whether the other brokers have room, and how long the drain would take."""
+    told = f"Drained: {drain_text(found.drain, now)}. " if found.drain is not None else ""
+    if found.cannot_spare:
+        return f"{told}Refused: {found.cannot_spare}."
+    if found.hold is not None:
+        return f"{told}Refused: {found.hold.reason}: {found.hold.detail}."
+    top = max(found.brokers, key=lambda one: one.predicted)
+    holds = f"The cluster can do without {broker}: {top.id} would be the highest with {top.predicted:.1f} points"
+    stay = f"; {counted(len(found.stay), 'bundle')} would stay" if found.stay else ""
+    return f"{told}{holds}{stay}. {pace_text(found)}"
+
+
+def fill_sentence(found: DrainPlan, broker: str) -> str:
+    """The traffic that the broker would get."""
+    if found.hold is not None:
+        return f"Refused: {found.hold.reason}: {found.hold.detail}."
+    own = next(one for one in found.brokers if one.id == broker)
+    mean = sum(one.score for one in found.brokers) / len(found.brokers)
+    if not found.unloads:
+        return f"{broker} has {own.score:.1f} points, the mean is {mean:.1f}: nothing that would help may move."
+    told = f"{broker} would go from {own.score:.1f} to {own.predicted:.1f} points, the mean is {mean:.1f}."
+    return f"{told} {pace_text(found)}"
+
+
+def pace_text(found: DrainPlan) -> str:
+    """Number of moves, pace and duration."""
+    number = len(found.unloads)
+    if not number:
+        return "There is nothing to move."
+    once, them = (f", {min(found.at_once, number)} at once", "them") if number > 1 else ("", "it")
+    return f"{counted(number, 'bundle')}{once}: about {duration_text(found.eta_seconds)}; --apply moves {them}."
+
+
+# --- commands
 
 
 @click.command("drain")
 @click.argument("broker")
-@click.option("--apply", "applies", is_flag=True, help="Drain it: move everything off, and prove that it owns nothing.")
-@click.option("--release", is_flag=True, help="End its drain; what was moved stays where it is.")
+@click.option("--apply", "applies", is_flag=True, help="Move all bundles off, and verify that the broker owns nothing.")
+@click.option("--release", is_flag=True, help="End the drain. Moved bundles stay where they are.")
 @click.option(
-    "--for", "seconds", callback=duration, metavar="DURATION", help="90m, 2h, ...; default drain.expires_hours."
+    "--for",
+    "seconds",
+    callback=duration,
+    metavar="DURATION",
+    help="How long the drain lasts: 90m, 2h, ...  [default: 24h]",
 )
-@click.option("--reason", default="", metavar="TEXT", help="Why, for whoever meets the drain.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown wherever the drain is shown.")
 @override_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
@@ -64,12 +181,12 @@ def drain(
     release: bool,
     everything: bool,
 ) -> None:
-    """Tell whether the others can do without BROKER (host:port), and where its bundles would go; with --apply move all
-    of them off, several at once, and prove that it owns nothing.
+    """Show whether the other brokers have room for the bundles of BROKER (host:port), and where each would go.
 
-    Until --release, its end or its restart the broker is in no pair, average or destination, and what Pulsar places on
-    it is moved off again. A running lbd does it; Ctrl-C only ends the watching. Asked again, it goes on.
-    Exit code 0 it can be spared or owns nothing, 4 refused or some bundles must stay, 5 a move failed or no answer.
+    With --apply, move all of them off, several at once, and verify that BROKER owns nothing. Until --release, until
+    --for is over or until it restarts, the broker is in no pair, average or destination, and bundles that Pulsar places
+    on it are moved off again. A running lbd does the work; Ctrl-C only ends the watching. The same command resumes it.
+    Exit code 0 there is room or it owns nothing, 4 refused or some bundles must stay, 5 a move failed or no response.
 
     \b
     Example: lbd drain broker-3:8080 --apply --for 2h --reason "new disk"
@@ -77,7 +194,7 @@ def drain(
     if release and (applies or override is not None or seconds is not None):
         raise UsageError("--release ends a drain; --apply, --for and --override begin one")
     _check_apply(applies, override, seconds, reason)
-    passes, settings = reason_of(override), read().settings
+    passes, settings = override_reason(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
     if release:
         ctx.exit(_release(settings, broker, one_line(reason), form, elsewhere))
@@ -85,12 +202,12 @@ def drain(
         ctx.exit(_show_drain(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
     asked = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), now, now + timeout_seconds)
-    ctx.exit(_apply(settings, asked, form, elsewhere))
+    ctx.exit(_apply(settings, asked, form, api_url))
 
 
 @click.command("fill")
 @click.argument("broker")
-@click.option("--apply", "applies", is_flag=True, help="Move the slices, and prove where each bundle landed.")
+@click.option("--apply", "applies", is_flag=True, help="Move the bundles, and verify where each landed.")
 @override_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
@@ -110,21 +227,21 @@ def fill(
     applies: bool,
     everything: bool,
 ) -> None:
-    """Tell which bundles would bring BROKER (host:port) up to the cluster's mean, a slice of each broker above it; with
-    --apply move them.
+    """Show which bundles would bring BROKER (host:port) up to the cluster's mean, taken from each broker above it.
 
-    Exit code 0 told or all landed, 4 refused, 5 a move failed or landed elsewhere, or no answer.
+    With --apply, move them. Exit code 0 shown or all landed, 4 refused, 5 a move failed or landed elsewhere, or no
+    response.
 
     \b
     Example: lbd fill broker-3:8080 --apply
     """
     _check_apply(applies, override, None, "")
-    passes, settings = reason_of(override), read().settings
+    passes, settings = override_reason(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
     if not applies:
         ctx.exit(_show_fill(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
-    ctx.exit(_apply(settings, FillRequest(name, broker, passes, by(), now, now + timeout_seconds), form, elsewhere))
+    ctx.exit(_apply(settings, FillRequest(name, broker, passes, by(), now, now + timeout_seconds), form, api_url))
 
 
 def _check_apply(applies: bool, override: str | None, seconds: float | None, reason: str) -> None:
@@ -133,79 +250,74 @@ def _check_apply(applies: bool, override: str | None, seconds: float | None, rea
 
 
 def _elsewhere(settings: Settings, api_url: str | None) -> Client | None:
-    """What asks the lbd whose API was named."""
+    """The client of ``--api``; None without the option."""
     if api_url is None:
         return None
-    from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+    from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
     return remote.client(api_url, settings)
 
 
 def _show_drain(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
     found = _looked("drain", settings, broker, elsewhere)
-    _show(found, form, text.drain_sentence(found, broker, time.time()), everything=everything)
+    _show(found, form, drain_sentence(found, broker, time.time()), everything=everything)
     return REFUSED if found.cannot_spare or found.hold is not None or found.stay else 0
 
 
 def _show_fill(settings: Settings, broker: str, form: str, elsewhere: Client | None, *, everything: bool) -> int:
     found = _looked("fill", settings, broker, elsewhere)
-    _show(found, form, text.fill_sentence(found, broker), everything=everything)
+    _show(found, form, fill_sentence(found, broker), everything=everything)
     return REFUSED if found.hold is not None else 0
 
 
 def _looked(kind: str, settings: Settings, broker: str, elsewhere: Client | None) -> DrainPlan:
     if elsewhere is not None:
-        from lbd.cli import drain_remote  # noqa: PLC0415 - see _elsewhere
+        from lbd.cli import remote as drain_remote  # noqa: PLC0415 - see _elsewhere
 
-        return drain_remote.shown(elsewhere, kind, broker)
-    from lbd.daemon.draining import showing  # noqa: PLC0415 - a wrong usage is told without NumPy
+        return drain_remote.remote_drain_plan(elsewhere, kind, broker)
+    from lbd.operations import drain as showing  # noqa: PLC0415 - usage errors need no NumPy
 
     look = showing.show_drain if kind == "drain" else showing.show_fill
-    return showing.plan_of(look(settings, broker))
+    return showing.plan_json(look(settings, broker))
 
 
 def _show(found: DrainPlan, form: str, sentence: str, *, everything: bool) -> None:
     if form == "json":
         json_out(found)
     else:
-        text.show(found, everything=everything)
-    say(form, sentence)
+        show(found, everything=everything)
+    print_note(form, sentence)
 
 
 def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere: Client | None) -> int:
-    """As with a pause, removing the order ends it, whether a lbd runs or not."""
+    """End the drain by removing its order, whether an lbd runs or not."""
     now = time.time()
     if elsewhere is not None:
-        from lbd.cli import drain_remote  # noqa: PLC0415 - see _elsewhere
+        from lbd.cli import remote as drain_remote  # noqa: PLC0415 - see _elsewhere
 
         in_force = drain_remote.drained(elsewhere)
         found = drain_remote.release(elsewhere, broker, by(), reason)
-        leader = drain_remote.stands_by(elsewhere)
+        leader = drain_remote.remote_leader(elsewhere)
     else:
         drains = Drains(settings.state_dir)
         in_force, found = drains.in_force(now), drains.release(broker)
-        leader = stands_by(settings.state_dir, running(settings.state_dir))
+        leader = local_leader(settings.state_dir, running(settings.state_dir))
     if form == "json":
         json_out({"released": found})
     if found is not None:
-        say(form, f"Released: {drain_words(found, now)}.")
+        print_note(form, f"Released: {drain_text(found, now)}.")
     else:
         known = f"; drained are {', '.join(sorted(in_force))}" if in_force else ""
-        say(form, f"Nothing to release: {broker} is not drained{known}.")
+        print_note(form, f"Nothing to release: {broker} is not drained{known}.")
     if leader is not None:
-        say(form, f"It holds here only; {leader}: release it there.")
+        print_note(form, f"It holds here only; {leader}: release it there.")
     return 0
 
 
-def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, elsewhere: Client | None) -> int:
-    """Begin it and watch it to its end."""
-    pid = running(settings.state_dir) if elsewhere is None else None
-    if elsewhere is not None:
-        work = _by_api(elsewhere, request, form)
-    elif pid is None:
-        work = _here(settings, request, form)
-    else:
-        work = _there(settings, request, form, pid)
+def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, api_url: str | None) -> int:
+    """Start the drain or fill and follow it to its end."""
+    client = lbd_client(settings, api_url)
+    work = _here(settings, request, form) if client is None else _there(client, request, form, api_url)
     if work is None:
         return FAILED
     if isinstance(work, int):
@@ -213,32 +325,43 @@ def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, e
     if form == "json":
         json_out(work)
     else:
-        for left in work.left[: text.LINES]:
-            say(form, left_words(left))
-    say(form, work.sentence)
+        for left in work.left[:LINES]:
+            print_note(form, remaining_text(left))
+    print_note(form, work.sentence)
     return work.exit_code
 
 
-def _by_api(asked: Client, request: DrainRequest | FillRequest, form: str) -> Work | int | None:
-    """In the lbd whose API was named."""
-    from lbd.cli import drain_remote  # noqa: PLC0415 - see _elsewhere
+def _there(client: Client, request: DrainRequest | FillRequest, form: str, api_url: str | None) -> Work | int | None:
+    """Run it in an lbd that runs."""
+    from lbd.cli import remote as drain_remote  # noqa: PLC0415 - see _elsewhere
 
-    begun = drain_remote.begin(asked, request)
+    begun = drain_remote.begin(client, request)
+    if isinstance(begun, RequestResult):
+        _print_started(begun, form)
+        return begun.exit_code
     click.echo(plain(begun.sentence), err=True)
     try:
-        with Progress() as progress:
-            return drain_remote.watched(asked, request, begun, progress)
+        with DrainProgressBar() as progress:
+            return drain_remote.watched(client, request, begun, progress)
     except KeyboardInterrupt:
-        _interrupted(request, form, "it goes on in that lbd; lbd status --api tells how far it is")
+        status = "lbd status --api" if api_url is not None else "lbd status"
+        _interrupted(request, form, f"it goes on in {client.name}; {status} tells how far it is")
         return None
+    except ObserveError as error:
+        drains_on = f"the next lbd goes on with the drain of {request.broker}"
+        again = f"ask for the filling of {request.broker} again"
+        raise ObserveError(f"{error}; {drains_on if request.kind == 'drain' else again}") from error
 
 
 def _here(settings: Settings, request: DrainRequest | FillRequest, form: str) -> Work | int | None:
-    """In this process, where no lbd runs."""
-    from lbd.daemon import byhand  # noqa: PLC0415 - a running lbd is asked without the parts that act
+    """Run it in this process, because no lbd runs."""
+    from lbd.daemon import standalone  # noqa: PLC0415 - a running lbd needs no parts that act
 
     try:
-        with Progress() as progress, byhand.draining(settings, lambda found: _begun(found, form), progress) as work:
+        with (
+            DrainProgressBar() as progress,
+            standalone.draining(settings, lambda found: _print_started(found, form), progress) as work,
+        ):
             answer, found = work(request)
     except KeyboardInterrupt:
         _interrupted(request, form, "what was in flight was brought to its end; the next lbd run goes on with a drain")
@@ -246,43 +369,11 @@ def _here(settings: Settings, request: DrainRequest | FillRequest, form: str) ->
     return answer.exit_code or found
 
 
-def _there(settings: Settings, request: DrainRequest | FillRequest, form: str, pid: int) -> Work | int | None:
-    """In the running lbd."""
-    with handing(settings) as hand_over:
-        answer = hand_over(request)
-    _begun(answer, form)
-    if answer.exit_code:
-        return answer.exit_code
-    try:
-        with Progress() as progress:
-            return _watched(settings.state_dir, request, progress)
-    except KeyboardInterrupt:
-        _interrupted(request, form, f"it goes on in {process(pid)}; lbd status tells how far it is")
-        return None
-
-
-def _begun(answer: Answer, form: str) -> None:
-    """What is only begun is told beside its end, which stdout is for."""
+def _print_started(answer: RequestResult, form: str) -> None:
+    """Report the start on stderr; stdout is for the end."""
     click.echo(plain(answer.sentence), err=answer.exit_code == 0 or form == "json")
 
 
 def _interrupted(request: DrainRequest | FillRequest, form: str, told: str) -> None:
     ends = f"; lbd drain {request.broker} --release ends it" if isinstance(request, DrainRequest) else ""
-    say(form, f"No longer watched: {told}{ends}.")
-
-
-def _watched(state_dir: Path, request: DrainRequest | FillRequest, progress: Callable[[Work], None]) -> Work:
-    """How it ended. Raises :class:`ObserveError` when nobody works on it any more."""
-    drains = Drains(state_dir)
-    while True:
-        works = drains.works()
-        work = works.drains.get(request.broker) if isinstance(request, DrainRequest) else works.fill
-        if work is not None and work.broker == request.broker and (work.ended_at or request.at) >= request.at:
-            progress(work)
-            if work.ended_at is not None:
-                return work
-        if running(state_dir) is None:
-            drains_on = f"the next one goes on with the drain of {request.broker}"
-            after = drains_on if isinstance(request, DrainRequest) else f"ask for the filling of {request.broker} again"
-            raise ObserveError(f"{state_dir}: lbd has stopped; {after}")
-        time.sleep(POLL_SECONDS)
+    print_note(form, f"No longer watched: {told}{ends}.")

@@ -1,31 +1,303 @@
-"""``lbd explain``."""
+"""``lbd explain``: why a broker, a bundle or a turn moved or did not; the answer first, then its numbers."""
 
 from __future__ import annotations
 
 import time
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
-from lbd.cli.explain_text import show
-from lbd.cli.options import api_option, format_option, settings_options
-from lbd.cli.render import json_out
-from lbd.cli.times import duration
-from lbd.record.explain import Answer, Explainer
-from lbd.record.named import named
-from lbd.words import counted
+from lbd.cli.options import api_option, duration, format_option, settings_options
+from lbd.cli.render import amount, broker_table, json_out, plain, table
+from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
+from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, TurnAnswer
+from lbd.store.turns import named
+from lbd.text import counted, duration_text, zoned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import Console
+
     from lbd.cli.options import Read
+    from lbd.store.explain import Ends, Fired, MoveStory, SplitStory
+    from lbd.store.turn_record import CandidateLine, PairSeen, Planned, TurnRecord
+
+
+NARROW = 160
+"""Columns below which the common end of broker names is omitted."""
+
+Line = tuple[str, str, str]
+"""Label, text, style; a line without a label continues the one before."""
+
+
+def show(found: Answer, now: float) -> None:
+    """Print the whole answer."""
+    out = console()
+    end = common_end(_brokers(found)) if room() < NARROW else ""
+    if isinstance(found, TurnAnswer):
+        _show_turn(out, found, now, end)
+    elif isinstance(found, BrokerAnswer):
+        _show_broker(out, found, now, end)
+    else:
+        _print(out, _bundle_lines(found, now), end)
+        _print(out, _move_lines(found.moves), end)
+        _print(out, _split_lines(found.splits), end)
+    if end:
+        out.print(Text(f"brokers are named without {end}", "dim"))
+
+
+def _print(out: Console, lines: Iterable[Line], end: str) -> None:
+    for label, words, style in lines:
+        short = plain(words.replace(end, "") if end else words)
+        out.print(Text(f"{label:<{LABEL_WIDTH}} ", "dim").append(short, style))
+
+
+def _brokers(found: Answer) -> set[str]:
+    turn = found.turn if isinstance(found, TurnAnswer) else None
+    ends = {end for move in found.moves for end in (move.source, move.destination or move.source)}
+    own = {found.broker} if isinstance(found, BrokerAnswer) else set[str]()
+    return ends | own | ({broker.id for broker in turn.brokers} if turn is not None else set())
+
+
+def _show_turn(out: Console, found: TurnAnswer, now: float, end: str) -> None:
+    turn = found.turn
+    _print(out, _turn_lines(turn, now), end)
+    if turn.brokers:
+        out.print()
+        out.print(broker_table(turn.brokers, {pair.source for pair in turn.pairs}, end))
+        _print(out, _trust_lines(turn), end)
+    shown = set[str]()
+    for pair in turn.pairs:
+        out.print()
+        _print(out, _pair_lines(turn, pair), end)
+        if pair.fired and pair.source not in shown:
+            shown.add(pair.source)
+            _show_candidates(out, [one for one in turn.candidates if one.broker == pair.source], turn.unloads, end)
+            _print(out, _rest_line(turn.rest.get(pair.source, {})), end)
+    _print(out, _move_lines(found.moves), end)
+    _print(out, _split_lines(found.splits), end)
+
+
+def _turn_lines(turn: TurnRecord, now: float) -> Iterator[Line]:
+    number = f"{turn.turn}" if not turn.repeated else f"{turn.turn} to {turn.last}, which all said the same"
+    yield "turn", f"{number}, {_ago(turn.ended_at, now)}", "bold"
+    told_below = turn.verdict.kind in {"waiting", "not-fixable"}
+    yield "verdict", turn.verdict.head if told_below else turn.verdict.words, ""
+    if not (turn.pairs and turn.sentence.startswith("No move")):
+        yield "said", turn.sentence, ""
+    if turn.hold is not None:
+        yield "hold", f"{turn.hold.reason}{turn.hold.detail and f': {turn.hold.detail}'}", "yellow"
+    if turn.error is not None:
+        yield "error", turn.error, "bold red"
+    for outcome in turn.outcomes:
+        yield "ended", f"{outcome.bundle}: {outcome.source} -> {outcome.destination}: {outcome.words}", ""
+    for skip in (*turn.skips, *turn.refused):
+        yield "not moved", f"{skip.what}: {skip.reason}{skip.detail and f', {skip.detail}'}", ""
+
+
+def _trust_lines(turn: TurnRecord) -> Iterator[Line]:
+    for broker in turn.brokers:
+        if broker.doubt is not None:
+            yield "not used", f"the report of {broker.id}: {broker.doubt}", "yellow"
+        elif broker.to_settle:
+            samples = counted(broker.to_settle, "fresh sample")
+            yield "settling", f"{broker.id}: {samples} to come before it counts", ""
+
+
+def _pair_lines(turn: TurnRecord, pair: PairSeen) -> Iterator[Line]:
+    pool = f" in pool {pair.pool}" if pair.pool else ""
+    label = "pair" if pair.destination is not None else "broker"
+    yield label, f"{pair.ends}{pool}: {pair.apart}{pair.hits and f', hits {pair.hits}'}", "bold"
+    if pair.fired:
+        yield "", f"fired: {_taken(pair, [one for one in turn.unloads if one.source == pair.source])}", ""
+    if pair.reason is not None:
+        yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
+    taking = _destinations(turn, pair.source)
+    if pair.fired and taking & set(turn.expected):
+        names = (pair.source, *sorted(taking))
+        ends = [(name, turn.broker(name), turn.expected.get(name)) for name in names]
+        told = "; ".join(f"{name} {_points(seen.score if seen else None)} -> {_points(to)}" for name, seen, to in ends)
+        yield "", f"guardrails foresee: {told}", ""
+
+
+def _destinations(turn: TurnRecord, source: str) -> set[str]:
+    return {one.destination for one in turn.unloads if one.source == source and one.destination is not None}
+
+
+def _taken(pair: PairSeen, unloads: Sequence[Planned]) -> str:
+    """How much traffic was wanted and taken; without a wanted amount only the latter."""
+    bundles, messages, sent = counted(len(unloads), "bundle"), _sum(unloads, "msg_rate"), _sum(unloads, "throughput")
+    if pair.wanted is None:
+        carried = f"{bundles} taken, {amount(messages)} msg/s, {amount(sent, 1e6, 1)} MB/s"
+        return carried if unloads else "nothing was asked of its bundles"
+    taken, unit, scale = (messages, "msg/s", 1.0) if pair.measure == "msg_rate" else (sent, "MB/s", 1e6)
+    digits = 0 if scale == 1.0 else 1
+    wanted, got = amount(pair.wanted, scale, digits), amount(taken, scale, digits)
+    return f"{wanted} {unit} wanted, {got} in {bundles} taken"
+
+
+def _sum(unloads: Iterable[Planned], column: str) -> float:
+    return sum(getattr(one, column) or 0.0 for one in unloads)
+
+
+def _show_candidates(out: Console, candidates: Sequence[CandidateLine], unloads: Sequence[Planned], end: str) -> None:
+    """Print a row for each candidate, with its destination unless all have the same."""
+    if not candidates:
+        return
+    to = {one.bundle: one.destination for one in unloads if one.destination is not None}
+    several = len({to.get(one.bundle) for one in candidates} - {None}) > 1
+    found = table((" " * LABEL_WIDTH + " bundle", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    for one in candidates:
+        taken = f"taken, to {to[one.bundle].removesuffix(end)}" if several and one.bundle in to else "taken"
+        words = taken if one.reason == "moves" else f"passed over: {one.reason}"
+        found.add_row(
+            Text(" " * LABEL_WIDTH + f" {plain(one.bundle)}"),
+            amount(one.msg_rate),
+            amount(one.throughput, 1e6, 1),
+            Text(plain(f"{words}{one.detail and f', {one.detail}'}"), "cyan" if one.reason == "moves" else ""),
+        )
+    out.print(found)
+
+
+def _rest_line(rest: dict[str, int]) -> Iterator[Line]:
+    if rest:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in rest.items())
+        yield "", f"and {sum(rest.values()):,} smaller ones: {reasons}", "dim"
+
+
+def _show_broker(out: Console, found: BrokerAnswer, now: float, end: str) -> None:
+    _print(out, _broker_lines(found, now), end)
+    if found.fired is not None:
+        out.print()
+        _print(out, _fired_lines(found.fired, now), end)
+        _show_candidates(out, found.fired.candidates, found.fired.unloads, end)
+        _print(out, _rest_line(found.fired.rest), end)
+    else:
+        _print(out, [("last fired", "not in the time looked at (--since)", "")], end)
+    if found.moves:
+        out.print()
+    _print(out, _move_lines(found.moves), end)
+
+
+def _broker_lines(found: BrokerAnswer, now: float) -> Iterator[Line]:
+    seen = found.seen
+    told = "no usable load report"
+    if seen is not None:
+        by = f" by {seen.binding.replace('_', ' ')}" if seen.binding else ""
+        load = f"{amount(seen.msg_rate)} msg/s, {amount(seen.throughput, 1e6, 1)} MB/s, {seen.bundles:,} bundles"
+        told = f"{_points(seen.score)} points{by}, {load}"
+    yield "broker", found.broker, "bold"
+    yield "seen", f"{told}, in turn {found.turn}, {_ago(found.at, now)}", ""
+    for number, one in enumerate(found.because):
+        yield "" if number else "because", one, ""
+    if found.load is not None:
+        yield "load", found.load.words, ""
+        if found.load.neighbour:
+            yield "", found.load.neighbour, "yellow"
+    yield "cluster", found.verdict.head if found.pairs else found.verdict.words, ""
+
+
+def _fired_lines(fired: Fired, now: float) -> Iterator[Line]:
+    yield "last fired", f"in turn {fired.turn}, {_ago(fired.at, now)}", "bold"
+    for pair in fired.pairs:
+        taken = _taken(pair, fired.unloads)
+        to = f"to {pair.destination}, " if pair.destination is not None else ""
+        yield "", f"{to}{pair.apart}: {taken}", ""
+        if pair.reason is not None:
+            yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
+
+
+def _bundle_lines(found: BundleAnswer, now: float) -> Iterator[Line]:
+    yield "bundle", found.bundle, "bold"
+    where = found.owner or "nobody's, as far as is known"
+    seen = f", {_ago(found.at, now)}" if found.at is not None else ""
+    yield "owner", f"{where}{seen}", ""
+    if found.msg_rate is not None:
+        yield "carries", f"{amount(found.msg_rate)} msg/s, {amount(found.throughput, 1e6, 1)} MB/s", ""
+    for number, one in enumerate(found.because):
+        yield "" if number else "because", one, ""
+    if found.passed_over is not None:
+        over = found.passed_over
+        words = "chosen" if over.reason == "moves" else f"passed over{over.reason and f': {over.reason}'}"
+        told = f"when its broker last fired, in turn {over.turn}, {_ago(over.at, now)}, it was {words}"
+        yield "", f"{told}{over.detail and f' ({over.detail})'}", ""
+    if not found.moves:
+        yield "moves", "none is known", ""
+
+
+def _move_lines(moves: Iterable[MoveStory]) -> Iterator[Line]:
+    """The outcome of each move; once per turn and pair the scores before, predicted and measured."""
+    for _, group in groupby(moves, _plan):
+        same = list(group)
+        for move in same:
+            turn = f", planned in turn {move.planned_in}" if move.planned_in is not None else ""
+            owner = f" on {move.owner}" if move.owner not in {None, move.destination} else ""
+            ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
+            yield "move", f"{zoned(move.at)} {move.bundle}: {ends}: {move.result or 'open'}{owner}{turn}", ""
+            if move.detail or move.reason:
+                yield "", "; ".join(filter(None, (move.detail, move.reason))), "dim"
+        yield from _course_lines(same[0])
+
+
+def _split_lines(splits: Iterable[SplitStory]) -> Iterator[Line]:
+    for split in splits:
+        at = f"{split.algorithm} at {', '.join(split.positions)}"
+        yield "split", f"{zoned(split.at)} {split.bundle} on {split.owner}: {split.result or 'open'}, {at}", ""
+        if split.parts:
+            yield "", f"into {' and '.join(split.parts)}", ""
+        if split.detail or split.reason:
+            yield "", "; ".join(filter(None, (split.detail, split.reason))), "dim"
+
+
+def _course_lines(move: MoveStory) -> Iterator[Line]:
+    if move.before is not None and move.expected is not None:
+        yield "", f"{move.source}: {_course(move, 'source')}; {move.destination}: {_course(move, 'destination')}", ""
+
+
+def _plan(move: MoveStory) -> tuple[int | None, str, str | None]:
+    return move.planned_in, move.source, move.destination
+
+
+def _course(move: MoveStory, end: str) -> str:
+    """A score before the turn's moves, predicted after all of them, and as measured."""
+    before, expected, came = (_end_value(ends, end) for ends in (move.before, move.expected, move.came))
+    told = f"{_points(before)} points, {_points(expected)} predicted"
+    return (
+        f"{told}, {_points(came)} came (turn {move.seen_in})" if move.came is not None else f"{told}, not settled since"
+    )
+
+
+def _end_value(ends: Ends | None, end: str) -> float | None:
+    return None if ends is None else (ends.source if end == "source" else ends.destination)
+
+
+def _points(score: float | None) -> str:
+    return amount(score, digits=1)
+
+
+def _ago(at: float, now: float) -> str:
+    return f"{duration_text(now - at)} ago ({zoned(at)})"
+
+
+# --- command
 
 DAY_SECONDS = 86_400.0
 
 
 @click.command("explain")
 @click.argument("what", required=False, metavar="[BROKER|BUNDLE|TOPIC|TURN]")
-@click.option("--last", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="Tell of so many moves.")
 @click.option(
-    "--since", "since_seconds", callback=duration, metavar="DURATION", help="Look back so far: 15m, 2h, 7d; default 1d."
+    "--last", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="Number of moves to list."
+)
+@click.option(
+    "--since",
+    "since_seconds",
+    callback=duration,
+    metavar="DURATION",
+    help="How far to look back: 15m, 2h, 7d.  [default: 1d]",
 )
 @api_option
 @format_option
@@ -33,19 +305,21 @@ DAY_SECONDS = 86_400.0
 def explain(
     read: Read, form: str, what: str | None, last: int, since_seconds: float | None, api_url: str | None
 ) -> None:
-    """Tell why something moved or did not: a broker (host:port), a bundle (tenant/namespace/0x..._0x...), a topic for
-    its bundle, or a turn by its number, which each line of the log has; without any of them, the last turn.
+    """Explain why something moved or did not.
 
-    It reads the state directory alone, and asks no broker.
+    Takes a broker (host:port), a bundle (tenant/namespace/0x..._0x...), a topic for its bundle, or a turn's number,
+    which each log line has; by default the last turn. Reads only the state directory, and contacts no broker.
 
     \b
     Example: lbd explain broker-1:8080
     """
     settings, now = read().settings, time.time()
     if api_url is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        _tell(remote.explained(remote.client(api_url, settings), what, last, since_seconds or DAY_SECONDS), form, now)
+        _print_explanation(
+            remote.explained(remote.client(api_url, settings), what, last, since_seconds or DAY_SECONDS), form, now
+        )
         return
     explainer = Explainer(
         settings.state_dir,
@@ -54,14 +328,14 @@ def explain(
         last=last,
         cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
     )
-    _tell(explainer.of(what), form, now)
+    _print_explanation(explainer.of(what), form, now)
     if explainer.torn_lines:
         click.echo(
             f"Note: {counted(explainer.torn_lines, 'line')} of kept turns cannot be read; passed over.", err=True
         )
 
 
-def _tell(found: Answer, form: str, now: float) -> None:
+def _print_explanation(found: Answer, form: str, now: float) -> None:
     if form == "json":
         json_out(named(found))
     else:

@@ -1,58 +1,271 @@
-"""``lbd history export`` and ``lbd history import``: between history and recordings."""
+"""``lbd history``: moves or splits of the journal; ``export`` and ``import`` convert between history and recordings."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter, deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from rich.text import Text
 
-from lbd.cli.options import settings_options
-from lbd.cli.times import duration
-from lbd.record.history import FOLDER
-from lbd.words import counted
+from lbd.cli.options import duration, format_option, settings_options
+from lbd.cli.render import json_out, plain
+from lbd.cli.split import show_splits
+from lbd.cli.status_text import common_end, console, room
+from lbd.model import Result
+from lbd.store.history_round import HISTORY_FOLDER
+from lbd.store.moves import history as moves_of
+from lbd.store.moves import read_splits
+from lbd.store.state import StateDir
+from lbd.text import counted, local, zone_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from lbd.cli.options import Read
+    from lbd.store.moves import MoveRecord
+
 
 ALL_SECONDS = 3_660 * 86_400.0
-"""What no history is older than."""
+"""Upper limit of the age of a history."""
+
+
+HISTORY_HELP = "History directory.  [default: history in state_dir]"
 
 
 @click.command("export")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--since", "since_seconds", callback=duration, metavar="DURATION", help="Only the last 2h, 7d, ...")
-@click.option("--history", "root", type=click.Path(path_type=Path), metavar="DIR", help="Default: that of state_dir.")
+@click.option(
+    "--since",
+    "since_seconds",
+    callback=duration,
+    metavar="DURATION",
+    help="How far to look back: 2h, 7d, ...  [default: all]",
+)
+@click.option("--history", "root", type=click.Path(path_type=Path), metavar="DIR", help=HISTORY_HELP)
 @settings_options
 def export(read: Read, file: Path, since_seconds: float | None, root: Path | None) -> None:
     """Write history as a recording, FILE (.jsonl or .jsonl.gz).
 
-    lbd replay reads it; rates of bundles are as exact as history.step keeps them.
+    lbd replay reads it. Rates of bundles are within 5 %.
 
     \b
     Example: lbd history export --since 1d monday.jsonl.gz
     """
-    from lbd.daemon.exchange import exported  # noqa: PLC0415 - pyarrow would make lbd history wait
+    from lbd.operations.exchange import exported  # noqa: PLC0415 - pyarrow would make lbd history wait
 
     now = time.time()
     settings = read().settings
-    kept = exported(root or settings.state_dir / FOLDER, file, settings, now - (since_seconds or ALL_SECONDS), now)
+    kept = exported(
+        root or settings.state_dir / HISTORY_FOLDER, file, settings, now - (since_seconds or ALL_SECONDS), now
+    )
     click.echo(f"{counted(kept, 'round')} in {file}", err=True)
 
 
 @click.command("import")
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--history", "root", type=click.Path(path_type=Path), metavar="DIR", help="Default: that of state_dir.")
+@click.option("--history", "root", type=click.Path(path_type=Path), metavar="DIR", help=HISTORY_HELP)
 @settings_options
 def import_(read: Read, files: tuple[Path, ...], root: Path | None) -> None:
-    """Add recordings to history. While lbd run writes there it is refused; name another DIR.
+    """Add recordings to history. Refused while lbd run writes there; name another DIR.
 
     \b
     Example: lbd history import --history ./history monday.jsonl.gz
     """
-    from lbd.daemon.exchange import imported  # noqa: PLC0415 - see export
+    from lbd.operations.exchange import imported  # noqa: PLC0415 - see export
 
     settings = read().settings
-    kept = imported(files, root or settings.state_dir / FOLDER, settings)
-    click.echo(f"{counted(kept, 'round')} in {root or settings.state_dir / FOLDER}", err=True)
+    kept = imported(files, root or settings.state_dir / HISTORY_FOLDER, settings)
+    click.echo(f"{counted(kept, 'round')} in {root or settings.state_dir / HISTORY_FOLDER}", err=True)
+
+
+# --- moves and splits
+
+
+@click.group("history", invoke_without_command=True)
+@click.option(
+    "--last", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Number of moves to list."
+)
+@click.option(
+    "--since",
+    "since_seconds",
+    callback=duration,
+    metavar="DURATION",
+    help="How far to look back: 90s, 15m, 2h, 1d, ...",
+)
+@click.option("--bundle", help="Only moves of this bundle, or of the bundles of this namespace or tenant.")
+@click.option("--broker", help="Only moves from or to this broker, or landed there (host:port, or the host alone).")
+@click.option("--splits", is_flag=True, help="List splits instead of moves.")
+@format_option
+@settings_options
+@click.pass_context
+def history(
+    ctx: click.Context,
+    read: Read,
+    form: str,
+    last: int,
+    since_seconds: float | None,
+    bundle: str | None,
+    broker: str | None,
+    *,
+    splits: bool,
+) -> None:
+    """List moves, the newest last, with verified outcome and reason.
+
+    \b
+    Example: lbd history --since 1d --bundle public/default
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    state_dir = read().settings.state_dir
+    if told := nothing_there(state_dir):
+        click.echo(told, err=True)
+    earliest = time.time() - since_seconds if since_seconds is not None else 0.0
+    if splits:
+        found = [
+            one
+            for one in read_splits(state_dir)
+            if one.at >= earliest and _of_bundle(one.cut.bundle, bundle) and _of_broker((one.cut.owner,), broker)
+        ]
+        show_splits(found[-last:], form)
+        return
+    shown: deque[MoveRecord] = deque(maxlen=last)
+    counts: Counter[str] = Counter()
+    for move in moves_of(state_dir):
+        ends = move.source, move.destination, move.owner
+        if move.at >= earliest and _of_bundle(move.bundle, bundle) and _of_broker(ends, broker):
+            shown.append(move)
+            counts[_label(move)] += 1
+    if form == "json":
+        json_out([msgspec.to_builtins(move) for move in shown])
+    elif shown:
+        show_moves(shown)
+    click.echo(moves_summary(counts, len(shown)), err=form == "json")
+
+
+history.add_command(export)
+history.add_command(import_)
+
+
+def _of_bundle(bundle: str, wanted: str | None) -> bool:
+    """Whether the bundle is the wanted one, or in the wanted namespace or tenant."""
+    return wanted is None or bundle == wanted or bundle.startswith(f"{wanted.rstrip('/')}/")
+
+
+def _of_broker(brokers: Iterable[str | None], wanted: str | None) -> bool:
+    """Whether one of the brokers is the wanted one, by ``host:port`` or the host alone."""
+    return wanted is None or any(wanted in {one, one.rpartition(":")[0]} for one in brokers if one is not None)
+
+
+_COLOURS = {None: "cyan", Result.LANDED: "green"}
+_BAD = "bold red"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A move as text; ``why`` may be long and comes last."""
+
+    time: str
+    bundle: str
+    ends: str
+    result: str
+    seconds: str
+    why: str
+    style: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        return self.time, self.bundle, self.ends, self.result, self.seconds
+
+
+def show_moves(moves: Sequence[MoveRecord]) -> None:
+    """Print a line for each move: whole in a file or pipe, fitted to the width on a terminal.
+
+    Without room, the common end of broker names is omitted, and a long ``why`` gets a line of its own.
+    """
+    out, columns = console(), room()
+    end, rows = "", _rows(moves, "")
+    if sum(_widths(rows)) > columns:
+        end = common_end(broker for move in moves for broker in (move.source, move.destination, move.owner) if broker)
+        rows = _rows(moves, end)
+    widths = _widths(rows)
+    for row in rows:
+        out.print(_line(row, widths, columns))
+    if end:
+        out.print(Text(f"brokers are named without {end}", "dim"))
+
+
+def _rows(moves: Sequence[MoveRecord], end: str) -> list[_Row]:
+    header = _Row(f"time ({zone_name()})", "bundle", "source -> destination", "result", "s", "why", "dim")
+    return [header, *(_row(move, end) for move in moves)]
+
+
+def _row(move: MoveRecord, end: str) -> _Row:
+    source, destination = (
+        (move.source or "(nobody)").removesuffix(end),
+        (move.destination or "(the broker chooses)").removesuffix(end),
+    )
+    return _Row(
+        local(move.at),
+        plain(move.bundle),
+        plain(f"{source} -> {destination}"),
+        _label(move),
+        f"{move.seconds:.2f}" if move.result is not None else "-",
+        plain("; ".join(_remarks(move, end))),
+        _COLOURS.get(move.result, _BAD),
+    )
+
+
+def _label(move: MoveRecord) -> str:
+    return move.result.value if move.result is not None else "open"
+
+
+def _remarks(move: MoveRecord, end: str) -> Iterator[str]:
+    """Remarks on the result, the unusual first."""
+    if move.owner is not None and move.owner != move.destination:
+        yield f"owner {move.owner.removesuffix(end)}"
+    if move.attempt > 1:
+        yield f"attempt {move.attempt}"
+    yield from (part for part in (move.detail, move.reason) if part)
+
+
+GAP = "  "
+
+
+def _widths(rows: Sequence[_Row]) -> list[int]:
+    """The width of each column, with the gap after it."""
+    return [max(map(len, column)) + len(GAP) for column in zip(*(row.cells for row in rows), strict=True)]
+
+
+def _line(row: _Row, widths: list[int], columns: int) -> Text:
+    """A row as one line; the result is coloured, the seconds are right-aligned."""
+    base = "dim" if row.style == "dim" else ""
+    *left, result = [f"{cell:<{width}}" for cell, width in zip(row.cells[:-1], widths[:-1], strict=True)]
+    line = Text("".join(left), base).append(result, row.style)
+    line.append(f"{row.seconds:>{widths[-1] - len(GAP)}}", base)
+    if not row.why:
+        return line
+    fits = sum(widths) + len(row.why) <= columns
+    return line.append(GAP if fits else f"\n{GAP}{GAP}").append(row.why, "dim")
+
+
+def nothing_there(state_dir: Path) -> str:
+    """The message for a state directory without moves."""
+    if not state_dir.is_dir():
+        return f"There is no {state_dir}: wanted the state_dir of the lbd that moved them."
+    lost = StateDir(state_dir).journal_lost
+    return f"Warning: {lost}" if lost else ""
+
+
+def moves_summary(counts: Counter[str], shown: int) -> str:
+    """``57 moves: 55 landed, 1 landed-elsewhere, 1 open``."""
+    total = counts.total()
+    if total == 0:
+        return "No moves."
+    order = [*(result.value for result in Result), "open"]
+    told = ", ".join(f"{counts[label]:,} {label}" for label in order if counts[label])
+    return f"{counted(total, 'move')}: {told}" + (f"; the last {shown} are shown (--last N)" if shown < total else "")

@@ -1,8 +1,9 @@
-"""Options that commands share, and the settings made from them."""
+"""Options that commands share, and the settings read through them."""
 
 from __future__ import annotations
 
 import os
+import re
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -11,9 +12,9 @@ import click
 import yaml
 
 from lbd.config import environment, load
-from lbd.cycle.chosen import configured
 from lbd.documents import read_yaml
 from lbd.errors import UsageError
+from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +30,10 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
 class Number(click.FloatRange):
-    """A range that NaN, which no bound keeps out, is not in."""
+    """A range that excludes NaN, which no bound excludes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """The number, or a complaint that shows it."""
+        """The number, or an error that names it."""
         number = super().convert(value, param, ctx)
         if number != number:  # noqa: PLR0124
             self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
@@ -42,15 +43,15 @@ class Number(click.FloatRange):
 def settings_options(command: Command) -> Command:
     """``--config`` and ``--admin-url``, accepted after the subcommand as well as before it.
 
-    The command gets ``read``, which makes settings of file, environment and options anew at each call; what stands
-    after the subcommand wins over what stands before.
+    The command gets ``read``, which loads file, environment and options anew at each call. Options after the
+    subcommand win over options before it.
     """
 
     @click.option(
-        "--config", "config_file", metavar="FILE", help="Settings; default /etc/lbd/lbd.yaml where it exists."
+        "--config", "config_file", metavar="FILE", help="Settings file.  [default: /etc/lbd/lbd.yaml if it exists]"
     )
     @click.option(
-        "--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web address of a broker; repeatable."
+        "--admin-url", "admin_urls", multiple=True, metavar="URL", help="Web service URL of a broker; repeatable."
     )
     @wraps(command)
     def reading(*args: Any, config_file: str | None, admin_urls: tuple[str, ...], **others: Any) -> Any:  # noqa: ANN401
@@ -72,26 +73,31 @@ def settings_options(command: Command) -> Command:
 
 
 def format_option(command: Command) -> Command:
-    """``--format text|json``: JSON goes to stdout, words beside it to stderr."""
+    """``--format text|json``: JSON goes to stdout, all other text to stderr."""
     return click.option(
-        "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output."
+        "--format",
+        "form",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Output format.",
     )(command)
 
 
 def api_option(command: Command) -> Command:
     """``--api URL``: an lbd on another machine."""
-    words = "Ask the lbd whose API is there, with api.token_file's token, and not this machine's state_dir."
+    words = "Use the lbd whose API is at URL (token from api.token_file) instead of the local state_dir."
     return click.option("--api", "api_url", metavar="URL", help=words)(command)
 
 
 def override_option(command: Command) -> Command:
-    """``--override REASON``: what a person may pass, and why."""
-    words = "Pass limits such as cool-downs and a pause; safety rules stay."
+    """``--override REASON``: pass limits, with the reason that is recorded."""
+    words = "Pass limits such as cool-downs and a pause. Safety rules still hold."
     return click.option("--override", metavar="REASON", help=words)(command)
 
 
 def timeout_option(command: Command) -> Command:
-    """``--timeout SECONDS``: how long a running lbd is waited for."""
+    """``--timeout SECONDS``: how long to wait for a running lbd."""
     return click.option(
         "--timeout",
         "timeout_seconds",
@@ -99,7 +105,7 @@ def timeout_option(command: Command) -> Command:
         default=120,
         show_default=True,
         metavar="SECONDS",
-        help="Wait so long for a running lbd to answer.",
+        help="How long to wait for a running lbd.",
     )(command)
 
 
@@ -115,7 +121,7 @@ def assignment(text: str, option: str = "--set") -> tuple[str, object]:
 
 
 def new_directory(directory: Path, option: str, *, parents: bool = False) -> None:
-    """A new directory, or an empty one. Raises :class:`UsageError` where it cannot be made, or has something in it."""
+    """Make a directory, or accept an empty one. Raises :class:`UsageError` if it cannot be made or is not empty."""
     try:
         directory.mkdir(parents=parents, exist_ok=True)
         kept = any(directory.iterdir())
@@ -130,7 +136,7 @@ def new_directory(directory: Path, option: str, *, parents: bool = False) -> Non
 
 
 def recording_header(file: Path, settings: Settings, interval_seconds: float, source: str) -> dict[str, object]:
-    """What a recording that is made under these settings says of itself."""
+    """The header of a recording that is made under these settings."""
     return {
         "id": file.name.partition(".")[0],
         "strategy": settings.strategy,
@@ -140,3 +146,21 @@ def recording_header(file: Path, settings: Settings, interval_seconds: float, so
         "grace_s": settings.guardrails.cool_down_minutes * 60,
         "source": source,
     }
+
+
+_UNITS_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile("".join(rf"(?:(?P<{unit}>[0-9]{{1,9}}){unit})?" for unit in _UNITS_SECONDS))
+LONGEST_SECONDS = 3650 * 86_400
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A click callback: seconds of ``90s``, ``15m``, ``2h``, ``1d`` or ``1h30m``; anything else is a usage error."""
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value)
+    parts = found.groupdict("0") if found else {}
+    seconds = sum(int(number) * _UNITS_SECONDS[unit] for unit, number in parts.items())
+    if not 0 < seconds <= LONGEST_SECONDS:
+        wanted = "wanted 90s, 15m, 2h, 1d, 1h30m or the like, above 0 and up to 3650d"
+        raise click.BadParameter(f"{value!r} is no duration; {wanted}", ctx, param)
+    return float(seconds)

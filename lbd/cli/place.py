@@ -1,32 +1,136 @@
-"""``lbd place``: where bundles should go, and why; ``--apply`` places those that nobody owns."""
+"""``lbd place``: show where bundles should go, as text or JSON; ``--apply`` places unowned ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
-from lbd.cli import place_text as text
-from lbd.cli.asking import by, handing, new_id, say
 from lbd.cli.options import api_option, format_option, settings_options, timeout_option
-from lbd.cli.render import json_out
-from lbd.daemon.answering import ask_cluster, ask_recording, placement
-from lbd.daemon.targets import target
+from lbd.cli.render import json_out, plain, table
+from lbd.cli.request import by, handing, print_note
+from lbd.cli.status_text import console
 from lbd.errors import UsageError
-from lbd.place import DEFAULT, PLACEMENTS
-from lbd.record.control import REFUSED, PlaceRequest
+from lbd.model import Result
+from lbd.operations.place import ask_cluster, ask_recording, placement, target
+from lbd.place.placements import DEFAULT, PLACEMENTS
+from lbd.store.control import REFUSED, PlaceRequest, new_id
+from lbd.text import counted, zoned
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lbd.cli.options import Read
     from lbd.config import Settings
+    from lbd.operations.place import Report
+    from lbd.place.picker import PlacementAdvice
+    from lbd.store.control import PlacedBundle
+
+
+NOBODY, NO_BROKER = "(nobody)", "(no broker)"
+
+
+def show_report(found: Report) -> None:
+    """Print a row for each bundle, then why brokers were no candidates."""
+    rows = table(("bundle", "left"), ("owner", "left"), ("answer", "left"), ("why", "left"))
+    for one in found.answers:
+        rows.add_row(*_row(one, found))
+    out = console()
+    out.print(rows)
+    for line in _excluded_reasons(found):
+        out.print(Text(plain(line), "dim"))
+
+
+def _row(one: PlacementAdvice, found: Report) -> tuple[Text, ...]:
+    """A row; the broker of an owned bundle is dim, because the bundle stays where it is."""
+    style = "dim" if one.owner is not None else "" if one.placed.broker is not None else "bold red"
+    named = "".join(f" {topic}" for topic in found.topics.get(one.bundle, ()))
+    why = f"{'if nobody owned it: ' if one.owner is not None else ''}{one.placed.reason}"
+    broker = one.placed.broker or NO_BROKER
+    cells = (plain(one.bundle + named), plain(one.owner or NOBODY), plain(broker), plain(why))
+    return Text(cells[0]), Text(cells[1]), Text(cells[2], style), Text(cells[3], "dim")
+
+
+def _excluded_reasons(found: Report) -> list[str]:
+    """Each reason once, with the number of bundles that it holds for unless it holds for all."""
+    counts: dict[str, int] = {}
+    for one in found.answers:
+        for skip in one.candidates.left_out:
+            line = f"no candidate: {skip.what}: {skip.reason.label}{f', {skip.detail}' if skip.detail else ''}"
+            counts[line] = counts.get(line, 0) + 1
+    asked = len(found.answers)
+    lines = [line if count == asked else f"{line} ({count} of {asked} bundles)" for line, count in counts.items()]
+    return [*lines, *(f"not asked what it owns: {broker}: {why}" for broker, why in found.unasked.items())]
+
+
+def sentence(found: Report) -> str:
+    """The summary: number of bundles, placement, and age of the data."""
+    owned = sum(one.owner is not None for one in found.answers)
+    nowhere = f", {len(found.unanswered)} that no broker may have" if found.unanswered else ""
+    age = "as recorded" if found.age_seconds is None else f"{found.age_seconds:.1f} s old"
+    sampled = f"brokers sample CPU every {found.sample_interval_seconds:.0f} s"
+    on = f"{found.strategy} on reports of {zoned(found.taken_at)}, {age}; {sampled}"
+    return f"{counted(len(found.answers), 'bundle')}, {owned} owned{nowhere}; {on}."
+
+
+def document(found: Report) -> dict[str, Any]:
+    """The report as JSON."""
+    return {
+        "taken_at": found.taken_at,
+        "age_seconds": None if found.age_seconds is None else round(found.age_seconds, 3),
+        "cluster": found.cluster,
+        "strategy": found.strategy,
+        "answers": [_answer(one, found) for one in found.answers],
+        "unasked": dict(found.unasked),
+    }
+
+
+def _answer(one: PlacementAdvice, found: Report) -> dict[str, Any]:
+    left_out = [
+        {"what": skip.what, "reason": skip.reason.label, "detail": skip.detail} for skip in one.candidates.left_out
+    ]
+    return {
+        "bundle": one.bundle,
+        "topics": list(found.topics.get(one.bundle, ())),
+        "owner": one.owner,
+        "answer": one.placed.broker,
+        "reason": one.placed.reason,
+        "choices": list(one.placed.choices),
+        "candidates": list(one.candidates.brokers),
+        "left_out": left_out,
+    }
+
+
+def show_placed(placed: Sequence[PlacedBundle]) -> None:
+    """Print a row for each bundle: destination, result, owner."""
+    rows = table(("bundle", "left"), ("answer", "left"), ("result", "left"), ("owner", "left"), ("", "left"))
+    for one in placed:
+        cells, why = (one.bundle, one.answer or NO_BROKER), plain(one.detail or one.reason)
+        rows.add_row(*map(plain, cells), _result(one), plain(one.owner or NOBODY), Text(why, "dim"))
+    if placed:
+        console().print(rows)
+
+
+def _result(one: PlacedBundle) -> Text:
+    if one.result is Result.LANDED:
+        return Text("placed", "green")
+    if one.result is not None:
+        return Text(one.result.value, "bold red")
+    return Text("left alone", "dim") if one.owner else Text("not placed", "bold red")
+
+
+# --- command
 
 
 @click.command("place")
 @click.argument("targets", nargs=-1, required=True, metavar="BUNDLE|TOPIC|NAMESPACE...")
-@click.option("--strategy", default=DEFAULT, show_default=True, help=f"One of {', '.join(PLACEMENTS)}.")
-@click.option("--recording", type=click.Path(path_type=Path), help="Ask the last round of a recording, no cluster.")
-@click.option("--apply", "acts", is_flag=True, help="Place the bundles that nobody owns, and prove it.")
+@click.option("--strategy", default=DEFAULT, show_default=True, help=f"Placement to use: {', '.join(PLACEMENTS)}.")
+@click.option(
+    "--recording", type=click.Path(path_type=Path), help="Use the last round of a recording instead of a cluster."
+)
+@click.option("--apply", "acts", is_flag=True, help="Place unowned bundles, and verify it.")
 @api_option
 @timeout_option
 @format_option
@@ -44,12 +148,11 @@ def place(
     *,
     acts: bool,
 ) -> None:
-    """Tell which broker each bundle should be on if nobody owned it, and why; change nothing.
+    """Show which broker each bundle should be on if it were unowned, and why. Changes nothing without --apply.
 
-    A topic (persistent://tenant/namespace/topic) stands for the bundle that it falls into, a namespace for all of its
-    bundles. With --apply those that nobody owns are placed on the brokers answered, through the running lbd where there
-    is one; those that somebody owns are left alone.
-    Exit code 0 all answered (placed), 4 a bundle may be nowhere or was refused, 5 one is not where it should be.
+    A topic (persistent://tenant/namespace/topic) stands for its bundle, a namespace for all of its bundles. With
+    --apply, unowned bundles are placed on the brokers shown, by the running lbd if there is one; owned bundles stay.
+    Exit code 0 all shown (or placed), 4 a bundle has no candidate or was refused, 5 one is not where it should be.
 
     \b
     Example: lbd place public/default --strategy least-long-term-message-rate
@@ -58,35 +161,42 @@ def place(
     for word in targets:
         target(word)
     settings = read().settings
-    if api_url is not None and (acts or recording):
-        raise UsageError("--api: asks an lbd elsewhere what it sees; leave --apply and --recording out")
+    if api_url is not None and recording:
+        raise UsageError("--api: asks an lbd elsewhere what it sees; leave --recording out")
     if acts and recording:
         raise UsageError("--apply: a recording is the past; leave --recording out to place bundles of a cluster")
     if acts:
-        ctx.exit(_apply(settings, form, targets, strategy, timeout_seconds))
+        ctx.exit(_apply(settings, form, targets, strategy, timeout_seconds, api_url))
     asked = settings, targets, strategy
     if api_url is not None:
-        from lbd.cli import remote  # noqa: PLC0415 - only who asks elsewhere needs what it loads
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
         found = remote.placed(remote.client(api_url, settings), targets, strategy)
     else:
         found = ask_recording(*asked, recording) if recording else ask_cluster(*asked)
     if form == "json":
-        json_out(text.document(found))
+        json_out(document(found))
     else:
-        text.show_report(found)
-    say(form, text.sentence(found))
+        show_report(found)
+    print_note(form, sentence(found))
     ctx.exit(REFUSED if found.unanswered else 0)
 
 
-def _apply(settings: Settings, form: str, targets: tuple[str, ...], strategy: str, timeout_seconds: float) -> int:
+def _apply(
+    settings: Settings,
+    form: str,
+    targets: tuple[str, ...],
+    strategy: str,
+    timeout_seconds: float,
+    api_url: str | None,
+) -> int:
     name, now = new_id()
     request = PlaceRequest(name, list(targets), strategy, by(), now, now + timeout_seconds)
-    with handing(settings) as hand_over:
+    with handing(settings, api_url) as hand_over:
         answer = hand_over(request)
     if form == "json":
         json_out(answer)
     else:
-        text.show_placed(answer.placed or ())
-    say(form, answer.sentence)
+        show_placed(answer.placed or ())
+    print_note(form, answer.sentence)
     return answer.exit_code

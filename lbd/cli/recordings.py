@@ -11,15 +11,15 @@ import click
 import msgspec
 
 from lbd.cli.options import A_DAY, Number, assignment, format_option, recording_header, settings_options
-from lbd.daemon.parts import observing
-from lbd.decide import STRATEGIES
+from lbd.decide.strategies import STRATEGIES
 from lbd.errors import ObserveError
-from lbd.place import PLACEMENTS
-from lbd.record import recording
+from lbd.operations.parts import observing
+from lbd.place.placements import PLACEMENTS
 from lbd.replay import Replayed
 from lbd.replay import replay as run_replay
 from lbd.replay import rounds as rounds_of
-from lbd.words import counted
+from lbd.store import recording
+from lbd.text import counted
 
 if TYPE_CHECKING:
     from lbd.cli.options import Read
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--rounds", type=click.IntRange(min=1), help="Stop after so many rounds; default: at Ctrl-C.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds to record.  [default: until Ctrl-C]")
 @click.option(
     "--interval",
     "interval_seconds",
     type=Number(0, A_DAY, min_open=True),
-    help="Seconds between rounds; default: interval_seconds.",
+    help="Seconds between rounds.  [default: interval_seconds]",
 )
 @settings_options
 def record(read: Read, file: Path, rounds: int | None, interval_seconds: float | None) -> None:
-    """Keep rounds of load reports in FILE (.jsonl or .jsonl.gz), as the brokers send them.
+    """Record load reports to FILE (.jsonl or .jsonl.gz), as the brokers send them.
 
     \b
     Example: lbd record --rounds 60 monday.jsonl.gz
@@ -52,8 +52,8 @@ def record(read: Read, file: Path, rounds: int | None, interval_seconds: float |
     click.echo(f"{counted(kept, 'round')} of {counted(len(first.raw), 'broker')} in {file}", err=True)
 
 
-def _further(observer: Any, writer: recording.Writer, interval: float, rounds: int | None) -> int:  # noqa: ANN401
-    """Rounds after the first; one that fails is said and passed over, Ctrl-C ends well."""
+def _further(observer: Any, writer: recording.RecordingWriter, interval: float, rounds: int | None) -> int:  # noqa: ANN401
+    """Rounds after the first. A failed round is reported and skipped; Ctrl-C is the normal end."""
     kept, planned = 0, time.monotonic()
     try:
         while rounds is None or kept < rounds - 1:
@@ -73,21 +73,27 @@ def _further(observer: Any, writer: recording.Writer, interval: float, rounds: i
 
 @click.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="Instead of the one that the recording names.")
 @click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting of the strategy, as hit_count_low=4."
+    "--strategy", type=click.Choice(list(STRATEGIES)), help="Strategy to run.  [default: the one of the recording]"
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the strategy, for example hit_count_low=4.",
 )
 @click.option(
     "--profile",
     type=click.Choice(["stock", "live"]),
     default="stock",
     show_default=True,
-    help="stock: exactly as Pulsar.",
+    help="stock: exactly as Pulsar; live: with lbd's own rules.",
 )
 @click.option(
     "--placement",
     type=click.Choice(list(PLACEMENTS)),
-    help="Who names destinations where the strategy names none; default: nobody.",
+    help="Placement for moves without a destination.  [default: none]",
 )
 @format_option
 def replay(
@@ -98,7 +104,7 @@ def replay(
     placement: str | None,
     form: str,
 ) -> None:
-    """Run a strategy over recordings: what would have been unloaded in each round.
+    """Run a strategy over recordings, and print the unloads of each round.
 
     \b
     Example: lbd replay --strategy threshold-shedder --placement least-resource-usage-with-weight monday.jsonl.gz
@@ -108,12 +114,12 @@ def replay(
     for file in files:
         stock = profile == "stock"
         for replayed in run_replay(rounds_of(file), strategy, settings, stock=stock, placement=placement):
-            _tell(replayed, form)
+            _print_replay(replayed, form)
             rounds, unloads = rounds + 1, unloads + len(replayed.decision.unloads)
     click.echo(f"{counted(rounds, 'round')}, {counted(unloads, 'unload')}", err=True)
 
 
-def _tell(replayed: Replayed, form: str) -> None:
+def _print_replay(replayed: Replayed, form: str) -> None:
     unloads = sorted(replayed.decision.unloads, key=lambda unload: unload.bundle)
     if form == "json":
         moves = [{"bundle": u.bundle, "source": u.source, "destination": u.destination} for u in unloads]

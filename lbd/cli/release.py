@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli.options import settings_options
-from lbd.daemon import taking_over
+from lbd.daemon import take_over
 
 if TYPE_CHECKING:
     from lbd.cli.options import Read
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 @click.command("release")
 @settings_options
 def release(read: Read) -> None:
-    """Give the brokers' own shedding back, exactly as it was before lbd took it over.
+    """Restore the brokers' own shedding exactly as it was before lbd took it over.
 
-    For in_broker_shedding: take-over; stop lbd first. What was there is noted in take-over.json in the state directory.
-    An override that somebody else has changed meanwhile is left as it is.
+    For in_broker_shedding: take-over. Stop lbd first. take-over.json in the state directory has the previous values.
+    An override that somebody else has changed since stays as it is.
 
     \b
     Example: lbd release --config /etc/lbd/lbd.yaml
     """
-    click.echo(taking_over.release(read().settings))
+    click.echo(take_over.release(read().settings))

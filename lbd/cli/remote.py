@@ -1,31 +1,34 @@
-"""What ``--api URL`` answers instead of this machine's state directory: the same values, so that they print alike."""
+"""The same values from an lbd's API as from the local state directory: for ``--api URL``, and for drains and fills."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
-
 from lbd.api.client import Client
-from lbd.api.shapes import Placement
-from lbd.daemon.answering import Report
-from lbd.daemon.targets import target
+from lbd.api.shapes import DrainPlan, DrainsTold, PlacementResponse, Released, SnapshotTold, Started
+from lbd.cli.request import read, send_command
 from lbd.errors import ObserveError, UsageError
 from lbd.model import Skip
-from lbd.place.answers import Answer
-from lbd.place.candidates import Candidates
-from lbd.place.placed import Placed, PlaceMemory
+from lbd.operations.place import Report, target
+from lbd.place.picker import PlacementAdvice, PlacementCandidates
+from lbd.place.placements import PlaceMemory, PlacementChoice
 from lbd.reason import Reason
-from lbd.record.control import Pause
-from lbd.record.drains import DrainTold
-from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
-from lbd.record.status import Status, standby_words
+from lbd.split.plan import DueSplitsDocument, SplitDocument
+from lbd.store.control import DrainRequest, FillRequest, Pause, RequestResult
+from lbd.store.drains import DrainTold
+from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
+from lbd.store.status import Status, standby_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lbd.config import Settings
-    from lbd.record.drains import Drain, Work
+    from lbd.split.plan import Algorithm
+    from lbd.store.drains import Drain, Work
+
+
+MOST_BUNDLES = 10_000
 
 Explained: TypeAlias = TurnAnswer | BrokerAnswer | BundleAnswer
 
@@ -33,35 +36,35 @@ _REASONS = {reason.label: reason for reason in Reason}
 
 
 def client(url: str, settings: Settings) -> Client:
-    """What asks that lbd."""
+    """The client of that API."""
     return Client(url, settings.api.token_file)
 
 
 def status(asked: Client) -> tuple[Status, Pause | None, float, list[tuple[Drain, Work | None]]]:
-    """The status, the pause in force, the time of that lbd's clock, and the drains in force."""
+    """The status, the pause in force, the time of the remote clock, and the drains in force."""
     told = asked.get("status")
     found = read(told, Status)
     drains = [(one.drain, one.work) for one in read(told.get("drains"), list[DrainTold])]
     return found, read(told.get("paused"), Pause | None), found.at + read(told.get("age_seconds"), float), drains
 
 
-def stands_by(asked: Client) -> str | None:
-    """Who leads, where that lbd does not; None also where it has ended no turn yet and cannot tell."""
+def remote_leader(asked: Client) -> str | None:
+    """The leader if it is another lbd; None also if the remote lbd has completed no turn yet."""
     try:
-        return standby_words(status(asked)[0])
+        return standby_text(status(asked)[0])
     except ObserveError:
         return None
 
 
 def pause(asked: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
-    """Pause that lbd; the pause as it has it, the one that was replaced, and its process id."""
+    """Pause the remote lbd; return its pause, the one that was replaced, and its process id."""
     lasts = wanted.until - wanted.since if wanted.until is not None else None
     told = asked.post("pause", body={"owner": wanted.by, "reason": wanted.reason, "for_seconds": lasts})
     return read(told.get("paused"), Pause), read(told.get("replaced"), Pause | None), read(told.get("running"), int)
 
 
 def resume(asked: Client, owner: str) -> tuple[Pause | None, int]:
-    """End its pause; the one that was in force, and its process id."""
+    """End the remote pause; return the one that was in force, and the process id."""
     told = asked.post("resume", body={"owner": owner})
     return read(told.get("ended"), Pause | None), read(told.get("running"), int)
 
@@ -76,7 +79,7 @@ def explained(asked: Client, what: str | None, last: int, since_seconds: float) 
 
 
 def placed(asked: Client, words: Sequence[str], strategy: str) -> Report:
-    """Answers for bundles and topics, from what that lbd saw in its last turn."""
+    """Placements for bundles and topics, from the last turn of the remote lbd."""
     found = [(word, _placement(asked, word, strategy)) for word in words]
     topics = {one.bundle: _topics(one.bundle, found) for _, one in found}
     answers = {one.bundle: _answer(one) for _, one in found}
@@ -86,11 +89,11 @@ def placed(asked: Client, words: Sequence[str], strategy: str) -> Report:
     return Report(cluster, strategy, oldest.taken_at, oldest.age_seconds, sampled, every, topics)
 
 
-def _topics(bundle: str, found: Sequence[tuple[str, Placement]]) -> tuple[str, ...]:
+def _topics(bundle: str, found: Sequence[tuple[str, PlacementResponse]]) -> tuple[str, ...]:
     return tuple(word for word, one in found if one.bundle == bundle and "://" in word)
 
 
-def _placement(asked: Client, word: str, strategy: str) -> Placement:
+def _placement(asked: Client, word: str, strategy: str) -> PlacementResponse:
     kind = target(word).kind
     if kind == "namespace":
         raise UsageError(f"{word!r} is a namespace; --api answers for bundles and topics")
@@ -98,20 +101,89 @@ def _placement(asked: Client, word: str, strategy: str) -> Placement:
         told = asked.get("placement", topic=word, strategy=strategy)
     else:
         told = asked.get("placement", *word.split("/"), strategy=strategy)
-    found: Placement = read(told, Placement)
+    found: PlacementResponse = read(told, PlacementResponse)
     return found
 
 
-def _answer(one: Placement) -> Answer:
+def _answer(one: PlacementResponse) -> PlacementAdvice:
     known = ((skip, _REASONS.get(skip.reason, Reason.NOT_CHECKED)) for skip in one.left_out)
     left_out = tuple(Skip(skip.what, reason, skip.detail) for skip, reason in known)
-    chosen = Placed(one.answer, one.reason, PlaceMemory(), one.choices)
-    return Answer(one.bundle, one.owner, chosen, Candidates(one.candidates, left_out))
+    chosen = PlacementChoice(one.answer, one.reason, PlaceMemory(), one.choices)
+    return PlacementAdvice(one.bundle, one.owner, chosen, PlacementCandidates(one.candidates, left_out))
 
 
-def read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for
-    """An answer as what it is. Raises :class:`ObserveError` for one that is something else."""
-    try:
-        return msgspec.convert(told, kind)
-    except msgspec.ValidationError as error:
-        raise ObserveError(f"the answer of that lbd cannot be read: {error}; is it another version?") from error
+def owned_bundles(asked: Client, namespace: str) -> dict[str, str]:
+    """The owner of each bundle of a namespace, as brokers reported it in the last round."""
+    told = asked.get("snapshot", namespace=namespace, last=MOST_BUNDLES)
+    found: SnapshotTold = read(told, SnapshotTold)
+    return {one.bundle: one.broker for one in sorted(found.bundles, key=lambda one: one.bundle)}
+
+
+def split_plan(asked: Client, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
+    """Where one bundle would be cut."""
+    query: dict[str, Any] = {"positions": list(positions)} | ({"algorithm": algorithm} if algorithm else {})
+    found: SplitDocument = read(asked.get("split", *bundle.split("/"), **query), SplitDocument)
+    return found
+
+
+def due_splits(asked: Client) -> DueSplitsDocument:
+    """What the rule of that lbd would split."""
+    found: DueSplitsDocument = read(asked.get("split"), DueSplitsDocument)
+    return found
+
+
+# --- drain and fill
+
+POLL_SECONDS = 1.0
+
+
+def remote_drain_plan(asked: Client, kind: str, broker: str) -> DrainPlan:
+    """The plan of a drain or a fill (``kind``) of a broker."""
+    found: DrainPlan = read(asked.get(kind, broker), DrainPlan)
+    return found
+
+
+def drained(asked: Client) -> dict[str, Drain]:
+    """The remote drains in force, by broker."""
+    return {one.drain.broker: one.drain for one in _remote_drains(asked).drains}
+
+
+def release(asked: Client, broker: str, owner: str, reason: str) -> Drain | None:
+    """End a drain and return it; None if there was none."""
+    body = {"broker": broker, "owner": owner, "reason": reason}
+    found: Released = read(asked.post("release", body=body), Released)
+    return found.released
+
+
+def begin(asked: Client, request: DrainRequest | FillRequest) -> Started | RequestResult:
+    """Start the drain or fill; the result if it was not started."""
+    told = send_command(asked, request)
+    found: Started | RequestResult = read(told, RequestResult if told.get("exit_code") else Started)
+    return found
+
+
+def watched(
+    asked: Client, request: DrainRequest | FillRequest, begun: Started, progress: Callable[[Work], None]
+) -> Work:
+    """The final progress. Raises :class:`ObserveError` if that lbd no longer responds, or no longer knows it."""
+    while True:
+        work = _work(_remote_drains(asked), request)
+        if work is not None and work.broker == request.broker and (work.ended_at or begun.at) >= begun.at:
+            progress(work)
+            if work.ended_at is not None:
+                return work
+        time.sleep(POLL_SECONDS)
+
+
+def _remote_drains(asked: Client) -> DrainsTold:
+    found: DrainsTold = read(asked.get("drains"), DrainsTold)
+    return found
+
+
+def _work(told: DrainsTold, request: DrainRequest | FillRequest) -> Work | None:
+    if isinstance(request, FillRequest):
+        return told.fill
+    found = next((one for one in told.drains if one.drain.broker == request.broker), None)
+    if found is None:
+        raise ObserveError(f"the drain of {request.broker} is over: it was released, or its broker was started again")
+    return found.work

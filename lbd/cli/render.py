@@ -1,4 +1,4 @@
-"""A turn as a person reads it, and what other commands print in the same way."""
+"""Text output that commands share: a turn, tables, bars, amounts, JSON, and progress of unloads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.progress import MofNCompleteColumn
 from rich.table import Table
 from rich.text import Text
 
-from lbd.cli.stages import passing
-from lbd.cycle.document import hits_before, skips
-from lbd.daemon.telling import broker_statuses
-from lbd.load.told import loads, summary
+from lbd.cli.progress import passing
+from lbd.load.summary import loads, summary
 from lbd.model import Result, Skip
+from lbd.redaction import redacted, redacted_json
+from lbd.turn.record import brokers, outcome_record, pair_statuses, skips
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -24,34 +24,36 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
     from rich.progress import Progress, TaskID
 
-    from lbd.cycle import CycleRecord
     from lbd.model import Outcome, Pair, Unload
     from lbd.reason import Reason
-    from lbd.record.status import BrokerStatus
+    from lbd.store.status import BrokerStatus, HitStatus, PairStatus
+    from lbd.store.turn_record import BrokerSeen
+    from lbd.turn.parts import TurnResult
+    from lbd.turn.record import BrokerRow
 
 BAR_WIDTH = 20
 WIDE = 500
-"""Names stay whole, as long as those are in Kubernetes: a terminal wraps, a file does not."""
+"""Width outside a terminal; wide enough that long names (Kubernetes) are not cut."""
 
 
 def json_out(found: object) -> None:
     """Print JSON on stdout."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+    sys.stdout.write(msgspec.json.format(redacted_json(msgspec.json.encode(found)), indent=2).decode() + "\n")
 
 
 def plain(text: str) -> str:
-    """One line without control characters: what stands in a file must not steer a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    """One line without secrets and control characters: text from a file must not control the terminal."""
+    return "".join(char if char.isprintable() else " " for char in redacted(text))
 
 
-def as_text(record: CycleRecord, *, everything: bool) -> None:
-    """Print the turn for a person."""
+def as_text(record: TurnResult, *, everything: bool) -> None:
+    """Print the turn as text."""
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
     hot = {pair.source for pair in record.decision.facts.pairs} if record.decision is not None else set()
-    console.print(broker_table(broker_statuses(record), hot))
+    console.print(broker_table(brokers(record), hot))
     pairs = record.decision.facts.pairs if record.decision is not None else ()
     if any(pair.destination is not None for pair in pairs):
-        console.print(_pair_table(record))
+        console.print(pair_table(pair_statuses(record), "hits before this turn"))
     if any(pair.destination is None for pair in pairs):
         console.print(_relieved_table(pairs))
     for (source, destination), unloads in _by_pair(record.unloads).items():
@@ -66,8 +68,8 @@ def as_text(record: CycleRecord, *, everything: bool) -> None:
     console.print(Text(record.sentence, style="bold"))
 
 
-def _reasons(record: CycleRecord, unloads: Sequence[Unload]) -> list[str]:
-    """Why each of these moves is there, of a strategy that plans by points; the last tells where both ends will be."""
+def _reasons(record: TurnResult, unloads: Sequence[Unload]) -> list[str]:
+    """The reason of each move of a strategy that plans by points; the last one has the scores of both ends."""
     return [one.reason for one in unloads] if record.decision is not None and record.decision.facts.told else []
 
 
@@ -86,8 +88,8 @@ def table(*columns: tuple[str, JustifyMethod]) -> Table:
     return found
 
 
-def broker_table(brokers: Iterable[BrokerStatus], hot: Container[str], end: str = "") -> Table:
-    """A row for each broker, the most loaded first; ``hot`` ones stand out, and all are named without ``end``."""
+def broker_table(shown: Iterable[BrokerRow | BrokerSeen | BrokerStatus], hot: Container[str], end: str = "") -> Table:
+    """A row for each broker, the most loaded first; ``hot`` ones are highlighted, ``end`` is cut from names."""
     found = table(
         ("broker", "left"),
         ("score", "right"),
@@ -97,7 +99,7 @@ def broker_table(brokers: Iterable[BrokerStatus], hot: Container[str], end: str 
         ("MB/s", "right"),
         ("bundles", "right"),
     )
-    for row in sorted(brokers, key=lambda row: -(row.score or 0.0)):
+    for row in sorted(shown, key=lambda row: -(row.score or 0.0)):
         style = "bold red" if row.id in hot else ""
         found.add_row(
             Text(plain(row.id.removesuffix(end)), style),
@@ -118,17 +120,17 @@ def bar(score: float, style: str) -> Text:
 
 
 def amount(value: float | None, unit: float = 1.0, digits: int = 0) -> str:
-    """A number in a unit; a question mark where it is not known."""
+    """A number in a unit; a question mark if it is unknown."""
     return "?" if value is None else f"{value / unit:,.{digits}f}"
 
 
-def _pair_table(record: CycleRecord) -> Table:
-    assert record.decision is not None
-    found = table(("pair", "left"), ("apart", "right"), ("hits before this turn", "left"))
-    for pair in record.decision.facts.pairs:
-        hits, wanted = hits_before(record, pair), record.wanted_hits
-        words = hits_words((hits.low, wanted.low), (hits.high, wanted.high))
-        found.add_row(pair.ends, f"{pair.difference:.1f}", words)
+def pair_table(pairs: Iterable[PairStatus], hits_title: str, end: str = "") -> Table:
+    """A row for each pair of two brokers; ``end`` is cut from names."""
+    found = table(("pair", "left"), ("apart", "right"), (hits_title, "left"))
+    for pair in pairs:
+        if pair.destination is not None:
+            ends = f"{pair.source.removesuffix(end)} -> {pair.destination.removesuffix(end)}"
+            found.add_row(Text(plain(ends)), amount(pair.difference, digits=1), _hits_text(pair.hits))
     return found
 
 
@@ -141,13 +143,13 @@ def _relieved_table(pairs: Iterable[Pair]) -> Table:
     return found
 
 
-def hits_words(low: tuple[int, int], high: tuple[int, int]) -> str:
-    """Hits so far, and how many fire; of a strategy that counts one thing only, that one."""
-    told = f"{low[0]} of {low[1]}"
-    return f"low {told}, high {high[0]} of {high[1]}" if any(high) else told
+def _hits_text(hits: HitStatus) -> str:
+    """Hits so far and the hits to fire; one number for a strategy with one counter."""
+    low = f"{hits.low} of {hits.low_wanted}"
+    return f"low {low}, high {hits.high} of {hits.high_wanted}" if hits.high or hits.high_wanted else low
 
 
-def _unload_table(record: CycleRecord, unloads: list[Unload]) -> Table:
+def _unload_table(record: TurnResult, unloads: list[Unload]) -> Table:
     results = {outcome.unload.bundle: outcome for outcome in record.outcomes}
     found = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
     for unload in unloads:
@@ -163,13 +165,10 @@ def _unload_table(record: CycleRecord, unloads: list[Unload]) -> Table:
 def _result(outcome: Outcome | None, *, acted: bool) -> Text:
     if outcome is None:
         return Text("not tried" if acted else "planned", "dim")
-    words = f"{outcome.result.value} in {outcome.seconds:.2f} s"
-    if outcome.result is Result.LANDED:
-        return Text(words, "green")
-    return Text(f"{words}: {outcome.detail}", "bold red")
+    return Text(outcome_record(outcome).words, "green" if outcome.result is Result.LANDED else "bold red")
 
 
-def _print_skips(console: Console, record: CycleRecord, *, everything: bool) -> None:
+def _print_skips(console: Console, record: TurnResult, *, everything: bool) -> None:
     told = list(skips(record, everything=everything)) if everything else _gathered(record.skips)
     for skip in told:
         detail = f", {skip.detail}" if skip.detail else ""
@@ -177,7 +176,7 @@ def _print_skips(console: Console, record: CycleRecord, *, everything: bool) -> 
 
 
 def _gathered(told: tuple[Skip, ...]) -> list[Skip]:
-    """Skips with the bundles of one reason told in one line; ``--all`` names each."""
+    """Skips with one line per reason; ``--all`` lists each bundle."""
     found: dict[Reason, list[Skip]] = {}
     for skip in told:
         found.setdefault(skip.reason, []).append(skip)
@@ -200,17 +199,17 @@ class Show:
         self._task: TaskID | None = None
 
     def plan(self, unloads: tuple[Unload, ...]) -> None:
-        """A plan is about to be worked off."""
+        """Start: a plan is about to be executed."""
         if unloads:
             self._task = self._progress.add_task("unloading", total=len(unloads))
 
     def ended(self, ended: Outcome | Skip) -> None:
         """One unload ended, or was not sent; an inherited one may end before there is a plan."""
         if self._task is not None:
-            self._progress.update(self._task, advance=1, description=_told(ended))
+            self._progress.update(self._task, advance=1, description=_result_text(ended))
 
 
-def _told(ended: Outcome | Skip) -> str:
+def _result_text(ended: Outcome | Skip) -> str:
     if isinstance(ended, Skip):
         return f"{ended.what} not sent"
     return f"{ended.unload.bundle} {ended.result.value}"
@@ -218,6 +217,6 @@ def _told(ended: Outcome | Skip) -> str:
 
 @contextmanager
 def progress(*, enabled: bool) -> Iterator[Show]:
-    """A progress bar on stderr while unloads run; nothing where stderr is no terminal."""
+    """A progress bar on stderr while unloads run; nothing if stderr is no terminal."""
     with passing(MofNCompleteColumn(), enabled=enabled) as bar:
         yield Show(bar)

@@ -1,48 +1,229 @@
-"""``lbd simulate``."""
+"""``lbd simulate``: run lbd on a simulated cluster, print the scorecard, write a page of charts and a recording."""
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 from rich.progress import TextColumn
+from rich.text import Text
 
-from lbd.cli import render, simulate_text
-from lbd.cli.options import LONGEST_HOURS, Number, assignment, format_option, settings_options
-from lbd.cli.simulate_files import new_page, recorder
-from lbd.cli.stages import passing
-from lbd.decide import STRATEGIES
+from lbd.cli import render
+from lbd.cli.options import (
+    LONGEST_HOURS,
+    Number,
+    assignment,
+    format_option,
+    new_directory,
+    recording_header,
+    settings_options,
+)
+from lbd.cli.progress import passing
+from lbd.decide.strategies import STRATEGIES
 from lbd.errors import UsageError
-from lbd.score.spread import spread
-from lbd.simulate.finished import Finished, finish
-from lbd.simulate.scenario import load, shipped
-from lbd.simulate.settings import settled
+from lbd.score.scorecard import EVENNESS, FIGURES, WHEN, clock, figures, spread, transfers
+from lbd.simulate.run import Finished, estimated_bytes, finish, load_reports
+from lbd.simulate.scenario import load, settled, shipped
+from lbd.store import recording
+from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from lbd.cli.options import Read
     from lbd.config import Settings
+    from lbd.score.scorecard import Scorecard, Trace
     from lbd.simulate.run import Turned
     from lbd.simulate.scenario import Scenario
+
+
+def new_page(directory: Path | None) -> Callable[[Sequence[Finished]], None]:
+    """A callable that writes the page. The directory is made at once, so that an error precedes a long run.
+
+    Raises :class:`UsageError` if it cannot be made or is not empty.
+    """
+    if directory is None:
+        return lambda _: None
+    new_directory(directory, "--report")
+    return lambda runs: _write_page(directory / "index.html", runs)
+
+
+def _write_page(path: Path, runs: Sequence[Finished]) -> None:
+    from lbd.simulate.report import page  # noqa: PLC0415 - loads plotly, which nothing else needs
+
+    write_page(path, page(runs))
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write the page of a report, and print where it is."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--report: {path}: cannot be written: {error.strerror}") from error
+    click.echo(f"report: {path}", err=True)
+
+
+@contextmanager
+def recorder(
+    path: Path | None, name: str, scenario: Scenario, settings: Settings, seed: int
+) -> Iterator[Callable[[Turned], None]]:
+    """A callable that records each turn's reports. The expected file size is printed after the first one."""
+    if path is None:
+        yield lambda _: None
+        return
+    rounds = int(scenario.hours * 3600 // settings.interval_seconds) + 1
+    source = f"lbd simulate {name} --seed {seed}"
+    header = recording_header(path, settings, settings.interval_seconds, source)
+    with recording.create(path, header) as writer:
+
+        def keep(turned: Turned) -> None:
+            assert turned.record.observation is not None
+            seen = turned.record.observation.snapshot
+            if turned.seconds == 0:
+                packed = path.suffix == ".gz"
+                size = _amount(estimated_bytes(seen, rounds, packed=packed))
+                less = " or less" if packed else ""
+                click.echo(f"recording {counted(rounds, 'round')} in {path}: about {size}{less}", err=True)
+            writer.round(seen.taken_at, load_reports(seen))
+
+        yield keep
+
+
+def _amount(size: int) -> str:
+    factor, unit = (1e9, "GB") if size >= 1e9 else (1e6, "MB")
+    return f"{size / factor:,.1f} {unit}" if size >= 1e5 else f"{size / 1e3:,.0f} kB"
+
+
+# --- runs as text
+
+
+def as_text(runs: Sequence[Finished]) -> None:
+    """Print one run in full, or the spread of several."""
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else render.WIDE)
+    first = runs[0]
+    seeds = f"seed {first.seed}" if len(runs) == 1 else f"seeds {first.seed} to {runs[-1].seed}"
+    console.print(Text(f"{first.name}, {seeds}: {' '.join(first.scenario.about.split())}", "bold"))
+    if first.scenario.stock:
+        console.print(Text(f"Pulsar alone: {' '.join(first.scenario.stock.split())}", "dim"))
+    (_one if len(runs) == 1 else _several)(console, runs)
+
+
+def _one(console: Console, runs: Sequence[Finished]) -> None:
+    (run,) = runs
+    if run.trace.moves:
+        console.print(_moves(run.trace))
+    if run.trace.splits:
+        console.print(_splits(run.trace))
+    console.print(_evenness(run.card))
+    for line in (*_moving(run.card), *_times(run.card, run.settings), *_costs(run)):
+        console.print(Text(line))
+    console.print(Text(f"In the end: {run.sentence}", "bold"))
+
+
+def _several(console: Console, runs: Sequence[Finished]) -> None:
+    found = render.table(
+        (f"of {len(runs)} runs", "left"), ("median", "right"), ("lowest", "right"), ("highest", "right"), ("", "left")
+    )
+    spreads = spread([run.card for run in runs])
+    for figure in FIGURES:
+        one = spreads[figure.name]
+        rare = f"in {one.runs} of them" if one.runs < len(runs) else ""
+        found.add_row(figure.label, *map(figure.told, (one.median, one.lowest, one.highest)), rare)
+    console.print(found)
+
+
+def _moves(trace: Trace) -> object:
+    found = render.table(("at", "right"), ("from", "left"), ("to", "left"), ("bundles", "right"), ("MB/s", "right"))
+    for one in transfers(trace):
+        ends = (render.plain(one.source), render.plain(one.destination))
+        found.add_row(one.clock, *ends, str(one.bundles), render.amount(one.throughput, 1e6, 1))
+    return found
+
+
+def _splits(trace: Trace) -> object:
+    found = render.table(("at", "right"), ("split", "left"), ("on", "left"), ("parts", "right"), ("by", "left"))
+    for one in trace.splits:
+        found.add_row(clock(one.seconds), render.plain(one.bundle), render.plain(one.owner), str(one.parts), one.by)
+    return found
+
+
+def _evenness(card: Scorecard) -> object:
+    found = render.table(("scores", "left"), *((when, "right") for when in WHEN.values()))
+    known = figures(card)
+    for figure in EVENNESS:
+        found.add_row(figure.label, *(figure.told(known[f"{section}.{figure.name}"]) for section in WHEN))
+    return found
+
+
+def _moving(card: Scorecard) -> Iterator[str]:
+    compared = ""
+    if card.moves and card.fewest_moves is not None:
+        compared = (
+            f", at least {card.fewest_moves} needed for as low a peak and {card.redundant_moves} redundant, "
+            f"{card.fewest_moves_as_even} and {card.redundant_moves_as_even} for as high a lowest score, too"
+        )
+    yield (
+        f"moves: {card.moves} in {counted(card.rounds, 'round')}{compared}; "
+        f"bundles moved twice: {card.bundles_moved_twice}; traffic moved: {card.traffic_moved:.1%}"
+    )
+    if card.splits:
+        yield f"bundles split: {card.splits}"
+    if card.peak_points is not None and card.moves:
+        best = card.best_peak_points
+        told = "" if best is None else f"; no plan of as many moves gets below {best:.1f}"
+        yield f"peak since the last move: {card.peak_points:.1f} points{told}"
+
+
+def _times(card: Scorecard, settings: Settings) -> Iterator[str]:
+    low, high = settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold
+    yield f"apart by {low:g} points: {card.minutes_over_low:.0f} min; by {high:g}: {card.minutes_over_high:.0f} min"
+    if card.minutes_to_balance is None:
+        yield f"balanced: not in {card.hours:g} h"
+    elif card.minutes_to_balance:
+        yield f"balanced: after {card.minutes_to_balance:.0f} min"
+    if card.first_move_after_seconds is not None:
+        yield f"first move: {card.first_move_after_seconds:.0f} s after reports first showed {high:g} points"
+
+
+def _costs(run: Finished) -> Iterator[str]:
+    card = run.card
+    unmoved = "" if card.thrashing_unmoved is None else f" (the load alone: {card.thrashing_unmoved:.0%})"
+    yield (
+        f"thrashing: {card.thrashing:.0%}{unmoved}; policy violations: {card.policy_violations}; "
+        f"unserved: {card.unserved_bundle_seconds:,.1f} bundles x seconds"
+    )
+    yield (
+        f"{counted(card.turns, 'turn')}, which took {run.turn_seconds:.1f} s of this machine: half of them at most "
+        f"{card.turn_p50_seconds * 1000:.1f} ms, 99 of 100 at most {card.turn_p99_seconds * 1000:.1f} ms"
+    )
+
+
+# --- command
 
 FILE = click.Path(path_type=Path)
 
 
 @click.command(epilog=f"Scenarios: {', '.join(shipped())}.")
 @click.argument("scenario")
-@click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="Instead of the one that is set.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Try a setting; dotted as in config show.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The same seed, the same run.")
+@click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="Strategy to run.  [default: of the settings]")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Try a setting; key as in config show.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the scenario.")
 @click.option(
-    "--seeds", type=click.IntRange(1, 1000), default=1, help="So many runs from that seed on, and how far they differ."
+    "--seeds", type=click.IntRange(1, 1000), default=1, help="Number of runs, from that seed on; prints the spread."
 )
-@click.option("--hours", type=Number(0, LONGEST_HOURS, min_open=True), help="Default: the scenario's.")
-@click.option("--report", type=FILE, metavar="DIR", help="Charts of the (first) run as a page in a new directory.")
-@click.option("--record", type=FILE, metavar="FILE", help="Keep the reports (.jsonl or .jsonl.gz), for lbd replay.")
+@click.option(
+    "--hours", type=Number(0, LONGEST_HOURS, min_open=True), help="Simulated hours.  [default: of the scenario]"
+)
+@click.option("--report", type=FILE, metavar="DIR", help="Write a page of charts of the first run to a new directory.")
+@click.option(
+    "--record", type=FILE, metavar="FILE", help="Write the load reports (.jsonl or .jsonl.gz) for lbd replay."
+)
 @format_option
 @settings_options
 def simulate(
@@ -57,10 +238,10 @@ def simulate(
     record: Path | None,
     form: str,
 ) -> None:
-    """Run lbd on a simulated cluster, turn after turn over simulated time, and score what it did.
+    """Run lbd on a simulated cluster, turn after turn in simulated time, and score the result.
 
-    SCENARIO is one of those below, or a YAML file of your own. It moves nothing anywhere. Your settings hold where you
-    have any, over those of the scenario; a turn is made each minute unless interval_seconds is set.
+    SCENARIO is one of those listed below, or a YAML file. No real cluster is contacted. Your settings override those of
+    the scenario; a turn runs each minute unless interval_seconds is set.
 
     \b
     Example: lbd simulate scale-out --set avg_shedder.hit_count_low=4 --report scale-out
@@ -78,14 +259,14 @@ def simulate(
     with recorder(record, scenario, chosen, settings, seed) as keep:
         runs = [_run(scenario, chosen, settings, one, keep) for one in range(seed, seed + seeds)]
     page(runs)
-    (_as_json if form == "json" else simulate_text.as_text)(runs)
+    (_as_json if form == "json" else as_text)(runs)
 
 
 UNSPLIT = "split.enabled: lbd splits nothing, for the scenario's brokers do (auto_bundle_split)"
 
 
 def _run(name: str, scenario: Scenario, settings: Settings, seed: int, keep: Callable[[Turned], None]) -> Finished:
-    """One run, with a bar of the hours simulated so far where somebody looks."""
+    """One run; on a terminal with a bar of the simulated hours."""
     with passing(TextColumn("{task.completed:.0f} of {task.total:g} h")) as progress:
         task = progress.add_task(f"{name}, seed {seed}", total=scenario.hours)
 

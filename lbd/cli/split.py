@@ -1,33 +1,108 @@
-"""``lbd split``: where a bundle would be cut and what would lie on each side, and with ``--apply`` the split itself."""
+"""``lbd split``: show where a bundle would be cut, and the topics and traffic on each side; ``--apply`` splits it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from rich.text import Text
 
-from lbd.cli import split_text as text
-from lbd.cli.asking import by, handing, new_id, reason_of, say
-from lbd.cli.options import format_option, settings_options, timeout_option
-from lbd.cli.render import json_out
+from lbd.cli.options import api_option, format_option, settings_options, timeout_option
+from lbd.cli.render import amount, json_out, plain, table
+from lbd.cli.request import by, handing, override_reason, print_note
+from lbd.cli.status_text import console
 from lbd.errors import UsageError
+from lbd.model import bundle_range
 from lbd.pulsar.paths import bounds
-from lbd.record.control import SplitRequest
-from lbd.split.algorithms import ALGORITHMS, SPECIFIED
+from lbd.split.plan import ALGORITHMS, SPECIFIED, DueSplitDocument, DueSplitsDocument, as_document
+from lbd.store.control import SplitRequest, new_id
+from lbd.text import local, zone_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from lbd.cli.options import Read
     from lbd.config import Settings
-    from lbd.cycle.splitting import Chosen
-    from lbd.record.control import Answer
-    from lbd.split.algorithms import Algorithm
-    from lbd.split.plan import Plan
+    from lbd.split.plan import Algorithm, PartDocument, SplitDocument
+    from lbd.store.control import RequestResult
+    from lbd.store.moves import SplitRecord
+
+
+LEFT_SHOWN = 10
+
+
+def show_plan(plan: SplitDocument) -> None:
+    """Print the bundle and the parts after the split."""
+    out = console()
+    why = plan.reason if isinstance(plan, DueSplitDocument) else ""
+    told = f"{plan.bundle} at {plan.owner}{why and f': {why}'}"
+    out.print(Text(plain(told), "bold"))
+    out.print(Text(f"{plan.algorithm} cuts at {', '.join(plan.positions)}"))
+    found = table(("", "left"), ("range", "left"), ("topics", "right"), ("msg/s", "right"), ("MB/s", "right"))
+    found.add_column("busiest topic", no_wrap=True)
+    found.add_row("before", *_row(plan.before))
+    for number, part in enumerate(plan.after):
+        found.add_row("" if number else "after", *_row(part), style="" if part.topics else "dim")
+    out.print(found)
+    if empty := [bundle_range(part.bundle) for part in plan.after if not part.topics]:
+        out.print(Text(f"No topic falls into {', '.join(empty)}: nothing is gained there."))
+
+
+def print_due_splits(found: DueSplitsDocument) -> None:
+    """Print what would be split, and the bundles above a limit that are skipped, with the reason."""
+    out = console()
+    for plan in found.splits:
+        show_plan(plan)
+    for left in found.left[:LEFT_SHOWN]:
+        out.print(Text(plain(f"not split: {left.bundle}: {left.reason}")))
+    if len(found.left) > LEFT_SHOWN:
+        out.print(Text(f"and {len(found.left) - LEFT_SHOWN} more (--format json names all)"))
+    if not found.splits:
+        more = f"; {len(found.left)} above a limit are left" if found.left else ": none is above a limit"
+        out.print(Text(f"Nothing to split{more}.", "bold"))
+
+
+UNAPPLIED = "Would split 1 bundle; --apply does it. A split cannot be taken back."
+"""The note on what --apply would do."""
+
+
+def _row(part: PartDocument) -> tuple[str, ...]:
+    topic = plain(part.busiest_topic).rpartition("/")[2] if part.busiest_topic is not None else "-"
+    rates = (amount(part.msg_rate), amount(part.throughput, 1e6, 1))
+    return bundle_range(part.bundle), f"{part.topics:,}", *rates, topic
+
+
+def show_splits(splits: Sequence[SplitRecord], form: str) -> None:
+    """Print a line for each split of the journal, the newest last."""
+    if form == "json":
+        json_out([_document(split) for split in splits])
+        return
+    if not splits:
+        click.echo("No splits.")
+        return
+    columns = (f"time ({zone_name()})", "bundle", "at", "result", "parts", "why")
+    found = table(*((name, "left") for name in columns))
+    for split in splits:
+        ended, cut = split.ended, split.cut
+        result, parts = (ended.result.value, len(ended.parts)) if ended is not None else ("open", 1)
+        why = "; ".join(filter(None, (ended.detail if ended is not None else "", cut.reason)))
+        found.add_row(local(split.at), plain(cut.bundle), plain(cut.owner), result, str(parts), plain(why))
+    console().print(found)
+
+
+def _document(split: SplitRecord) -> dict[str, object]:
+    cut = split.cut
+    asked = {"bundle": cut.bundle, "owner": cut.owner, "algorithm": cut.algorithm, "reason": cut.reason}
+    positions = [f"0x{position:08x}" for position in cut.positions]
+    return {"at": split.at, **asked, "positions": positions, "outcome": msgspec.to_builtins(split.ended)}
+
+
+# --- command
 
 
 def _positions(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """``0x20000000,0x30000000`` or the same in decimals."""
+    """A click callback: the positions of ``0x20000000,0x30000000``, or the same in decimals."""
     try:
         return tuple(int(one.strip(), 0) for one in value.split(",")) if value is not None else ()
     except ValueError as error:
@@ -37,12 +112,17 @@ def _positions(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 @click.command("split")
 @click.argument("bundle", required=False)
-@click.option("--auto", is_flag=True, help="Every bundle above a limit of the split: section, instead of one bundle.")
-@click.option("--algorithm", type=click.Choice(ALGORITHMS), help="Where to cut; default split.algorithm.")
-@click.option("--positions", callback=_positions, metavar="HASH,...", help="Where specified_positions_divide cuts.")
-@click.option("--apply", "applies", is_flag=True, help="Split, and read the new boundaries back. There is no way back.")
-@click.option("--override", metavar="REASON", help="Pass limits such as cool-downs and a pause.")
+@click.option("--auto", is_flag=True, help="All bundles above a limit of the split: section, instead of one.")
+@click.option("--algorithm", type=click.Choice(ALGORITHMS), help="How to choose the cut.  [default: split.algorithm]")
+@click.option(
+    "--positions", callback=_positions, metavar="HASH,...", help="Cut positions of specified_positions_divide."
+)
+@click.option("--apply", "applies", is_flag=True, help="Split, and read the new boundaries back. Cannot be undone.")
+@click.option(
+    "--override", metavar="REASON", help="Pass limits such as cool-downs and a pause. Safety rules still hold."
+)
 @timeout_option
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -55,29 +135,38 @@ def split(
     positions: tuple[int, ...],
     override: str | None,
     timeout_seconds: float,
+    api_url: str | None,
     *,
     auto: bool,
     applies: bool,
 ) -> None:
-    """Print where BUNDLE would be cut, and the topics and traffic on each side; with --apply split it there.
+    """Show where BUNDLE would be cut, and the topics and traffic on each side. With --apply, split it there.
 
-    The parts stay at their owner until they are moved. --auto prints what the leader's rule would split.
-    Exit code 0 printed or split, 4 refused or nothing to cut, 5 not split, or elsewhere than wanted.
+    The parts stay at their owner until they are moved. --auto shows the bundles that the leader's rule would split.
+    Exit code 0 shown or split, 4 refused or nothing to cut, 5 not split, or split elsewhere.
 
     \b
     Example: lbd split public/default/0x00000000_0x40000000 --algorithm topic_count_equally_divide
     """
     _check_usage(bundle, algorithm, positions, override, auto=auto, applies=applies)
-    reason = reason_of(override)
+    reason = override_reason(override)
     settings = read().settings
-    plans, document = _chosen(settings, form) if bundle is None else _one(settings, form, bundle, algorithm, positions)
-    answers = _answers(settings, plans if applies else [], lambda plan: _request(plan, reason, timeout_seconds))
+    found = _plans(settings, bundle, algorithm, positions, api_url)
+    plans: Sequence[SplitDocument] = found.splits if isinstance(found, DueSplitsDocument) else (found,)
+    if form == "text" and isinstance(found, DueSplitsDocument):
+        print_due_splits(found)
+    elif form == "text":
+        show_plan(plans[0])
+    answers: list[RequestResult] = []
+    if applies and plans:
+        with handing(settings, api_url) as hand:
+            answers = [hand(_request(plans[0], reason, timeout_seconds))]
     if form == "json":
-        json_out({**document, "applied": answers if applies else None})
+        json_out({**msgspec.to_builtins(found), "applied": answers if applies else None})
     elif not applies and plans:
-        say(form, text.unapplied(len(plans)))
+        print_note(form, UNAPPLIED)
     for answer in answers:
-        say(form, answer.sentence)
+        print_note(form, answer.sentence)
     ctx.exit(max((answer.exit_code for answer in answers), default=0))
 
 
@@ -102,45 +191,24 @@ def _check_usage(
         bounds(bundle)
 
 
-def _one(
-    settings: Settings, form: str, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]
-) -> tuple[list[Plan], dict[str, Any]]:
-    """One bundle's plan, printed, and as JSON."""
-    from lbd.daemon.splitting.planning import plan_one  # noqa: PLC0415 - a wrong usage is told without NumPy
-    from lbd.split.plan import as_document  # noqa: PLC0415
+def _plans(
+    settings: Settings, bundle: str | None, algorithm: Algorithm | None, positions: Sequence[int], api_url: str | None
+) -> SplitDocument | DueSplitsDocument:
+    """The plan of one bundle, or of all that the rule chooses."""
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-    found = plan_one(settings, bundle, algorithm or settings.split.algorithm, positions)
-    if form == "text":
-        text.show_plan(found)
-    return [found], as_document(found)
+        asked = remote.client(api_url, settings)
+        return remote.due_splits(asked) if bundle is None else remote.split_plan(asked, bundle, algorithm, positions)
+    from lbd.operations.split import due_document, plan_due, plan_one  # noqa: PLC0415 - usage errors need no NumPy
 
-
-def _chosen(settings: Settings, form: str) -> tuple[list[Plan], dict[str, Any]]:
-    """All that the rule chooses, printed, and as JSON."""
-    from lbd.daemon.splitting.planning import plan_due  # noqa: PLC0415
-    from lbd.split.plan import as_document  # noqa: PLC0415
-
-    found: Chosen = plan_due(settings)
-    if form == "text":
-        text.show_chosen(found)
-    splits = [{**as_document(plan), "reason": due.words} for due, plan in found.plans]
-    left = [{"bundle": one.bundle, "reason": one.why} for one in found.left]
-    return [plan for _, plan in found.plans], {"splits": splits, "left": left}
+    if bundle is None:
+        return due_document(plan_due(settings))
+    return as_document(plan_one(settings, bundle, algorithm or settings.split.algorithm, positions))
 
 
-def _request(plan: Plan, override: str | None, timeout_seconds: float) -> SplitRequest:
+def _request(plan: SplitDocument, override: str | None, timeout_seconds: float) -> SplitRequest:
     name, now = new_id()
-    ends = (plan.bundle, plan.owner, plan.algorithm, plan.positions)
+    positions = tuple(int(position, 16) for position in plan.positions)
+    ends = (plan.bundle, plan.owner, plan.algorithm, positions)
     return SplitRequest(name, *ends, override, by(), now, now + timeout_seconds)
-
-
-def _answers(settings: Settings, plans: Sequence[Plan], ask: Callable[[Plan], SplitRequest]) -> list[Answer]:
-    """What became of each, whose time begins when it is asked for; after one that was not done no other one is."""
-    found: list[Answer] = []
-    if plans:
-        with handing(settings) as hand:
-            for plan in plans:
-                found.append(hand(ask(plan)))
-                if found[-1].exit_code:
-                    break
-    return found

@@ -1,4 +1,4 @@
-"""``lbd unload``: one bundle, or all of a namespace one after another, to a broker named or picked."""
+"""``lbd unload``: one bundle, or a namespace's bundles one by one, to a given broker or one that lbd picks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lbd.cli.asking import by, handing, new_id, one_line, reason_of, say
-from lbd.cli.options import format_option, override_option, settings_options, timeout_option
+from lbd.cli.options import api_option, format_option, override_option, settings_options, timeout_option
 from lbd.cli.render import json_out
+from lbd.cli.request import by, handing, one_line, override_reason, print_note
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
-from lbd.record.control import REFUSED, Answer, UnloadRequest
+from lbd.store.control import REFUSED, RequestResult, UnloadRequest, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lbd.config import Settings
 
 FAILURES_THAT_STOP = 2
-"""In a row: something is wrong there that a third would not mend."""
+"""Failures in a row after which a namespace is stopped."""
 
 WANTED = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU or tenant/namespace"
 
@@ -37,14 +37,15 @@ HOLDS = (
     Reason.HOUR_UNLOADS,
     Reason.DAY_UNLOADS,
 )
-"""What refuses one bundle with these words refuses them all."""
+"""Refusals that hold for all bundles of a namespace."""
 
 
 @click.command("unload")
 @click.argument("what", metavar="BUNDLE|NAMESPACE")
-@click.option("--to", "destination", metavar="BROKER", help="host:port of the broker to own it; else lbd picks one.")
+@click.option("--to", "destination", metavar="BROKER", help="Destination, host:port.  [default: lbd picks one]")
 @override_option
 @timeout_option
+@api_option
 @format_option
 @settings_options
 @click.pass_context
@@ -56,13 +57,14 @@ def unload(
     destination: str | None,
     override: str | None,
     timeout_seconds: float,
+    api_url: str | None,
 ) -> None:
-    """Move BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) to a broker at once, and prove that it landed there.
+    """Unload BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) to a broker at once, and verify that it landed there.
 
-    Without --to lbd picks a broker to which every guardrail lets it go. Of a NAMESPACE (tenant/namespace) all bundles
-    that somebody owns are moved so, one after another, as far as the limits go.
-    A running lbd does it with its own checks and journal; with none running this command does it itself.
-    Exit code 0 landed, 4 refused, 5 failed, landed elsewhere, or no answer in time.
+    Without --to, lbd picks a destination that all guardrails allow. The owned bundles of a NAMESPACE (tenant/namespace)
+    are moved one after another, as far as limits allow. A running lbd does it with its own checks and journal; if none
+    runs, this command does it itself.
+    Exit code 0 landed, 4 refused, 5 failed, landed elsewhere, or no response in time.
 
     \b
     Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080
@@ -72,7 +74,7 @@ def unload(
         raise UsageError(f"{what!r} is no bundle, and no namespace; wanted {WANTED}")
     if one:
         bounds(what)
-    reason, broker = reason_of(override), _broker(destination)
+    reason, broker = override_reason(override), _broker(destination)
     settings = read().settings
 
     def ask(bundle: str) -> UnloadRequest:
@@ -80,17 +82,17 @@ def unload(
         return UnloadRequest(name, bundle, broker, reason, by(), now, now + timeout_seconds)
 
     if one:
-        with handing(settings) as hand_over:
+        with handing(settings, api_url) as hand_over:
             answer = hand_over(ask(what))
         if form == "json":
             json_out(answer)
-        say(form, answer.sentence)
+        print_note(form, answer.sentence)
         ctx.exit(answer.exit_code)
-    bundles = _owned_bundles(settings, what, broker)
-    answers = _all(settings, form, bundles, ask)
+    bundles = _owned_bundles(settings, what, broker, api_url)
+    answers = _all(settings, form, bundles, ask, api_url)
     if form == "json":
         json_out(answers)
-    say(form, _summary(what, len(bundles), answers))
+    print_note(form, _summary(what, len(bundles), answers))
     ctx.exit(max(answer.exit_code for answer in answers))
 
 
@@ -101,10 +103,15 @@ def _broker(destination: str | None) -> str | None:
     return broker
 
 
-def _owned_bundles(settings: Settings, namespace: str, broker: str | None) -> list[str]:
-    from lbd.daemon.targets import owned_bundles  # noqa: PLC0415 - one bundle is handed over without asking the cluster
+def _owned_bundles(settings: Settings, namespace: str, broker: str | None, api_url: str | None) -> list[str]:
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-    owned = owned_bundles(settings, namespace)
+        owned = remote.owned_bundles(remote.client(api_url, settings), namespace)
+    else:
+        from lbd.operations.place import owned_bundles  # noqa: PLC0415 - one bundle is moved without asking the cluster
+
+        owned = owned_bundles(settings, namespace)
     if not owned:
         raise RefusedError(f"{namespace}: nobody owns a bundle of it, nothing to unload; lbd place tells where they go")
     bundles = [bundle for bundle, owner in owned.items() if owner != broker]
@@ -113,13 +120,15 @@ def _owned_bundles(settings: Settings, namespace: str, broker: str | None) -> li
     return bundles
 
 
-def _all(settings: Settings, form: str, bundles: list[str], ask: Callable[[str], UnloadRequest]) -> list[Answer]:
-    """The answers, told as they come; a namespace is left alone when it goes wrong."""
-    answers: list[Answer] = []
-    with handing(settings) as hand_over:
+def _all(
+    settings: Settings, form: str, bundles: list[str], ask: Callable[[str], UnloadRequest], api_url: str | None
+) -> list[RequestResult]:
+    """Print results as they come; stop a namespace after failures."""
+    answers: list[RequestResult] = []
+    with handing(settings, api_url) as hand_over:
         for number, bundle in enumerate(_paced(bundles, settings.guardrails.unload_spacing_seconds), start=1):
             answers.append(hand_over(ask(bundle)))
-            say(form, f"{number} of {len(bundles)}  {_named(bundle, answers[-1])}")
+            print_note(form, f"{number} of {len(bundles)}  {_named(bundle, answers[-1])}")
             if _stopped(answers):
                 break
     return answers
@@ -132,24 +141,24 @@ def _paced(bundles: list[str], seconds: float) -> Iterator[str]:
         yield bundle
 
 
-def _named(bundle: str, answer: Answer) -> str:
+def _named(bundle: str, answer: RequestResult) -> str:
     return answer.sentence if bundle in answer.sentence else f"{bundle}: {answer.sentence}"
 
 
-def _stopped(answers: list[Answer]) -> str:
-    """Why no further bundle is asked for."""
+def _stopped(answers: list[RequestResult]) -> str:
+    """Why the namespace is stopped; empty to continue."""
     last = answers[-FAILURES_THAT_STOP:]
     if len(last) == FAILURES_THAT_STOP and all(answer.exit_code not in {0, REFUSED} for answer in last):
         return f"{FAILURES_THAT_STOP} in a row failed"
-    return next((reason.label for reason in HOLDS if _says(answers[-1].sentence, reason)), "")
+    return next((reason.label for reason in HOLDS if _refused_for(answers[-1].sentence, reason)), "")
 
 
-def _says(sentence: str, reason: Reason) -> bool:
-    """Whether it refuses for this reason: a turn's own words, or those of what is asked of each broker."""
+def _refused_for(sentence: str, reason: Reason) -> bool:
+    """Whether the refusal has this reason, in the words of a turn or of a broker's check."""
     return sentence.startswith(f"Refused: {reason.label}") or f"may have it: {reason.label}: " in sentence
 
 
-def _summary(namespace: str, wanted: int, answers: list[Answer]) -> str:
+def _summary(namespace: str, wanted: int, answers: list[RequestResult]) -> str:
     landed = sum(answer.exit_code == 0 for answer in answers)
     refused = sum(answer.exit_code == REFUSED for answer in answers)
     left = wanted - len(answers)

@@ -1,4 +1,4 @@
-"""Comparisons as one page that opens without a network: gaps and scores run by run, scorecards, and the load model."""
+"""Comparisons as a page that opens without a network: gaps and scores per run, scorecards, and the load model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
-from lbd.compare import told
-from lbd.score.evenness import gaps
-from lbd.simulate.charts import COLOURS, MINUTES_UP_TO_HOURS, gap_chart, score_chart, thinned
-from lbd.simulate.report import TEMPLATE, chart, table
+from lbd.compare import summary
+from lbd.score.scorecard import gaps
+from lbd.simulate.report import COLOURS, MINUTES_UP_TO_HOURS, TEMPLATE, chart, gap_chart, score_chart, table, thinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,13 +29,13 @@ def page(comparisons: Sequence[Compared]) -> str:
 
 
 def _one(found: Compared) -> Iterator[str]:
-    yield f"<h2>{escape(told.title(found))}</h2>"
-    yield from (f"<p>{escape(line)}</p>" for line in told.sentences(found))
+    yield f"<h2>{escape(summary.title(found))}</h2>"
+    yield from (f"<p>{escape(line)}</p>" for line in summary.sentences(found))
     yield from chart("Between the highest and the lowest", _gaps(found))
-    yield table(("", *(run.label.replace(",", ", ") for run in found.runs)), list(told.rows(found)))
+    yield table(("", *(run.label.replace(",", ", ") for run in found.runs)), list(summary.rows(found)))
     for run in found.runs:
         yield from chart(f"Score of each broker: {run.label}", score_chart(run.trace))
-    rests = "\n".join(told.rests_on(found))
+    rests = "\n".join(summary.rests_on(found))
     if rests:
         yield f"<h2>What the scores rest on</h2>\n<pre>{escape(rests)}</pre>"
 

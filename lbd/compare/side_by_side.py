@@ -1,39 +1,482 @@
-"""A scorecard for each candidate, over a scenario or over a recording."""
+"""Runs of strategies side by side, each with settings of its own, and a scorecard of each.
+
+On a recording, lbd runs in real turns whose moves change what later rounds report.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 
-from lbd.compare.as_recorded import recorded_trace
-from lbd.compare.candidates import Candidate, of_recording, of_scenario, settings_for
-from lbd.compare.rerun import Rerun
+from lbd.act.executor import Pace
+from lbd.config import Settings, problem, strategy_section, without_removed
+from lbd.decide.strategies import STRATEGIES
+from lbd.documents import flat
 from lbd.errors import UsageError
-from lbd.load.error import ModelError, measure
-from lbd.load.fit import fit
-from lbd.load.samples import gather
-from lbd.load.theil_sen import FEWEST_FREE
+from lbd.load import scoring
+from lbd.load.estimate import CPU, background_as_recorded, carried, driving
+from lbd.load.fit import FEWEST_FREE, fit
+from lbd.load.model_error import ModelError, measure
+from lbd.load.samples import FIRST_CPU, SAMPLED, gather, row_totals
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES, Rows, Skip
+from lbd.observe.observer import Observation
+from lbd.permit.evidence import IMPOSSIBLE_SHARE, SAMPLE_INTERVAL_SECONDS, ReportedOwners, compare_owners
+from lbd.permit.policies import Isolation
+from lbd.pulsar.admin import Leader
+from lbd.reason import Reason
 from lbd.replay import rounds as rounds_of
-from lbd.score.scorecard import scorecard
-from lbd.simulate.run import Simulation
+from lbd.score.bounds import BundleHistory, everywhere
+from lbd.score.scorecard import ClusterTruth, Moved, Trace, scorecard
+from lbd.simulate.run import UNLOAD_SECONDS, Moving, Simulation, simulated_parts
+from lbd.simulate.scenario import nested, over
+from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lbd.compare.candidates import Below
-    from lbd.config import Settings
-    from lbd.load.linear import LoadModel
+    from numpy.typing import NDArray
+
+    from lbd.load.estimate import LoadModel
     from lbd.load.samples import BrokerSamples
     from lbd.load.scoring import Weights
-    from lbd.model import Snapshot
-    from lbd.record.recording import Header
+    from lbd.model import BoolArray, FloatArray, IntArray, Snapshot, Unload
     from lbd.score.scorecard import Scorecard
-    from lbd.score.trace import Trace
     from lbd.simulate.scenario import Scenario
+    from lbd.store.recording import Header
+    from lbd.turn.parts import TurnResult
 
+
+@dataclass(frozen=True)
+class Contender:
+    """A strategy and settings by dotted keys; ``label`` is how it was asked for."""
+
+    label: str
+    strategy: str
+    settings: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Below:
+    """Settings that belong to what is run over, and ``where`` they stand."""
+
+    where: str
+    settings: Mapping[str, Any]
+
+
+def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -> Contender:
+    """Of ``NAME`` or ``NAME:KEY=VALUE,KEY=VALUE``; a key without a dot is one of the strategy's own settings, or
+    ``profile``: ``stock`` is Pulsar's own rule.
+
+    Raises :class:`UsageError` for a strategy that nobody knows.
+    """
+    name, _, values = text.partition(":")
+    if name not in STRATEGIES:
+        raise UsageError(f"--strategy {text}: {name!r} is not known; wanted {', '.join(STRATEGIES)}")
+    section = strategy_section(name)
+    pairs = [assignment(part, f"--strategy {name}:") for part in values.split(",")] if values else []
+    shared = ("profile",)
+    return Contender(
+        text, name, {key if "." in key or key in shared else f"{section}.{key}": value for key, value in pairs}
+    )
+
+
+def settings_for(chosen: Contender, below: Below, given: Settings, overrides: Mapping[str, object]) -> Settings:
+    """The settings of a run: those of what it runs over, the user's, what is tried with all, the candidate's own.
+
+    Raises :class:`UsageError` with every problem.
+    """
+    own = {"strategy": chosen.strategy, **chosen.settings}
+    values: dict[str, Any] = {}
+    for source in (
+        below.settings,
+        given.model_dump(exclude_unset=True),
+        *map(nested, [*overrides.items(), *own.items()]),
+    ):
+        values = over(values, source)
+    origins = dict.fromkeys(own, f"--strategy {chosen.label}") | dict.fromkeys(overrides.keys() - own.keys(), "--set")
+    origins |= {key: below.where for key, _ in flat(below.settings) if key not in origins}
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        told = (problem(item, origins) for item in error.errors())
+        raise UsageError("\n".join(" ".join(line.split()) for line in told)) from error
+
+
+def of_scenario(scenario: Scenario) -> Below:
+    """A scenario's settings; a turn for each sample."""
+    return Below("scenario", {"interval_seconds": SAMPLE_INTERVAL_SECONDS, **scenario.settings})
+
+
+def of_recording(header: Header) -> Below:
+    """What a recording says of the settings that it was made under.
+
+    Raises :class:`UsageError` for a strategy that nobody knows.
+    """
+    name = header.strategy or "avg-shedder"
+    if name not in STRATEGIES:
+        raise UsageError(f"{header.where}: strategy {name!r} is not known; wanted {', '.join(STRATEGIES)}")
+    settings = {
+        "interval_seconds": header.interval_s,
+        "guardrails": {"cool_down_minutes": header.grace_s / 60},
+        "weights": dict(header.weights),
+        strategy_section(name): without_removed(name, header.settings),
+    }
+    return Below(header.where, settings)
+
+
+# --- the recorded run itself: scores as reported, and moves by anyone
+
+
+def recorded_trace(rounds: Sequence[Snapshot], model: LoadModel, weights: Weights, high_threshold: float) -> Trace:
+    """What really happened: scores as reported, and each bundle that changed hands, by whomever."""
+    brokers = tuple(sorted({broker for one in rounds for broker in one.brokers.ids}))
+    seen, moves, shown_at = [], list[Moved](), None
+    owners: ReportedOwners | None = None
+    for one, untouched in zip(rounds, unmoved(rounds, model, weights), strict=True):
+        seconds, points = one.taken_at - rounds[0].taken_at, reported_scores(one, weights)
+        present = np.isin(brokers, one.brokers.ids)
+        carries = np.zeros(len(brokers))
+        carries[present] = np.nan_to_num(row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1))
+        seen.append(ClusterTruth(seconds, points, untouched, present, carries))
+        before, (owners, changed) = owners, compare_owners(owners, one)
+        if before is not None and changed:
+            moves += _changes(before, owners, changed, one, seconds)
+        if shown_at is None and np.ptp(points) >= high_threshold:
+            shown_at = seconds
+    return Trace(tuple(seen), tuple(moves), brokers, shown_at)
+
+
+def _changes(
+    before: ReportedOwners, now: ReportedOwners, changed: frozenset[str], snapshot: Snapshot, seconds: float
+) -> Iterator[Moved]:
+    """The bundles that changed hands, from whom to whom."""
+    was = former(before, changed)
+    sizes = bundle_rates(snapshot, now.owner)[0][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+    for bundle, at in snapshot.positions_of(changed).items():
+        destination = snapshot.brokers.ids[now.owner[at]]
+        yield Moved(seconds, bundle, was[bundle], destination, float(sizes[at]))
+
+
+# --- recorded brokers under other owners: what they would have reported if a plan had owned their bundles
+# Rates of bundles are as recorded, owners are the plan's. A broker's usage is as recorded, plus the slope of its load
+# model times the traffic that the plan adds: so bursts, neighbours and noise stay where they were, and a broker with
+# its recorded bundles reports what it did. A new sample has the mean traffic since the one before, as a real one.
+
+if TYPE_CHECKING:
+    RowArray = NDArray[np.int64]
+
+MEMORY = [RESOURCES.index(name) for name in ("memory", "direct_memory")]
+"""Read whenever somebody asks, and no plan's doing."""
+
+LEAST_SHARE = 1e-4
+"""Of a limit; a broker that reports less has not sampled yet."""
+
+LAST_DIGITS = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class RecountedRound:
+    """One round as the plan has it. ``owner`` is int32 (N,), ``rates`` float64 (N, 4), aligned with its bundles."""
+
+    snapshot: Snapshot
+    owner: IntArray
+    rates: FloatArray
+
+    @property
+    def throughput(self) -> float:
+        """What all bundles carry, bytes/s."""
+        return float(self.rates[:, (BYTES_IN, BYTES_OUT)].sum())
+
+
+def reported_scores(seen: Snapshot, weights: Weights) -> FloatArray:
+    """Score of each broker in points, float64 (B,); 0 where no resource is known, or a number is impossible."""
+    found = scoring.scores(seen.brokers, weights)
+    return np.where((found > 0) & (found <= 100 * IMPOSSIBLE_SHARE), found, 0.0)
+
+
+def unmoved(rounds: Iterable[Snapshot], model: LoadModel, weights: Weights) -> list[FloatArray]:
+    """Scores of each round, float64 (B,), had no bundle changed hands since the first."""
+    recorded = Recorded(model)
+    return [reported_scores(recorded.round(one).snapshot, weights) for one in rounds]
+
+
+class Recorded:
+    """A recorded cluster under a plan. ``model`` knows every broker of the recording."""
+
+    def __init__(self, model: LoadModel) -> None:
+        self._model = model
+        self._owners: ReportedOwners | None = None
+        self._elsewhere: dict[str, str] = {}
+        self._shown: _ReportedUsage | None = None
+
+    def move(self, bundle: str, broker: str) -> None:
+        """The plan has moved a bundle."""
+        self._elsewhere[bundle] = broker
+
+    def round(self, recorded: Snapshot) -> RecountedRound:
+        """The next round of the recording, as it would have been."""
+        was = self._look(recorded)
+        owner = self._planned(recorded, was)
+        rates, row = bundle_rates(recorded, was)
+        beyond = carried(rates, owner, len(recorded.brokers)) - carried(rates, was, len(recorded.brokers))
+        if not (np.array_equal(owner, was) and recorded.rows.bundle.size == len(recorded.bundles)):
+            recorded = _owned(recorded, (was, owner), row, beyond)
+        return RecountedRound(self._sampled(recorded, beyond), owner, rates)
+
+    def _look(self, recorded: Snapshot) -> IntArray:
+        """Recorded owners, int32 (N,). What changed hands there has not in the plan, while its owner is there."""
+        before = self._owners
+        self._owners, changed = compare_owners(before, recorded)
+        if before is not None and changed:
+            present = set(recorded.brokers.ids)
+            for bundle, broker in former(before, changed).items():
+                if broker in present:
+                    self._elsewhere.setdefault(bundle, broker)
+        return self._owners.owner
+
+    def _planned(self, recorded: Snapshot, was: IntArray) -> IntArray:
+        """The plan's owners; a bundle of a broker that is away is where the record has it."""
+        position = recorded.brokers.index()
+        self._elsewhere = {bundle: broker for bundle, broker in self._elsewhere.items() if broker in position}
+        owner = was.copy()
+        for bundle, at in recorded.positions_of(self._elsewhere).items():
+            owner[at] = position[self._elsewhere[bundle]]
+        return owner
+
+    def _sampled(self, seen: Snapshot, beyond: FloatArray) -> Snapshot:
+        """Usage changes when the recorded one does: by what the plan gave the broker since the last sample."""
+        brokers, model = seen.brokers, self._model.of(seen.brokers.ids)
+        shown = _of_brokers(self._shown, brokers.ids)
+        total, rounds = shown.total + driving(beyond, model.measure), shown.rounds + 1
+        shifted = _shifted(brokers.usage, brokers.limit, model.slope * total / rounds[:, None])
+        fresh = _differ(shown.recorded[:, SAMPLED], brokers.usage[:, SAMPLED])
+        usage = np.where(fresh[:, None], shifted, shown.usage)
+        usage[:, MEMORY] = brokers.usage[:, MEMORY]
+        total[fresh], rounds[fresh] = 0.0, 0
+        self._shown = _ReportedUsage(brokers.ids, brokers.usage, usage, total, rounds)
+        return replace(seen, brokers=replace(brokers, usage=usage))
+
+
+@dataclass(frozen=True, eq=False)
+class _ReportedUsage:
+    """Of each broker: ``recorded`` and shown ``usage`` of its last round, both (B, 5), and what the plan gave it beyond
+    what it had, added up over the ``rounds`` (B,) since its last sample: ``total`` (B, 5).
+    """
+
+    ids: tuple[str, ...]
+    recorded: FloatArray
+    usage: FloatArray
+    total: FloatArray
+    rounds: FloatArray
+
+
+def _of_brokers(before: _ReportedUsage | None, ids: tuple[str, ...]) -> _ReportedUsage:
+    """The same for these brokers; nothing is known of new ones."""
+    if before is not None and before.ids == ids:
+        return before
+    size = len(ids)
+    found = _ReportedUsage(ids, np.full((size, 5), np.inf), np.zeros((size, 5)), np.zeros((size, 5)), np.zeros(size))
+    position = {} if before is None else {broker: at for at, broker in enumerate(before.ids)}
+    new = [at for at, broker in enumerate(ids) if broker in position]
+    old = [position[ids[at]] for at in new]
+    if before is not None:
+        for mine, its in zip(_columns(found), _columns(before), strict=True):
+            mine[new] = its[old]
+    return found
+
+
+def _columns(shown: _ReportedUsage) -> tuple[FloatArray, ...]:
+    return shown.recorded, shown.usage, shown.total, shown.rounds
+
+
+def _differ(first: FloatArray, second: FloatArray) -> BoolArray:
+    """Rows in which two tables differ, bool (B,); what is missing in both does not."""
+    found: BoolArray = np.logical_or.reduce((first != second) & ~(np.isnan(first) & np.isnan(second)), axis=1)
+    return found
+
+
+def former(before: ReportedOwners, changed: frozenset[str]) -> Mapping[str, str]:
+    """Who had the bundles that changed hands."""
+    found = {bundle: seen[0] for bundle, seen in before.away.items() if bundle in changed}
+    for at, bundle in enumerate(before.bundles):
+        if bundle in changed:
+            found[bundle] = before.brokers[before.owner[at]]
+    return found
+
+
+def bundle_rates(seen: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]:
+    """Rates of each bundle, (N, 4), and its row, int64 (N,): that of its owner where two brokers report it.
+
+    A rate that is no number counts for none.
+    """
+    rows = seen.rows
+    row = np.zeros(len(seen.bundles), dtype=np.int64)
+    row[rows.bundle] = np.arange(rows.bundle.size)
+    own = np.flatnonzero(rows.owner() == owner[rows.bundle])
+    row[rows.bundle[own]] = own
+    return np.nan_to_num(np.maximum(rows.rates[row], 0.0), posinf=0.0), row
+
+
+def _owned(seen: Snapshot, owners: tuple[IntArray, IntArray], row: RowArray, beyond: FloatArray) -> Snapshot:
+    """The same reports with each bundle on its owner's, and on no other; ``owners`` are those recorded and planned.
+
+    A broker's topics are those that it reported, and what the plan gave and took: it may not tell of all its bundles.
+    """
+    was, owner = owners
+    order = np.argsort(owner, kind="stable").astype(np.int32)
+    rows, chosen, size = seen.rows, row[order], len(seen.brokers)
+    start = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=size)))).astype(np.int32)
+    found = Rows(
+        start=start,
+        bundle=order,
+        rates=rows.rates[chosen],
+        counts=rows.counts[chosen],
+        reported=rows.reported[chosen],
+        listed=rows.listed[chosen],
+    )
+    each = rows.counts[row, 0]
+    given = np.bincount(owner, each, size) - np.bincount(was, each, size)
+    topics = np.maximum(seen.brokers.topics + given.astype(np.int64), 0)
+    brokers = replace(seen.brokers, rates=np.maximum(seen.brokers.rates + beyond, 0.0), topics=topics)
+    return replace(seen, brokers=brokers, rows=found)
+
+
+def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatArray:
+    """Usage after so many percent of the limit more, within the limit.
+
+    As it was where nothing is added, and where it is no number that could be added to: lbd shall see that, too. A new
+    sample is a new one at either end, too, by its last digits.
+    """
+    known = (limit > 0) & (points != 0) & (usage >= 0) & np.isfinite(usage)
+    known[:, CPU] &= usage[:, CPU] > FIRST_CPU
+    wanted = usage + points / 100 * limit
+    found = np.clip(wanted, LEAST_SHARE * limit, np.maximum(limit, usage))
+    return np.where(known, np.where(found == wanted, found, found + LAST_DIGITS * usage), usage)
+
+
+# --- lbd over a recording
+
+
+@dataclass
+class Rerun:
+    """A recording under lbd. ``clock`` (seconds) only measures how long turns take.
+
+    Every unload lands where it should, and isolation policies are not known: recordings do not hold them.
+    """
+
+    rounds: Sequence[Snapshot]
+    model: LoadModel
+    settings: Settings
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._recorded = Recorded(self.model)
+        self._round: RecountedRound | None = None
+        self._now = self.rounds[0].taken_at
+        self._moving = Moving(Pace.of(self.settings.guardrails), lambda: self._now, self._refused)
+        self._seen: list[ClusterTruth] = []
+        self._moves: list[Moved] = []
+        self._first: dict[str, str] = {}
+        self._named: list[str] = []
+        self._heaviest: RecountedRound | None = None
+        self._unmoved = unmoved(self.rounds, self.model, self.settings.weights)
+        self._shown_at: float | None = None
+        self._brokers = tuple(sorted({broker for one in self.rounds for broker in one.brokers.ids}))
+
+    def turns(self) -> Iterator[TurnResult]:
+        """A turn for each round. Raises what a turn could not be finished for."""
+        parts = simulated_parts(self, self._moving, self.settings, Isolation())
+        for recorded in self.rounds:
+            self._now = recorded.taken_at
+            self._land()
+            self._round = self._recorded.round(recorded)
+            begun = self.clock()
+            record = turn(parts)
+            took = self.clock() - begun
+            if record.error is not None:
+                raise record.error
+            self._look(self._round, took)
+            yield record
+
+    def trace(self) -> Trace:
+        """What the scorecard is made of; scores are those that the reports would have shown."""
+        return Trace(
+            seen=tuple(self._seen),
+            moves=tuple(self._moves),
+            brokers=self._brokers,
+            shown_at_seconds=self._shown_at,
+            placement=self._placement(),
+            unserved_bundle_seconds=len(self._moves) * UNLOAD_SECONDS,
+        )
+
+    def observe(self) -> Observation:
+        """The round as the plan has it; there is a leader, and the brokers do not shed by themselves."""
+        assert self._round is not None
+        seen = self._round.snapshot
+        return Observation(seen, "recorded", seen.brokers.ids, Leader(seen.brokers.ids[0], ""))
+
+    def _land(self) -> None:
+        for unload, _ in self._moving.landed():
+            assert unload.destination is not None
+            self._recorded.move(unload.bundle, unload.destination)
+            ends = (unload.source, unload.destination)
+            self._moves.append(Moved(self._since(), unload.bundle, *ends, unload.throughput))
+            self._heaviest = None
+
+    def _since(self) -> float:
+        return self._now - self.rounds[0].taken_at
+
+    def _refused(self, unload: Unload) -> Skip | None:
+        """What the executor checks before each request."""
+        assert self._round is not None
+        ids = self._round.snapshot.brokers.ids
+        if unload.destination not in ids:
+            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
+        return None
+
+    def _look(self, found: RecountedRound, took_seconds: float) -> None:
+        brokers = found.snapshot.brokers
+        points = reported_scores(found.snapshot, self.settings.weights)
+        present = np.isin(self._brokers, brokers.ids)
+        carries = np.zeros(len(self._brokers))
+        carries[present] = carried(found.rates, found.owner, len(brokers))[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+        untouched = self._unmoved[len(self._seen)]
+        self._seen.append(ClusterTruth(self._since(), points, untouched, present, carries, took_seconds))
+        if self._heaviest is None or found.throughput > self._heaviest.throughput:
+            self._heaviest = found
+        if self._shown_at is None and np.ptp(points) >= self.settings.avg_shedder.high_threshold:
+            self._shown_at = self._since()
+        if self._named != found.snapshot.bundles:
+            self._named = found.snapshot.bundles
+            for bundle, owner in zip(self._named, found.owner.tolist(), strict=True):
+                self._first.setdefault(bundle, brokers.ids[owner])
+
+    def _placement(self) -> BundleHistory | None:
+        """In what drives CPU; not told where brokers came or went, or another resource binds."""
+        found = self._heaviest
+        if found is None or len({one.brokers.ids for one in self.rounds}) > 1:
+            return None
+        brokers, weight = found.snapshot.brokers, self.settings.weights.cpu
+        if set(scoring.binding(brokers, self.settings.weights)) != {"cpu"}:
+            return None
+        model, position = self.model.of(brokers.ids), brokers.index()
+        traffic = carried(found.rates, found.owner, len(brokers))
+        return BundleHistory(
+            sizes=driving(found.rates, model.measure)[:, CPU],
+            first=np.array([position[self._first[bundle]] for bundle in found.snapshot.bundles], dtype=np.int32),
+            last=found.owner,
+            idle=weight * np.maximum(background_as_recorded(model, scoring.percent(brokers), traffic)[:, CPU], 0.0),
+            slope=weight * model.slope[:, CPU],
+            present=np.ones(len(brokers), dtype=np.bool_),
+            pools=everywhere(len(found.owner), len(brokers)),
+        )
+
+
+# --- scorecards
 
 ENOUGH_SAMPLES = FEWEST_FREE + 2
 """Of one broker, for a slope of its own."""
@@ -68,10 +511,10 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonRequest:
     """What is compared, and under which settings: the user's, and what is tried with all of them."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Contender, ...]
     given: Settings
     overrides: Mapping[str, object]
     clock: Callable[[], float]
@@ -79,7 +522,7 @@ class Asked:
     """Called with a candidate's label and how much of its run is done, 0 to 1."""
 
 
-def over_scenario(asked: Asked, name: str, scenario: Scenario, seed: int) -> Compared:
+def over_scenario(asked: ComparisonRequest, name: str, scenario: Scenario, seed: int) -> Compared:
     """Each candidate on the same simulated cluster."""
     below = of_scenario(scenario)
     settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
@@ -95,7 +538,9 @@ def over_scenario(asked: Asked, name: str, scenario: Scenario, seed: int) -> Com
     return Compared(name, tuple(runs), thresholds)
 
 
-def over_recording(asked: Asked, header: Header, rounds: Sequence[Snapshot], model: LoadModel | None) -> Compared:
+def over_recording(
+    asked: ComparisonRequest, header: Header, rounds: Sequence[Snapshot], model: LoadModel | None
+) -> Compared:
     """What was recorded, and each candidate as it would have been. ``model``: instead of one fitted to the recording.
 
     Raises :class:`UsageError` where the recording does not tell how load follows traffic.
@@ -134,9 +579,9 @@ def recordings(path: Path) -> Iterator[tuple[Header, list[Snapshot]]]:
         yield current, found
 
 
-def _for_all(asked: Asked, below: Below) -> Settings:
+def _for_all(asked: ComparisonRequest, below: Below) -> Settings:
     """The settings without what single candidates change: all are measured by the same."""
-    return settings_for(Candidate("", "avg-shedder", {}), below, asked.given, asked.overrides)
+    return settings_for(Contender("", "avg-shedder", {}), below, asked.given, asked.overrides)
 
 
 def _thresholds(settings: Settings) -> tuple[float, float]:

@@ -1,1 +1,1 @@
-"""Where real parts are put together (``parts``, ``dry``), and the life of the process that turns them (``service``)."""
+"""The process: real parts put together (``wiring``), and its life (``service``)."""

@@ -1,4 +1,4 @@
-"""A live lbd on a state directory: one turn after the other, and what people ask for beside them."""
+"""A live lbd on a state directory: one turn after the other, its journal, and manual requests beside the turns."""
 
 from __future__ import annotations
 
@@ -7,34 +7,55 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lbd.cycle import CycleRecord, finish, turn
-from lbd.daemon.asked import Asked
-from lbd.daemon.assembled import Assembled
-from lbd.daemon.journaled import forget_notes, journal_warnings
-from lbd.daemon.keeper import Keeper
-from lbd.daemon.parts import say
-from lbd.daemon.requests import Requests
-from lbd.daemon.standing import LED_WITHIN_SECONDS, standing
-from lbd.daemon.taking_over import release_at_stop
-from lbd.daemon.timebase import SYSTEM, Timebase
-from lbd.errors import LbdError
+from lbd.clock import SYSTEM, Timebase
+from lbd.daemon.dispatch import Dispatcher
+from lbd.daemon.election import LED_WITHIN_SECONDS, open_role
+from lbd.daemon.recorder import Keeper
+from lbd.daemon.take_over import release_at_stop
+from lbd.daemon.wiring import Assembled
+from lbd.errors import LbdError, UsageError
+from lbd.model import Skip
+from lbd.operations.parts import print_wait
+from lbd.operations.requests import Requests
 from lbd.reason import Reason
-from lbd.record.journal import LIVE_NAME
-from lbd.record.state import StateDir
+from lbd.store.append_log import LIVE_NAME
+from lbd.store.state import StateDir
+from lbd.turn.parts import TurnResult
+from lbd.turn.turn import finish, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from lbd.config import Settings
-    from lbd.cycle.watchdog import Alarm
-    from lbd.daemon.draining import Draining
-    from lbd.daemon.splitting import Splitting
-    from lbd.daemon.standing import Standing
-    from lbd.model import Outcome, Skip, Unload
+    from lbd.daemon.election import Role
+    from lbd.model import Outcome, Unload
     from lbd.observe.observer import Observer
-    from lbd.pulsar.silence import Silences
-    from lbd.record.control import Request
-    from lbd.record.journal import Journal
+    from lbd.operations.drain import Draining
+    from lbd.operations.split import Splitting
+    from lbd.pulsar.broker_health import BrokerHealth
+    from lbd.store.control import Request
+    from lbd.store.journal import Journal
+    from lbd.turn.watchdog import Alarm
+
+
+def forget_notes(journal: Journal, record: TurnResult) -> None:
+    """What a leader had noted is gone with it; one that tells no id may be the same as before."""
+    leader = record.observation.leader if record.observation is not None else None
+    if leader is not None and leader.broker is not None:
+        for bundle, note in journal.notes.items():
+            if note.leader not in {None, leader.broker}:
+                journal.note(bundle, None, None)
+
+
+def journal_warnings(journal: Journal, path: Path) -> tuple[str, ...]:
+    """What a person should know of it; empty texts where all is well."""
+    torn = journal.torn_lines
+    lines = f"{path}: {torn} lines cannot be read; cool-downs in them are lost"
+    return (lines if torn else "", journal.rotation_failure)
+
+
+# --- engine
 
 RECOVERED_WITHIN_SECONDS = 2.0
 """How long a command waits for moves that a killed process left open; a daemon goes on turning meanwhile."""
@@ -50,15 +71,15 @@ class Engine:
         self,
         settings: Settings,
         state: StateDir,
-        joined: tuple[Journal, Standing],
+        joined: tuple[Journal, Role],
         timebase: Timebase,
         *,
         observe_only: bool = False,
     ) -> None:
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
         self._real = Assembled(settings, state, joined, timebase, self._ended, observe_only=observe_only)
-        self.requests = Requests(self._real.control)
-        self._asked = Asked(self._real, self.requests)
+        self.requests = Requests()
+        self._asked = Dispatcher(self._real, self.requests)
         self._keeper = Keeper(settings)
 
     @property
@@ -77,7 +98,7 @@ class Engine:
         return self._real.journal
 
     @property
-    def leading(self) -> Standing:
+    def leading(self) -> Role:
         """Whether this lbd may move, where several share a cluster."""
         return self._real.leading
 
@@ -87,7 +108,7 @@ class Engine:
         return self._real.looking
 
     @property
-    def silences(self) -> Silences:
+    def silences(self) -> BrokerHealth:
         """What is known of brokers that answer nothing."""
         return self._real.silences
 
@@ -101,11 +122,11 @@ class Engine:
         """What empties and fills brokers beside the turns."""
         return self._real.draining
 
-    def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
+    def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
         return self._keeper.keep(self._turn(on_plan), self.timebase.now())
 
-    def _turn(self, on_plan: Callable[[tuple[Unload, ...]], None]) -> CycleRecord:
+    def _turn(self, on_plan: Callable[[tuple[Unload, ...]], None]) -> TurnResult:
         self._real.recover()
         record = turn(replace(self._real.parts(), on_plan=on_plan))
         if self._real.observing is not None:
@@ -119,9 +140,9 @@ class Engine:
             record = replace(record, error=record.error or error)
         return record
 
-    def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> CycleRecord:
+    def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn, and the end of everything that it began."""
-        self._real.observer.wait_to_hear(say)
+        self._real.observer.wait_to_hear(print_wait)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         record = self._turn(on_plan)
@@ -144,7 +165,7 @@ class Engine:
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
-        self._real.observer.wait_to_hear(say)
+        self._real.observer.wait_to_hear(print_wait)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
         self._asked.begin(request, self._real.alone)
@@ -152,7 +173,7 @@ class Engine:
             self.draining.to_the_end(partial(self.go_on, alone=True))
         finally:
             self.wait()
-            finish(self._real.parts(), CycleRecord())
+            finish(self._real.parts(), TurnResult())
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until no move and no split is under way; whether that was so within the time."""
@@ -192,9 +213,7 @@ class Engine:
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
-        broken = f"{self._real.control.broken} requests by hand cannot be read and were set aside as *.broken"
-        beside = [self.requests.warning, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
-        found = [*journal, broken if self._real.control.broken else "", *beside]
+        found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         found += [self._real.learned.trouble, self._real.observer.admin.http.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
@@ -204,7 +223,8 @@ class Engine:
         self._keeper.take(settings)
 
     def halt(self) -> None:
-        """Begin no further unload of what was planned; those in flight go on to their end."""
+        """Begin no further unload of what was planned, and no request; those in flight go on to their end."""
+        self.requests.close("lbd is ending")
         self._real.placing.stop()
         self.splitting.halt()
         self._real.executor.halt(Reason.ROUND_STOPPED, "not asked for: lbd was stopped")
@@ -233,15 +253,26 @@ class Engine:
         try:
             self.on_end(ended)
         finally:
-            self._asked.ended(ended)
+            if isinstance(ended, Skip) or not ended.amended:  # who asked by hand has had the answer
+                self._asked.ended(ended)
 
 
 @contextmanager
-def engine(settings: Settings, *, observe_only: bool = False, timebase: Timebase = SYSTEM) -> Iterator[Engine]:
-    """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory."""
+def engine(
+    settings: Settings, *, observe_only: bool = False, timebase: Timebase = SYSTEM, new_journal: bool = False
+) -> Iterator[Engine]:
+    """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory.
+
+    Raises :class:`~lbd.errors.UsageError` where the journal is lost, unless a person accepts that: ``new_journal``.
+    """
     state = StateDir(settings.state_dir)
     with state.locked():
-        joined = standing(settings, state.journal, timebase.now, observe_only=observe_only)
+        if lost := state.journal_lost:
+            if not new_journal:
+                raise UsageError(lost)
+            state.forget_journal()
+        state.begin_journal()
+        joined = open_role(settings, state, timebase, observe_only=observe_only)
         found = Engine(settings, state, joined, timebase, observe_only=observe_only)
         try:
             yield found

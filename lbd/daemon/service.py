@@ -1,4 +1,4 @@
-"""The life of the daemon: turns at their planned times, signals, reload, and what systemd wants to hear."""
+"""The life of the daemon: turns at their planned times, signals, reload of settings, and notifications to systemd."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,27 +14,48 @@ import sdnotify
 import structlog
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES
 from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from lbd import log
-from lbd.daemon.keeper import Telling
-from lbd.daemon.responsive import settle, share_fairly
-from lbd.daemon.serving import Serving
-from lbd.daemon.telling import level_of, move_line, split_line, status_of, turn_line, utc
-from lbd.daemon.timebase import Steps
-from lbd.errors import LbdError
-from lbd.giving_way import ANSWERS, TURN
-from lbd.record.status import write_status
+from lbd.clock import Steps
+from lbd.daemon.api_backend import Serving
+from lbd.daemon.recorder import AlarmLog
+from lbd.daemon.status import build_status, log_level, move_line, split_line, turn_line
+from lbd.errors import LbdError, UsageError
+from lbd.store.status import write_status
+from lbd.text import utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbd.config import Settings
-    from lbd.cycle import CycleRecord
+    from lbd.config import Loaded, Settings
     from lbd.daemon.engine import Engine
     from lbd.model import Outcome, Skip
-    from lbd.record.status import Status
-    from lbd.split.cut import CutOutcome
+    from lbd.split.plan import CutOutcome
+    from lbd.store.status import Status
+    from lbd.turn.parts import TurnResult
+
+
+class Rereading:
+    """Reads settings by ``read``: once at the start, and then as often as is asked for."""
+
+    def __init__(self, read: Callable[[], Loaded]) -> None:
+        self._read = read
+        self._files = frozenset[str]()
+
+    def __call__(self) -> Settings:
+        """The settings now. Raises :class:`UsageError` as reading them does, and for a file that has said something and
+        is gone, or empty, by now: that is a mishap, and would take guardrails away that nobody meant to give up.
+        """
+        found = self._read()
+        for file in sorted(self._files - found.files):
+            raise UsageError(f"{file}: gone, or without settings by now; only a restart goes on with defaults instead")
+        self._files = found.files
+        return found.settings
+
+
+# --- service
 
 INTERVALS_UNTIL_STUCK = 3
 LEAST_PATIENCE_SECONDS = 60.0
@@ -47,7 +68,7 @@ STOP_SECONDS = 60.0
 LEAVE_SECONDS = 70.0
 """When it ends whatever is under way, which the journal hands over to the next start; systemd waits 90 s."""
 
-REQUESTS_EVERY_SECONDS = 0.5
+DRAINS_EVERY_SECONDS = 0.5
 
 SIGNALS_AFTER_SECONDS = 1.0
 
@@ -61,7 +82,7 @@ class Service:
 
     def __init__(self, engine: Engine, read: Callable[[], Settings] | None) -> None:
         self._engine = engine
-        self.on_turn: Callable[[CycleRecord], None] = lambda _: None
+        self.on_turn: Callable[[TurnResult], None] = lambda _: None
         self.on_move: Callable[[Outcome | Skip], None] = lambda _: None
         self._read = read
         self._log = structlog.get_logger()
@@ -72,7 +93,7 @@ class Service:
         self._busy, self._showing = threading.Lock(), threading.Lock()
         self._alive_at, self._steps = time.monotonic(), Steps()
         self._turns = 0
-        self._telling = Telling()
+        self._telling = AlarmLog()
         self._serving = Serving(engine, lambda: time.monotonic() - self._alive_at, lambda: self._patience_seconds)
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(6)})
 
@@ -85,13 +106,13 @@ class Service:
         elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
             signal.signal(signal.SIGHUP, self._signalled)
         self._engine.on_end = self._moved
+        self._engine.requests.on_new = self._serve_soon
         self._engine.splitting.on_end = self._split
         self._engine.leading.on_change = lambda words: self._log.info(words, leader=self._engine.leading.words)
         self._engine.leading.on_words = self._led
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
         self._plan_all()
         self._engine.leading.start()
-        share_fairly()
         self._scheduler.start()
         self._serving.start()
         self._systemd.notify("READY=1")
@@ -118,12 +139,13 @@ class Service:
         last = threading.Timer(LEAVE_SECONDS, self._leave)
         last.daemon = True
         last.start()
-        self._scheduler.shutdown(wait=False)
-        self._serving.stop()
         self._engine.halt()
+        self._scheduler.shutdown(wait=False)
         with self._busy:
             self._engine.halt()
-            if self._engine.wait(STOP_SECONDS):
+            ended = self._engine.wait(STOP_SECONDS)
+            self._serving.stop()  # after the results of what was under way
+            if ended:
                 self._restore()
             self._flush()
         last.cancel()
@@ -159,7 +181,7 @@ class Service:
 
     def _plan_all(self) -> None:
         self._plan(first=datetime.now(UTC))
-        often = {"seconds": REQUESTS_EVERY_SECONDS, "coalesce": True, "replace_existing": True}
+        often = {"seconds": DRAINS_EVERY_SECONDS, "coalesce": True, "replace_existing": True}
         self._scheduler.add_job(self._serve, "interval", id="requests", **often)
         self._plan_watchdog()
 
@@ -184,32 +206,28 @@ class Service:
             self._scheduler.add_job(self._feed, "interval", id="watchdog", replace_existing=True, **often)
 
     def _turn(self) -> None:
-        with ExitStack() as under_way:
-            with self._busy:
-                if self._done.is_set():
-                    return
-                under_way.enter_context(TURN)
-                record = self._engine.turn()
-            self._tell(record)
-        settle(self._turns)
+        with self._busy:
+            if self._done.is_set():
+                return
+            record = self._engine.turn()
+        self._tell(record)
 
-    def _tell(self, record: CycleRecord) -> None:
+    def _tell(self, record: TurnResult) -> None:
         self._alive()
-        ANSWERS.give_way()
         self._turns += 1
         self._systemd.notify(f"STATUS={record.sentence}")
-        self._log.log(level_of(record), record.sentence, turn=record.number, **turn_line(record))
+        self._log.log(log_level(record), record.sentence, turn=record.number, **turn_line(record))
         for change, alarm in self._telling.news(self._engine.alarms, time.monotonic()):
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
         self._write(record)
         self.on_turn(record)
 
-    def _write(self, record: CycleRecord) -> None:
+    def _write(self, record: TurnResult) -> None:
         job = self._scheduler.get_job("turn")
         due = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
         planned = self._engine.timebase.at(due) if due is not None else None
         with self._showing:
-            self._keep(self._serving.publish(record, status_of(self._engine, record, self._turns, planned)))
+            self._keep(self._serving.publish(record, build_status(self._engine, record, self._turns, planned)))
 
     def _led(self) -> None:
         """Another one leads, or this one: who asks need not wait for the next turn to be told."""
@@ -224,8 +242,13 @@ class Service:
         except LbdError as error:
             self._log.error("lbd status shows what was before", why=str(error))
 
+    def _serve_soon(self) -> None:
+        """A request has come: it need not wait for the next step of a drain."""
+        with suppress(JobLookupError):  # not started yet, or ending
+            self._scheduler.modify_job("requests", next_run_time=datetime.now(UTC))
+
     def _serve(self) -> None:
-        """Unloads asked for by hand; while a turn runs they wait for it."""
+        """Requests of people, and the steps of drains; while a turn runs they wait for it."""
         with self._busy:
             if not self._done.is_set():
                 self._engine.serve()

@@ -1,7 +1,7 @@
-"""Which bundles a broker could give away, and what each carries. Pure.
+"""Bundles that a broker could give away, and the traffic of each. Pure.
 
 Source: LoadData.getBundleDataForLoadShedding and the shedders of ``loadbalance.impl``: candidates are the bundles that
-the broker lists and that have an average; what a bundle carries is its short-term average.
+the broker lists and that have an average; a bundle's traffic is its short-term average.
 """
 
 from __future__ import annotations

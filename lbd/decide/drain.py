@@ -1,28 +1,59 @@
-"""Where the bundles of a broker should go that is to own nothing, and whether the others can bear it. Pure.
-
-The heaviest bundle is given first, to the broker with the lowest predicted score of those that every guardrail lets it
-go to: several destinations, each filled evenly (the greedy rule of R. Graham, 1969, for machines that are alike).
-Unlike a move that balances, a drain may leave a destination above its source, which is to have nothing in the end.
-"""
+"""Drain and fill: the ``drain:`` section, and which bundles go where. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from lbd.model import Skip, Unload, bundle_range
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lbd.load.carried import Carried
+    from lbd.load.estimate import Carried
     from lbd.model import Averages, Snapshot
     from lbd.permit.limits import Ledger
+
+
+LEAST_PER_HOUR = 1000
+
+UNLOAD_SPACING_SECONDS = 0.5
+"""From the end of one unload of a drain to the next one: clients reconnect in this time.
+
+It is half of ``guardrails.unload_spacing_seconds``: a person has ordered these moves, often to restart the broker."""
+
+EXPIRES_SECONDS = 24 * 3600.0
+"""A drain ends after this time if nobody released it and the option --for sets no other time."""
+
+
+class DrainSettings(BaseModel):
+    """Limit of drains and fills, instead of those per turn, hour and day: a person has ordered all of these moves."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_unloads_at_once: int = Field(
+        4, ge=1, le=64, description="Unloads in flight from a drained broker, of bundles with different hash ranges"
+    )
+
+
+def most_per_hour(bundles: int) -> int:
+    """Unloads from a drained broker, or to one that is filled, within an hour, in a cluster with so many bundles.
+
+    Enough to empty one broker, but a fault cannot move a whole cluster.
+    """
+    return max(LEAST_PER_HOUR, bundles // 2)
+
+
+# --- drain: destinations of a broker's bundles, and whether the other brokers have room
+# The heaviest bundle is placed first, on the broker with the lowest predicted score of those that all guardrails allow:
+# several destinations, each filled evenly (the greedy rule of R. Graham, 1969, for machines that are alike). Unlike a
+# balancing move, a drain may leave a destination above its source, which is to own nothing in the end.
 
 BEYOND_CAPACITY = frozenset({Reason.DESTINATION_OVERLOADED, Reason.TOPIC_LIMIT})
 """Reasons that say that the other brokers cannot bear it, and not that a rule forbids it."""
@@ -34,7 +65,7 @@ WORDS = 3
 
 
 @dataclass(frozen=True)
-class Plan:
+class DrainMoves:
     """What is to move where, what stays and why, and the predicted score of each destination, in points."""
 
     unloads: tuple[Unload, ...] = ()
@@ -46,7 +77,9 @@ class Plan:
         return tuple(skip for skip in self.stay if skip.reason in BEYOND_CAPACITY)
 
 
-def wanted(bundles: Iterable[str], source: str, snapshot: Snapshot, averages: Averages, then: Carried) -> list[Unload]:
+def drain_unloads(
+    bundles: Iterable[str], source: str, snapshot: Snapshot, averages: Averages, then: Carried
+) -> list[Unload]:
     """The unloads of bundles that ``source`` owns, to nobody yet; ``averages`` are aligned with the round.
 
     A bundle that no report tells of counts as the average one of its broker: where brokers tell of their largest
@@ -71,7 +104,7 @@ def _rates(averages: Averages, at: int) -> tuple[float, float]:
     return incoming_messages + outgoing_messages, incoming_bytes + outgoing_bytes
 
 
-def plan(unloads: Iterable[Unload], destinations: Sequence[str], ledger: Ledger) -> Plan:
+def plan_drain(unloads: Iterable[Unload], destinations: Sequence[str], ledger: Ledger) -> DrainMoves:
     """A destination for each unload, or why it has none.
 
     ``ledger`` judges with :data:`NOT_ITS_RULES` ignored, and is advanced.
@@ -85,7 +118,7 @@ def plan(unloads: Iterable[Unload], destinations: Sequence[str], ledger: Ledger)
         else:
             ledger.take(found)
             moves.append(found)
-    return Plan(tuple(moves), tuple(stay))
+    return DrainMoves(tuple(moves), tuple(stay))
 
 
 def _weight(unload: Unload, ledger: Ledger) -> float:
@@ -122,3 +155,65 @@ def eta_seconds(bundles: Collection[str], at_once: int, seconds_each: float, *, 
     """
     most = max(Counter(map(bundle_range, bundles)).values(), default=0)
     return seconds_each * max(math.ceil(len(bundles) / at_once), 0 if by_name else most)
+
+
+# --- fill: a slice of each hot broker for one that has too little, up to the cluster's mean
+# Step by step the broker that is then the most loaded gives the largest bundle that neither lifts the filled broker
+# above the mean nor lowers the giver below it; so nothing has to come back, and few bundles move.
+
+
+def mean(scores: Mapping[str, float]) -> float:
+    """The score, in points, at which all these brokers would be even; 0 of none."""
+    return sum(scores.values()) / len(scores) if scores else 0.0
+
+
+def plan_fill(
+    candidates: Iterable[Unload], destination: str, scores: Mapping[str, float], ledger: Ledger
+) -> DrainMoves:
+    """What moves to ``destination``; ``scores`` are those of all brokers that take part, in points.
+
+    ``candidates`` are unloads to nobody yet; what comes from brokers at the mean or below is passed over.
+    ``ledger`` judges, and is advanced. What it refuses is told in ``stay``.
+    """
+    level = mean(scores)
+    queues = _queues(candidates, destination, scores, level, ledger)
+    left = {source: scores[source] for source in queues}
+    moves: list[Unload] = []
+    stay: list[Skip] = []
+    while left:
+        source = max(left, key=lambda one: (left[one], one))
+        found = _next(queues[source], min(level - ledger.predicted(destination), left[source] - level), ledger, stay)
+        if found is None:
+            del left[source]
+            continue
+        left[source] -= ledger.rise(found)
+        ledger.take(found)
+        moves.append(found)
+    return DrainMoves(tuple(moves), tuple(stay))
+
+
+def _queues(
+    candidates: Iterable[Unload], destination: str, scores: Mapping[str, float], level: float, ledger: Ledger
+) -> dict[str, deque[Unload]]:
+    """The bundles of each broker above the mean, the largest first; what weighs nothing helps nobody."""
+    found: dict[str, list[Unload]] = {}
+    for one in candidates:
+        if one.source != destination and scores.get(one.source, level) > level and ledger.rise(one) > 0:
+            found.setdefault(one.source, []).append(replace(one, destination=destination))
+    return {
+        source: deque(sorted(unloads, key=lambda one: (-ledger.rise(one), one.bundle)))
+        for source, unloads in found.items()
+    }
+
+
+def _next(queue: deque[Unload], room: float, ledger: Ledger, stay: list[Skip]) -> Unload | None:
+    """The largest bundle with room for it. Room only shrinks, so what is too large now is too large for good."""
+    while queue:
+        one = queue.popleft()
+        if ledger.rise(one) > room:
+            continue
+        refusal = ledger.refusal(one)
+        if refusal is None:
+            return one
+        stay.append(refusal)
+    return None

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from lbd.decide.relieving import Round, Wanted, at_least
-from lbd.decide.settings import ShedderSettings
-from lbd.load.scoring import broker_conf
-from lbd.load.usage import fractions
+from lbd.decide.shedder import MOST_POINTS, Demand, ShedderRound, ShedderSettings, at_least
+from lbd.load.scoring import broker_conf, fractions
 from lbd.model import Memory
 
 if TYPE_CHECKING:
@@ -31,7 +29,10 @@ class OverloadShedderSettings(ShedderSettings):
     name = "overload-shedder"
 
     broker_overloaded_threshold_percentage: float = Field(
-        85, **broker_conf("loadBalancerBrokerOverloadedThresholdPercentage", "points from which a broker sheds")
+        85,
+        ge=0,
+        le=MOST_POINTS,
+        **broker_conf("loadBalancerBrokerOverloadedThresholdPercentage", "Score, in points, from which a broker sheds"),
     )
 
 
@@ -44,7 +45,7 @@ def decide(
     weights: Weights,
 ) -> Decision:
     """One round of OverloadShedder, the most loaded broker first."""
-    seen = Round(snapshot, averages, permission, settings, weights)
+    seen = ShedderRound(snapshot, averages, permission, settings, weights)
     if (few := seen.too_few(memory)) is not None:
         return few
     usage = fractions(snapshot.brokers, weights)
@@ -54,6 +55,6 @@ def decide(
         excess = float(usage[at]) - threshold
         why = f"{100 * usage[at]:.1f} points, overloaded from {settings.broker_overloaded_threshold_percentage:g}"
         amount = seen.traffic(at, "throughput") * (excess + MARGIN)
-        seen.relieve(Wanted(at, 100 * excess, why, "throughput", amount, minimum=-math.inf), at_least)
+        seen.relieve(Demand(at, 100 * excess, why, "throughput", amount, minimum=-math.inf), at_least)
     highest = 100 * max(float(usage[at]) for at in seen.taking_part)
     return seen.decision(Memory(), f"highest {highest:.1f} points, overloaded from {100 * threshold:g}")

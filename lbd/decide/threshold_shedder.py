@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from lbd.decide.relieving import Round, Wanted, at_least
-from lbd.decide.settings import ShedderSettings
-from lbd.load.scoring import broker_conf
-from lbd.load.usage import fractions
-from lbd.model import Load, Memory
+from lbd.decide.shedder import MOST_POINTS, Demand, ShedderRound, ShedderSettings, at_least
+from lbd.load.scoring import broker_conf, fractions
+from lbd.model import Memory, UsualLoad
 
 if TYPE_CHECKING:
     from lbd.load.scoring import Weights
@@ -40,16 +38,34 @@ class ThresholdShedderSettings(ShedderSettings):
     assumed = "running averages taken as having caught up"
 
     broker_threshold_shedder_percentage: float = Field(
-        10, **broker_conf("loadBalancerBrokerThresholdShedderPercentage", "points above the average")
+        10,
+        ge=0,
+        le=MOST_POINTS,
+        **broker_conf(
+            "loadBalancerBrokerThresholdShedderPercentage", "Points above the average from which a broker sheds"
+        ),
     )
     history_resource_percentage: float = Field(
-        0.9, ge=0, le=1, **broker_conf("loadBalancerHistoryResourcePercentage", "fraction that history weighs")
+        0.9,
+        ge=0,
+        le=1,
+        **broker_conf(
+            "loadBalancerHistoryResourcePercentage", "Weight of the previous average in the new one, as a fraction"
+        ),
     )
     bundle_unload_min_throughput_threshold: float = Field(
-        10, ge=0, **broker_conf("loadBalancerBundleUnloadMinThroughputThreshold", "MiB/s in + out, below it no move")
+        10,
+        ge=0,
+        le=1e6,
+        **broker_conf(
+            "loadBalancerBundleUnloadMinThroughputThreshold", "MiB/s in + out. If less would move, nothing moves"
+        ),
     )
     lower_boundary_shedding_enabled: bool = Field(
-        False, **broker_conf("lowerBoundarySheddingEnabled", "relieve the highest broker for one far below the average")
+        False,
+        **broker_conf(
+            "lowerBoundarySheddingEnabled", "Also relieve the highest broker if another one is far below the average"
+        ),
     )
 
     def eager(self) -> ThresholdShedderSettings:
@@ -70,7 +86,7 @@ def decide(
     A running average takes new evidence only (:attr:`~lbd.model.Permission.counts`), in stock rounds that of every
     broker; averages of brokers that give no report are forgotten, as in Pulsar.
     """
-    seen = Round(snapshot, averages, permission, settings, weights)
+    seen = ShedderRound(snapshot, averages, permission, settings, weights)
     known = {broker: memory.loads[broker] for broker in snapshot.brokers.ids if broker in memory.loads}
     if (few := seen.too_few(Memory(loads=known))) is not None:
         return few
@@ -83,14 +99,14 @@ def decide(
             usage = _smoothed(seen, usage, settings)
             _relieve_for_lowest(seen, usage, settings)
     kept = zip(snapshot.brokers.ids, usage.tolist(), strict=True)
-    loads = {broker: Load(used) for broker, used in kept if not math.isnan(used)}
+    loads = {broker: UsualLoad(used) for broker, used in kept if not math.isnan(used)}
     highest = 100 * max(float(usage[at]) for at in seen.taking_part)
     return seen.decision(
         Memory(loads=loads), f"highest {highest:.1f} points, average {100 * average:.1f}, both smoothed"
     )
 
 
-def _smoothed(seen: Round, before: FloatArray, settings: ThresholdShedderSettings) -> FloatArray:
+def _smoothed(seen: ShedderRound, before: FloatArray, settings: ThresholdShedderSettings) -> FloatArray:
     """The running averages after one sample more, float64 (B,); NaN where there is none yet.
 
     The lower boundary takes the same sample a second time, as in Pulsar.
@@ -102,14 +118,14 @@ def _smoothed(seen: Round, before: FloatArray, settings: ThresholdShedderSetting
     return np.where(takes, after, before)
 
 
-def _average(seen: Round, usage: FloatArray) -> float:
+def _average(seen: ShedderRound, usage: FloatArray) -> float:
     total = 0.0
     for at in seen.taking_part:
         total += float(usage[at])
     return total / len(seen.taking_part)
 
 
-def _relieve_above(seen: Round, usage: FloatArray, average: float, settings: ThresholdShedderSettings) -> None:
+def _relieve_above(seen: ShedderRound, usage: FloatArray, average: float, settings: ThresholdShedderSettings) -> None:
     """Each broker at or above the average plus the threshold gives so much that it comes below."""
     threshold = settings.broker_threshold_shedder_percentage / 100.0
     hot = [at for at in seen.taking_part if not usage[at] < average + threshold]
@@ -121,7 +137,7 @@ def _relieve_above(seen: Round, usage: FloatArray, average: float, settings: Thr
         )
 
 
-def _relieve_for_lowest(seen: Round, usage: FloatArray, settings: ThresholdShedderSettings) -> None:
+def _relieve_for_lowest(seen: ShedderRound, usage: FloatArray, settings: ThresholdShedderSettings) -> None:
     """The highest broker with more than one bundle gives, where another is far below the average (#17456)."""
     average, threshold = _average(seen, usage), settings.broker_threshold_shedder_percentage / 100.0
     lowest = min(seen.taking_part, key=lambda at: float(usage[at]))
@@ -136,7 +152,7 @@ def _relieve_for_lowest(seen: Round, usage: FloatArray, settings: ThresholdShedd
 
 
 def _relieve(
-    seen: Round, broker: int, above: float, why: str, amount: float, settings: ThresholdShedderSettings
+    seen: ShedderRound, broker: int, above: float, why: str, amount: float, settings: ThresholdShedderSettings
 ) -> None:
     minimum = settings.bundle_unload_min_throughput_threshold * MIB
-    seen.relieve(Wanted(broker, 100 * above, why, "throughput", amount, minimum), at_least)
+    seen.relieve(Demand(broker, 100 * above, why, "throughput", amount, minimum), at_least)

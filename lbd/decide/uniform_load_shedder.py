@@ -1,21 +1,20 @@
 """UniformLoadShedder: the broker with the most traffic gives some away when it is far above the one with the least.
 
-Source: Pulsar's UniformLoadShedder.java (4.2.4 to 5.0.1). Messages come first, bytes only where those are level. CPU is
-not looked at: on unequal machines it can relieve the idle one (PIP-364). Quantities are Java's ints, and cut off to
-whole numbers.
+Source: Pulsar's UniformLoadShedder.java (4.2.4 to 5.0.1; 4.0.8 also takes a bundle that exceeds the rest by up to
+1000). Messages come first, bytes only where those are level. CPU is not looked at: on unequal machines it can relieve
+the idle one (PIP-364). Quantities are Java's ints, and cut off to whole numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
 
 from lbd.decide.candidates import UNITS
-from lbd.decide.relieving import Round, Wanted
-from lbd.decide.settings import ShedderSettings
+from lbd.decide.shedder import MOST_BYTES, MOST_MESSAGES, Demand, ShedderRound, ShedderSettings
 from lbd.load.scoring import broker_conf
 from lbd.model import Memory
 
@@ -36,26 +35,42 @@ class UniformLoadShedderSettings(ShedderSettings):
 
     msg_rate_difference_shedder_threshold: float = Field(
         50,
-        **broker_conf("loadBalancerMsgRateDifferenceShedderThreshold", "percent more messages than the least; 0: off"),
+        ge=0,
+        le=1e6,
+        **broker_conf(
+            "loadBalancerMsgRateDifferenceShedderThreshold",
+            "Percent by which the highest message rate must exceed the lowest. 0 means off",
+        ),
     )
     msg_throughput_multiplier_difference_shedder_threshold: float = Field(
         4,
+        ge=0,
+        le=1e6,
         **broker_conf(
-            "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold", "times the bytes of the least; 0: off"
+            "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
+            "Factor by which the highest throughput must exceed the lowest. 0 means off",
         ),
     )
     max_unload_percentage: float = Field(
-        0.5, ge=0, **broker_conf("maxUnloadPercentage", "fraction of the difference to move, 0.2 before Pulsar 5.0")
+        0.5,
+        ge=0,
+        le=1,
+        **broker_conf("maxUnloadPercentage", "Fraction of the difference to move. 0.2 before Pulsar 5.0"),
     )
-    min_unload_message: float = Field(1000, ge=0, **broker_conf("minUnloadMessage", "msg/s in + out"))
+    min_unload_message: float = Field(
+        1000, ge=0, le=MOST_MESSAGES, **broker_conf("minUnloadMessage", "Minimum to move, in messages/s in + out")
+    )
     min_unload_message_throughput: float = Field(
-        1024 * 1024, ge=0, **broker_conf("minUnloadMessageThroughput", "bytes/s in + out")
+        1024 * 1024,
+        ge=0,
+        le=MOST_BYTES,
+        **broker_conf("minUnloadMessageThroughput", "Minimum to move, in bytes/s in + out"),
     )
     max_unload_bundle_num_per_shedding: int = Field(
-        -1, ge=-1, **broker_conf("maxUnloadBundleNumPerShedding", "bundles in a round; -1: any number")
-    )
-    pulsar_version: Literal["5.0", "4.0.8"] = Field(
-        "5.0", description="whose details to follow: 4.0.8 takes a bundle that is up to 1000 larger than what is left"
+        -1,
+        ge=-1,
+        le=1_000_000,
+        **broker_conf("maxUnloadBundleNumPerShedding", "Bundles in one round. -1 means no limit"),
     )
 
 
@@ -68,7 +83,7 @@ def decide(
     weights: Weights,
 ) -> Decision:
     """One round of UniformLoadShedder: one broker gives at most."""
-    seen = Round(snapshot, averages, permission, settings, weights)
+    seen = ShedderRound(snapshot, averages, permission, settings, weights)
     if (few := seen.too_few(memory)) is not None:
         return few
     messages, volume = _spread(seen, "msg_rate"), _spread(seen, "throughput")
@@ -100,7 +115,7 @@ class _Spread:
         return self.most / self.least
 
 
-def _spread(seen: Round, measure: Measure) -> _Spread:
+def _spread(seen: ShedderRound, measure: Measure) -> _Spread:
     """Java begins with the largest int for the least, and with -1 for the most; NaN is neither."""
     traffic = {at: seen.traffic(at, measure) for at in seen.taking_part}
     known = {at: carried for at, carried in traffic.items() if carried > -1}
@@ -110,28 +125,27 @@ def _spread(seen: Round, measure: Measure) -> _Spread:
     return _Spread(measure, highest, -1.0 if highest is None else known[highest], least)
 
 
-def _relieve(seen: Round, spread: _Spread, settings: UniformLoadShedderSettings, minimum: float) -> None:
+def _relieve(seen: ShedderRound, spread: _Spread, settings: UniformLoadShedderSettings, minimum: float) -> None:
     assert spread.broker is not None
     unit = UNITS[spread.measure]
     why = f"{spread.most:.0f} {unit} against {spread.least:.0f} where it is least"
     amount = _whole((spread.most - spread.least) * settings.max_unload_percentage)
     above = float(seen.scores[spread.broker] - seen.scores[seen.taking_part].min())
     cap = settings.max_unload_bundle_num_per_shedding
-    tolerance = 1000 if settings.pulsar_version == "4.0.8" else 0
 
     def choose(traffic: FloatArray, amount: float) -> list[int]:
-        return _fill(traffic, int(amount), tolerance, cap if cap >= 0 else MAX_INT)
+        return _fill(traffic, int(amount), cap if cap >= 0 else MAX_INT)
 
-    seen.relieve(Wanted(spread.broker, above, why, spread.measure, amount, minimum, at_most=True), choose)
+    seen.relieve(Demand(spread.broker, above, why, spread.measure, amount, minimum, at_most=True), choose)
 
 
-def _fill(traffic: FloatArray, left: int, tolerance: int, cap: int) -> list[int]:
+def _fill(traffic: FloatArray, left: int, cap: int) -> list[int]:
     """The largest first, each while it fits into what is left; what is taken is cut off to a whole number."""
     taken: list[int] = []
     for at, carried in enumerate(traffic.tolist()):
         if len(taken) >= cap:
             break
-        if carried <= left + tolerance:
+        if carried <= left:
             taken.append(at)
             left -= _whole(carried)
     return taken

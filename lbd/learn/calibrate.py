@@ -1,46 +1,188 @@
-"""From history to a choice of settings, stage by stage, over a Spark session that is given."""
+"""Calibration over a Spark session: history to windows, windows to load samples, windows and settings to figures.
+
+Rows of bundles are shuffled once, by window, all of which are equally long, and none comes to the driver.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.storagelevel import StorageLevel
 
-from lbd.cycle.chosen import configured
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
-from lbd.decide.least_moves.settings import LeastMovesSettings
+from lbd.config import Settings, without_removed
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.least_moves import LeastMovesSettings
 from lbd.errors import UsageError
-from lbd.learn import curated, pipeline
-from lbd.learn.candidates import PRESENT, TUNABLE, candidates
-from lbd.learn.choosing import DEALS, FEWEST_WINDOWS, choose, shortlist
-from lbd.learn.closed_loop import as_recorded, replay
-from lbd.learn.local import HOW
-from lbd.learn.reading import table
-from lbd.learn.scoring import pooled
-from lbd.learn.told import told
-from lbd.learn.window import after, from_bytes
-from lbd.load.error import measure
+from lbd.learn import features as curated
+from lbd.learn.choose import DEALS, FEWEST_WINDOWS, PRESENT, TUNABLE, candidates, choose, shortlist
+from lbd.learn.features import collect_features
+from lbd.learn.replay import Figures, as_recorded, figures, pooled, recorded, replay
+from lbd.learn.spark import HOW
+from lbd.learn.tables import table
+from lbd.learn.window import after, dealt, from_bytes, pack, to_bytes
+from lbd.load.estimate import CPU, Source
 from lbd.load.fit import fit
-from lbd.load.linear import CPU, Source
-from lbd.words import counted
+from lbd.load.model_error import measure
+from lbd.load.samples import BrokerSamples, gather
+from lbd.model import RESOURCES
+from lbd.store.history_tables import RATES
+from lbd.text import counted
+from lbd.turn.strategy_config import configured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from lbd.config import Settings
-    from lbd.learn.candidates import Candidate, Tunable
-    from lbd.learn.choosing import Choice
-    from lbd.learn.scoring import Figures
-    from lbd.learn.told import Told
+    from lbd.learn.choose import Choice, SettingsCandidate, Tunable
+    from lbd.learn.features import FeatureRows
     from lbd.learn.window import Window
-    from lbd.load.error import ModelError
-    from lbd.load.linear import LoadModel
+    from lbd.load.estimate import LoadModel
+    from lbd.load.model_error import ModelError
     from lbd.model import FloatArray
+
+
+WINDOWS = "window long, rounds int, brokers array<string>, changes int, packed binary"
+SAMPLES = "broker string, at double, carried array<double>, used array<double>, since_change int, window long"
+RESULTS = "candidate string, window long, seed int, " + ", ".join(
+    f"{field.name} {'int' if field.type == 'int' else 'double'}" for field in fields(Figures)
+)
+CANDIDATES_A_TASK = 5
+"""Each task unpacks its window once."""
+
+
+def read_windows(brokers: DataFrame, bundles: DataFrame) -> DataFrame:
+    """Each window packed into one row."""
+    return (
+        brokers.groupBy("window").cogroup(bundles.groupBy("window")).applyInArrow(_packed, WINDOWS).where("rounds > 1")
+    )
+
+
+def _packed(key: tuple[pa.Scalar, ...], brokers: pa.Table, bundles: pa.Table) -> pa.Table:
+    found = pack(brokers, bundles)
+    values = (key[0].as_py(), found.at.size, list(found.brokers), found.change_round.size, to_bytes(found))
+    names = ("window", "rounds", "brokers", "changes", "packed")
+    kinds = (pa.int64(), pa.int32(), pa.list_(pa.string()), pa.int32(), pa.binary())
+    return pa.table({name: pa.array([value], kind) for name, kind, value in zip(names, kinds, values, strict=True)})
+
+
+def read_samples(packed: DataFrame) -> dict[str, BrokerSamples]:
+    """What each broker carried and used, over all windows: some thousand small rows a broker; none of who gave none."""
+    brokers = packed.select(F.explode("brokers").alias("broker")).distinct().orderBy("broker").collect()
+    rows = packed.select("window", "packed").mapInArrow(_sampled, SAMPLES).orderBy("broker", "at").toArrow()
+    names = rows["broker"].combine_chunks()
+    at, since = rows["at"].to_numpy(), rows["since_change"].to_numpy().astype(np.int32)
+    carried, used = _matrix(rows["carried"], len(RATES)), _matrix(rows["used"], len(RESOURCES))
+    found = {}
+    for broker in (row["broker"] for row in brokers):
+        own = np.asarray(pc.equal(names, broker).to_numpy(zero_copy_only=False), dtype=np.bool_)
+        hardware = tuple(np.isfinite(used[own]).any(axis=0).astype(float).tolist())
+        found[broker] = BrokerSamples(at[own], carried[own], used[own], since[own], hardware)
+    return found
+
+
+def _matrix(column: pa.ChunkedArray, width: int) -> FloatArray:
+    found: FloatArray = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return found.astype(np.float64).reshape(-1, width)
+
+
+def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            for broker, own in gather(recorded(from_bytes(row["packed"]))).items():
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "broker": [broker] * own.at.size,
+                        "at": own.at.tolist(),
+                        "carried": own.carried.tolist(),
+                        "used": own.used.tolist(),
+                        "since_change": pa.array(own.since_change.tolist(), pa.int32()),
+                        "window": pa.array([row["window"]] * own.at.size, pa.int64()),
+                    }
+                )
+
+
+def results(
+    spark: SparkSession,
+    packed: DataFrame,
+    numbers: Sequence[int],
+    tried: Sequence[SettingsCandidate],
+    settings: Settings,
+    model: LoadModel,
+    *,
+    seeds: int,
+    over_points: float,
+) -> dict[str, dict[int, list[Figures]]]:
+    """The figures of each candidate in each window but the first, one for each deal of noise.
+
+    ``numbers`` are the windows'. What a window begins with is what the candidate made of the hours before, which are
+    replayed, too, and not counted: otherwise every candidate but the one in force would begin each window with the
+    moves that its own start takes.
+    """
+    begins = range(0, len(tried), CANDIDATES_A_TASK)
+    tasks = [(begin, _as_json(tried[begin : begin + CANDIDATES_A_TASK])) for begin in begins]
+    chunks = spark.createDataFrame(tasks, "chunk int, candidates string")
+    number = max((len(numbers) - 1) * len(tasks), 1)
+    spread = with_before(spark, packed, numbers).crossJoin(F.broadcast(chunks)).repartition(number, "window", "chunk")
+    plain = settings.model_dump(mode="json", exclude_unset=True)
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from _judged(row, plain, model, seeds, over_points)
+
+    found: dict[str, dict[int, list[Figures]]] = {}
+    names = [field.name for field in fields(Figures)]
+    for row in spread.mapInArrow(judge, RESULTS).toArrow().to_pylist():
+        one = Figures(**{name: row[name] for name in names})
+        found.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
+    return found
+
+
+def with_before(spark: SparkSession, packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
+    """Each window but the first beside the one before it, whatever time lies between."""
+    pairs = spark.createDataFrame([(now, before) for before, now in pairwise(numbers)], "window long, before long")
+    earlier = packed.select(F.col("window").alias("before"), F.col("packed").alias("packed_before"))
+    return (
+        packed.join(F.broadcast(pairs), on="window", how="inner")
+        .join(earlier, on="before", how="inner")
+        .select("window", "packed", "packed_before")
+    )
+
+
+def _as_json(tried: Sequence[SettingsCandidate]) -> str:
+    return json.dumps({one.name: one.values for one in tried})
+
+
+def _judged(
+    row: Mapping[str, Any], plain: Mapping[str, object], model: LoadModel, seeds: int, over_points: float
+) -> Iterator[pa.RecordBatch]:
+    own = from_bytes(row["packed"])
+    window, begins = after(from_bytes(row["packed_before"]), own), float(own.at[0])
+    tried = {name: Settings.model_validate({**plain, **own}) for name, own in json.loads(row["candidates"]).items()}
+    for seed in range(seeds):
+        drawn = dealt(window, seed)
+        for name, settings in tried.items():
+            course = replay(drawn, settings, model)
+            found = figures(course.since(begins), over_points)
+            values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(found)}
+            yield pa.RecordBatch.from_pylist([values_of], schema=_RESULT)
+
+
+_RESULT = pa.schema(
+    [("candidate", pa.string()), ("window", pa.int64()), ("seed", pa.int32())]
+    + [(field.name, pa.int32() if field.type == "int" else pa.float64()) for field in fields(Figures)]
+)
+
+
+# --- stages, from history to a choice of settings
 
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS
@@ -63,7 +205,7 @@ NEIGHBOUR_POINTS = 10.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class CalibrationRequest:
     """What is to be calibrated. ``history`` is any path that Spark can read; candidates differ from ``settings``.
 
     ``strategies`` are tried beside the one in force. ``tell`` is told each stage as it begins.
@@ -78,7 +220,7 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class WindowScores:
     """One window as it was and as it would have been: scores, float64 (T, B), and when, epoch seconds."""
 
     at: FloatArray
@@ -95,7 +237,7 @@ class Calibration:
     """
 
     choice: Choice
-    tried: Mapping[str, Candidate]
+    tried: Mapping[str, SettingsCandidate]
     model: LoadModel
     error: ModelError
     read: Row
@@ -103,16 +245,16 @@ class Calibration:
     remarks: tuple[str, ...]
     days: float
     window_hours: float
-    shown: Shown
-    told: Told
+    shown: WindowScores
+    told: FeatureRows
 
     @property
-    def recommended(self) -> Candidate | None:
+    def recommended(self) -> SettingsCandidate | None:
         """The settings to take; None where the present ones are to be kept."""
         return self.tried[self.choice.recommended] if self.choice.recommended else None
 
 
-def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
+def calibrate(spark: SparkSession, asked: CalibrationRequest) -> Calibration:
     """Everything, to its end. Raises :class:`UsageError` for a history that cannot be read or tells nothing."""
     asked.tell("reading history")
     tables = [table(spark, asked.history, name) for name in _TABLES]
@@ -123,17 +265,17 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
     if not read["rounds_kept"]:
         raise UsageError(f"{asked.history}: history holds no round; {HOW}")
     asked.tell("looking at gaps and noise")
-    features = told(brokers, asked.settings.weights)
+    features = collect_features(brokers, asked.settings.weights)
     window_seconds = window_length(read["seconds_seen"])
     asked.tell("packing windows")
-    packed = pipeline.windows(
+    packed = read_windows(
         curated.brokers(decisions, brokers, window_seconds), curated.bundles(bundles, window_seconds)
     ).persist(StorageLevel.MEMORY_AND_DISK)
     windows = [row["window"] for row in packed.select("window").orderBy("window").collect()]
     if not windows:
         raise UsageError(f"{asked.history}: no two rounds in a row with a sample in them; {HOW}")
     asked.tell("fitting load")
-    samples = pipeline.samples(packed)
+    samples = read_samples(packed)
     model = fit(samples)
     error = measure(samples, asked.settings.weights)
     present = _present(decisions, asked.settings)
@@ -165,7 +307,7 @@ def calibrate(spark: SparkSession, asked: Asked) -> Calibration:
         remarks=tuple(_remarks(model)),
         days=read["seconds_seen"] / DAY_SECONDS,
         window_hours=window_seconds / HOUR_SECONDS,
-        shown=_shown(spark, packed, windows, asked.settings, model, by_name, choice.recommended),
+        shown=_replay_last_window(spark, packed, windows, asked.settings, model, by_name, choice.recommended),
         told=features,
     )
 
@@ -174,13 +316,13 @@ def _replayed(
     spark: SparkSession,
     packed: DataFrame,
     windows: Sequence[int],
-    tried: Sequence[Candidate],
-    asked: Asked,
+    tried: Sequence[SettingsCandidate],
+    asked: CalibrationRequest,
     model: LoadModel,
 ) -> dict[str, dict[int, Figures]]:
     """The figures of these settings, the present ones first, in each window but the first, over all deals of noise."""
     over = _over(tried[0].settings)
-    found = pipeline.results(spark, packed, windows, tried, asked.settings, model, seeds=asked.seeds, over_points=over)
+    found = results(spark, packed, windows, tried, asked.settings, model, seeds=asked.seeds, over_points=over)
     return {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
 
 
@@ -215,8 +357,8 @@ def _present(decisions: DataFrame, settings: Settings) -> Tunable:
         return present
     try:
         kind: type[Tunable] = TUNABLE[last["strategy"]]
-        return kind.model_validate_json(last["settings"])
-    except ValueError:
+        return kind.model_validate(without_removed(kind.name, json.loads(last["settings"])))
+    except (ValueError, AttributeError):
         return present
 
 
@@ -241,15 +383,15 @@ def _remarks(model: LoadModel) -> list[str]:
     return found
 
 
-def _shown(
+def _replay_last_window(
     spark: SparkSession,
     packed: DataFrame,
     windows: Sequence[int],
     settings: Settings,
     model: LoadModel,
-    tried: Mapping[str, Candidate],
+    tried: Mapping[str, SettingsCandidate],
     chosen: str | None,
-) -> Shown:
+) -> WindowScores:
     """The last window, replayed once more for the picture."""
     own, whole = _last(spark, packed, windows)
     runs = [
@@ -258,7 +400,7 @@ def _shown(
         if name is not None
     ]
     moves = tuple(tuple(one.at for one in run.moves) for run in runs)
-    return Shown(
+    return WindowScores(
         at=own.at,
         recorded=as_recorded(own, settings.weights),
         present=runs[0].points,
@@ -273,7 +415,7 @@ def _last(spark: SparkSession, packed: DataFrame, windows: Sequence[int]) -> tup
         row = packed.select("packed").head()
         assert row is not None
         return from_bytes(row["packed"]), from_bytes(row["packed"])
-    row = pipeline.with_before(spark, packed, windows[-2:]).head()
+    row = with_before(spark, packed, windows[-2:]).head()
     assert row is not None
     own = from_bytes(row["packed"])
     return own, after(from_bytes(row["packed_before"]), own)

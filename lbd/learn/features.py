@@ -1,26 +1,118 @@
-"""What cleaned samples tell by themselves: gaps and how long they last, the day's profile, noise and spikes.
+"""Features of a history: one row per broker and round, none twice, gaps marked; and what these rows show.
 
-Every function takes and gives data frames. Samples come about once a minute and each broker's at its own second, so
-brokers are compared minute by minute.
+Functions take and return data frames; nothing is computed before it is needed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window as W  # noqa: N817
 
+from lbd.learn.window import LONGEST_SILENCE_SECONDS
 from lbd.load.scoring import SCORED
 from lbd.model import RESOURCES
+from lbd.store.history_tables import RATES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.window import WindowSpec
 
     from lbd.load.scoring import Weights
+
+
+SAMPLE = (*RESOURCES, *RATES, "topics", "started_at", "doubt")
+"""What is kept of a broker's sample."""
+
+
+def rounds(decisions: DataFrame) -> DataFrame:
+    """Rounds: when, who had a report, and the seconds since the one before, on that day; null of the first.
+
+    One that is there twice is taken once, and none that is :func:`overtaken`.
+    """
+    kept = _once(decisions).where(~F.col("overtaken"))
+    before = F.lag(_seconds("t")).over(_day())
+    return kept.select("t", "brokers", (_seconds("t") - before).alias("since"))
+
+
+def overtaken(decisions: DataFrame) -> DataFrame:
+    """``t`` of rounds that a clock which was set back has come by once more: turns told as before and after are later.
+
+    Where none follows soon turns were only counted anew, as after ``turns/`` was removed. Imported ones have no number.
+    """
+    return _once(decisions).where("overtaken").select("t")
+
+
+def without(rows: DataFrame, overtaken: DataFrame) -> DataFrame:
+    """Rows of other tables without those of overtaken rounds, which are few."""
+    return rows.join(F.broadcast(overtaken), on="t", how="left_anti")
+
+
+def _once(decisions: DataFrame) -> DataFrame:
+    found = decisions.groupBy("t").agg(F.max_by("brokers", "turn").alias("brokers"), F.max("turn").alias("turn"))
+    once = found.select("t", "brokers", "turn", F.to_date("t").alias("day"))
+    before = F.max("turn").over(_day().rowsBetween(W.unboundedPreceding, -1))
+    soon = F.max("turn").over(W.partitionBy("day").orderBy(_seconds("t")).rangeBetween(0, int(LONGEST_SILENCE_SECONDS)))
+    passed = (F.col("turn") > 0) & (F.col("turn") < before) & (before < soon)
+    return once.select("t", "brokers", "day", F.coalesce(passed, F.lit(False)).alias("overtaken"))
+
+
+def _day() -> WindowSpec:
+    return W.partitionBy("day").orderBy("t")
+
+
+def samples(broker_rounds: DataFrame) -> DataFrame:
+    """New samples of brokers, one for each broker and round; those without a number, or below nought, are left out."""
+    told = F.coalesce(*(F.col(name) for name in RESOURCES)).isNotNull()
+    sane = F.least(*(F.coalesce(F.col(name), F.lit(0.0)) for name in RESOURCES)) >= 0
+    kept = broker_rounds.where(told & sane).groupBy("t", "broker")
+    return kept.agg(*(F.any_value(name).alias(name) for name in SAMPLE)).select("t", "broker", *SAMPLE)
+
+
+def brokers(decisions: DataFrame, broker_rounds: DataFrame, window_seconds: int) -> DataFrame:
+    """A row for each broker with a report in each round; its numbers are null where it had no new sample."""
+    reported = rounds(decisions).select("t", F.explode("brokers").alias("broker"))
+    found = reported.join(samples(broker_rounds), on=["t", "broker"], how="left")
+    return found.select(window_number("t", window_seconds).alias("window"), "t", "broker", *SAMPLE)
+
+
+def bundles(bundle_rounds: DataFrame, window_seconds: int) -> DataFrame:
+    """Changes of bundles, by window."""
+    rates = (F.greatest(F.col(name), F.lit(0.0)).cast(T.FloatType()).alias(name) for name in RATES)
+    return bundle_rounds.select(window_number("t", window_seconds).alias("window"), "t", "bundle", "broker", *rates)
+
+
+def window_number(column: str, window_seconds: int) -> Column:
+    """Number of the window that a time falls into, counted from 1970."""
+    return F.floor(_seconds(column) / window_seconds).cast(T.LongType())
+
+
+def dropped(broker_rounds: DataFrame, decisions: DataFrame) -> DataFrame:
+    """One row: what was read, and what of it is not learned from."""
+    raw = broker_rounds.agg(F.count("*").alias("samples_read"))
+    kept = samples(broker_rounds).agg(F.count("*").alias("samples_kept"), F.count("doubt").alias("samples_doubted"))
+    seen = decisions.agg(F.count("*").alias("rounds_read"))
+    since, longest = F.coalesce(F.col("since"), F.lit(0.0)), F.lit(LONGEST_SILENCE_SECONDS)
+    once = rounds(decisions).agg(
+        F.count("*").alias("rounds_kept"),
+        F.coalesce(F.count_if(since > longest), F.lit(0)).alias("gaps"),
+        F.coalesce(F.sum(F.least(since, longest)), F.lit(0.0)).alias("seconds_seen"),
+    )
+    back = overtaken(decisions).agg(F.count("*").alias("rounds_overtaken"))
+    return raw.crossJoin(kept).crossJoin(seen).crossJoin(once).crossJoin(back)
+
+
+def _seconds(column: str) -> Column:
+    return F.col(column).cast("double")
+
+
+# --- features: gaps and their duration, the daily profile, noise and spikes
+# Samples come about once a minute and each broker's at its own second, so brokers are compared minute by minute.
 
 BREAK_MINUTES = 3
 """Minutes further apart than three are no neighbours: a gap that was not seen in between has not lasted."""
@@ -141,3 +233,35 @@ def _around(scored: DataFrame, own: WindowSpec) -> DataFrame:
 
 def _p95(column: str) -> Column:
     return F.percentile(column, 0.95)
+
+
+# --- collected features: some dozens of rows for the report
+
+LEVELS = (5.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0, 40.0)
+"""Points for which it is told how often and how long brokers were so far apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRows:
+    """``pairs``, ``lasting`` and ``daily`` are the rows of :mod:`lbd.learn.features`; ``noise`` is by broker."""
+
+    pairs: tuple[Row, ...]
+    lasting: tuple[Row, ...]
+    daily: tuple[Row, ...]
+    noise: Mapping[str, Row]
+
+
+def collect_features(broker_rounds: DataFrame, weights: Weights) -> FeatureRows:
+    """What the samples tell by themselves."""
+    scored = scores(samples(broker_rounds), weights).persist()
+    gap = gaps(scored).persist()
+    try:
+        return FeatureRows(
+            pairs=tuple(pairs(scored).collect()),
+            lasting=tuple(lasting(gap, LEVELS).collect()),
+            daily=tuple(daily(gap).collect()),
+            noise={row["broker"]: row for row in noise(scored).collect()},
+        )
+    finally:
+        gap.unpersist()
+        scored.unpersist()

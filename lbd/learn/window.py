@@ -1,4 +1,4 @@
-"""A stretch of history as arrays: what one replay needs, small enough to be sent to where it runs. Pure."""
+"""A window: a stretch of history as arrays, all that one replay needs, small enough to be sent to a worker. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lbd.load.estimate import CPU
+from lbd.model import RESOURCES
+from lbd.store.history_tables import RATES
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lbd.model import BoolArray, FloatArray, IntArray
+
 
 LONGEST_SILENCE_SECONDS = 180.0
 """Rounds further apart than three CPU samples have a gap between them, of which nothing is known."""
@@ -145,3 +154,135 @@ def from_bytes(packed: bytes) -> Window:
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
+
+
+# --- from rows of history, as Arrow tables, to a window
+
+if TYPE_CHECKING:
+    Positions = NDArray[np.signedinteger[Any]]
+
+
+def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
+    """A window out of its rows.
+
+    ``brokers`` has a row for each broker with a report in each round, whose numbers are null where it had no new
+    sample; ``bundles`` those of the table ``bundle_rounds``. Rows may come in any order.
+    """
+    at, round_of = np.unique(_milliseconds(brokers), return_inverse=True)
+    names, broker_of = _indexed(brokers["broker"])
+    fresh = _grid(brokers["topics"].is_valid(), round_of, broker_of, at.size, len(names), fill=False)
+    used = np.stack([_numbers(brokers, name, round_of, broker_of, at.size, len(names)) for name in RESOURCES], axis=2)
+    totals = np.stack([_numbers(brokers, name, round_of, broker_of, at.size, len(names)) for name in RATES], axis=2)
+    started = _numbers(brokers, "started_at", round_of, broker_of, at.size, len(names)) / 1000
+    listed = np.zeros(fresh.shape, dtype=np.bool_)
+    listed[round_of, broker_of] = True
+    last = _last_fresh(fresh)
+    known = last >= 0
+    column = np.arange(len(names))[None, :]
+    doubted = _grid(brokers["doubt"].is_valid(), round_of, broker_of, at.size, len(names), fill=False)
+    bundle_names, changes = _changes(bundles, at, names)
+    return Window(
+        brokers=names,
+        bundles=bundle_names,
+        at=at / 1000.0,
+        used=np.where(known[:, :, None], used[last, column], np.nan),
+        totals=np.where(known[:, :, None], totals[last, column], np.nan),
+        present=listed & known,
+        fresh=fresh,
+        doubted=doubted[last, column] & known,
+        started_at=np.where(known, started[last, column], np.nan),
+        **changes,
+    )
+
+
+def _milliseconds(table: pa.Table) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = table["t"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
+    return found
+
+
+def _indexed(column: pa.ChunkedArray) -> tuple[tuple[str, ...], IntArray]:
+    """The distinct values, sorted, and the position of each row's among them; -1 for null."""
+    names = tuple(sorted(name for name in pc.unique(column).to_pylist() if name is not None))
+    return names, _row_positions(column, names)
+
+
+def _row_positions(column: pa.ChunkedArray, names: tuple[str, ...]) -> IntArray:
+    found = pc.index_in(column, pa.array(names, pa.string()))
+    positions: IntArray = pc.fill_null(found, -1).to_numpy().astype(np.int32)
+    return positions
+
+
+def _grid(
+    values: pa.ChunkedArray, rounds: Positions, brokers: Positions, height: int, width: int, *, fill: bool
+) -> BoolArray:
+    found = np.full((height, width), fill, dtype=np.bool_)
+    found[rounds, brokers] = values.to_numpy()
+    return found
+
+
+def _numbers(table: pa.Table, name: str, rounds: Positions, brokers: Positions, height: int, width: int) -> FloatArray:
+    found = np.full((height, width), np.nan)
+    column = table[name]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    found[rounds, brokers] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _last_fresh(fresh: BoolArray) -> NDArray[np.int64]:
+    """For each round and broker the last round with a new sample, -1 before the first: int64 (T, B)."""
+    rounds = np.where(fresh, np.arange(len(fresh))[:, None], -1)
+    found: NDArray[np.int64] = np.maximum.accumulate(rounds, axis=0)
+    return found
+
+
+def _changes(
+    table: pa.Table, at: NDArray[np.int64], brokers: tuple[str, ...]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Names of all bundles, and what changed of them, by round."""
+    names, bundle = _indexed(table["bundle"])
+    seen = _milliseconds(table)
+    rounds = np.searchsorted(at, seen).astype(np.int32)
+    inside = rounds < at.size
+    owner = _row_positions(table["broker"], brokers)
+    order = np.flatnonzero(inside)[np.lexsort((owner[inside], bundle[inside], seen[inside]))]
+    rates = np.stack([table[name].to_numpy(zero_copy_only=False) for name in RATES], axis=1).astype(np.float32)
+    return names, {
+        "change_round": rounds[order],
+        "change_bundle": bundle[order],
+        "change_owner": owner[order],
+        "change_rates": np.nan_to_num(rates[order], posinf=0.0),
+    }
+
+
+# --- noise resampling, because the moves of a replay depend on single samples that come by chance
+# Whether a threshold is hit eight times in a row, or seven, is noise if the gap is near it. Replays of the same samples
+# all agree on it, whenever they start; so a choice by them alone is a choice by chance.
+
+AROUND = 15
+"""Samples on either side, half an hour in all: what lasts longer is no noise, and stays where it was."""
+
+
+def dealt(window: Window, seed: int) -> Window:
+    """The same, with what each broker's samples of CPU have beside the median of those around them at other times.
+
+    Seed 0 is the window as it was recorded. A broker with few samples keeps them.
+    """
+    if seed == 0:
+        return window
+    random, used = np.random.default_rng(seed), window.used.copy()
+    for broker in range(len(window.brokers)):
+        own = np.flatnonzero(window.fresh[:, broker] & np.isfinite(used[:, broker, CPU]))
+        shift = int(random.integers(1, max(own.size, 2)))
+        if own.size > 2 * AROUND:
+            level = _level(used[own, broker, CPU])
+            drawn = np.clip(level + np.roll(used[own, broker, CPU] - level, shift), 0.0, 100.0)
+            used[own[0] :, broker, CPU] = np.repeat(drawn, np.diff(own, append=len(used)))
+    return replace(window, used=used)
+
+
+def _level(samples: FloatArray) -> FloatArray:
+    """The median of those around each, float64 (n,): a step up or down stays one."""
+    padded = np.pad(samples, AROUND, mode="edge")
+    found: FloatArray = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * AROUND + 1), axis=1)
+    return found

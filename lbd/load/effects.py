@@ -1,8 +1,8 @@
-"""What moves did to the brokers that gave and took: points of CPU gone or come beside the traffic. Pure.
+"""Measured effects of moves on brokers that gave and took: CPU points lost or gained beside the traffic. Pure.
 
-Two samples before and after a move tell more of what traffic costs a broker than its usage over its traffic does: what
-a neighbour uses is in both, and goes out of their difference. A line through samples (``fit.py``) needs eight of them.
-A broker at its limit shows nothing of what it is relieved of, and a busy one too little.
+Two samples before and after a move say more about the cost of traffic than usage over traffic does: a neighbour's usage
+is in both, and cancels out of their difference. A line through samples (``fit.py``) needs eight of them. A broker at
+its limit does not show what it is relieved of, and a busy one shows too little.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.estimate import CPU, driving
 from lbd.load.fit import SATURATED_PERCENT
-from lbd.load.linear import CPU, driving
-from lbd.load.usual import MOST_SAMPLES, usual
+from lbd.load.samples import MOST_SAMPLES, usual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from lbd.load.linear import Measure
+    from lbd.load.estimate import Measure
     from lbd.load.samples import BrokerSamples
     from lbd.model import FloatArray
 

@@ -1,7 +1,7 @@
-"""What load reports tell of traffic and usage: one sample for each new one of a broker's, beside what it carried. Pure.
+"""Samples of traffic and usage from load reports: one per new sample of a broker, with its traffic meanwhile. Pure.
 
-Brokers sample CPU once a minute, however often they are asked, as the mean since the sample before: so what a broker
-carried is the mean over the same time (``meter.py``).
+Brokers sample CPU once a minute, however often they are polled, as the mean since the sample before: so a broker's
+traffic is also the mean over that time. Samples with start-up work are left out.
 """
 
 from __future__ import annotations
@@ -14,22 +14,137 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.changes import changed_brokers
-from lbd.load.meter import Meter
 from lbd.load.scoring import percent
-from lbd.load.start_up import is_of_start_up
-from lbd.model import RESOURCES
+from lbd.model import BYTES_IN, BYTES_OUT, RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
+
+
+YOUNG_SECONDS = 130.0
+"""The samples of a broker's first two minutes hold start-up work."""
+
+FIRST_CPU = 1e-5
+"""A broker that has not sampled yet reports less than this, and not 0."""
+
+
+def is_of_start_up(age_seconds: float, cpu_percent: float) -> bool:
+    """Whether a broker of this age is not to be believed yet; its age is NaN where no report tells it."""
+    return age_seconds < YOUNG_SECONDS or cpu_percent <= FIRST_CPU
+
+
+# --- brokers whose bundles changed between two rounds, seen by their traffic
+
+CHANGED_SHARE = 0.01
+"""Of a broker's bytes/s; with less than this in bundles that came or went, it carries what it did."""
+
+
+def is_much(moved: FloatArray, before: FloatArray, now: FloatArray) -> BoolArray:
+    """Whether bundles that came and went change what a broker carries, which was ``before`` and is ``now``, bytes/s."""
+    found: BoolArray = moved > CHANGED_SHARE * np.maximum(before, now)
+    return found
+
+
+def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
+    """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
+    told = np.zeros((3, len(now.brokers)))
+    if before is not None:
+        then, position = before.rows.bundle.tolist(), before.brokers.index()
+        held = now.positions_in(before.bundles)[now.rows.bundle].tolist()
+        for at, broker in enumerate(now.brokers.ids):
+            was = position.get(broker)
+            if was is not None and held[now.rows.of(at)] != then[before.rows.of(was)]:
+                told[:, at] = _moved(_bytes(before, was), _bytes(now, at))
+    return is_much(*told)
+
+
+def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
+    """Bytes/s of each bundle that a broker reports, infinite where nobody tells."""
+    rows = snapshot.rows.of(broker)
+    carried = snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+    if snapshot.partial:
+        carried[~snapshot.rows.reported[rows]] = math.inf
+    names = [snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()]
+    return dict(zip(names, carried.tolist(), strict=True))
+
+
+def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[float, float, float]:
+    """What came and went, what there was and what there is; a bundle that is not told of is not in the sum of all."""
+    there = before.keys() & now.keys()
+    moved = sum(value for side in (before, now) for name, value in side.items() if name not in there)
+    return moved, _sum(before), _sum(now)
+
+
+def _sum(carried: Mapping[str, float]) -> float:
+    return sum(value for value in carried.values() if value < math.inf)
+
+
+# --- traffic over a span of time, from rates that each report a mean over an earlier span
+# CPU is sampled once a minute, rates are counted once in statsUpdateFrequencyInSecs (60 unless set), and a report shows
+# both some time later: within one report, a change of traffic is in the one and not yet in the other.
+
+COUNTED_SECONDS = 60.0
+"""Rates that stand still for longer have been counted anew, and are the same."""
+
+REMEMBERED = 64
+"""Counts that are kept; a sample waits for the next one only."""
+
+
+class TrafficMeter:
+    """Follows what one broker says that it carries, round by round."""
+
+    def __init__(self) -> None:
+        self._until: deque[float] = deque(maxlen=REMEMBERED)
+        self._rates: deque[FloatArray] = deque(maxlen=REMEMBERED)
+        self._round = -np.inf
+        self._counted = -np.inf
+
+    def take(self, at: float, rates: FloatArray) -> None:
+        """A round at this moment; ``rates`` is float64 (4,)."""
+        since, self._round = at - self._round, at
+        same = bool(self._rates) and np.array_equal(self._rates[-1], rates)
+        if same and at - self._counted < COUNTED_SECONDS:
+            return
+        often = self._counted == at - since and since < COUNTED_SECONDS
+        self._counted = at
+        self._until.append(at - self.lag(since / 2 if often else since))
+        self._rates.append(rates)
+
+    @staticmethod
+    def lag(since_seconds: float) -> float:
+        """How long ago, at a guess, what this round is the first to show was counted: within the time since the last
+        round, but no longer ago than it takes to be counted once more.
+        """
+        return min(since_seconds, COUNTED_SECONDS) / 2
+
+    def latest(self) -> FloatArray | None:
+        """The rates that were counted last, float64 (4,); None before any were."""
+        return self._rates[-1] if self._rates else None
+
+    def mean(self, begin: float, end: float) -> FloatArray | None:
+        """The mean rates over this span, float64 (4,); None while its end has not been counted yet."""
+        if not self._until or self._until[-1] < end:
+            return None
+        passed, total = 0.0, np.zeros(4)
+        for at in range(len(self._until) - 1, -1, -1):
+            since = self._until[at - 1] if at else -np.inf
+            span = min(self._until[at], end) - max(since, begin)
+            if span > 0:
+                passed, total = passed + span, total + span * self._rates[at]
+            if since <= begin:
+                break
+        return total / passed if passed else self._rates[-1]
+
+
+# --- sampling
 
 SAMPLED = [RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out")]
 """What changes with a new sample; memory is read whenever somebody asks."""
 
 IS_SAMPLED = np.isin(np.arange(len(RESOURCES)), SAMPLED)
-"""The same as bool (5,), for loops over brokers: to look up columns lets go of the interpreter (``giving_way``)."""
+"""The same as bool (5,), for loops over brokers: to look up columns takes longer."""
 
 LONGEST_SECONDS = 300.0
 """A sample is taken to be of no longer a time."""
@@ -85,7 +200,7 @@ class _Sample:
 
 
 @dataclass
-class _Kept:
+class _PendingSample:
     """What is being gathered of one broker. ``waiting``: what it carried meanwhile has not been counted yet.
 
     ``usage`` is the sample seen last, None where it may be among those known from before.
@@ -94,7 +209,7 @@ class _Kept:
     hardware: tuple[float, ...]
     started_at: float
     samples: deque[tuple[_Sample, FloatArray]]
-    meter: Meter = field(default_factory=Meter)
+    meter: TrafficMeter = field(default_factory=TrafficMeter)
     waiting: list[_Sample] = field(default_factory=list)
     usage: tuple[float, ...] | None = ()
     sampled_at: float = -math.inf
@@ -107,7 +222,7 @@ class _Kept:
     def take(self, at: float, since: float, used: FloatArray, *, changed: bool) -> None:
         """A new sample, first seen now; the round before was ``since`` seconds ago."""
         self.since_change = 0 if changed else min(self.since_change + 1, NEVER)
-        end = at - Meter.lag(since)
+        end = at - TrafficMeter.lag(since)
         begin = max(self.sampled_at, end - LONGEST_SECONDS)
         self.sampled_at = end
         young = is_of_start_up(at - self.started_at, used[0])
@@ -212,14 +327,14 @@ class Gathering:
         """
         return self._of[broker].latest(most, since) if broker in self._of else []
 
-    def _known(self, snapshot: Snapshot, at: int) -> _Kept:
+    def _known(self, snapshot: Snapshot, at: int) -> _PendingSample:
         """What is kept of a broker; nothing of how it was before a restart or on another machine."""
         hardware = tuple(snapshot.brokers.limit[at].tolist())
         started_at = float(snapshot.brokers.started_at[at])
         kept = self._of.get(snapshot.brokers.ids[at])
         if kept is not None and kept.is_still(hardware, started_at):
             return kept
-        return _Kept(hardware, started_at, deque(maxlen=self._keep))
+        return _PendingSample(hardware, started_at, deque(maxlen=self._keep))
 
 
 def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
@@ -247,13 +362,13 @@ def percent_used(snapshot: Snapshot) -> FloatArray:
     return np.where(snapshot.brokers.limit > 0, percent(snapshot.brokers), np.nan)
 
 
-def _resumed(own: BrokerSamples, keep: int) -> _Kept:
+def _resumed(own: BrokerSamples, keep: int) -> _PendingSample:
     rows = zip(own.at.tolist(), own.used, own.since_change.tolist(), own.carried, strict=True)
     samples = deque(((_Sample(at, at, at, used, since), carried) for at, used, since, carried in rows), maxlen=keep)
-    return _Kept(own.hardware, own.started_at, samples, usage=None, since_change=-1)
+    return _PendingSample(own.hardware, own.started_at, samples, usage=None, since_change=-1)
 
 
-def _columns(kept: _Kept) -> BrokerSamples:
+def _columns(kept: _PendingSample) -> BrokerSamples:
     seen, carried = [one for one, _ in kept.samples], [rates for _, rates in kept.samples]
     return BrokerSamples(
         at=np.array([one.at for one in seen]),
@@ -263,3 +378,28 @@ def _columns(kept: _Kept) -> BrokerSamples:
         hardware=kept.hardware,
         started_at=kept.started_at,
     )
+
+
+# --- usual usage: the mean of a broker's latest samples, as far as they agree
+# A sample at rest differs by a point or more, which is the error of a plan made on one of them; with five it is half.
+
+MOST_SAMPLES = 5
+"""Of more the noise is hardly less, and load that drifts is long past."""
+
+MOST_SECONDS = 600.0
+
+SAME_POINTS = 4.0
+"""Samples of one load are seldom further apart (deviations of a point to a point and a half); what is, is a change of
+load, and of that the newest sample tells."""
+
+
+def usual(newest_first: Sequence[FloatArray]) -> tuple[FloatArray, int]:
+    """The mean of these usages, each float64 (5,) in percent, up to the first that is unlike the newest, and how many
+    they are; NaN of none, and of memory: it is read anew for each report, and a heap that is emptied is no other load.
+    """
+    if not newest_first:
+        return np.full(len(RESOURCES), np.nan), 0
+    seen = np.where(IS_SAMPLED, np.array(newest_first), np.nan)
+    apart = np.nan_to_num(np.abs(seen - seen[0])).max(axis=1) > SAME_POINTS
+    alike = [*apart.tolist(), True].index(True)
+    return seen[:alike].mean(axis=0), alike

@@ -17,6 +17,7 @@ from lbd.model import RESOURCES
 if TYPE_CHECKING:
     from lbd.model import Brokers, FloatArray
 
+
 SCORED = (0, 2, 3, 4)
 """Columns of :data:`~lbd.model.RESOURCES` that make a score: all but heap memory."""
 
@@ -31,15 +32,33 @@ class Weights(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    cpu: float = Field(1.0, ge=0, **broker_conf("loadBalancerCPUResourceWeight", "CPU"))
+    cpu: float = Field(
+        1.0, ge=0, le=10, **broker_conf("loadBalancerCPUResourceWeight", "Weight of CPU in a broker's score")
+    )
     memory: float = Field(
-        0.0, ge=0, **broker_conf("loadBalancerMemoryResourceWeight", "heap; unused by the modular manager since 3.0")
+        0.0,
+        ge=0,
+        le=10,
+        **broker_conf(
+            "loadBalancerMemoryResourceWeight",
+            "Weight of heap memory. The modular load manager ignores it since Pulsar 3.0",
+        ),
     )
     direct_memory: float = Field(
-        0.0, ge=0, **broker_conf("loadBalancerDirectMemoryResourceWeight", "0 since 3.3, it follows no traffic")
+        0.0,
+        ge=0,
+        le=10,
+        **broker_conf(
+            "loadBalancerDirectMemoryResourceWeight",
+            "Weight of direct memory. 0 since Pulsar 3.3, because direct memory does not follow traffic",
+        ),
     )
-    bandwidth_in: float = Field(1.0, ge=0, **broker_conf("loadBalancerBandwidthInResourceWeight", "bytes received"))
-    bandwidth_out: float = Field(1.0, ge=0, **broker_conf("loadBalancerBandwidthOutResourceWeight", "bytes sent"))
+    bandwidth_in: float = Field(
+        1.0, ge=0, le=10, **broker_conf("loadBalancerBandwidthInResourceWeight", "Weight of the bytes received")
+    )
+    bandwidth_out: float = Field(
+        1.0, ge=0, le=10, **broker_conf("loadBalancerBandwidthOutResourceWeight", "Weight of the bytes sent")
+    )
 
     def row(self) -> FloatArray:
         """The weights in the order of :data:`~lbd.model.RESOURCES`, float64 (5,)."""
@@ -72,3 +91,25 @@ def binding(brokers: Brokers, weights: Weights) -> tuple[str | None, ...]:
     known = (brokers.limit[:, SCORED] > 0) & (weights.row()[list(SCORED)] > 0) & ~np.isnan(values)
     best = np.where(known, values, -np.inf).argmax(axis=1)
     return tuple(RESOURCES[SCORED[at]] if known[row, at] else None for row, at in enumerate(best))
+
+
+# --- fractions: usage of the most used resource, compared by Pulsar's shedders other than AvgShedder
+# Source: LocalBrokerData.getMaxResourceUsageWithWeight, and BrokerLoadData of the extensible manager, which also counts
+# heap memory.
+
+
+def fractions(brokers: Brokers, weights: Weights) -> FloatArray:
+    """The highest weighted resource, float64 (B,); -inf where every resource is NaN, above 1 where a limit is wrong."""
+    return _highest(weighted(brokers, weights)) / 100.0
+
+
+def with_memory(brokers: Brokers, weights: Weights) -> FloatArray:
+    """The highest weighted resource with heap memory among them, float64 (B,)."""
+    with np.errstate(all="ignore"):
+        return _highest(percent(brokers) * weights.row()) / 100.0
+
+
+def _highest(used: FloatArray) -> FloatArray:
+    with np.errstate(all="ignore"):
+        highest: FloatArray = np.fmax.reduce(used, axis=1, initial=-np.inf)
+        return highest

@@ -16,15 +16,18 @@ class KnownBroker(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    broker: str = Field(description="host:port, or a regular expression that matches all of it, or all of the host")
+    broker: str = Field(
+        description="host:port, or a regular expression that matches all of host:port or all of the host"
+    )
     capacity: float | None = Field(
         None,
-        gt=0,
+        ge=1e-6,
         le=1e6,
-        description="how much traffic it carries for the same CPU points beside a broker of 1; 1 where others are told",
+        description="Traffic that the broker carries for the same CPU points, relative to a broker of 1. 1 if"
+        " only other brokers have an entry",
     )
     slope: float | None = Field(
-        None, gt=0, le=1e6, description="points of CPU for each MB/s in + out, or for each 1,000 msg/s: load.measure"
+        None, ge=1e-6, le=1e6, description="CPU points for each MB/s or each 1,000 msg/s in + out, as load.measure says"
     )
 
     @field_validator("broker")
@@ -51,18 +54,21 @@ class KnownBroker(BaseModel):
 
 
 class LoadSettings(BaseModel):
-    """What stands in for what lbd has not learned; a broker's own samples, once they tell enough, go before it."""
+    """What lbd assumes until it has learned it. A broker's own samples replace this once they are sufficient."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     measure: Literal["throughput", "msg_rate"] | None = Field(
-        None, description="what CPU follows, bytes or messages; null: what explains it better, by lbd's own rounds"
+        None,
+        description="What CPU load follows: bytes (throughput) or messages (msg_rate). With null lbd takes "
+        "the one that explains its own samples better",
     )
     brokers: tuple[KnownBroker, ...] = Field(
         (),
-        description="what holds until lbd has learned it: entries of broker (host:port, or a regular expression for "
-        "all of it or of the host), capacity (traffic that it carries for the same CPU points, beside a broker of 1) "
-        "and slope (points of CPU for each MB/s or 1,000 msg/s in + out); the first that names a broker counts",
+        description="What lbd assumes until it has learned it. Each entry has broker (host:port, or a regular"
+        " expression that matches all of host:port or all of the host), capacity (traffic for the"
+        " same CPU points, relative to a broker of 1) and slope (CPU points for each MB/s or "
+        "1,000 msg/s in + out). The first entry that matches a broker applies",
     )
 
     @model_validator(mode="after")

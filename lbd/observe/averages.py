@@ -1,7 +1,7 @@
 """Running means of each bundle's rates, as Pulsar's leader keeps them. Pure.
 
 Source: BundleData (windows of 10 and 1,000 samples) and TimeAverageMessageData: ``n = min(n + 1, max)``, then
-``((n - 1) * old + new) / n``. Nobody can read the leader's own, so lbd keeps its own from the reports.
+``((n - 1) * old + new) / n``. The leader's own cannot be read, so lbd computes them from the reports.
 """
 
 from __future__ import annotations

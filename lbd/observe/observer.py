@@ -1,27 +1,76 @@
-"""Asks the cluster for one round of load reports, all brokers in parallel, and says what could not be had."""
+"""Request one round of load reports from all brokers in parallel, and report what is missing.
+
+A bounded number of threads decode reports: they share one interpreter, so sixteen finish no sooner than two, and all
+other work, such as a response of the API, waits behind all of them after each read or write.
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lbd.errors import AdminError, ObserveError, UnheardError
-from lbd.giving_way import ANSWERS
-from lbd.observe.few import few_at_once
 from lbd.observe.parse import LoadReport, build_snapshot
-from lbd.observe.reports import AdminReports, TopicReports, reports_of
-from lbd.pulsar.http import address_of
-from lbd.pulsar.paths import is_extensible, manager_of, sheds, splits
-from lbd.pulsar.silence import in_words
+from lbd.observe.reports import AdminReports, TopicReports, report_source
+from lbd.pulsar.broker_health import unresponsive_text
+from lbd.pulsar.http import url_address
+from lbd.pulsar.paths import is_extensible, load_manager_class, sheds, splits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from lbd.model import Snapshot
     from lbd.observe.reports import Reports, Say
     from lbd.pulsar.admin import Admin, Leader
+
+
+AT_ONCE = 2
+"""One waits for a broker while the other takes in what came."""
+
+PATIENCE_SECONDS = 0.015
+"""A broker nearby has answered within this. Those that have not answered wait, and more of that keeps nobody from
+working."""
+
+LOOK_SECONDS = 0.5
+"""How soon it is seen that the pool was shut down, which tells nobody who waits."""
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def few_at_once(
+    pool: Executor,
+    most: int,
+    work: Callable[[Item], Found],
+    items: Sequence[Item],
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> list[Found]:
+    """What ``work`` finds of each item, in their order.
+
+    Two are worked on at once, and twice as many, up to ``most``, whenever none has ended for ``patience_seconds``: so
+    slow brokers, and one that hangs, hold up nobody. Raises what ``work`` raises, and begins no more then; RuntimeError
+    or CancelledError once the pool is shut down.
+    """
+    waiting, begun, flying = deque(items), list[Future[Found]](), set[Future[Found]]()
+    at_once = min(AT_ONCE, most)
+    while waiting or flying:
+        while waiting and len(flying) < at_once:
+            begun.append(pool.submit(work, waiting.popleft()))
+            flying.add(begun[-1])
+        more = bool(waiting) and at_once < most
+        ended, flying = wait(flying, patience_seconds if more else LOOK_SECONDS, FIRST_COMPLETED)
+        for one in (*ended, *(left for left in flying if left.cancelled())):
+            one.result()
+        if more and not ended:
+            at_once = min(2 * at_once, most)
+    return [one.result() for one in begun]
+
+
+# --- observer
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +104,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Reports:
     report: LoadReport
     raw: bytes | None
     runtime: Mapping[str, str]
@@ -88,7 +137,6 @@ class Observer:
         active = self._ready()
         started = self._now()
         seen, missing = self._ask_all(active)
-        ANSWERS.give_way()
         if not seen:
             unheard = bool(missing) and all(isinstance(found.why, UnheardError) for found in missing.values())
             kind = UnheardError if unheard else ObserveError
@@ -139,10 +187,10 @@ class Observer:
         """The active brokers, once it is known where their reports come from."""
         runtime = self.admin.runtime_configuration()
         active = self.admin.active_brokers()
-        manager = manager_of(runtime)
+        manager = load_manager_class(runtime)
         with self._changing:
             if manager != self._manager:
-                found = reports_of(runtime, self.admin)
+                found = report_source(runtime, self.admin)
                 self._reports.close()
                 self._reports, self._manager = found, manager
                 self.admin.transfers = is_extensible(runtime)
@@ -151,7 +199,7 @@ class Observer:
             self._reports.listen(active, runtime, waiting)
         return active
 
-    def _ask_all(self, active: list[str]) -> tuple[dict[str, _Seen], dict[str, _Missing]]:
+    def _ask_all(self, active: list[str]) -> tuple[dict[str, _Reports], dict[str, _Missing]]:
         try:
             answers = few_at_once(self._pool, self.admin.settings.concurrency, self._ask, active)
         except (RuntimeError, CancelledError):
@@ -159,7 +207,7 @@ class Observer:
                 raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
             raise
         pairs = list(zip(active, answers, strict=True))
-        seen = {broker: found for broker, found in pairs if isinstance(found, _Seen)}
+        seen = {broker: found for broker, found in pairs if isinstance(found, _Reports)}
         missing = {broker: found for broker, found in pairs if isinstance(found, _Missing)}
         for broker, other in _mistaken(seen, active).items():
             told = f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
@@ -167,25 +215,30 @@ class Observer:
             missing[broker] = _Missing(ObserveError(told))
         return seen, missing
 
-    def _ask(self, broker: str) -> _Seen | _Missing:
+    def _ask(self, broker: str) -> _Reports | _Missing:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
         runtime = None
-        ANSWERS.give_way()
         try:
             runtime = self.admin.runtime_configuration(broker)
             report, raw = self._reports.of(broker, runtime)
-            return _Seen(report, raw() if self._keep_raw else None, runtime)
+            return _Reports(report, raw() if self._keep_raw else None, runtime)
         except ObserveError as error:
             if isinstance(error, AdminError) and error.status in {401, 403}:
                 raise
             since = self.admin.silent_since(broker)
-            return _Missing(error if since is None else ObserveError(in_words(since)), runtime)
+            return _Missing(_alone(error) if since is None else ObserveError(unresponsive_text(since)), runtime)
 
 
-def _mistaken(seen: Mapping[str, _Seen], active: list[str]) -> dict[str, str]:
+def _mistaken(seen: Mapping[str, _Reports], active: list[str]) -> dict[str, str]:
     """Brokers whose report says that it is another active broker's."""
-    own = {broker: address_of(found.report.web_service_url or "") for broker, found in seen.items()}
+    own = {broker: url_address(found.report.web_service_url or "") for broker, found in seen.items()}
     return {broker: other for broker, other in own.items() if other != broker and other in active}
+
+
+def _alone(error: ObserveError) -> ObserveError:
+    """Without what led to it, which would keep the answer in memory that could not be read."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _of_a_shedder(runtime: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""From the load report's JSON to columns. Pure: bytes in, values out.
+"""Load reports from JSON to columns. Pure: bytes in, values out.
 
 Field names and hazards: Pulsar's LocalBrokerData and NamespaceBundleStats (2.11 to 5.0). Unknown fields are ignored,
 missing ones are optional, and the strings ``"NaN"`` and ``"Infinity"`` are numbers, as Jackson writes them.
@@ -6,8 +6,9 @@ missing ones are optional, and the strings ``"NaN"`` and ``"Infinity"`` are numb
 
 from __future__ import annotations
 
+import math
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lbd.model import FloatArray
+
 
 MODULAR_REPORT = "LocalBrokerData"
 TOP_BUNDLES_REPORT = "TopBundlesLoadData"
@@ -76,7 +78,7 @@ class LoadReport(BrokerUsage, frozen=True, rename="camel"):
     web_service_url: str | None = None
 
 
-class Round(msgspec.Struct, frozen=True):
+class ReportRound(msgspec.Struct, frozen=True):
     """One line of a recording: epoch seconds and the load report of each broker."""
 
     t: float
@@ -85,7 +87,7 @@ class Round(msgspec.Struct, frozen=True):
 
 _NOTHING = BundleStats()
 _REPORT = msgspec.json.Decoder(LoadReport, strict=False)
-_ROUND = msgspec.json.Decoder(Round, strict=False)
+_ROUND = msgspec.json.Decoder(ReportRound, strict=False)
 
 
 def parse_report(body: bytes, broker: str) -> LoadReport:
@@ -108,7 +110,7 @@ def parse_report(body: bytes, broker: str) -> LoadReport:
     return report
 
 
-def parse_round(line: bytes, where: str) -> Round:
+def parse_round(line: bytes, where: str) -> ReportRound:
     """One round of a recording; ``where`` (file and line number) is named in the :class:`UsageError` for a bad one."""
     try:
         return _ROUND.decode(line)
@@ -184,3 +186,78 @@ def _distinct(names: list[str]) -> tuple[list[str], np.ndarray[tuple[int], np.dt
 def _table(rows: Iterable[Iterable[float]], width: int) -> FloatArray:
     flat = np.fromiter(chain.from_iterable(rows), dtype=np.float64)
     return flat.reshape(-1, width)
+
+
+# --- the extensible load manager: two values per broker, and its owned bundles, become one report
+# Field names: Pulsar's BrokerLoadData and TopBundlesLoadData (3.0 to 5.0). Only the largest bundles are reported:
+# ``loadBalancerMaxNumberOfBundlesInBundleLoadReport`` of them (10), and none without traffic, of Pulsar's own
+# namespaces, or with an isolation policy or anti-affinity group, unless
+# ``loadBalancerSheddingBundlesWithPoliciesEnabled`` (TopKBundles). The traffic of the others is unknown.
+
+
+class ExtensibleLoad(BrokerUsage, frozen=True, rename="camel"):
+    """The part of BrokerLoadData that lbd reads."""
+
+    topics: Count = 0
+
+
+class _Bundle(msgspec.Struct, frozen=True, rename="camel"):
+    bundle_name: str
+    stats: BundleStats
+
+
+class _TopBundles(msgspec.Struct, frozen=True, rename="camel"):
+    top_bundles_load_data: list[_Bundle] = []
+
+
+_BROKER = msgspec.json.Decoder(ExtensibleLoad, strict=False)
+_TOP = msgspec.json.Decoder(_TopBundles, strict=False)
+
+
+def parse_broker_load(value: bytes, broker: str) -> ExtensibleLoad:
+    """A value of the broker load data topic. Raises :class:`ObserveError` where it cannot be read."""
+    try:
+        return _BROKER.decode(value)
+    except UNREADABLE as error:
+        raise _unreadable("broker load data", broker, value, error) from error
+
+
+def parse_top_bundles(value: bytes, broker: str) -> dict[str, BundleStats]:
+    """Statistics by bundle of a value of the top bundles topic. Raises :class:`ObserveError` as above."""
+    try:
+        found = _TOP.decode(value)
+    except UNREADABLE as error:
+        raise _unreadable("top bundles load data", broker, value, error) from error
+    return {one.bundle_name: one.stats for one in found.top_bundles_load_data}
+
+
+def extensible_report(load: ExtensibleLoad, told: dict[str, BundleStats], owned: Iterable[str]) -> LoadReport:
+    """One broker's report. It lists what the broker owns; statistics of a bundle that it has given away are dropped."""
+    bundles = sorted(owned)
+    return LoadReport(
+        **{name: getattr(load, name) for name in BrokerUsage.__struct_fields__},
+        last_stats={bundle: told[bundle] for bundle in bundles if bundle in told},
+        bundles=bundles,
+        num_topics=load.topics,
+        load_report_type=TOP_BUNDLES_REPORT,
+    )
+
+
+def recordable(report: LoadReport) -> bytes:
+    """The report as JSON, for a recording, without what no such broker tells: its version, address and start."""
+    found = msgspec.to_builtins(report)
+    untold = ("startTimestamp", "brokerVersionString", "webServiceUrl")
+    return msgspec.json.encode(_spelt({name: value for name, value in found.items() if name not in untold}))
+
+
+def _spelt(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """With numbers that JSON has not as Jackson writes them."""
+    if isinstance(value, dict):
+        return {name: _spelt(one) for name, one in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _unreadable(what: str, broker: str, value: bytes, error: Exception) -> ObserveError:
+    return ObserveError(f"{what} of {broker} cannot be read: {error}; it begins with {value[:40]!r}, wanted JSON")

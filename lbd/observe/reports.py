@@ -1,4 +1,4 @@
-"""Where load reports come from: the admin API, or the topics on which the extensible manager tells its load."""
+"""Sources of load reports: the admin API, or the topics of the extensible load manager."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.errors import ObserveError, UnheardError
-from lbd.giving_way import ANSWERS
-from lbd.observe.extensible import parse_broker_load, parse_top_bundles, recordable, report_of
-from lbd.observe.parse import parse_report
+from lbd.observe.parse import extensible_report, parse_broker_load, parse_report, parse_top_bundles, recordable
 from lbd.pulsar.admin import unsupported
 from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES, LoadTopics
-from lbd.pulsar.paths import is_extensible, manager_of
+from lbd.pulsar.paths import is_extensible, load_manager_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbd.observe.parse import BundleStats, LoadReport
     from lbd.pulsar.admin import Admin
-    from lbd.pulsar.load_topics import Told
+    from lbd.pulsar.load_topics import LatestValue
 
 MODULAR = "ModularLoadManagerImpl"
 
@@ -75,10 +73,9 @@ class AdminReports:
 
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:  # noqa: ARG002
         """One broker's report, also as it was sent. Raises :class:`ObserveError` where there is no usable one."""
-        raw = self._admin.load_report(broker)
-        ANSWERS.give_way()
+        answer = self._admin.load_report(broker)
         with self._taking_in:
-            return parse_report(raw, broker), lambda: raw
+            return parse_report(answer.body, broker), lambda: answer.body
 
     def close(self) -> None:
         """Nothing is open."""
@@ -105,17 +102,17 @@ class TopicReports:
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:
         """As above; for a recording it is spelt as the modular manager spells its reports."""
         if not is_extensible(runtime):
-            raise ObserveError(f"{broker} runs {manager_of(runtime)}, and others ExtensibleLoadManagerImpl")
+            raise ObserveError(f"{broker} runs {load_manager_class(runtime)}, and others ExtensibleLoadManagerImpl")
         found = self._told(broker, runtime)
         limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
         if found is None or not found.value or self._topics.age_seconds(found) > limit:
             raise self._silence(broker, found, limit)
         load = parse_broker_load(found.value, broker)
         owned = self._admin.owned(broker)
-        report = report_of(load, self._bundles(broker, runtime), owned)
+        report = extensible_report(load, self._bundles(broker, runtime), owned)
         return report, partial(recordable, report)
 
-    def _told(self, broker: str, runtime: Mapping[str, str]) -> Told | None:
+    def _told(self, broker: str, runtime: Mapping[str, str]) -> LatestValue | None:
         """Its load data. One that took them back for a move is about to tell them anew, and that is waited for."""
         found = self._topics.of(BROKER_LOAD, broker)
         if found is None or found.value:
@@ -131,7 +128,7 @@ class TopicReports:
             return {}
         return parse_top_bundles(found.value, broker)
 
-    def _silence(self, broker: str, found: Told | None, limit: float) -> ObserveError:
+    def _silence(self, broker: str, found: LatestValue | None, limit: float) -> ObserveError:
         if self._topics.trouble:
             return ObserveError(self._topics.trouble)
         if found is None:
@@ -148,15 +145,15 @@ class TopicReports:
         self._topics.close()
 
 
-def reports_of(runtime: Mapping[str, str], admin: Admin) -> Reports:
+def report_source(runtime: Mapping[str, str], admin: Admin) -> Reports:
     """Where the reports of brokers with this configuration come from.
 
     Raises :class:`ObserveError` for a load manager that tells none that lbd could read.
     """
     if is_extensible(runtime):
         return TopicReports(admin)
-    if not manager_of(runtime).endswith(MODULAR):
-        raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", manager_of(runtime)))
+    if not load_manager_class(runtime).endswith(MODULAR):
+        raise ObserveError(unsupported(f"cluster {runtime.get('clusterName', '')!r}", load_manager_class(runtime)))
     return AdminReports(admin)
 
 

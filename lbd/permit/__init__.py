@@ -1,1 +1,1 @@
-"""Permitting: who may move (before a strategy is asked) and how much (after it answered). Pure."""
+"""Permitting: which bundles may move (before a strategy is asked), and how many (afterwards). Pure."""

@@ -1,18 +1,16 @@
-"""How many unloads may be sent within an hour and a day: in all, and for each source, destination and namespace. Pure.
+"""Unloads that may be sent within an hour and a day: in total, from one broker, and to one broker. Pure.
 
-What counts is what was really sent, as the journal has it: retries and moves by hand among them.
+Counted are unloads that were really sent, from the journal, including retries and manual moves.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.model import Skip, Unload, bundle_namespace
+from lbd.model import Skip, Unload
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Used:
-    """How much of a limit is used: of one ``of`` (a broker, a namespace), or of all where that is empty.
+    """How much of a limit is used: of one broker, ``of``, or of all where that is empty.
 
     ``name`` is the label of the reason that is given when it is used up; ``limit`` is None where there is none.
     """
@@ -97,7 +95,7 @@ class _Cap:
         return f"{used} of {limit} used{whose}, the next one in {wait:.0f} min (guardrails.{self.setting})"
 
     def most_used(self) -> Iterator[Used]:
-        """The key with the most unloads; nothing of one for brokers or namespaces that none was counted for."""
+        """The key with the most unloads; nothing of one for brokers that none was counted for."""
         if self.times or self.key is _everything:
             key = max(self.times, key=lambda one: (self.used(one), one), default="")
             yield Used(self.reason.label, key, self.used(key), self.limit(key) or None)
@@ -137,7 +135,7 @@ class Budget:
             cap.count(unload, self._now)
 
     def usage(self) -> tuple[Used, ...]:
-        """Each budget, and of those for brokers and namespaces the one that is used most."""
+        """Each budget, and of those for brokers the one that is used most."""
         return tuple(used for cap in self._caps for used in cap.most_used())
 
 
@@ -156,29 +154,19 @@ class _Sizes:
     def of_average_broker(self, _: str) -> int:
         return self.all // max(len(self._position), 1)
 
-    def of_namespace(self, name: str) -> int:
-        return self._namespaces[name]
-
-    @cached_property
-    def _namespaces(self) -> Counter[str]:
-        found = self._snapshot.namespaces
-        return Counter(dict(zip(found.names, np.bincount(found.of).tolist(), strict=True)))
-
 
 def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:
     hour, day = max(LEAST_PER_HOUR, sizes.all // 10), max(LEAST_PER_DAY, sizes.all // 2)
     per_hour = _fixed(rails.max_unloads_per_hour, hour)
     per_day = _fixed(rails.max_unloads_per_day, day)
-    source = _half(rails.max_unloads_per_source_per_hour, sizes.of_broker)
-    destination = _half(rails.max_unloads_per_destination_per_hour, sizes.of_average_broker)
-    namespace = _half(rails.max_unloads_per_namespace_per_hour, sizes.of_namespace)
-    hourly = HOUR_SECONDS
+    source = _half(rails.max_unloads_per_broker_per_hour, sizes.of_broker)
+    destination = _half(rails.max_unloads_per_broker_per_hour, sizes.of_average_broker)
+    hourly, of_each = HOUR_SECONDS, "max_unloads_per_broker_per_hour"
     return (
         _Cap(Reason.HOUR_UNLOADS, "max_unloads_per_hour", hourly, _everything, *per_hour),
         _Cap(Reason.DAY_UNLOADS, "max_unloads_per_day", DAY_SECONDS, _everything, *per_day),
-        _Cap(Reason.SOURCE_UNLOADS, "max_unloads_per_source_per_hour", hourly, _source, *source),
-        _Cap(Reason.DESTINATION_UNLOADS, "max_unloads_per_destination_per_hour", hourly, _destination, *destination),
-        _Cap(Reason.NAMESPACE_UNLOADS, "max_unloads_per_namespace_per_hour", hourly, _namespace, *namespace),
+        _Cap(Reason.SOURCE_UNLOADS, of_each, hourly, _source, *source),
+        _Cap(Reason.DESTINATION_UNLOADS, of_each, hourly, _destination, *destination),
     )
 
 
@@ -204,7 +192,3 @@ def _source(one: Unload | Sent) -> str:
 
 def _destination(one: Unload | Sent) -> str:
     return one.destination or ""
-
-
-def _namespace(one: Unload | Sent) -> str:
-    return bundle_namespace(one.bundle)

@@ -1,24 +1,76 @@
-"""Who may be moved at all, known before a strategy is asked. Pure."""
+"""Bundles and brokers that may take part at all, decided before a strategy is asked. Pure.
+
+Brokers that are being drained are compared with no other broker, and are no destination.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import isinf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.bundles import holds, topic_hash, topic_namespace
 from lbd.model import bundle_namespace
-from lbd.permit.move_costs import cost_of
 from lbd.permit.policies import Isolation
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from lbd.bundles import Namespaces
-    from lbd.model import CodeArray, Snapshot
+    from lbd.model import CodeArray, FloatArray, Snapshot
+    from lbd.permit.evidence import Evidence
     from lbd.permit.settings import Guardrails
+
+
+def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> Evidence:
+    """The evidence with drained brokers left out of pairs, averages and destinations, whatever they report.
+
+    Their samples go on being looked at, so that they take part again as soon as a drain is over.
+    """
+    if not drained:
+        return evidence
+    out = np.array([broker in drained for broker in snapshot.brokers.ids], dtype=np.bool_)
+    return replace(evidence, paired=np.where(out, np.int8(Reason.DRAINED.code), evidence.paired).astype(np.int8))
+
+
+# --- cost of moving a bundle, by its namespace: some clients tolerate a disconnect worse than others
+
+
+def move_cost(costs: Mapping[str, float | str], namespace: str) -> float:
+    """The cost given for a namespace, else for its tenant, else 0; infinite where it is never to be moved."""
+    given = costs.get(namespace, costs.get(f"{namespace.partition('/')[0]}/*", 0.0))
+    return float("inf") if given == "never" else float(given)
+
+
+def column(snapshot: Snapshot, costs: Mapping[str, float | str]) -> FloatArray | None:
+    """The cost of each bundle, float64 (N,); None where all cost the same."""
+    if not costs:
+        return None
+    known = np.array([move_cost(costs, name) for name in snapshot.namespaces.names])
+    return known[snapshot.namespaces.of] if known.any() else None
+
+
+# --- the bundle of the leader topic stays: moving it would cut lbd off from itself
+
+
+def carries(bundle: str, topic: str) -> bool:
+    """Whether a bundle, by its full name, carries a topic; none carries the empty topic."""
+    return bool(topic) and bundle.rpartition("/")[0] == topic_namespace(topic) and holds(bundle, topic_hash(topic))
+
+
+def leader_topic_bundles(bundles: Iterable[str], topic: str) -> dict[str, Reason]:
+    """Which of these bundles must not move because of the topic: one, or none that is known."""
+    if not topic:
+        return {}
+    start = f"{topic_namespace(topic)}/"
+    return {name: Reason.LEADER_TOPIC for name in bundles if name.startswith(start) and carries(name, topic)}
+
+
+# --- eligibility
 
 SYSTEM = "pulsar/system"
 
@@ -66,7 +118,7 @@ def barred(
     return codes
 
 
-def left_alone(bundle: str, guardrails: Guardrails) -> Reason | None:
+def exempt_reason(bundle: str, guardrails: Guardrails) -> Reason | None:
     """Why nothing is done to a bundle, whoever asks: it is a broker's own, Pulsar's, or of an excluded namespace."""
     if bundle.startswith(_OWN) and BROKER_BUNDLE.match(bundle):
         return Reason.BROKER_BUNDLE
@@ -110,7 +162,11 @@ def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[s
             return Reason.POLICY_UNKNOWN.code
         if name == SYSTEM and not guardrails.move_system_namespace:
             return Reason.SYSTEM_NAMESPACE.code
-        if name in excluded or f"{name.partition('/')[0]}/*" in excluded or isinf(cost_of(guardrails.move_costs, name)):
+        if (
+            name in excluded
+            or f"{name.partition('/')[0]}/*" in excluded
+            or isinf(move_cost(guardrails.move_costs, name))
+        ):
             return Reason.EXCLUDED_NAMESPACE.code
         if not isolation.known:
             return Reason.POLICY_UNKNOWN.code

@@ -1,28 +1,29 @@
-"""Which reports are new evidence, and which are not to be trusted. Pure.
+"""Reports that are new evidence, reports that are not trusted, and ownership changes between rounds. Pure.
 
-Brokers sample CPU once a minute however often they are asked, so a counter that advances with every poll would count
+Brokers sample CPU once a minute however often they are polled, so a counter that advances with every poll would count
 one sample many times. A broker gives new evidence when cpu or bandwidth changed; the samples of its first two sampling
-intervals hold start-up work; after a move or a restart its second fresh sample is the first that shows the truth. A
-report that has stood still for long may hide any load, so its broker gives nothing, and takes nothing.
+intervals include start-up work; after a move or a restart its second fresh sample is the first correct one. A report
+that has been unchanged for long may hide any load, so its broker gives nothing, and takes nothing.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lbd.load.scoring import SCORED, Weights
-from lbd.model import RESOURCES
+from lbd.model import RESOURCES, Permission
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, Snapshot
+    from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, IntArray, Snapshot
     from lbd.permit.budget import Sent
+
 
 SAMPLE_INTERVAL_SECONDS = 60.0
 """loadBalancerHostUsageCheckIntervalMinutes has a floor of one minute, which is also its default."""
@@ -74,6 +75,10 @@ class Evidence:
     fresh: BoolArray
     paired: CodeArray
     settled: BoolArray
+
+    def permission(self, barred: CodeArray) -> Permission:
+        """Who may take part where ``barred``, int8 (N,), are the bundles that may not move."""
+        return Permission(barred, counts=self.fresh, paired=self.paired, settled=self.settled)
 
 
 def judge(
@@ -166,3 +171,96 @@ def _impossible(brokers: Brokers, weights: Weights) -> CodeArray:
     codes[~known.any(axis=1)] = Reason.UNKNOWN_RESOURCES.code
     codes[wrong] = Reason.IMPOSSIBLE_NUMBER.code
     return codes
+
+
+# --- ownership changes since the last round: by clients' lookups, restarts, or other tools
+
+AWAY_SECONDS = 15 * 60.0
+"""A bundle that was on no report for longer and shows up elsewhere was loaded anew rather than moved."""
+
+
+UNSEEN, GONE = -1, -2
+"""In a column of former owners: the bundle was never seen; its broker is on no report now."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedOwners:
+    """Who reported each bundle: ``owner`` is int32 (N,) into ``brokers``, aligned with ``bundles``.
+
+    ``away`` are bundles on no report now: who had them, and when they were last seen there (epoch seconds).
+    """
+
+    bundles: list[str]
+    brokers: tuple[str, ...]
+    owner: IntArray
+    away: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+
+def compare_owners(before: ReportedOwners | None, snapshot: Snapshot) -> tuple[ReportedOwners, frozenset[str]]:
+    """The owners of this round, and the bundles whose owner is another than before.
+
+    A bundle that was never seen has changed nothing; one that two brokers report is still with the one it was with.
+    """
+    owner = _first(snapshot)
+    if before is None:
+        return ReportedOwners(snapshot.bundles, snapshot.brokers.ids, owner), frozenset()
+    was, away = _before(before, snapshot)
+    _keep_where_it_was(owner, was, snapshot)
+    changed = frozenset(snapshot.bundles[at] for at in np.flatnonzero((was != owner) & (was != UNSEEN)).tolist())
+    return ReportedOwners(snapshot.bundles, snapshot.brokers.ids, owner, away), changed
+
+
+def _first(snapshot: Snapshot) -> IntArray:
+    """The first broker that reports each bundle."""
+    owner = np.full(len(snapshot.bundles), UNSEEN, dtype=np.int32)
+    owner[snapshot.rows.bundle[::-1]] = snapshot.rows.owner()[::-1]
+    return owner
+
+
+def _before(before: ReportedOwners, snapshot: Snapshot) -> tuple[IntArray, dict[str, tuple[str, float]]]:
+    """Former owners as positions of this round's brokers, int32 (N,), and what is away now."""
+    index = snapshot.brokers.index()
+    code = np.array([*(index.get(broker, GONE) for broker in before.brokers), UNSEEN], dtype=np.int32)
+    old = snapshot.positions_in(before.bundles)
+    was = code[np.append(before.owner, UNSEEN)[old]]
+    away = _still(before.away, snapshot.taken_at)
+    for at in np.flatnonzero(old < 0).tolist():
+        if (seen := away.pop(snapshot.bundles[at], None)) is not None:
+            was[at] = index.get(seen[0], GONE)
+    left = np.delete(np.arange(before.owner.size), old[old >= 0]).tolist()
+    gone = {before.bundles[at]: (before.brokers[before.owner[at]], snapshot.taken_at) for at in left}
+    return was, {**away, **gone}
+
+
+def _still(away: Mapping[str, tuple[str, float]], now: float) -> dict[str, tuple[str, float]]:
+    return {name: seen for name, seen in away.items() if now - seen[1] <= AWAY_SECONDS}
+
+
+def _keep_where_it_was(owner: IntArray, was: IntArray, snapshot: Snapshot) -> None:
+    """Of a bundle on two reports, the former owner is still one."""
+    bundle = snapshot.rows.bundle
+    if bundle.size > owner.size:
+        rows = np.flatnonzero(was[bundle] == snapshot.rows.owner())
+        owner[bundle[rows]] = was[bundle[rows]]
+
+
+# --- membership: how long to wait after brokers came or went
+
+REMEMBERED_SECONDS = 3600.0
+MOST_TIMES = 5
+"""Ten minutes by default: longer than a broker of a rolling restart takes, short enough for an unstable one."""
+
+
+def departures(before: Iterable[float], now: float, *, went: bool) -> list[float]:
+    """When brokers went within the last hour (epoch seconds); ``went``: one is away that was there a round ago."""
+    lately = [at for at in before if now - REMEMBERED_SECONDS < at <= now]
+    return [*lately, now] if went else lately
+
+
+def settled_at(changed_at: float, lately: Collection[float], settle_seconds: float) -> float:
+    """When a membership that last changed at ``changed_at`` may be taken for settled.
+
+    Where brokers went more than once within the hour, each time makes it longer: what is moved to a broker in the
+    middle of a rolling restart is scattered again by the next one (users' reports: apache/pulsar #6772, #12160).
+    """
+    return changed_at + settle_seconds * min(max(len(lately), 1), MOST_TIMES)

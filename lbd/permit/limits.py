@@ -1,4 +1,4 @@
-"""How much of a plan may happen: predicted load of each destination, caps per turn. Pure, and blind to the strategy."""
+"""How much of a plan may happen: predicted load of each destination, caps per turn. Pure, for any strategy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from lbd.load.scoring import Weights
 from lbd.model import Skip, Unload, bundle_namespace
-from lbd.permit.anti_affinity import Spread
 from lbd.permit.budget import Budget
 from lbd.permit.evidence import IMPOSSIBLE_NUMBER
 from lbd.permit.ping_pong import Trips
+from lbd.permit.policies import GroupSpread
 from lbd.permit.predicted import Predictor, Rise
 from lbd.reason import Reason
 
@@ -61,14 +61,14 @@ class Ledger:
     ) -> None:
         self._brokers, self._scores, self._guardrails = snapshot.brokers, scores, guardrails
         self._position = snapshot.brokers.index()
-        self._policies, self._spread = policies, Spread(snapshot, policies)
+        self._policies, self._spread = policies, GroupSpread(snapshot, policies)
         self._unshown = np.zeros_like(scores) if unshown is None else unshown
         self._predicted = scores + self._unshown
         slopes = permission.slopes if permission is not None else None
         self._predictor = Predictor(snapshot, scores, slopes, weights)
         self._topics = snapshot.brokers.topics.copy()
         self._at = snapshot.positions_of({unload.bundle for unload in plan})
-        self._bundle_topics = _topics_of(snapshot, self._at)
+        self._bundle_topics = _topic_counts(snapshot, self._at)
         self._permission, self._ignored = permission, ignored
         self._budget = Budget(snapshot, sent, guardrails, ignored)
         self._trips = Trips(sent, snapshot.taken_at, guardrails)
@@ -240,7 +240,7 @@ def permit(plan: Iterable[Unload], ledger: Ledger) -> Permitted:
     return Permitted(tuple(allowed), tuple(skips))
 
 
-def _topics_of(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:
+def _topic_counts(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:
     """Topics of the bundles wanted; of one on two reports, the larger number."""
     most = np.zeros(len(snapshot.bundles), dtype=np.int64)
     rows = np.flatnonzero(np.isin(snapshot.rows.bundle, list(wanted.values())))

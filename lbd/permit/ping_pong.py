@@ -1,4 +1,4 @@
-"""Bundles that would go to and fro: not moved often, and never straight back. Pure."""
+"""Bundles that would move to and fro: not moved often, and never straight back. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, Snapshot, Unload
     from lbd.permit.budget import Sent
     from lbd.permit.settings import Guardrails
+
+
+SECOND_MOVE_POINTS = 40.0
+"""A bundle may move a second time if its broker is this many points above the least loaded one.
+
+It is AvgShedder's high threshold: such a gap is worth a second move, a smaller one waits for other bundles. With it no
+bundle moved twice in the long simulations (docs/decisions/results/0007-simulated-cluster.md)."""
 
 
 class Trips:
@@ -42,7 +49,7 @@ class Trips:
 
         ``points`` are the brokers' scores, float64 (B,), ``compared`` those that take part, bool (B,), and ``able``
         the bundles that nothing bars for longer than a rest, bool (N,). It is urgent on a broker that is overloaded, or
-        ``second_move_points`` above the least loaded one. Others can go where such carry half of what their broker
+        :data:`SECOND_MOVE_POINTS` above the least loaded one. Others can go where such carry half of what their broker
         does: levelling a pair never takes more.
         """
         rails = self._guardrails
@@ -55,7 +62,7 @@ class Trips:
         if snapshot.partial:  # what is not told of cannot go instead
             total = snapshot.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
         others = 2 * np.bincount(owner, carried * instead, brokers) >= total
-        urgent = min(float(points[compared].min()) + rails.second_move_points, rails.max_destination_score)
+        urgent = min(float(points[compared].min()) + SECOND_MOVE_POINTS, rails.max_destination_score)
         rests = rows.bundle[lately & (others & (points < urgent))[owner]]
         return frozenset(snapshot.bundles[at] for at in rests.tolist())
 

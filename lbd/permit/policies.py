@@ -1,26 +1,137 @@
-"""Namespace isolation and anti-affinity: on which brokers a namespace may be. Pure.
+"""Namespace isolation and anti-affinity: the brokers on which a namespace may be. Pure.
 
 A forced destination bypasses every check of the brokers, so lbd makes them.
-Source: LoadManagerShared.applyNamespacePolicies and NamespaceIsolationPolicies; brokers are matched by host alone,
-namespaces by their full name. Of several policies that match a namespace Pulsar takes the first of a hash map: here a
-broker must be allowed by all of them.
+
+Patterns are Java regular expressions that must match a whole name. Superusers write them and brokers run them, so any
+pattern may occur. ``(a+)+$`` holds a backtracking engine, and with it the interpreter, for years. RE2, part of pyarrow,
+takes time in proportion to the name. A pattern that RE2 does not support (look-around, back-references, possessive
+repetition) is left to ``re`` if few paths are to be tried, else refused.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.model import Pool
+from lbd.model import Pool, Unload, bundle_namespace
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from lbd.model import Snapshot
+
+
+if TYPE_CHECKING:
+    BoolArray = NDArray[np.bool_]
+
+MAX_GROUPS = 1000
+MAX_REPETITIONS, MAX_BRANCHES = 2, 3
+"""Of a pattern that is left to ``re``: for a name of n characters at most 4 n² paths are tried."""
+
+SHOWN_CHARACTERS = 100
+
+_ESCAPED = re.compile(r"\\(?:[pPx]\{\w*\}|.)", re.DOTALL)
+_CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
+_NESTED_CLASS = re.compile(r"\[[^\]]*(?:\[|&&)")
+_UNCOUNTED_BRACE = re.compile(r"\{(?!\d{1,4}(?:,\d{0,4})?\})")
+_REPETITION = re.compile(r"(?<!\()[*+?{]")
+_REPEATED_GROUP = re.compile(r"\)[*+?{]")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One pattern, by its ``text``. Raises ValueError for one that cannot be run as Java runs it."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Classes within a class, and braces without a count, mean something else to Python and RE2 than to Java."""
+        plain = _ESCAPED.sub("x", self.text)
+        flat = _CLASS.sub("x", plain)
+        if plain.count("(") > MAX_GROUPS:
+            raise ValueError(f"{_shown(self.text)}: more than {MAX_GROUPS} groups")
+        if _NESTED_CLASS.search(plain):
+            raise ValueError(f"{_shown(self.text)}: a class within a class")
+        if _UNCOUNTED_BRACE.search(flat):
+            raise ValueError(f"{_shown(self.text)}: a brace that counts nothing")
+        if not _is_linear(self.text):
+            few = len(_REPETITION.findall(flat)) <= MAX_REPETITIONS and flat.count("|") <= MAX_BRANCHES
+            if not few or _REPEATED_GROUP.search(flat):
+                raise ValueError(f"{_shown(self.text)}: RE2 cannot run it, and it may take too long otherwise")
+            _backtracking(self.text)
+
+    def matches(self, name: str) -> bool:
+        """Whether it matches the whole of one name."""
+        return bool(self.matching((name,))[0])
+
+    def matching(self, names: tuple[str, ...]) -> BoolArray:
+        """Which of the names it matches, bool (N,). One name alone costs as much as a thousand together."""
+        if _is_linear(self.text):
+            return _linear(rf"\A(?:{self.text})\z", names)
+        pattern = _backtracking(self.text)
+        return np.array([pattern.fullmatch(name) is not None for name in names], dtype=np.bool_)
+
+
+@lru_cache(maxsize=1000)
+def _is_linear(text: str) -> bool:
+    """Whether RE2 knows the pattern, by itself and as it is run."""
+    try:
+        _linear(text, ("",))
+        _linear(rf"\A(?:{text})\z", ("",))
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1000)
+def _backtracking(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{_shown(text)}: {error}") from error
+
+
+def _linear(text: str, names: tuple[str, ...]) -> BoolArray:
+    """Raises ValueError where RE2 does not know the pattern."""
+    compute = _compute()
+    found = compute.match_substring_regex(_column(names), text)
+    return np.unpackbits(np.frombuffer(found.buffers()[1], np.uint8), bitorder="little")[: len(names)].astype(np.bool_)
+
+
+@lru_cache(maxsize=4)
+def _column(names: tuple[str, ...]) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """As pyarrow's array, made from bytes: from a list it would be made with pandas, which takes a second to load."""
+    import pyarrow as pa  # noqa: PLC0415 - see _compute
+
+    texts = [name.encode() for name in names]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
+
+
+@cache
+def _compute() -> Any:  # noqa: ANN401 - pyarrow has no types
+    import pyarrow.compute  # noqa: PLC0415 - where there is no policy it is not needed, and takes 0.3 s to load
+
+    return pyarrow.compute
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…")
+
+
+# --- isolation
+# Source: LoadManagerShared.applyNamespacePolicies and NamespaceIsolationPolicies; brokers are matched by host alone,
+# namespaces by their full name. Of several policies that match a namespace Pulsar takes the first of a hash map: here a
+# broker must be allowed by all of them.
 
 
 @dataclass(frozen=True)
@@ -28,47 +139,52 @@ class Policy:
     """One isolation policy. Secondaries join while fewer than ``min_limit`` primaries are active."""
 
     name: str
-    namespaces: tuple[re.Pattern[str], ...]
-    primaries: tuple[re.Pattern[str], ...]
-    secondaries: tuple[re.Pattern[str], ...] = ()
+    namespaces: tuple[Pattern, ...]
+    primaries: tuple[Pattern, ...]
+    secondaries: tuple[Pattern, ...] = ()
     min_limit: int = 0
 
-    def covers(self, namespace: str) -> bool:
-        """Whether it says where this namespace may be."""
-        return _matches(self.namespaces, namespace)
+    def covers(self, namespaces: tuple[str, ...]) -> BoolArray:
+        """Of which namespaces it says where they may be, bool (N,)."""
+        return _matching(self.namespaces, namespaces)
 
-    def reserves(self, broker: str) -> bool:
-        """Whether a broker (``host:port``) is one of its primaries, and so not for namespaces without a policy."""
-        return _matches(self.primaries, _host(broker))
+    def reserves(self, brokers: tuple[str, ...]) -> BoolArray:
+        """Which brokers (``host:port``) are its primaries, and so not for namespaces without a policy, bool (N,)."""
+        return _matching(self.primaries, _hosts(brokers))
 
-    def brokers(self, active: Iterable[str]) -> frozenset[str]:
-        """Those of the active brokers on which its namespaces may be."""
-        known = list(active)
-        primaries = frozenset(filter(self.reserves, known))
-        if len(primaries) >= self.min_limit:
+    def allows(self, active: tuple[str, ...]) -> BoolArray:
+        """On which of the active brokers its namespaces may be, bool (N,)."""
+        primaries = self.reserves(active)
+        if int(primaries.sum()) >= self.min_limit:
             return primaries
-        return primaries | {broker for broker in known if _matches(self.secondaries, _host(broker))}
+        return primaries | _matching(self.secondaries, _hosts(active))
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """The isolation policies of a cluster. ``known`` is False when they could not be read: then nothing moves."""
+    """The isolation policies of a cluster. ``known`` is False when they are not, and ``problem`` why: nothing moves."""
 
     policies: tuple[Policy, ...] = ()
     known: bool = True
+    problem: str = "isolation policies cannot be read"
 
     def of(self, namespace: str) -> tuple[Policy, ...]:
         """The policies that say where a namespace may be."""
-        return tuple(policy for policy in self.policies if policy.covers(namespace))
+        return self._of_each((namespace,))[0]
 
     def brokers(self, namespace: str, active: Sequence[str]) -> frozenset[str]:
         """Those of the active brokers on which a namespace may be."""
-        return self._allowed(self.of(namespace), active) if self.known else frozenset()
+        return self._allowed(self.of(namespace), tuple(active)) if self.known else frozenset()
 
-    def _allowed(self, policies: Sequence[Policy], active: Sequence[str]) -> frozenset[str]:
-        if policies:
-            return frozenset.intersection(*(policy.brokers(active) for policy in policies))
-        return frozenset(broker for broker in active if not any(policy.reserves(broker) for policy in self.policies))
+    def _of_each(self, namespaces: tuple[str, ...]) -> list[tuple[Policy, ...]]:
+        covered = [(policy, policy.covers(namespaces)) for policy in self.policies]
+        return [tuple(policy for policy, covers in covered if covers[at]) for at in range(len(namespaces))]
+
+    def _allowed(self, policies: Sequence[Policy], active: tuple[str, ...]) -> frozenset[str]:
+        able = np.ones(len(active), dtype=np.bool_)
+        for policy in policies or self.policies:
+            able &= policy.allows(active) if policies else ~policy.reserves(active)
+        return frozenset(compress(active, able.tolist()))
 
     def pools(self, snapshot: Snapshot, active: Sequence[str]) -> tuple[Pool, ...]:
         """The bundles of namespaces that may be on the same brokers, together; none where there is no policy.
@@ -77,8 +193,8 @@ class Isolation:
         """
         if not self.policies:
             return ()
-        policies = [self.of(name) for name in snapshot.namespaces.names]
-        brokers = {found: self._allowed(found, active) for found in dict.fromkeys(policies)}
+        policies = self._of_each(snapshot.namespaces.names)
+        brokers = {found: self._allowed(found, tuple(active)) for found in dict.fromkeys(policies)}
         label: dict[frozenset[str], str] = {}
         for found, allowed in brokers.items():
             label[allowed] = _joined(label.get(allowed), found)
@@ -102,20 +218,27 @@ def _joined(label: str | None, policies: tuple[Policy, ...]) -> str:
     return "+".join(sorted({*(label or "").split("+"), *(policy.name for policy in policies)} - {""}))
 
 
-def _host(broker: str) -> str:
-    return broker.rpartition(":")[0]
+def _hosts(brokers: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(broker.rpartition(":")[0] for broker in brokers)
 
 
-def _matches(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
-    return any(pattern.fullmatch(text) for pattern in patterns)
+def _matching(patterns: Iterable[Pattern], names: tuple[str, ...]) -> BoolArray:
+    found = np.zeros(len(names), dtype=np.bool_)
+    for pattern in patterns:
+        found |= pattern.matching(names)
+    return found
 
 
-def isolation_of(policies: Mapping[str, Any]) -> Isolation:
+def parse_isolation(policies: Mapping[str, Any]) -> Isolation:
     """From the answer of ``namespaceIsolationPolicies``. One that cannot be read makes all of them unknown."""
-    try:
-        return Isolation(tuple(_policy(name, given) for name, given in policies.items()))
-    except (KeyError, TypeError, AttributeError, ValueError, re.error, OverflowError, RecursionError):
-        return Isolation(known=False)
+    found: list[Policy] = []
+    for name, given in policies.items():
+        try:
+            found.append(_policy(name, given))
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+            return Isolation(known=False, problem=f"isolation policy {name!r} is not understood: {why}")
+    return Isolation(tuple(found))
 
 
 def _policy(name: str, given: Mapping[str, Any]) -> Policy:
@@ -123,26 +246,11 @@ def _policy(name: str, given: Mapping[str, Any]) -> Policy:
     parameters = (given.get("auto_failover_policy") or {}).get("parameters") or {}
     return Policy(
         name,
-        _patterns(given["namespaces"]),
-        _patterns(given["primary"]),
-        _patterns(given.get("secondary") or ()),
+        tuple(map(Pattern, given["namespaces"])),
+        tuple(map(Pattern, given["primary"])),
+        tuple(map(Pattern, given.get("secondary") or ())),
         int(parameters.get("min_limit", 0)),
     )
-
-
-def _patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    return tuple(_pattern(text) for text in texts)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """Patterns are Java's. Raises ValueError for a class within a class, which Python takes for something else."""
-    if _NESTED_CLASS.search(_ESCAPED.sub("", text)):
-        raise ValueError(f"{text!r}: a class within a class")
-    return re.compile(text)
-
-
-_ESCAPED = re.compile(r"\\.")
-_NESTED_CLASS = re.compile(r"\[[^\]]*(?:\[|&&)")
 
 
 @dataclass(frozen=True)
@@ -208,7 +316,7 @@ class Policies:
     def forbids(self, namespace: str, broker: str) -> tuple[Reason, str] | None:
         """Why a namespace may not be on a broker, seen from isolation policies; None when it may."""
         if not self.isolation.known:
-            return Reason.POLICY_UNKNOWN, "isolation policies could not be read"
+            return Reason.POLICY_UNKNOWN, self.isolation.problem
         if broker in self.brokers(namespace):
             return None
         if broker in self.drained:
@@ -217,3 +325,103 @@ class Policies:
         if bound:
             return Reason.ISOLATION_POLICY, f"{namespace} may not be on {broker}: isolation policy {bound}"
         return Reason.ISOLATION_POLICY, f"{broker} is primary of an isolation policy for others"
+
+
+# --- anti-affinity: bundles of a group of namespaces stay apart, by failure domain first, then by broker
+# Source: LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. A broker counts as many namespaces of the group as it
+# has bundles of it; those of the least loaded domains, and among them the least loaded brokers, may take one more.
+
+DEFAULT_DOMAIN = "default"
+"""The domain of brokers that are in none, as in LoadManagerShared."""
+
+
+class GroupSpread:
+    """How the namespaces of the groups that a plan touches lie on the brokers, moved along with the plan."""
+
+    def __init__(self, snapshot: Snapshot, policies: Policies) -> None:
+        self._policies, self._groups = policies, policies.groups
+        self._bundles: dict[str, dict[str, Counter[str]]] = _counted(snapshot, policies.groups)
+        self._unheard = frozenset(policies.active).difference(snapshot.brokers.ids)
+
+    def refusal(self, unload: Unload) -> tuple[Reason, str] | None:
+        """Why a bundle may not go to its destination; None when its group allows it, or it has none."""
+        namespace = bundle_namespace(unload.bundle)
+        group = self._groups.grouped.get(namespace)
+        if group is None or unload.destination is None:
+            return None
+        if (broker := self._uncounted(namespace)) is not None:
+            told = f"{broker} gives no load report, so how many of anti-affinity group {group!r} its failure domain has"
+            return Reason.ANTI_AFFINITY, f"{told} is not known"
+        best = self._best(group, unload.bundle, unload.source)
+        if unload.destination in best:
+            return None
+        return Reason.ANTI_AFFINITY, (
+            f"{unload.destination} has more of anti-affinity group {group!r} than {', '.join(sorted(best)) or 'none'}"
+        )
+
+    def best(self, bundle: str, source: str = "") -> frozenset[str] | None:
+        """Where its group allows a bundle, once ``source``, if it has one, has let it go; None where no group binds it.
+
+        Of a group whose members are not known nothing can be said: :meth:`~lbd.permit.policies.Groups.unknown` first.
+        """
+        group = self._groups.grouped.get(bundle_namespace(bundle))
+        return None if group is None else self._best(group, bundle, source)
+
+    def take(self, unload: Unload) -> None:
+        """Count a move; one from nobody has no source."""
+        namespace = bundle_namespace(unload.bundle)
+        counted = self._bundles.get(self._groups.grouped.get(namespace, ""))
+        if counted is not None and unload.destination is not None:
+            counted[unload.source][namespace] -= 1
+            counted[unload.destination][namespace] += 1
+
+    def undo(self, unload: Unload) -> None:
+        """Take a counted move back."""
+        self.take(replace(unload, source=unload.destination or "", destination=unload.source))
+
+    def _uncounted(self, namespace: str) -> str | None:
+        """A broker that may have more of a group than is seen: without domains it takes nobody's place by that."""
+        unheard = self._unheard & self._policies.brokers(namespace) if self._groups.domains else frozenset[str]()
+        return min(unheard, default=None)
+
+    def _best(self, group: str, bundle: str, source: str) -> frozenset[str]:
+        """Where Pulsar would place the bundle once its source has let it go."""
+        namespace = bundle_namespace(bundle)
+        left = Counter({source: self._bundles[group][source][namespace] == 1})
+        counts = {
+            broker: sum(number > 0 for number in self._bundles[group][broker].values()) - left[broker]
+            for broker in self._policies.brokers(namespace)
+        }
+        return _least(_in_least_domains(counts, self._groups.domains))
+
+
+def _counted(snapshot: Snapshot, groups: Groups) -> dict[str, dict[str, Counter[str]]]:
+    """Bundles by group, broker and namespace."""
+    found: dict[str, dict[str, Counter[str]]] = {group: defaultdict(Counter) for group in groups.members}
+    if not found:
+        return found
+    group_of = {namespace: group for group, names in groups.members.items() for namespace in names}
+    names, of = snapshot.namespaces.names, snapshot.namespaces.of[snapshot.rows.bundle]
+    grouped = np.flatnonzero(np.array([name in group_of for name in names], dtype=np.bool_)[of])
+    for owner, at in zip(snapshot.rows.owner()[grouped].tolist(), of[grouped].tolist(), strict=True):
+        found[group_of[names[at]]][snapshot.brokers.ids[owner]][names[at]] += 1
+    return found
+
+
+def _in_least_domains(counts: Mapping[str, int], domains: Mapping[str, str]) -> dict[str, int]:
+    if not domains:
+        return dict(counts)
+    total: Counter[str] = Counter()
+    for broker, count in counts.items():
+        total[domains.get(broker, DEFAULT_DOMAIN)] += count
+    least = _least(total)
+    return {broker: count for broker, count in counts.items() if domains.get(broker, DEFAULT_DOMAIN) in least}
+
+
+def _least(counts: Mapping[str, int]) -> frozenset[str]:
+    fewest = min(counts.values(), default=0)
+    return frozenset(_where(counts, fewest))
+
+
+def _where(counts: Mapping[str, int], number: int) -> Iterable[str]:
+    return (name for name, count in counts.items() if count == number)

@@ -1,27 +1,33 @@
-"""Points that a move adds to its destination, by what was learned of it or by its source's share. Pure.
+"""Points that a move adds to its destination, from what was learned of it or from its source's share. Pure.
 
-Where a broker's own samples tell what traffic costs it, the upper end of that slope's 95 % interval counts. What only
-others tell of it makes a prediction higher and never lower; and so it is above :data:`LINEAR_UP_TO`, where CPU rises
-faster than any line. Where nothing is known the source's share counts (``load/prediction.py``). The share of a source
-with a neighbour is many times too high: it counts within what moves did to the destination (``load/effects.py``).
+If a broker's own samples show the cost of traffic, the upper end of that slope's 95 % interval counts. Knowledge from
+other brokers can only raise a prediction, never lower it. The same holds above :data:`LINEAR_UP_TO`, where CPU rises
+faster than any line. If nothing is known, the source's share counts (``load/estimate.py``). The share of a source with
+a neighbour is many times too high: it counts within the measured effects of moves (``load/effects.py``).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load import prediction
+from lbd.load import estimate
 from lbd.load.effects import Effect
-from lbd.load.linear import CPU, DRIVEN, Source
+from lbd.load.estimate import CPU, DRIVEN, Source
 from lbd.load.scoring import SCORED, percent
-from lbd.model import RESOURCES
+from lbd.model import BYTES_IN, MSG_IN, RESOURCES, Unload
+from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from lbd.load.scoring import Weights
-    from lbd.model import FloatArray, Slopes, Snapshot, Unload
+    from lbd.model import BoolArray, Brokers, FloatArray, Slopes, Snapshot
+    from lbd.permit.budget import Sent
+
 
 LINEAR_UP_TO = 75.0
 """Points; above it published brokers rise faster than a line (docs/decisions/0007-simulated-cluster.md)."""
@@ -84,7 +90,7 @@ class Predictor:
 
         None: it has no destination yet, and the source's share counts.
         """
-        share = prediction.points(unload, self._brokers, self._scores, self._position)
+        share = estimate.points(unload, self._brokers, self._scores, self._position)
         known = self._slopes
         if predicted is None or known is None or known.sources is None or not np.isfinite(share):
             return Rise(share, share)
@@ -99,7 +105,7 @@ class Predictor:
 
     def fall(self, unload: Unload) -> float:
         """Points that the unload takes from its source: by the source's own slope where it has one, else its share."""
-        share = prediction.points(unload, self._brokers, self._scores, self._position)
+        share = estimate.points(unload, self._brokers, self._scores, self._position)
         source, known = self._position[unload.source], self._slopes
         if known is None or known.sources is None or known.sources[source] not in OWN or not np.isfinite(share):
             return share
@@ -148,3 +154,84 @@ class Predictor:
         rates = self._brokers.rates[self._position[unload.source]]
         totals = ((unload.msg_rate, float(rates[:2].sum())), (unload.throughput, float(rates[2:].sum())))
         return min(max((moved / total for moved, total in totals if total > 0), default=1.0), 1.0)
+
+
+# --- pending load: moves whose effect is not in the destination's report yet
+# Brokers sample CPU once an interval of minutes, and count rates once a statistics interval.
+
+UNSHOWN_SAMPLES = 2.5
+"""CPU sample intervals after a request until reports show what was moved: two samples, and half of one for a landing
+that took its time and for the statistics. 150 s where brokers sample once a minute, the default.
+"""
+
+
+def borne(sent: Iterable[Sent], since: float, snapshot: Snapshot, scores: FloatArray) -> FloatArray:
+    """Points that each broker was given by moves from ``since`` (epoch seconds) on, float64 (B,).
+
+    ``sent`` is told oldest first. A bundle counts where it was proven to be last. Of a move that has not ended, or
+    nobody knows how, it counts where it was to go, once, and where it was before. What came from a broker that reports
+    no traffic counts nothing.
+    """
+    position = snapshot.brokers.index()
+    moves = _carried((one for one in sent if one.at >= since), position)
+    brokers = _before(moves, snapshot.brokers, position)
+    found = np.zeros(len(position))
+    for move in moves:
+        points = estimate.points(move, brokers, scores, position)
+        found[position[move.destination or ""]] += points if math.isfinite(points) else 0.0
+    return found
+
+
+def _carried(sent: Iterable[Sent], position: Mapping[str, int]) -> list[Unload]:
+    """From the broker where each bundle was at first, of those in ``position``, to each that may have it now."""
+    found: dict[str, list[Unload]] = {}
+    for one in sent:
+        before = found.get(one.bundle, [])
+        if not one.failed and one.owner is None:
+            if one.destination not in {move.destination for move in before}:
+                found[one.bundle] = [*before, _between(one, one.source, one.destination)]
+        elif not one.failed:
+            first = next((move.source for move in before if move.source in position), one.source)
+            found[one.bundle] = [_between(one, first, one.owner)]
+    moves = [move for several in found.values() for move in several if move.source != move.destination]
+    return [move for move in moves if move.source in position and move.destination in position]
+
+
+def _between(one: Sent, source: str, destination: str | None) -> Unload:
+    return Unload(one.bundle, source, destination, one.msg_rate, one.throughput)
+
+
+def _before(moves: Iterable[Unload], brokers: Brokers, position: Mapping[str, int]) -> Brokers:
+    """The brokers with as much traffic as has left them at least: those whose reports show the moves have less now,
+    of which each would be too large a share.
+    """
+    left = np.zeros((len(position), 2))
+    for move in moves:
+        left[position[move.source]] += move.msg_rate, move.throughput
+    rates = brokers.rates.copy()
+    with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
+        for first, gone in ((MSG_IN, left[:, 0]), (BYTES_IN, left[:, 1])):
+            missing = gone - rates[:, first] - rates[:, first + 1]
+            rates[:, first] += np.where(missing > 0, missing, 0.0)
+    return replace(brokers, rates=rates)
+
+
+def borne_lately(
+    sent: Iterable[Sent], snapshot: Snapshot, scores: FloatArray, sample_interval_seconds: float
+) -> FloatArray:
+    """Points that each broker was given by moves which its report may not show yet, float64 (B,).
+
+    ``sample_interval_seconds`` is that of the broker that samples least often.
+    """
+    return borne(sent, snapshot.taken_at - UNSHOWN_SAMPLES * sample_interval_seconds, snapshot, scores)
+
+
+def unshown(
+    scores: FloatArray,
+    sent: Iterable[Sent],
+    snapshot: Snapshot,
+    settled: BoolArray,
+    sample_interval_seconds: float = SAMPLE_INTERVAL_SECONDS,
+) -> FloatArray:
+    """Points that moves of late bring to brokers that have not settled since, float64 (B,)."""
+    return np.where(settled, 0.0, borne_lately(sent, snapshot, scores, sample_interval_seconds))

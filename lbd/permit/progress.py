@@ -1,4 +1,4 @@
-"""Whether moves bring brokers closer; after rounds that did not, lbd stands still for a while. Pure."""
+"""Whether moves bring brokers closer; after rounds that did not, lbd pauses for a while. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     Apart = Callable[[str, str], float | None]
     """Points between two brokers now; None while one of them is away, doubted, or has not settled."""
 
+
+CLOSER_POINTS = 3.0
+"""Scores of brokers at rest vary by two points or so; a levelled pair closes by 7 and more."""
 
 PART_OF_PREDICTED = 0.25
 """Predictions take a source's whole score for its traffic's: with half of it background, half of them comes."""
@@ -73,14 +76,14 @@ def planned(
         return progress
     known = {(one.source, one.destination): one for one in progress.tried}
     for pair in pairs:
-        gap, left = _apart(scores, pair), _apart(expected, pair)
+        gap, left = _pair_gap(scores, pair), _pair_gap(expected, pair)
         if math.isfinite(gap):
             one = known.get(pair) or Tried(*pair, gap, gap)
             known[pair] = replace(one, predicted=one.predicted + (gap - left if math.isfinite(left) else 0.0))
     return replace(progress, tried=tuple(known.values()), planned_at=now, moving_at=now)
 
 
-def _apart(scores: Mapping[str, float], pair: tuple[str, str]) -> float:
+def _pair_gap(scores: Mapping[str, float], pair: tuple[str, str]) -> float:
     return scores.get(pair[0], math.nan) - scores.get(pair[1], math.nan)
 
 
@@ -91,7 +94,7 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
     the slate clean, and so does the end of standing still.
     """
     if progress.until:
-        return progress if _stands(progress, now, guardrails) else Progress()
+        return progress if _is_standing(progress, now, guardrails) else Progress()
     if not progress.planned_at:
         return progress
     if not sent:
@@ -100,14 +103,14 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
     if None in seen:
         return progress if now - max(progress.planned_at, progress.moving_at) < JUDGED_WITHIN_SECONDS else Progress()
     tried = tuple(replace(one, after=gap) for one, gap in zip(progress.tried, seen, strict=True) if gap is not None)
-    if any(one.came_closer(guardrails.min_improvement_points) for one in tried):
+    if any(one.came_closer(CLOSER_POINTS) for one in tried):
         return Progress()
     rounds = progress.rounds + 1
     stands = 0 < guardrails.stand_still_after_rounds <= rounds
     return Progress(tried, rounds, until=now + guardrails.stand_still_minutes * 60 if stands else 0.0)
 
 
-def _stands(progress: Progress, now: float, guardrails: Guardrails) -> bool:
+def _is_standing(progress: Progress, now: float, guardrails: Guardrails) -> bool:
     """Never longer than the settings say, also when they or the clock were set back meanwhile."""
     longest = guardrails.stand_still_minutes * 60 if guardrails.stand_still_after_rounds else 0.0
     return now < progress.until <= now + longest
@@ -115,7 +118,7 @@ def _stands(progress: Progress, now: float, guardrails: Guardrails) -> bool:
 
 def standing_still(progress: Progress, now: float, guardrails: Guardrails) -> str | None:
     """What was tried, what it did, and when it goes on; None while nothing forbids further moves."""
-    if not progress.tried or not _stands(progress, now, guardrails):
+    if not progress.tried or not _is_standing(progress, now, guardrails):
         return None
     best = max(progress.tried, key=lambda one: one.gained)
     return (

@@ -1,6 +1,6 @@
-"""Windows of the week in which nothing is moved, in a time zone of their own. Pure: the time is given.
+"""Windows of the week in which nothing is moved, in a time zone of their own. Pure: the time is an argument.
 
-The zone's rules are read with the settings; afterwards nothing here reads a file or a clock.
+The zone's rules are read with the settings; nothing here reads a file or a clock afterwards.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ DAY_MINUTES = 24 * 60
 
 
 def _minutes(value: object) -> object:
-    """Minutes since midnight of ``HH:MM``; YAML takes 22:00 without quotes for a number of base 60."""
+    """Minutes since midnight of ``HH:MM``."""
     if isinstance(value, str) and CLOCK.fullmatch(value):
         return int(value[:2]) * 60 + int(value[3:])
-    raise ValueError('wanted a time such as "22:00", in quotes; midnight at the end of a day is "24:00"')
+    raise ValueError('wanted a time such as "22:00"; midnight at the end of a day is "24:00"')
 
 
 def _zone(value: object) -> object:

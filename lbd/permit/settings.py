@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from lbd.load.scoring import broker_conf
 from lbd.permit.quiet_hours import QuietHours
 
+MOST_COST = 1e6
+
 Named = TypeVar("Named", tuple[str, ...], dict[str, float | str])
 
 
@@ -20,120 +22,134 @@ class Guardrails(BaseModel):
     cool_down_minutes: float = Field(
         30,
         ge=0,
+        le=10_080,
         **broker_conf(
             "loadBalancerSheddingGracePeriodMinutes",
-            "a bundle rests this long after each attempt, and after its owner changed without lbd",
+            "Minutes that a bundle rests after each attempt to move it, and after its owner changed without lbd",
         ),
     )
     excluded_namespaces: tuple[str, ...] = Field(
-        (), **broker_conf("loadBalancerSheddingExcludedNamespaces", "tenant/namespace or tenant/*: never moved")
+        (),
+        **broker_conf(
+            "loadBalancerSheddingExcludedNamespaces",
+            "Namespaces whose bundles never move, as tenant/namespace or tenant/*",
+        ),
     )
     move_costs: dict[str, float | Literal["never"]] = Field(
         {},
-        description="by tenant/namespace or tenant/*: bundles of cheaper namespaces are taken first, dearer ones only "
-        "for what those leave; from 0, the default, to never, which is the same as excluding them",
+        description="Cost of a move by namespace, as tenant/namespace or tenant/*. lbd takes bundles of "
+        "cheaper namespaces first, and those of dearer ones only for what the cheaper ones leave."
+        " 0 is the default, and never excludes the namespace",
     )
     move_system_namespace: bool = Field(
         False,
-        description="pulsar/system holds transaction logs, schemas' change events and topic policies: moving it stalls "
-        "clients of other namespaces for the little load that it makes",
+        description="Whether bundles of pulsar/system may move. It holds transaction logs, schema change "
+        "events and topic policies, so a move stalls clients of other namespaces for little load",
     )
     max_unloads_per_turn: int | None = Field(
         None,
         ge=1,
-        description="null: max(10, 1 % of the bundles), so that a large cluster is not held to a small one's pace",
+        le=1_000_000,
+        description="Unloads in one turn. null means max(10, 1 % of the bundles), so that a large cluster is "
+        "not limited to the pace of a small one",
     )
     max_traffic_per_turn: float = Field(
-        0.1, gt=0, le=1, description="fraction of the cluster's messages or bytes, but at least one bundle a turn"
+        0.1,
+        ge=0.0001,
+        le=1,
+        description="Fraction of the cluster's messages or bytes that one turn may move. At least one bundle "
+        "may always move",
     )
     max_unloads_per_hour: int | None = Field(
         None,
         ge=0,
-        description="within the last hour; null: max(30, 10 % of the bundles): a cold start that must move a third of "
-        "them is done within hours, and a fault of lbd's cannot move everything at once; 0: no limit",
+        le=1_000_000,
+        description="Unloads within the last hour. null means max(30, 10 % of the bundles): a cold start that"
+        " must move a third of them finishes within hours, and a fault of lbd cannot move "
+        "everything at once. 0 means no limit",
     )
     max_unloads_per_day: int | None = Field(
         None,
         ge=0,
-        description="within the last 24 hours; null: max(100, 50 % of the bundles): a balanced cluster needs ten a "
-        "month, a cold start a third of all once, and more than half is a storm; 0: no limit",
+        le=1_000_000,
+        description="Unloads within the last 24 hours. null means max(100, 50 % of the bundles): a balanced "
+        "cluster needs ten a month, a cold start needs a third of all bundles once, and more than"
+        " half is a storm. 0 means no limit",
     )
-    max_unloads_per_source_per_hour: int | None = Field(
+    max_unloads_per_broker_per_hour: int | None = Field(
         None,
         ge=0,
-        description="null: max(20, half of the bundles it holds): levelling a pair takes less, and a broker that is "
-        "emptied faster stalls all its clients at once; 0: no limit",
-    )
-    max_unloads_per_destination_per_hour: int | None = Field(
-        None,
-        ge=0,
-        description="null: max(20, half of what a broker holds on average): a new broker is filled within hours, while "
-        "its caches fill too; 0: no limit",
-    )
-    max_unloads_per_namespace_per_hour: int | None = Field(
-        None,
-        ge=0,
-        description="null: max(20, half of its bundles): an application keeps half of its bundles where they are "
-        "while the other half moves; 0: no limit",
+        le=1_000_000,
+        description="Unloads from one broker, and also unloads to one broker, within the last hour. null means "
+        "max(20, half of its bundles) from a broker, because a broker that is emptied faster stalls all its clients "
+        "at once, and max(20, half of the bundles that a broker holds on average) to a broker, so that a new one is "
+        "filled within hours, while its caches fill, too. 0 means no limit",
     )
     max_moves_per_bundle: int = Field(
         2,
         ge=0,
-        description="within ping_pong_window_hours, retries of a move not counted: what two moves did not mend, the "
-        "third will not; 0: no limit",
-    )
-    second_move_points: float = Field(
-        40,
-        ge=0,
-        description="within ping_pong_window_hours a bundle that lbd moved rests while others that carry half of its "
-        "broker's traffic can go instead, unless that broker is so far above the least loaded one, or above "
-        "max_destination_score; 0, or max_moves_per_bundle 0: it need not",
+        le=1000,
+        description="Moves of one bundle within ping_pong_window_hours. Retries do not count. A third move "
+        "does not repair a problem that two moves did not repair. 0 means no limit",
     )
     ping_pong_window_hours: float = Field(
         24,
         ge=0,
         le=24,
-        description="in it a bundle does not go straight back to where it came from: a daily wave would carry it to "
-        "and fro; 0: it may",
+        description="Hours in which a bundle may not return straight to its previous broker. The default "
+        "prevents that a daily wave moves bundles back and forth. 0 allows it",
     )
     stand_still_after_rounds: int = Field(
         3,
         ge=0,
-        description="rounds of moves in a row that brought no pair of brokers closer by min_improvement_points: then "
-        "the load is not where the traffic is, and further moves only disturb clients; 0: never",
-    )
-    min_improvement_points: float = Field(
-        3, ge=0, description="scores of brokers at rest vary by two points or so; a levelled pair closes by 7 and more"
+        le=1000,
+        description="Number of rounds of moves in a row that brought no pair of brokers 3 points closer, "
+        "after which lbd stands still. The load is then not where the traffic is, and further "
+        "moves only disturb clients. 0 means never",
     )
     stand_still_minutes: float = Field(
-        60, ge=0, description="time for a person to look, and for the load to become another one"
+        60,
+        ge=0,
+        le=10_080,
+        description="Minutes that lbd then stands still: time for a person to look, and for the load to change",
     )
     quiet_hours: tuple[QuietHours, ...] = Field(
         (),
-        description="nothing is moved in them; each {from: '22:00', to: '06:00', days: [sat, sun], zone: Europe/Berlin}"
-        ", days (of its beginning; none: every day) and zone (UTC) optional; none by default: an overload at night is "
-        "one, too",
+        description="Windows in which lbd moves nothing, each {from: '22:00', to: '06:00', days: [sat, sun], "
+        "zone: Europe/Berlin}. days are the days on which the window begins (default: every day),"
+        " and zone is by default UTC. There are none by default, because brokers can be "
+        "overloaded at night, too",
     )
     max_destination_score: float = Field(
         85,
-        gt=0,
-        **broker_conf("loadBalancerBrokerOverloadedThresholdPercentage", "points predicted after the move"),
+        ge=1,
+        le=100,
+        **broker_conf(
+            "loadBalancerBrokerOverloadedThresholdPercentage",
+            "Highest score, in points, that is predicted for a destination after the move",
+        ),
     )
     max_topics_per_broker: int = Field(
-        50_000, ge=1, **broker_conf("loadBalancerBrokerMaxTopics", "topics on a destination")
+        50_000,
+        ge=1,
+        le=100_000_000,
+        **broker_conf("loadBalancerBrokerMaxTopics", "Highest number of topics on a destination"),
     )
     unload_spacing_seconds: float = Field(
         1,
         ge=0,
-        description="from the end of an unload to the next one on the same source: clients of a broker that closes one "
-        "bundle after the other stall for seconds",
+        le=3600,
+        description="Seconds from the end of an unload to the next one on the same source. If a broker closes"
+        " one bundle right after the other, its clients stall for seconds",
     )
-    max_unloads_at_once: int = Field(4, ge=1, description="unloads in flight, each on a source of its own")
+    max_unloads_at_once: int = Field(4, ge=1, le=64, description="Unloads in flight, each from a different source")
     membership_settle_seconds: float = Field(
         120,
         ge=0,
-        description="after a broker came or went: two CPU samples, and time for its bundles to be owned again; twice "
-        "as long where brokers went twice within the hour, and so on up to five times: a rolling restart is waited out",
+        le=3600,
+        description="Seconds without moves after a broker joined or left: two CPU samples, and time for its "
+        "bundles to find owners. Twice as long if brokers left twice within the hour, and so on "
+        "up to five times, so that lbd waits until a rolling restart is over",
     )
 
     @field_validator("excluded_namespaces", "move_costs")
@@ -147,7 +163,9 @@ class Guardrails(BaseModel):
     @field_validator("move_costs")
     @classmethod
     def _costs(cls, costs: dict[str, float | str]) -> dict[str, float | str]:
-        wrong = [f"{name}: {cost}" for name, cost in costs.items() if isinstance(cost, float) and cost < 0]
+        wrong = [
+            f"{name}: {cost}" for name, cost in costs.items() if isinstance(cost, float) and not 0 <= cost <= MOST_COST
+        ]
         if wrong:
-            raise ValueError(f"{', '.join(wrong)}: wanted 0 or more, or never")
+            raise ValueError(f"{', '.join(wrong)}: wanted 0 to 1,000,000, or never")
         return costs

@@ -1,25 +1,307 @@
-"""Pulsar's admin REST API, as far as lbd uses it: one method per question, answers checked and translated.
+"""Pulsar's admin REST API, as far as lbd uses it: one method per question, responses checked and translated.
 
-Paths, side effects and status codes as proven on 2.11.0 to 5.0.0-M1.
+Requests go to the first address that responds, or to a broker's own. Paths, side effects and status codes as verified
+on 2.11.0 to 5.0.0-M1.
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from lbd.errors import AdminError, ObserveError
 from lbd.pulsar import paths
-from lbd.pulsar.asking import Asking
-from lbd.pulsar.http import base_of, host_of
+from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from lbd.pulsar.http import Answer
+    from lbd.pulsar.broker_health import BrokerHealth
+    from lbd.pulsar.settings import PulsarSettings
 
+
+Found = TypeVar("Found")
+
+LOOKED_AT_BYTES = 8192
+"""What is shown of an answer is cut from so much of it, after secrets were taken out; more than any token has."""
+
+
+class _Addresses(msgspec.Struct, rename="camel"):
+    web_service_url: str | None = None
+    web_service_url_tls: str | None = None
+
+
+class _Refusal(msgspec.Struct):
+    reason: str = ""
+
+
+class AdminClient:
+    """A cluster's brokers, asked at the first of ``admin_urls`` that answers, or one by one.
+
+    Several that share ``silences`` know of each other's brokers that do not answer.
+    """
+
+    def __init__(self, settings: PulsarSettings, silences: BrokerHealth | None = None) -> None:
+        self.settings = settings
+        self.http, self._shared = Http(settings, silences), silences is not None
+        self._urls = list(settings.admin_urls)
+        self._secure = self._urls[0].startswith("https:")
+        self._cluster = settings.cluster
+        self._active: list[str] = []
+        self._failed: set[str] = set()
+        self._bases: dict[str, str] = {}
+        self._transfers: bool | None = None
+        self._answering: dict[str, _Addresses | AdminError] = {}
+        self._finding_out = threading.Lock()
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name: the configured one, else what the broker that answers says of itself."""
+        if self._cluster is None:
+            self._cluster = self.runtime_configuration().get("clusterName") or self._only_cluster()
+        return self._cluster
+
+    def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
+        """Effective configuration of one broker (None: of the one that answers)."""
+        path = paths.RUNTIME_CONFIGURATION
+        answer = self._any(path) if broker is None else self._at(broker, path)
+        return {key: value for key, value in self._json(answer, dict[str, str | None]).items() if value is not None}
+
+    @property
+    def transfers(self) -> bool:
+        """Whether brokers hand bundles over themselves (the extensible manager): no leader, no lookup places one."""
+        if self._transfers is None:
+            self._transfers = paths.is_extensible(self.runtime_configuration())
+        return self._transfers
+
+    @transfers.setter
+    def transfers(self, found: bool) -> None:
+        """As seen by who has just asked: the cluster's load manager may have been changed since."""
+        self._transfers = found
+
+    def _only_cluster(self) -> str:
+        names = [name for name in self._json(self._any(paths.CLUSTERS), list[str]) if name != "global"]
+        if len(names) != 1:
+            raise ObserveError(f"pulsar.cluster is not set and the brokers know {names}; set it to one of them")
+        return names[0]
+
+    def active_brokers(self, *, deadline: float | None = None) -> list[str]:
+        """Ids (``host:webPort``) of all active brokers, sorted; from now on these and no others are trusted."""
+        found = sorted(self._json(self._any(paths.brokers(self.cluster), deadline=deadline), list[str]))
+        self._active = found
+        self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in found}
+        self._answering = {}
+        own = [base for broker, base in self._bases.items() if url_host(base) == url_host(broker)]
+        self.http.trust([*found, *own], self._learn)
+        self.http.silences.listed(found, [*found, *own])
+        return found
+
+    def _learn(self, host: str) -> None:
+        """Trust the other addresses that brokers of a host give themselves, as those for https are.
+
+        A leader of a version before 3.0.3 is known by one of these only.
+        """
+        for broker in self._active:
+            if url_host(broker) != host:
+                continue
+            try:
+                if self._secure:
+                    self._trust(broker, self.base(broker))
+                else:
+                    told = self._addresses(f"http://{broker}")
+                    for url in (told.web_service_url, told.web_service_url_tls):
+                        self._trust(broker, url or "")
+            except ObserveError:
+                continue
+
+    def _trust(self, broker: str, url: str) -> None:
+        """Another host's address is not a broker's own, whoever tells it."""
+        if url_host(url) == url_host(broker):
+            self.http.trust_also(url)
+
+    def base(self, broker: str) -> str:
+        """Where to reach a broker. Over https its id still has the plain port, so the address is asked for once."""
+        if not self._secure:
+            return f"http://{broker}"
+        if broker not in self._bases:
+            self._bases[broker] = self._secure_base(broker)
+        return self._bases[broker]
+
+    def silent_since(self, broker: str) -> float | None:
+        """Since when a broker answers nothing (epoch seconds); None for one that answers, or was not asked yet."""
+        base = self._bases.get(broker, "") if self._secure else f"http://{broker}"
+        return self.http.silences.since(base)
+
+    def mistrust(self, broker: str) -> None:
+        """Take a broker for silent that did not answer a lookup, though it may answer else."""
+        self.http.silences.mistrust(self.base(broker), broker)
+
+    def close(self) -> None:
+        """End idle connections, and ask silent brokers no more; where others know of those, that is theirs to end."""
+        self.http.close()
+        if not self._shared:
+            self.http.silences.close()
+
+    def _secure_base(self, broker: str) -> str:
+        base = self._redirected(broker, self._urls) if self.transfers else self._found_out(broker)
+        if not base.startswith("https:"):
+            raise ObserveError(f"{broker} is reached at {base}, wanted https: a token is not sent in the clear")
+        self._trust(broker, base)
+        return base
+
+    def _found_out(self, broker: str) -> str:
+        """Its load report tells the address where one of ``admin_urls`` leads to it; any other broker redirects to it.
+
+        Who answers is found out first, for a broker is never asked for what it owns, as others are to be sent on to
+        it: that can hang it (see :meth:`~lbd.pulsar.admin.Admin.owned`).
+        """
+        others, failures = [], list[AdminError]()
+        for url in self._urls:
+            found = self._who_answers(url)
+            if isinstance(found, AdminError):
+                failures.append(found)
+            elif broker in _ids(found):
+                return self._told_base(found, url)
+            else:
+                others.append(url)
+        if not others:
+            why = f"where {broker} is reached over https cannot be found out: {failures[0]}"
+            raise AdminError(why, status=failures[0].status, sent=False)
+        return self._redirected(broker, others)
+
+    def _who_answers(self, url: str) -> _Addresses | AdminError:
+        """What the broker behind one of ``admin_urls`` is, asked for once for each list of active brokers."""
+        with self._finding_out:
+            if url not in self._answering:
+                try:
+                    self._answering[url] = self._addresses(url)
+                except AdminError as error:
+                    self._answering[url] = error
+            return self._answering[url]
+
+    def _redirected(self, broker: str, urls: list[str]) -> str:
+        path = paths.owned_namespaces(self.cluster, broker)
+        answer = self._first(urls, path, {200, 307}, hops=0)
+        if answer.location:
+            return answer.base_of(answer.location)
+        if self.transfers and url_host(broker) == url_host(answer.base):
+            return answer.base  # there is no load report; only an address on its own host is known to be its own
+        found = self._addresses(answer.base)
+        if broker not in _ids(found):
+            raise ObserveError(
+                f"{answer.base} stands before several brokers; pulsar.admin_urls wants the brokers' own addresses"
+            )
+        return self._told_base(found, answer.base)
+
+    def _addresses(self, base: str) -> _Addresses:
+        """The addresses that who answers there gives itself."""
+        answer = self.http.send("GET", base + paths.LOAD_REPORT, hops=0)
+        return self._json(self._expected(answer, None), _Addresses)
+
+    @staticmethod
+    def _told_base(found: _Addresses, base: str) -> str:
+        return base_url(found.web_service_url_tls) if found.web_service_url_tls else base
+
+    def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Response:
+        return self._expected(self.http.send("GET", self.base(broker) + path), expect)
+
+    def _any(
+        self,
+        path: str,
+        expect: set[int] | None = None,
+        hops: int = 5,
+        method: str = "GET",
+        content: bytes | None = None,
+        deadline: float | None = None,
+    ) -> Response:
+        """Ask the admin URLs in turn until one answers."""
+        return self._first(self._urls, path, expect or {200}, hops, method, content, deadline)
+
+    def _first(
+        self,
+        bases: list[str],
+        path: str,
+        expect: set[int],
+        hops: int,
+        method: str = "GET",
+        content: bytes | None = None,
+        deadline: float | None = None,
+    ) -> Response:
+        """The first good answer, in the order given, but those that failed the last time they were asked come last.
+
+        A broker that cannot be reached, or answers 5xx, is passed over.
+        """
+        failures: list[AdminError] = []
+        for base in sorted(bases, key=self._failed.__contains__):
+            try:
+                sent = self.http.send(method, base + path, hops=hops, content=content, deadline=deadline)
+                answer = self._expected(sent, expect, method)
+            except AdminError as error:
+                if error.status is not None and error.status < 500:
+                    raise
+                self._failed.add(base)
+                failures.append(error)
+            else:
+                self._failed.discard(base)
+                return answer
+        if len(failures) == 1:
+            raise failures[0]
+        status = failures[0].status if failures else None
+        raise AdminError("; ".join(str(error) for error in failures) or "no broker to ask", status=status)
+
+    def _expected(self, answer: Response, expect: set[int] | None, method: str = "GET") -> Response:
+        if answer.status not in (expect or {200}):
+            raise self._unexpected(answer, expect or {200}, method)
+        return answer
+
+    def _unexpected(self, answer: Response, expect: set[int], method: str = "GET") -> AdminError:
+        wanted = "/".join(str(status) for status in sorted(expect))
+        told = f"HTTP {answer.status}{error_reason(answer)}, wanted {wanted}{_advice(answer)}"
+        return AdminError(f"{method} {answer.shown(answer.url.partition('?')[0])}: {told}", status=answer.status)
+
+    @staticmethod
+    def _json(answer: Response, wanted: type[Found]) -> Found:
+        try:
+            return msgspec.json.decode(answer.body, type=wanted)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            begins = answer.shown(answer.body[:LOOKED_AT_BYTES].decode(errors="replace"))[:40]
+            told = f"the answer cannot be read, it begins with {begins!r}: {answer.shown(str(error))}"
+            where = answer.shown(answer.url.partition("?")[0])
+            raise AdminError(f"GET {where}: {told}; is this a broker's web address?") from error
+
+
+def _ids(found: _Addresses) -> set[str]:
+    """The ids that a broker of these addresses may have."""
+    return {url_address(url) for url in (found.web_service_url, found.web_service_url_tls) if url}
+
+
+def error_reason(answer: Response) -> str:
+    """The ``reason`` of an error body, first line, cut short; nothing for HTML and empty bodies.
+
+    All else is skipped, not built: garbage that is collected deep in a nested answer has no stack left to close a
+    connection by.
+    """
+    try:
+        reason = msgspec.json.decode(answer.body, type=_Refusal).reason
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    lines = [line.strip() for line in reason.splitlines() if line.strip() and not line.strip().startswith("---")]
+    return f" ({answer.shown(lines[0][:LOOKED_AT_BYTES])[:200]})" if lines else ""
+
+
+def _advice(answer: Response) -> str:
+    status = answer.status
+    if status == 404 and answer.url.endswith(paths.RUNTIME_CONFIGURATION):
+        return "; is this a broker's web address?"
+    if status in {401, 403}:
+        return "; the token is missing, wrong, or not a superuser's (pulsar.token_file)"
+    return "; brokers take this setting only from broker.conf, with a restart" if status == 412 else ""
+
+
+# --- the API
 
 OWNERSHIP_TOLD = {200, 307, 404, 412}
 """What tells who owns a bundle: this broker, another one, nobody as there is no such bundle, nobody."""
@@ -65,22 +347,30 @@ class Leader:
     base: str
 
 
-class Admin(Asking):
-    """A cluster's admin API."""
+class Admin(AdminClient):
+    """A cluster's admin API.
 
-    def leader(self) -> Leader | None:
+    ``deadline`` is a value of :func:`lbd.clock.boot_seconds`: all that a method asks has ended by then.
+    """
+
+    def leader(self, *, deadline: float | None = None) -> Leader | None:
         """Who leads; None while nobody does. A dead leader is still named for a session time-out.
 
         It is reached by its id where the version tells it: ``serviceUrl`` is https as soon as TLS ports are open.
         """
-        answer = self._any(paths.LEADER, expect={200, 404})
+        answer = self._any(paths.LEADER, expect={200, 404}, deadline=deadline)
         if answer.status == 404:
             return None
         found = self._json(answer, _LeaderBroker)
-        return Leader(found.broker_id, self.base(found.broker_id) if found.broker_id else base_of(found.service_url))
+        return Leader(
+            found.broker_id, self.base(found.broker_id) if found.broker_id else answer.base_of(found.service_url)
+        )
 
-    def load_report(self, broker: str) -> bytes:
-        """The broker's live load report, unparsed. 204 (no load manager) and 500 (extensible) are translated."""
+    def load_report(self, broker: str) -> Response:
+        """The broker's live load report, unparsed. 204 (no load manager) and 500 (extensible) are translated.
+
+        For as long as the answer is kept, its bytes count among those in flight.
+        """
         answer = self._at(broker, paths.LOAD_REPORT, expect={200, 204, 500})
         if answer.status == 204:
             raise ObserveError(
@@ -90,7 +380,7 @@ class Admin(Asking):
             raise ObserveError(f"{broker} runs the extensible load manager, and others the modular one")
         if answer.status == 500:
             raise self._unexpected(answer, {200})
-        return answer.body
+        return answer
 
     def dynamic_configuration(self) -> dict[str, str]:
         """What overrides broker.conf on all brokers, as it was given: it need not be a value that brokers can read."""
@@ -114,14 +404,15 @@ class Admin(Asking):
             return {}
         return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
 
-    def owns(self, broker: str, bundle: str) -> bool:
+    def owns(self, broker: str, bundle: str, *, deadline: float | None = None) -> bool:
         """Whether a broker says of itself that it owns a bundle, and is not letting it go.
 
         Asked for this bundle alone: who asks for all (``ownedNamespaces``) while a broker takes one bundle over has it
         wait, in its only metadata thread, for those that it began to take meanwhile, which that same thread would have
         to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; seen to hang 4.0.8 and 4.2.4).
         """
-        answer = self.http.send("GET", self.base(broker) + paths.topic_hash_positions(bundle), hops=0)
+        url = self.base(broker) + paths.topic_hash_positions(bundle)
+        answer = self.http.send("GET", url, hops=0, deadline=deadline)
         told = self._expected(answer, OWNERSHIP_TOLD)
         return told.status == 200 and bundle.endswith(f"/{self._json(told, _HashPositions).bundle}")
 
@@ -130,17 +421,17 @@ class Admin(Asking):
         answer = self._any(paths.bundles(namespace), expect={200, 404})
         return None if answer.status == 404 else self._json(answer, _Bundles).boundaries
 
-    def owner_base(self, bundle: str) -> str | None:
+    def owner_base(self, bundle: str, *, deadline: float | None = None) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
 
         Assigns nothing. Brokers are asked at their own addresses: a 200 means that the one who answers owns it, and an
         admin URL may be another name of a broker, or stand before several.
         """
-        own = [self.base(broker) for broker in self._active or self.active_brokers()]
-        answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_TOLD, hops=0)
+        own = [self.base(broker) for broker in self._active or self.active_brokers(deadline=deadline)]
+        answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_TOLD, hops=0, deadline=deadline)
         if answer.status in {404, 412}:
             return None
-        return base_of(answer.location) if answer.location else answer.base
+        return answer.base_of(answer.location) if answer.location else answer.base
 
     def ready(self, broker: str) -> bool:
         """Whether a broker says of itself that it is ready."""
@@ -156,12 +447,12 @@ class Admin(Asking):
     def version_at(self, base: str) -> str:
         """The version that whoever is reached at a base URL says it runs."""
         answer = self._expected(self.http.send("GET", base + paths.VERSION), None)
-        return answer.body.decode("utf-8", errors="replace").strip().strip('"')
+        return answer.shown(answer.body.decode("utf-8", errors="replace")).strip().strip('"')
 
     def version_and_date(self, broker: str) -> tuple[str, str | None]:
         """The version that a broker runs, and the ``Date`` header of that answer: what its clock says, in seconds."""
         answer = self._at(broker, paths.VERSION)
-        return answer.body.decode("utf-8", errors="replace").strip().strip('"'), answer.date
+        return answer.shown(answer.body.decode("utf-8", errors="replace")).strip().strip('"'), answer.date
 
     def isolation_policies(self) -> dict[str, Any]:
         """Namespace isolation policies by name; empty when there are none."""
@@ -189,11 +480,28 @@ class Admin(Asking):
         domains = {} if answer.status == 404 else self._json(answer, dict[str, _FailureDomain])
         return {broker: name for name, domain in sorted(domains.items()) for broker in domain.brokers}
 
-    def unload(self, bundle: str, destination: str | None, at: str) -> Answer:
-        """Ask for an unload at the base URL ``at`` (the leader's); the caller judges the status, whatever it is."""
-        params = {"destinationBroker": destination} if destination else {}
-        timeout = self.settings.unload_timeout_seconds
-        return self.http.send("PUT", at + paths.unload(bundle), params=params, timeout_seconds=timeout)
+    def unload(
+        self,
+        bundle: str,
+        destination: str | None,
+        at: str,
+        *,
+        begin_by: float | None = None,
+        before_hop: Callable[[str], None] | None = None,
+    ) -> Response:
+        """Ask for an unload at the base URL ``at`` (the leader's); the caller judges the status, whatever it is.
+
+        ``before_hop`` and ``begin_by`` are as in :meth:`~lbd.pulsar.http.Http.send`: they may stop what the leader
+        sends on to the owner.
+        """
+        return self.http.send(
+            "PUT",
+            at + paths.unload(bundle),
+            params={"destinationBroker": destination} if destination else {},
+            timeout_seconds=self.settings.unload_timeout_seconds,
+            begin_by=begin_by,
+            before_hop=before_hop,
+        )
 
     def topics(self, namespace: str) -> list[str]:
         """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""
@@ -206,7 +514,16 @@ class Admin(Asking):
         """
         return self._json(self._at(broker, paths.TOPIC_STATS), dict[str, dict[str, dict[str, dict[str, TopicStats]]]])
 
-    def split(self, bundle: str, algorithm: str, positions: Sequence[int] | None, at: str) -> Answer:
+    def split(
+        self,
+        bundle: str,
+        algorithm: str,
+        positions: Sequence[int] | None,
+        at: str,
+        *,
+        begin_by: float | None = None,
+        before_hop: Callable[[str], None] | None = None,
+    ) -> Response:
         """Ask for a split at the base URL ``at`` (the owner's); the caller judges the status, whatever it is.
 
         204 is no proof: a broker that finds nothing to cut answers so, too. The parts stay with the owner. A bundle
@@ -214,21 +531,22 @@ class Admin(Asking):
         """
         params = {"unload": "false", "splitAlgorithmName": algorithm}
         content = msgspec.json.encode(positions) if positions is not None else None
-        return self.http.send("PUT", at + paths.split(bundle), params=params, content=content)
+        url = at + paths.split(bundle)
+        return self.http.send("PUT", url, params=params, content=content, before_hop=before_hop, begin_by=begin_by)
 
-    def note(self, bundle: str, broker: str, at: str) -> bool:
+    def note(self, bundle: str, broker: str, at: str, *, deadline: float | None = None) -> bool:
         """Have the leader at ``at`` note ``broker`` for a bundle that it does not own itself; nothing is unloaded.
 
         It notes the destination before it sends the request on to the owner, and here nobody follows it there. Never to
         be asked of a leader that owns the bundle: it would unload.
         """
         params = {"destinationBroker": broker}
-        return self.http.send("PUT", at + paths.unload(bundle), params=params, hops=0).status == 307
+        return self.http.send("PUT", at + paths.unload(bundle), params=params, hops=0, deadline=deadline).status == 307
 
-    def look_up(self, bundle: str, at: str, *, authoritative: bool) -> Answer:
+    def look_up(self, bundle: str, at: str, *, authoritative: bool, deadline: float | None = None) -> Response:
         """Look up a made-up topic of the bundle: the leader assigns it, or, authoritative, who is asked takes it."""
         params = {"authoritative": "true"} if authoritative else {}
-        return self.http.send("GET", at + paths.lookup(bundle), params=params)
+        return self.http.send("GET", at + paths.lookup(bundle), params=params, deadline=deadline)
 
 
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
@@ -242,10 +560,10 @@ def unsupported(broker: str, manager: str) -> str:
     )
 
 
-def broker_of(base: str, brokers: list[str], bases: dict[str, str]) -> str | None:
+def broker_at(base: str, brokers: list[str], bases: dict[str, str]) -> str | None:
     """The id of the broker that is reached at a base URL; None when it is none of them."""
     for broker in brokers:
         if bases.get(broker, f"http://{broker}").lower() == base.lower():
             return broker
-    same_host = [broker for broker in brokers if host_of(broker) == host_of(base)]
+    same_host = [broker for broker in brokers if url_host(broker) == url_host(base)]
     return same_host[0] if len(same_host) == 1 else None

@@ -1,24 +1,29 @@
-"""Pulsar's binary protocol, as far as lbd speaks it: a topic that one lbd at a time may write, and all may read.
+"""Pulsar's binary protocol, as far as lbd speaks it: an exclusive writer of a topic, and consumers of topics.
 
-An exclusive producer is granted while no other one is connected. When the broker lets another one in, it raises the
+An exclusive producer is granted while no other one is connected. When the broker accepts another one, it raises the
 topic's epoch, and what the old one still sends fails (PIP-68; Topic.addProducer, PersistentTopic.incrementTopicEpoch).
-The library is loaded by who needs it: without ``leader.enabled`` lbd runs as if it were not there.
+The client library is loaded on first use: without ``leader.enabled`` lbd runs without it.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lbd.clock import boot_seconds
 from lbd.errors import ObserveError, UsageError
 from lbd.pulsar.http import Secret
 from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lbd.pulsar.settings import PulsarSettings
+
 
 BATCH = 1000
 """So many lines are handed on together at most."""
@@ -83,12 +88,12 @@ class SharedLog:
 
         A line that was not acknowledged may stand in the topic all the same.
         """
-        begun = time.monotonic()
+        begun = boot_seconds()
         try:
             self._producer.send(line)
         except self._pulsar.PulsarException as error:
             raise self._failed("cannot be written", error) from error
-        if time.monotonic() - begun > ACKNOWLEDGED_WITHIN_SECONDS:  # this process may have stood still meanwhile
+        if boot_seconds() - begun > ACKNOWLEDGED_WITHIN_SECONDS:  # this process may have stood still meanwhile
             raise ObserveError(f"{self._topic}: no acknowledgement within {ACKNOWLEDGED_WITHIN_SECONDS:.0f} s")
 
     def lost(self) -> bool:
@@ -143,7 +148,8 @@ def _authentication(pulsar: Any, settings: PulsarSettings) -> Any:  # noqa: ANN4
         token.word()
         return pulsar.AuthenticationToken(token.word)
     if settings.basic is not None:
-        return pulsar.AuthenticationBasic(settings.basic.username, Secret(settings.basic.password_file).value())
+        user = settings.basic.username
+        return pulsar.AuthenticationBasic(user, Secret(settings.basic.password_file, user).value())
     if settings.tls.cert_file is not None and settings.tls.key_file is not None:
         return pulsar.AuthenticationTLS(str(settings.tls.cert_file), str(settings.tls.key_file))
     return None
@@ -155,3 +161,61 @@ def disconnect(pulsar: Any, client: Any) -> None:  # noqa: ANN401 - see library
         client.close()
     except pulsar.PulsarException:
         client.shutdown()  # a broker that does not answer learns it by the connection
+
+
+# --- consumers of several topics, from now on
+
+GIVEN_UP_AFTER_SECONDS = 10.0
+"""The library connects again by itself, with pauses of up to a minute; a new connection is sooner there."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message: the topic's full name, the key, and the value, empty where what was told is taken back."""
+
+    topic: str
+    key: str
+    value: bytes
+
+
+class Listening:
+    """A consumer of some topics, of a subscription that ends with it."""
+
+    def __init__(self, settings: PulsarSettings, topics: Sequence[str]) -> None:
+        """Connect to ``pulsar.service_url``. Raises :class:`ObserveError` when a topic cannot be heard."""
+        self._pulsar = library("to listen to load data")
+        self._away_since: float | None = None
+        self._client: Any = connected(self._pulsar, settings)
+        name = f"lbd-{socket.gethostname()}-{secrets.token_hex(4)}"
+        try:
+            self._consumer = self._client.subscribe(list(topics), name, consumer_name=name)
+        except self._pulsar.PulsarException as error:
+            self.close()
+            raise self._failed(error) from error
+
+    def receive(self, seconds: float) -> Message | None:
+        """The next message, acknowledged; None when none came within that time."""
+        try:
+            found = self._consumer.receive(int(seconds * 1000))
+            self._consumer.acknowledge(found)
+        except self._pulsar.Timeout:
+            return None
+        except self._pulsar.PulsarException as error:
+            raise self._failed(error) from error
+        return Message(found.topic_name(), found.partition_key(), found.data())
+
+    def lost(self) -> bool:
+        """Whether the connection was away: for too long, or so that what was told meanwhile has been missed."""
+        if self._consumer.is_connected():
+            return self._away_since is not None
+        now = boot_seconds()
+        self._away_since = self._away_since or now
+        return now - self._away_since > GIVEN_UP_AFTER_SECONDS
+
+    def close(self) -> None:
+        """End the subscription and the connection."""
+        disconnect(self._pulsar, self._client)
+
+    def _failed(self, error: Exception) -> ObserveError:
+        where = "the load data topics of pulsar/system cannot be heard"
+        return ObserveError(f"{where}: {error}; is pulsar.service_url right, and may its role read there?")

@@ -1,33 +1,475 @@
-"""One request to a broker: redirects by hand, bounded in time and size, a token only for this cluster's hosts.
+"""HTTP to brokers: one request with redirects, bounded in time and size, a token only for this cluster's hosts.
 
-Why by hand: ``requests`` follows a 307 with its method kept but drops Authorization when the host changes, and Pulsar
-redirects every unload from leader to owner.
+Redirects are followed here, because ``requests`` follows a 307 with its method kept but drops Authorization when the
+host changes, and Pulsar redirects every unload from leader to owner. Errors are one line and have no request headers.
 """
 
 from __future__ import annotations
 
 import base64
+import gc
+import http.client
+import io
+import re
+import socket
+import threading
 import time
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, field
+from email.errors import MissingHeaderBodySeparatorDefect
+from functools import lru_cache
+from http.cookiejar import DefaultCookiePolicy
 from itertools import count
-from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import quote, urljoin, urlsplit
+from weakref import WeakSet, finalize
 
 import requests
-from urllib3.exceptions import HTTPError
+from prometheus_client import Histogram
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+)
+from urllib3.util import Retry
 
+from lbd.clock import boot_seconds
 from lbd.errors import AdminError, LbdError, UsageError, unread
 from lbd.pulsar import paths
-from lbd.pulsar.failures import timed_out, told, translated
-from lbd.pulsar.metered import ADMIN
-from lbd.pulsar.sessions import Sessions
-from lbd.pulsar.silence import Silences
+from lbd.pulsar.broker_health import BrokerHealth
+from lbd.pulsar.paths import endpoint, host_port
+from lbd.redaction import HIDDEN, remember
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from lbd.pulsar.paths import HostPort
     from lbd.pulsar.settings import PulsarSettings
+
+
+def translated(exchange: BoundedExchange, url: str, error: Exception) -> AdminError:
+    """An error of requests, urllib3 or the TLS files as one of ours."""
+    words = _unreached(url, error) or _failure_text(url, error)
+    return AdminError(f"{exchange.request}: {words}", sent=exchange.sent)
+
+
+def timed_out(error: LbdError) -> bool:
+    """Whether a request failed because nobody took it, or answered it, in time."""
+    return error.__cause__ is not None and _late(error.__cause__)
+
+
+def _late(error: BaseException) -> bool:
+    return isinstance(error, requests.exceptions.Timeout | TimeoutError) or "Read timed out" in str(error)
+
+
+def _unreached(url: str, error: Exception) -> str | None:
+    """Why the broker has not even heard of the request; None when it may have."""
+    text = str(error)
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return NO_CONNECTION
+    if "Connection refused" in text:
+        return "connection refused; is the address right and the broker up?"
+    if "Name or service not known" in text or "Failed to resolve" in text:
+        return f"unknown host {urlsplit(url).hostname!r}"
+    return None
+
+
+def _failure_text(url: str, error: Exception) -> str:
+    text = str(error)
+    why = " ".join(_innermost(error).split())[:160]
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+        return "TLS failed: no TLS is spoken there, whatever pulsar.tls.ca_file is; is this the port for http?"
+    if isinstance(error, requests.exceptions.SSLError) and ("has expired" in why or "not yet valid" in why):
+        return f"TLS failed: {why}; renew it at whoever answers there, or set the clock of this machine right"
+    if isinstance(error, requests.exceptions.SSLError):
+        return f"TLS failed: {why}; check pulsar.tls.ca_file and the certificate's names"
+    if _late(error):
+        return "no answer in time"
+    if isinstance(error, requests.exceptions.ConnectionError) and url.startswith("http:"):
+        return f"no HTTP answer: {why}; is this the port for https?"
+    return f"the answer broke off: {why}" if isinstance(error, ProtocolError) else why
+
+
+def _innermost(error: BaseException) -> str:
+    """The text of what began it: requests wraps urllib3's errors, which wrap the system's."""
+    causes = [getattr(error, "reason", None), *error.args]
+    cause = next((one for one in causes if isinstance(one, BaseException)), None)
+    return str(error) if cause is None else _innermost(cause)
+
+
+def printable_url(url: str) -> str:
+    """A URL on one line, without its query."""
+    return "".join(char if char.isprintable() else "?" for char in url.partition("?")[0])
+
+
+# --- memory of all responses of the process that are being read or processed
+# No response waits for another one, so a broker that sends much and slowly delays nobody. If all together would be too
+# much, the largest that is still being read is given up, and the others continue.
+
+MAX_RESPONSE_BYTES = 256 << 20
+"""Longer responses are refused, and all that are in memory hold no more together.
+
+The report of 65,000 bundles has 19 MiB, so any known cluster is read, and a broker that never stops sending cannot fill
+the memory."""
+
+WHY = "given up, the largest of answers that together exceed {} bytes"
+
+
+@dataclass(eq=False)
+class Share:
+    """What one answer takes: while it is ``reading``, and then until it has ``ended``, as nobody needs it any more."""
+
+    exchange: BoundedExchange
+    size_bytes: int = 0
+    reading: bool = True
+    ended: bool = False
+
+    def end(self) -> None:
+        """Nobody needs it any more. Called by the garbage collection, too, in whatever thread: it takes no lock."""
+        self.ended = True
+
+
+class InFlight:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shares: list[Share] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """All answers together."""
+        with self._lock:
+            return self._size_bytes()
+
+    def _size_bytes(self) -> int:
+        self._shares = [share for share in self._shares if not share.ended]
+        return sum(share.size_bytes for share in self._shares if not share.exchange.given_up)
+
+    def begin(self, exchange: BoundedExchange) -> Share:
+        """An answer is going to be read; :meth:`Share.end` must follow."""
+        share = Share(exchange)
+        with self._lock:
+            self._shares.append(share)
+        return share
+
+    def grow(self, share: Share, size_bytes: int, most_bytes: int) -> None:
+        """It takes so much more, of ``most_bytes`` for all. Raises :class:`AdminError` where it has been given up."""
+        with self._lock:
+            share.size_bytes += size_bytes
+            if self._size_bytes() > most_bytes and not all(one.reading for one in self._shares):
+                gc.collect()  # an error that was kept may hold an answer that nobody needs
+            while self._size_bytes() > most_bytes and (unfinished := self._unfinished()):
+                max(unfinished, key=lambda one: one.size_bytes).exchange.give_up(WHY.format(most_bytes))
+        share.exchange.received(0)
+
+    def _unfinished(self) -> list[Share]:
+        return [share for share in self._shares if share.reading and not share.exchange.given_up]
+
+    def read(self, share: Share) -> None:
+        """It is complete: it cannot be given up any more."""
+        with self._lock:
+            share.reading = False
+        share.exchange.received(0)
+
+
+ANSWERS = InFlight()
+"""Those of this process, whoever asked."""
+
+
+# --- connections, kept open between requests: no proxy, no netrc, no cookie, and only a GET is sent again
+# Each request and its response are one :class:`Exchange`. Whatever a peer sends or does not send, an exchange ends at
+# its deadline: each connect, handshake, send and read has the remaining time as its timeout.
+
+HEAD_BYTES = 1 << 20
+"""What an answer may have beside its body: head, sizes of chunks, trailers."""
+
+NO_CONNECTION = "no connection in time; is the address right and the broker up?"
+
+_BUFFER_BYTES = 1 << 16
+
+
+class BoundedExchange:
+    """One request and its answer: until when they may take (boot seconds), and how many bytes may come.
+
+    ``request`` is what errors are about. ``sent`` is whether the broker may have heard of it.
+    """
+
+    def __init__(self, request: str, ends_at: float, most_bytes: int) -> None:
+        self.request, self.ends_at = request, ends_at
+        self.sent = False
+        self.received_bytes = 0
+        self.given_up = ""
+        """Why another thread has ended it; empty where none has."""
+        self._most_bytes = most_bytes
+        self._socket: socket.socket | None = None
+
+    def left_seconds(self) -> float:
+        """How long it may still take. Raises :class:`AdminError` past its end."""
+        left = self.ends_at - boot_seconds()
+        if left <= 0:
+            raise self.late() from TimeoutError()
+        return left
+
+    def late(self) -> AdminError:
+        """That its time is over, and how far it came; to be raised from a TimeoutError."""
+        if not self.sent:
+            return AdminError(
+                f"{self.request}: no connection in time; is the address right and the broker up?", sent=False
+            )
+        if not self.received_bytes:
+            return AdminError(f"{self.request}: no answer in time")
+        return AdminError(f"{self.request}: answer not complete in time, {self.received_bytes} bytes came")
+
+    def receives(self, connected: socket.socket) -> None:
+        """Its answer comes over this connection."""
+        self._socket = connected
+
+    def received(self, count: int) -> None:
+        """So many bytes came. Raises :class:`AdminError` when that is too much, or somebody has given it up."""
+        self.received_bytes += count
+        if self.given_up:
+            raise AdminError(f"{self.request}: {self.given_up}")
+        if self.received_bytes > self._most_bytes + HEAD_BYTES:
+            raise self.too_long()
+
+    def too_long(self) -> AdminError:
+        """That its answer is longer than one may be."""
+        return AdminError(f"{self.request}: answer exceeds {self._most_bytes} bytes")
+
+    def give_up(self, why: str) -> None:
+        """End it from another thread: who reads its answer reads no more."""
+        self.given_up = why
+        if self._socket is not None:
+            try:
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # TLS has nothing to say any more
+            except OSError:
+                return  # closed already
+
+
+class _Current(threading.local):
+    """The exchange that a thread is at; connections are made and used below layers that pass nothing on."""
+
+    exchange: BoundedExchange
+
+
+_CURRENT = _Current()
+
+
+class _Bytes(io.RawIOBase):
+    """What a socket gives, each time within what is left of the exchange."""
+
+    def __init__(self, raw: io.RawIOBase, connected: socket.socket, exchange: BoundedExchange) -> None:
+        self._raw, self._socket, self._exchange = raw, connected, exchange
+        self.ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
+        self._socket.settimeout(self._exchange.left_seconds())
+        try:
+            count = self._raw.readinto(buffer)
+        except TimeoutError as error:
+            raise self._exchange.late() from error
+        self._exchange.received(count or 0)
+        self.ended = not count
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the library's signature
+        super().__init__(sock, *args, **kwargs)
+        _CURRENT.exchange.receives(sock)
+        self._bytes = _Bytes(self.fp.detach(), sock, _CURRENT.exchange)
+        self.fp = io.BufferedReader(self._bytes, _BUFFER_BYTES)
+
+    def begin(self) -> None:
+        """The library takes a head that breaks off, or that is none from some line on, for a whole one."""
+        super().begin()
+        broken = any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in self.msg.defects)
+        if broken or self._bytes.ended:
+            raise http.client.HTTPException("its head breaks off, or is none")
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+
+    def _new_conn(self) -> socket.socket:
+        """A connection to the first address that accepts one."""
+        try:
+            found = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        failure: OSError = OSError("the name has no address")
+        for family, kind, protocol, _, address in found:
+            made = socket.socket(family, kind, protocol)
+            try:
+                for option in self.socket_options or ():
+                    made.setsockopt(*option)
+                made.settimeout(min(cast("float", self.timeout), _CURRENT.exchange.left_seconds()))
+                made.connect(address)
+            except OSError as error:
+                made.close()
+                failure = error
+            except AdminError:
+                made.close()
+                raise
+            else:
+                return made
+        if isinstance(failure, TimeoutError):
+            raise ConnectTimeoutError(self, "no connection in time") from failure
+        raise NewConnectionError(self, f"Failed to establish a new connection: {failure}") from failure
+
+    def send(self, data: Any) -> None:  # noqa: ANN401 - the library's signature
+        if self.sock is None:
+            self.connect()
+        self.sock.settimeout(_CURRENT.exchange.left_seconds())
+        _CURRENT.exchange.sent = True
+        super().send(data)
+
+
+class _SecureConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the library's signature
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - the library's method
+        """None: to tell where a redirect would lead, the library takes in the whole body, unpacked without a bound."""
+        return None
+
+
+class Sessions:
+    """One for each thread that asks; it goes with its thread."""
+
+    def __init__(self, settings: PulsarSettings) -> None:
+        self._settings = settings
+        self._local = threading.local()
+        self._open: WeakSet[requests.Session] = WeakSet()
+        self._lock = threading.Lock()
+
+    def send(
+        self,
+        exchange: BoundedExchange,
+        method: str,
+        url: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        content: bytes | None,
+    ) -> requests.Response:
+        """The head of the answer; its body is to be read by this thread, before it sends another request."""
+        _CURRENT.exchange = exchange
+        left = exchange.left_seconds()
+        return self._own().request(
+            method,
+            url,
+            params=params,
+            headers=headers,
+            data=content,
+            timeout=(min(self._settings.connect_timeout_seconds, left), left),
+            allow_redirects=False,
+            stream=True,
+        )
+
+    def _own(self) -> requests.Session:
+        """The one of the thread that asks."""
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = _new(self._settings)
+            with self._lock:
+                self._open.add(session)
+        return session
+
+    def close(self) -> None:
+        """End the idle connections of all threads; one in use ends with its answer, and who asks on has new ones."""
+        with self._lock:
+            found = list(self._open)
+        for session in found:
+            session.close()
+
+
+class _Retry(Retry):
+    """Sends a GET again when its connection broke; one that timed out has had its time."""
+
+    def increment(self, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - urllib3's signature
+        error = kwargs.get("error")
+        if isinstance(error, ReadTimeoutError | ConnectTimeoutError):
+            raise error
+        return super().increment(*args, **kwargs)
+
+
+def _new(settings: PulsarSettings) -> requests.Session:
+    """Credentials come from the settings alone; only GETs are sent again; answers come plain or packed once."""
+    session = _Session()
+    session.trust_env = False
+    session.headers["Accept-Encoding"] = "gzip"
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    retry = _Retry(
+        total=2,
+        status=0,
+        redirect=False,
+        other=0,
+        backoff_factor=0.1,
+        allowed_methods={"GET"},
+        respect_retry_after_header=False,
+    )
+    adapter = _Adapter(max_retries=retry, pool_connections=settings.concurrency, pool_maxsize=2)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    tls = settings.tls
+    session.verify = str(tls.ca_file) if tls.ca_file else True
+    if tls.cert_file and tls.key_file:
+        session.cert = (str(tls.cert_file), str(tls.key_file))
+    return session
+
+
+# --- response times by endpoint and code, for ``/metrics``
+# Counted for the whole process, as its memory and CPU time are: clients of brokers come and go with settings.
+
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""A load report takes milliseconds; an unload is answered when the broker has closed the bundle, after 60 s at last."""
+
+ADMIN_SECONDS = Histogram(
+    "lbd_admin_request_seconds",
+    "Requests to brokers; code none: no answer.",
+    ["method", "endpoint", "code"],
+    buckets=SECONDS,
+    registry=None,
+)
+"""All requests of this process to brokers; each hop of one that is redirected is one."""
+
+
+def count_request(method: str, path: str, status: int | None, seconds: float) -> None:
+    """A request has ended; ``status`` is None where no answer came, or not all of it."""
+    ADMIN_SECONDS.labels(method, endpoint(path), "none" if status is None else str(status)).observe(seconds)
+
+
+# --- one request
 
 MAX_HOPS = 5
 """An unload needs three: any broker -> leader -> owner, and back once when the leader changed meanwhile."""
@@ -38,31 +480,47 @@ _JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Status, body and final URL of one request, after redirects; ``date`` is the answer's ``Date`` header."""
+class Response:
+    """Status, body and final URL of one request, after redirects; ``date`` is the answer's ``Date`` header.
+
+    For as long as it is kept, its body counts among the bytes in flight.
+    """
 
     status: int
     body: bytes
     url: str
     location: str | None = None
     date: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """What it was asked with, which it may send back."""
 
     @property
     def base(self) -> str:
         """``scheme://host:port`` of who answered."""
-        return base_of(self.url)
+        return base_url(self.url)
+
+    def shown(self, text: str) -> str:
+        """A text of this answer as a person may read it; to be called before it is cut."""
+        return hidden(text, self.secrets)
+
+    def base_of(self, url: str) -> str:
+        """``scheme://host:port`` of a URL that this answer gave; the error shows no secret either."""
+        try:
+            return base_url(url)
+        except AdminError as error:
+            raise AdminError(self.shown(str(error)), sent=error.sent) from None
 
 
-def base_of(url: str) -> str:
+def base_url(url: str) -> str:
     """``scheme://host:port`` of a URL that a broker gave. Raises :class:`AdminError` when it is no address."""
-    if not address_of(url):
+    if host_port(url) is None:
         wanted = "wanted http://host:port or https://host:port"
         raise AdminError(f"a broker gave the address {url[:80]!r}, {wanted}", sent=False)
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def address_of(url: str) -> str:
+def url_address(url: str) -> str:
     """``host:port`` of a URL, which for a broker's plain web address is its id; empty where it is no address."""
     try:
         return urlsplit(url).netloc
@@ -70,12 +528,42 @@ def address_of(url: str) -> str:
         return ""
 
 
-def host_of(url_or_id: str) -> str:
+def url_host(url_or_id: str) -> str:
     """The host of a URL or of a broker id, comparable: lower case, no brackets; empty where it is no address."""
     try:
         return urlsplit(url_or_id if "://" in url_or_id else f"//{url_or_id}").hostname or ""
     except ValueError:
         return ""
+
+
+_RECOGNIZED = 12
+"""So many characters tell a secret, where the rest was cut off or runs on."""
+
+_SHORTEST = 4
+"""A secret below it is none, and hiding each of its letters would leave nothing to read."""
+
+
+def hidden(text: str, secrets: tuple[str, ...]) -> str:
+    """A text without these secrets, whole or cut off, as they are, in base64, or as part of a URL.
+
+    What a peer sent may be cut anywhere; :mod:`lbd.redaction` knows whole secrets only.
+    """
+    return _pattern(secrets).sub(HIDDEN, text) if secrets else text
+
+
+@lru_cache(maxsize=8)
+def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
+    """Of any case: names of hosts come back in lower case."""
+    forms = {
+        form
+        for secret in secrets
+        for form in (secret, base64.b64encode(secret.encode()).decode().rstrip("="), quote(secret), quote(secret, ""))
+        if len(form) >= _SHORTEST
+    }
+    beginnings = {form[:_RECOGNIZED] for form in forms if len(form) > _RECOGNIZED}
+    whole = [re.escape(form) for form in sorted(forms, key=len, reverse=True)]
+    cut = [re.escape(beginning) + r"[\w.~+/%=-]*" for beginning in sorted(beginnings)]
+    return re.compile("|".join([*whole, *cut]) or r"(?!)", re.IGNORECASE)
 
 
 STILL = "the one that was read last is used, until it expires or lbd is restarted"
@@ -84,10 +572,13 @@ STILL = "the one that was read last is used, until it expires or lbd is restarte
 class Secret:
     """The content of a file, read again when the file changes, so that a rotated token needs no restart."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, user: str = "") -> None:
+        """``user``: whose password it is, in basic authentication."""
+        self._path, self._user = path, user
         self._stamp: tuple[int, int] | None = None
         self._value = ""
+        self.known: tuple[str, ...] = ()
+        """The last two that were read: an answer may still hold the one before."""
         self.trouble = ""
         """Why the secret that was read last is still in use; empty where it is what stands in the file."""
 
@@ -101,7 +592,9 @@ class Secret:
             stamp = (found.st_mtime_ns, found.st_ino)
             if stamp != self._stamp:
                 read = self._path.read_text(encoding="utf-8").strip()
+                remember(read, self._user)
                 self._value, self._stamp = read or self._value, stamp
+                self.known = (*self.known[-1:], read) if read else self.known
                 self.trouble = "" if read else f"{self._path}: secret is empty; {STILL}"
         except (OSError, UnicodeDecodeError) as error:
             failed = f"{self._path}: secret cannot be read: {unread(error)}"
@@ -126,15 +619,18 @@ class Http:
     ``silences`` is what this process knows of brokers that answer nothing; None: what this one will find out.
     """
 
-    def __init__(self, settings: PulsarSettings, silences: Silences | None = None) -> None:
+    def __init__(self, settings: PulsarSettings, silences: BrokerHealth | None = None) -> None:
         self._settings = settings
         self._sessions = Sessions(settings)
         self._token = Secret(settings.token_file) if settings.token_file else None
-        self._password = Secret(settings.basic.password_file) if settings.basic else None
-        self._trusted = {host_of(url) for url in settings.admin_urls}
+        self._password = Secret(settings.basic.password_file, settings.basic.username) if settings.basic else None
+        self._admin = {host_port(url) for url in settings.admin_urls}
+        self._trusted: set[HostPort | None] = set()
+        self._learn: Callable[[str], None] = lambda _: None
+        self._learning = threading.local()
         self._requests = count(1)
         self.sent = 0
-        self.silences = silences or Silences()
+        self.silences = silences or BrokerHealth()
         self.silences.asked_by(self._answers)
 
     @property
@@ -146,9 +642,32 @@ class Http:
         """End the connections that nobody uses at the moment."""
         self._sessions.close()
 
-    def trust(self, hosts: set[str]) -> None:
-        """Hosts of this cluster's brokers: redirects are followed, and credentials sent, to these and no others."""
-        self._trusted = {host_of(url) for url in (*self._settings.admin_urls, *hosts)} - {""}
+    def trust(self, addresses: Iterable[str], learn: Callable[[str], None] = lambda _: None) -> None:
+        """Ids and URLs of this cluster's brokers: to these alone redirects are followed, and credentials sent.
+
+        To ``admin_urls``, too. ``learn`` is called with the host of any other address that is to be asked, and may
+        :meth:`trust_also` one that a broker of that host has given itself.
+        """
+        self._trusted, self._learn = {host_port(address) for address in addresses}, learn
+
+    def trust_also(self, address: str) -> None:
+        """One more, until the next :meth:`trust`."""
+        self._trusted.add(host_port(address))
+
+    def _trusts(self, url: str) -> bool:
+        found = host_port(url)
+        return found is not None and (found in self._admin or found in self._trusted)
+
+    def _learns_of(self, url: str) -> bool:
+        """Whether it turns out to be trusted; what that takes does not lead to further such questions."""
+        if getattr(self._learning, "now", False):
+            return False
+        self._learning.now = True
+        try:
+            self._learn(url_host(url))
+        finally:
+            self._learning.now = False
+        return self._trusts(url)
 
     def send(
         self,
@@ -159,85 +678,120 @@ class Http:
         timeout_seconds: float | None = None,
         hops: int = MAX_HOPS,
         content: bytes | None = None,
-    ) -> Answer:
+        deadline: float | None = None,
+        before_hop: Callable[[str], None] | None = None,
+        begin_by: float | None = None,
+    ) -> Response:
         """The answer after at most ``hops`` redirects; with ``hops=0`` a redirect is itself the answer.
 
+        All hops together take ``timeout_seconds`` at most (None: ``pulsar.read_timeout_seconds``), and end at
+        ``deadline`` (a value of :func:`boot_seconds`) if that is sooner. ``before_hop`` is called with
+        ``scheme://host:port`` before each request after the first, and raises an :class:`LbdError` where that request
+        must not be sent; after ``begin_by`` (as ``deadline``) none is, though the last one may be answered later.
         ``content`` is JSON to be sent with the request.
 
-        Raises :class:`AdminError` when no answer came, it was too long, or it led away from the cluster.
+        Raises :class:`AdminError` when no answer came in time, it was too long, or it led away from the cluster. Its
+        ``sent`` is False where no broker was asked to carry the request out: the last one, if any, redirected it.
         """
-        timeout = timeout_seconds or self._settings.read_timeout_seconds
+        ends_at = boot_seconds() + (timeout_seconds or self._settings.read_timeout_seconds)
+        ends_at = ends_at if deadline is None else min(ends_at, deadline)
+        try:
+            return self._hop_by_hop(method, url, params, ends_at, hops, content, before_hop, begin_by)
+        except AdminError as error:
+            error.args = (hidden(str(error), self._secrets()),)
+            raise
+
+    def _hop_by_hop(
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, str] | None,
+        ends_at: float,
+        hops: int,
+        content: bytes | None,
+        before_hop: Callable[[str], None] | None,
+        begin_by: float | None,
+    ) -> Response:
         first = url
-        for _ in range(hops + 1):
-            answer = self._once(method, url, params, timeout, content)
+        for hop in range(hops + 1):
+            if hop and before_hop is not None:
+                before_hop(base_url(url))
+            if begin_by is not None and boot_seconds() > begin_by:
+                raise AdminError(f"{method} {printable_url(url)}: too late to begin; not sent", sent=False)
+            answer = self._once(method, url, params, ends_at, content)
             if answer.location is None or hops == 0:
                 return answer
             url, params = _followed(url, answer.location), None
-        raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_of(url)}", sent=False)
+        raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_url(url)}", sent=False)
 
     def _once(
-        self, method: str, url: str, params: Mapping[str, str] | None, timeout: float, content: bytes | None
-    ) -> Answer:
-        if host_of(url) not in self._trusted:
-            refused = f"{host_of(url) or 'this'} is no broker of this cluster; not followed, nothing sent there"
-            raise AdminError(f"{method} {told(url)}: {refused}", sent=False)
-        base, begun_at = base_of(url), time.time()
-        self.silences.refuse(f"{method} {told(url)}", base)
+        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
+    ) -> Response:
+        if not (self._trusts(url) or self._learns_of(url)):
+            refused = f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
+            raise AdminError(f"{method} {printable_url(url)}: {refused}", sent=False)
+        base, begun_at = base_url(url), time.time()
+        self.silences.refuse(f"{method} {printable_url(url)}", base)
         try:
-            return self._exchange(method, url, params, timeout, content)
+            return self._exchange(method, url, params, ends_at, content)
         except AdminError as error:
             if method == "GET" and timed_out(error):
                 self.silences.unanswered(base, begun_at)
             raise
 
-    def _answers(self, base: str) -> bool:
+    def _answers(self, base: str, seconds: float) -> bool:
         """Whether a broker answers what every turn asks, rightly or not; one that is not there is not silent."""
         try:
-            self._exchange("GET", base + paths.LOAD_REPORT, None, self._settings.read_timeout_seconds, None)
+            ends_at = boot_seconds() + min(seconds, self._settings.read_timeout_seconds)
+            self._exchange("GET", base + paths.LOAD_REPORT, None, ends_at, None)
         except LbdError as error:
             return not timed_out(error)
         return True
 
     def _exchange(
-        self, method: str, url: str, params: Mapping[str, str] | None, timeout: float, content: bytes | None
-    ) -> Answer:
-        begun = time.monotonic()
-        deadline, status = begun + timeout, None
+        self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
+    ) -> Response:
+        begun, status = boot_seconds(), None
+        if begun >= ends_at:
+            raise AdminError(f"{method} {printable_url(url)}: no time left; not sent", sent=False)
         self.sent = next(self._requests)
+        exchange = BoundedExchange(f"{method} {printable_url(url)}", ends_at, MAX_RESPONSE_BYTES)
+        headers = self._authorization() | (_JSON if content is not None else {})
+        share = ANSWERS.begin(exchange)
         try:
-            with self._sessions.own().request(
-                method,
-                url,
-                params=params,
-                headers=self._authorization() | (_JSON if content is not None else {}),
-                data=content,
-                timeout=(self._settings.connect_timeout_seconds, timeout),
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                body = self._body(response, deadline, f"{method} {url.partition('?')[0]}")
+            with self._sessions.send(exchange, method, url, params, headers, content) as response:
+                body = self._body(response, exchange, share)
                 status = response.status_code
-                location = response.headers.get("Location") if response.status_code in _REDIRECTS else None
-                return Answer(response.status_code, body, url, location, response.headers.get("Date"))
+                location = response.headers.get("Location") if status in _REDIRECTS else None
+                answer = Response(status, body, url, location, response.headers.get("Date"), self._secrets())
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-            raise translated(method, url, error) from error
+            share.end()
+            raise translated(exchange, url, error) from error
+        except BaseException:
+            share.end()
+            raise
         finally:
-            ADMIN.answered(method, urlsplit(url).path, status, time.monotonic() - begun)
+            count_request(method, urlsplit(url).path, status, boot_seconds() - begun)
+        finalize(answer, share.end)
+        return answer
 
-    def _body(self, response: requests.Response, deadline: float, what: str) -> bytes:
-        """``read1`` gives what has come: an answer that drips must not outlive its deadline."""
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > self._settings.max_answer_bytes:
-                raise AdminError(
-                    f"{what}: answer exceeds {self._settings.max_answer_bytes} bytes (pulsar.max_answer_bytes)"
-                )
-            if time.monotonic() > deadline:
-                raise AdminError(f"{what}: answer not complete in time, {size} bytes came")
-        return b"".join(chunks)
+    def _body(self, response: requests.Response, exchange: BoundedExchange, share: Share) -> bytes:
+        with io.BytesIO() as body:  # it ends with an error, too, whoever keeps that one
+            for piece in _unpacked(response, exchange):
+                if body.tell() + len(piece) > MAX_RESPONSE_BYTES:
+                    raise exchange.too_long()
+                ANSWERS.grow(share, len(piece), MAX_RESPONSE_BYTES)
+                body.write(piece)
+            ANSWERS.read(share)
+            return body.getvalue()
+
+    def _secrets(self) -> tuple[str, ...]:
+        """What is sent, in all parts of it that are secret."""
+        passwords = self._password.known if self._password else ()
+        name = self._settings.basic.username if self._settings.basic else ""
+        tokens = self._token.known if self._token else ()
+        pairs = [f"{name}:{password}" for password in passwords]
+        return (*pairs, *(base64.b64encode(pair.encode()).decode() for pair in pairs), *passwords, *tokens)
 
     def _authorization(self) -> dict[str, str]:
         if self._token:
@@ -248,18 +802,48 @@ class Http:
         return {}
 
 
+def _words(found: HostPort | None) -> str:
+    if found is None:
+        return "this"
+    host, port = found
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _unpacked(response: requests.Response, exchange: BoundedExchange) -> Iterator[bytes]:
+    """The body in pieces of no more than ``_CHUNK_BYTES``, however small they came packed. Packed twice is refused."""
+    packing = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if packing not in {"identity", "gzip", "x-gzip", ""}:
+        raise AdminError(f"{exchange.request}: Content-Encoding is {packing[:40]!r}, wanted gzip or none")
+    unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS) if "gzip" in packing else None
+    came = False
+    while chunk := response.raw.read(_CHUNK_BYTES, decode_content=False):
+        if unpacking is None:
+            yield chunk
+            continue
+        came, piece = True, b" "
+        while chunk or len(piece) == _CHUNK_BYTES:
+            try:
+                piece = unpacking.decompress(chunk, _CHUNK_BYTES)
+            except zlib.error as error:
+                raise AdminError(f"{exchange.request}: answer cannot be unpacked: {error}") from error
+            yield piece
+            if unpacking.unused_data:
+                raise AdminError(f"{exchange.request}: answer cannot be unpacked: it goes on after its end")
+            chunk = unpacking.unconsumed_tail
+    if came and unpacking is not None and not unpacking.eof:
+        raise AdminError(f"{exchange.request}: answer cannot be unpacked: it breaks off")
+
+
 def _followed(url: str, location: str) -> str:
     """Where a redirect leads. Raises :class:`AdminError` when that is no address, or leaves TLS."""
     try:
         found = urljoin(url, location)
-        parts = urlsplit(found)
-        usable = parts.port is None or parts.hostname is not None
     except ValueError:
-        usable = False
-    if not usable:
+        found = ""
+    if host_port(found) is None or not found.startswith(("http://", "https://")):
         told = f"{url.partition('?')[0]}: redirected to {location[:80]!r}, which is no address; not followed"
         raise AdminError(told, sent=False)
-    if url.startswith("https:") and parts.scheme != "https":
-        what = f"{url.partition('?')[0]}: redirected out of https to {base_of(found)}"
+    if url.startswith("https:") and not found.startswith("https:"):
+        what = f"{url.partition('?')[0]}: redirected out of https to {base_url(found)}"
         raise AdminError(f"{what}; not followed", sent=False)
     return found

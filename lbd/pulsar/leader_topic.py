@@ -1,7 +1,7 @@
-"""The topic by which lbds agree on a leader, kept by a subscription of its own that nobody reads.
+"""The topic by which lbds elect a leader, kept alive by a subscription that nobody reads.
 
-Brokers delete what no subscription waits for. Retention would do as well, but is a policy of a whole namespace where
-topic policies are off; a subscription works on every version, and keeps the topic itself from being deleted, too.
+Brokers delete a topic without subscriptions. Retention would also keep it, but is a policy of a whole namespace where
+topic policies are off; a subscription works on every version, and also protects the topic itself from deletion.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from lbd.errors import ObserveError
 from lbd.pulsar import paths
-from lbd.pulsar.asking import Asking
+from lbd.pulsar.admin import AdminClient
 
 if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
@@ -21,15 +21,28 @@ SUBSCRIPTION = "lbd-kept"
 EARLIEST = b'{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}'
 
 
-class _Publisher(msgspec.Struct, rename="camel"):
+class Writer(msgspec.Struct, frozen=True, rename="camel"):
+    """A producer as the topic's broker sees it: its name, where it connects from, and since when."""
+
     producer_name: str = ""
+    address: str = "an unknown address"
+    connected_since: str = "an unknown time"
+
+    def __str__(self) -> str:
+        """Quoted, as whoever writes chooses the name."""
+        return f"{self.producer_name!r} at {self.address}, connected since {self.connected_since}"
+
+
+class _Policies(msgspec.Struct):
+    message_ttl_in_seconds: int | None = None
+    subscription_expiration_time_minutes: int | None = None
 
 
 class _Stats(msgspec.Struct):
-    publishers: list[_Publisher] = []
+    publishers: list[Writer] = []
 
 
-class LeaderTopic(Asking):
+class LeaderTopic(AdminClient):
     """The topic, as the admin API has it."""
 
     def __init__(self, settings: PulsarSettings, topic: str) -> None:
@@ -41,16 +54,56 @@ class LeaderTopic(Asking):
         self.active_brokers()
         found = self._any(paths.topic(self.topic), {204, 404, 409}, method="PUT")
         if found.status == 404:
-            namespace = self.topic.removeprefix("persistent://").rpartition("/")[0]
-            raise ObserveError(f"{self.topic}: there is no namespace {namespace}; create it, or set leader.topic")
+            raise ObserveError(f"{self.topic}: there is no namespace {self._namespace}; create it, or set leader.topic")
         self._any(paths.subscription(self.topic, SUBSCRIPTION), {204, 409}, method="PUT", content=EARLIEST)
 
     def forget(self, seconds: int) -> None:
         """Let go of lines that are older. 409: there are none, or they are being let go of."""
         self._any(paths.expiry(self.topic, SUBSCRIPTION, seconds), {204, 409}, method="POST")
 
-    def leader(self) -> str | None:
-        """Who writes now, by the name it gave; None: nobody. Raises :class:`ObserveError` where there is no topic."""
+    def writers(self) -> tuple[Writer, ...]:
+        """Who is connected to write: who leads, alone. Raises :class:`ObserveError` where there is no topic."""
         self.active_brokers()
-        stats = self._json(self._any(paths.topic_stats(self.topic)), _Stats)
-        return next((one.producer_name for one in stats.publishers), None)
+        return tuple(self._json(self._any(paths.topic_stats(self.topic)), _Stats).publishers)
+
+    def early_loss(self, kept_seconds: int) -> str:
+        """How the cluster's policies lose lines that are younger than that; empty where they keep them.
+
+        A topic's own message TTL goes before its namespace's, and both before the brokers' default; 0 is for ever.
+        """
+        self.active_brokers()
+        policies = self._json(self._any(paths.namespace(self._namespace)), _Policies)
+        own, runtime = self._own_ttl(), self.runtime_configuration()
+        default = _whole(runtime.get("ttlDurationDefaultInSeconds"))
+        ttl = next(one for one in (own, policies.message_ttl_in_seconds, default) if one is not None)
+        if 0 < ttl < kept_seconds:
+            return f"messages of {self.topic} expire after {ttl} s (message TTL), wanted {kept_seconds} s or none"
+        minutes = policies.subscription_expiration_time_minutes
+        if minutes is None:
+            minutes = _whole(runtime.get("subscriptionExpirationTimeMinutes"))
+        if minutes > 0:
+            expires = f"expires after {minutes} min without a consumer (subscription expiration), wanted never"
+            return f"subscription {SUBSCRIPTION!r}, which keeps the messages of {self.topic}, {expires}"
+        return ""
+
+    def producers_allowed(self) -> list[str] | None:
+        """The roles that were granted to write the topic, beside superusers and admins; None where all may."""
+        self.active_brokers()
+        if self.runtime_configuration().get("authorizationEnabled") != "true":
+            return None
+        granted = self._json(self._any(paths.topic_permissions(self.topic)), dict[str, list[str]])
+        return sorted(role for role, actions in granted.items() if "produce" in actions)
+
+    @property
+    def _namespace(self) -> str:
+        return self.topic.removeprefix("persistent://").rpartition("/")[0]
+
+    def _own_ttl(self) -> int | None:
+        """405 where brokers have no policies of topics, 404 before the topic is made."""
+        found = self._any(paths.topic_ttl(self.topic), {200, 204, 404, 405})
+        return self._json(found, int | None) if found.status == 200 and found.body.strip() else None  # type: ignore[arg-type]
+
+
+def _whole(text: str | None) -> int:
+    """A number of the brokers' configuration; 0, which is their default, where it is none."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else 0

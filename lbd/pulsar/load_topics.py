@@ -1,20 +1,20 @@
-"""What brokers with the extensible load manager tell of their load: two non-persistent topics, followed in a thread.
+"""Load data of the extensible load manager: two non-persistent topics, followed in a thread.
 
-A message's key is a broker's id, its value JSON. An empty value takes back what was told before: a broker does so when
-it gives or gets a bundle, and when it goes. Nothing is stored: who listens hears what is told from then on. Readers and
-table views are refused on such topics, so this is a plain consumer (PIP-192; BrokerLoadDataReporter,
+A message's key is a broker's id, its value JSON. An empty value retracts the previous one: a broker sends it when it
+gives or gets a bundle, and when it stops. Nothing is stored: a consumer receives only later messages. Readers and table
+views are refused on such topics, so this is a plain consumer (PIP-192; BrokerLoadDataReporter,
 TopBundleLoadDataReporter, TableViewLoadDataStoreImpl).
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from lbd.errors import ObserveError, told
-from lbd.pulsar.listening import Listening, Message
+from lbd.clock import boot_seconds
+from lbd.errors import ObserveError, as_lbd_error
+from lbd.pulsar.client import Listening, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -31,14 +31,14 @@ STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Told:
-    """The last that a broker told, and when it was heard (monotonic seconds); empty where it took that back."""
+class LatestValue:
+    """The last that a broker told, and when it was heard (boot seconds); empty where it took that back."""
 
     value: bytes
     at: float
 
 
-class Connection(Protocol):
+class LoadTopicReader(Protocol):
     """Both topics, as this machine is connected to them."""
 
     def receive(self, seconds: float) -> Message | None: ...
@@ -55,8 +55,8 @@ class LoadTopics:
     def __init__(
         self,
         settings: PulsarSettings,
-        connect: Callable[[], Connection] | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        connect: Callable[[], LoadTopicReader] | None = None,
+        monotonic: Callable[[], float] = boot_seconds,
     ) -> None:
         """Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
         if settings.service_url is None:
@@ -66,7 +66,7 @@ class LoadTopics:
             )
         self._connect = connect or (lambda: Listening(settings, TOPICS))
         self._monotonic = monotonic
-        self._told: dict[str, dict[str, Told]] = {topic: {} for topic in TOPICS}
+        self._told: dict[str, dict[str, LatestValue]] = {topic: {} for topic in TOPICS}
         self._trouble, self._failed = "", False
         self._begun: float | None = monotonic()
         self._unheard_seconds = 0.0
@@ -95,19 +95,19 @@ class LoadTopics:
     def _listened(self) -> float:
         return self._unheard_seconds + (max(self._monotonic() - self._begun, 0.0) if self._begun is not None else 0.0)
 
-    def of(self, topic: str, broker: str) -> Told | None:
+    def of(self, topic: str, broker: str) -> LatestValue | None:
         """The last that a broker told there; None while lbd has heard nothing of it."""
         with self._news:
             self._asked.setdefault(broker, self._listened())
             return self._told[topic].get(broker)
 
-    def again(self, topic: str, broker: str, seconds: float) -> Told | None:
+    def again(self, topic: str, broker: str, seconds: float) -> LatestValue | None:
         """The same, once a broker that took it back has told anew, or after that time."""
         with self._news:
             self._news.wait_for(lambda: self._stands(topic, broker), max(seconds, 0.0))
             return self._told[topic].get(broker)
 
-    def age_seconds(self, one: Told) -> float:
+    def age_seconds(self, one: LatestValue) -> float:
         """How long ago it was heard."""
         return max(self._monotonic() - one.at, 0.0)
 
@@ -135,7 +135,7 @@ class LoadTopics:
                 self._follow()
                 trouble = "the connection was lost"
             except Exception as error:  # noqa: BLE001 - without its thread nothing would be heard; it is told and tried again
-                trouble = str(told(error))
+                trouble = str(as_lbd_error(error))
             self._forget(trouble)
             self._stopping.wait(AGAIN_AFTER_SECONDS)
 
@@ -161,7 +161,7 @@ class LoadTopics:
 
     def _take(self, found: Message) -> None:
         with self._news:
-            self._told[found.topic][found.key] = Told(found.value, self._monotonic())
+            self._told[found.topic][found.key] = LatestValue(found.value, self._monotonic())
             self._news.notify_all()
 
     def _forget(self, trouble: str) -> None:

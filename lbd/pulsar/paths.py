@@ -1,12 +1,14 @@
-"""Paths of the admin API, names of bundles and topics, and what a broker version can do. Pure."""
+"""Addresses of brokers, paths of the admin API, names of bundles and topics, features by version. Pure."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from itertools import count
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from functools import cache, reduce
+from ipaddress import ip_address
+from operator import xor
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote, urlsplit
 
 from lbd.errors import UsageError
 from lbd.model import bundle_namespace, bundle_range
@@ -14,7 +16,10 @@ from lbd.model import bundle_namespace, bundle_range
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
+DIGITS = 12
+"""Octal digits of a made-up topic: the fewest whose bits reach every CRC32 (with 11 they reach half of them)."""
 
 CLUSTERS = "/admin/v2/clusters"
 LOAD_REPORT = "/admin/v2/broker-stats/load-report"
@@ -26,6 +31,34 @@ DYNAMIC_CONFIGURATION = "/admin/v2/brokers/configuration/values"
 TOPIC_STATS = "/admin/v2/broker-stats/topics"
 SHEDDING_ENABLED = "loadBalancerSheddingEnabled"
 AUTO_SPLIT_ENABLED = "loadBalancerAutoBundleSplitEnabled"
+
+
+HostPort: TypeAlias = tuple[str, int]
+"""A host, in lower case and without brackets, and a port: two addresses are the same where these are."""
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_AUTHORITY = re.compile(r"([^\x00-\x20\x7f@\\/?#\[\]:%]+|\[[0-9a-fA-F.]*:[0-9a-fA-F:.]*\])(:[0-9]*)?")
+
+
+def host_port(url_or_id: str) -> HostPort | None:
+    """Host and port of a URL or of a broker id; None where it is no address, or has more to it.
+
+    A user, a backslash or a space before the path is read differently by those who read URLs, and who is trusted must
+    be who is sent the token.
+    """
+    url = url_or_id if "://" in url_or_id else f"http://{url_or_id}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port if parts.port is not None else _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+    host = (parts.hostname or "").removesuffix(".")
+    if not host or not port or not _AUTHORITY.fullmatch(parts.netloc):
+        return None
+    try:
+        return str(ip_address(host)), port
+    except ValueError:
+        return host, port
 
 
 def brokers(cluster: str) -> str:
@@ -99,6 +132,16 @@ def topic_stats(name: str) -> str:
     return f"{topic(name)}/stats"
 
 
+def topic_ttl(name: str) -> str:
+    """Seconds after which messages of a topic expire; without content where the topic has no policy of its own."""
+    return f"{topic(name)}/messageTTL"
+
+
+def topic_permissions(name: str) -> str:
+    """Which roles may do what on a topic, those of its namespace among them."""
+    return f"{topic(name)}/permissions"
+
+
 def subscription(name: str, subscription: str) -> str:
     """A durable subscription of a topic."""
     return f"{topic(name)}/subscription/{quote(subscription, safe='')}"
@@ -120,13 +163,33 @@ def lookup(bundle: str) -> str:
 
 
 def topic_in(bundle: str) -> str:
-    """A topic name that Pulsar hashes into this bundle: CRC32 of the full topic name, ranges are [lower, upper)."""
-    lower, upper = bounds(bundle)
-    stem = zlib.crc32(f"non-persistent://{bundle_namespace(bundle)}/lbd-nudge-".encode())
-    for number in count():
-        if lower <= zlib.crc32(str(number).encode(), stem) < upper:
-            return f"lbd-nudge-{number}"
-    raise AssertionError("count() ends never")
+    """A topic name that Pulsar hashes to the bundle's lower end, which is in it. The hash is CRC32 of the full name.
+
+    CRC32 is linear over GF(2): which bits of the octal digits are set decides, each for itself, which bits of the hash
+    change. Hence the digits are computed, in the same time for a bundle of any width.
+    """
+    change = bounds(bundle)[0] ^ zlib.crc32(f"non-persistent://{bundle_namespace(bundle)}/{_made_up(0)}".encode())
+    return _made_up(reduce(xor, (toggle for bit, toggle in enumerate(_toggles()) if change >> bit & 1), 0))
+
+
+def _made_up(number: int) -> str:
+    return f"lbd-nudge-{number:0{DIGITS}o}"
+
+
+@cache
+def _toggles() -> list[int]:
+    """For each of the 32 bits of the hash, the number whose bits in the name change this bit alone (Gauss-Jordan)."""
+    zero = zlib.crc32(_made_up(0).encode())
+    rows = [(zlib.crc32(_made_up(1 << bit).encode()) ^ zero, 1 << bit) for bit in range(3 * DIGITS)]
+    for bit in range(32):
+        pivot = next(at for at in range(bit, len(rows)) if rows[at][0] >> bit & 1)
+        changed, number = rows[pivot]
+        rows[bit], rows[pivot] = rows[pivot], rows[bit]
+        rows = [
+            (row[0] ^ changed, row[1] ^ number) if at != bit and row[0] >> bit & 1 else row
+            for at, row in enumerate(rows)
+        ]
+    return [number for _, number in rows[:32]]
 
 
 def bounds(bundle: str) -> tuple[int, int]:
@@ -140,7 +203,7 @@ def bounds(bundle: str) -> tuple[int, int]:
     return lower, upper + (upper == 0xFFFFFFFF)
 
 
-def version_of(text: str) -> tuple[int, int, int]:
+def parse_version(text: str) -> tuple[int, int, int]:
     """``(major, minor, patch)`` of a broker version like ``4.0.8`` or ``5.0.0-M1``; zeros where it says nothing."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
@@ -148,7 +211,7 @@ def version_of(text: str) -> tuple[int, int, int]:
 
 def knows_destinations(version: str) -> bool:
     """``destinationBroker`` exists since 3.0.0 (#18663); before, it is ignored and answered 204 all the same."""
-    return version_of(version) >= (3, 0, 0)
+    return parse_version(version) >= (3, 0, 0)
 
 
 def keys_destinations_by_range(version: str) -> bool:
@@ -156,13 +219,13 @@ def keys_destinations_by_range(version: str) -> bool:
 
     Fixed in 4.0.10 and 4.2.1; 4.1.3, the last release of 4.1 known here, has it still.
     """
-    number = version_of(version)
+    number = parse_version(version)
     return knows_destinations(version) and (number < (4, 0, 10) or (4, 1, 0) <= number < (4, 2, 1))
 
 
 def loses_avg_shedder(version: str) -> bool:
     """Whether a start-up check compares AvgShedder with the wrong key, and the simple manager runs instead (#23156)."""
-    return version_of(version) in {(3, 0, 6), (3, 0, 7), (3, 2, 4), (3, 3, 1), (3, 3, 2)}
+    return parse_version(version) in {(3, 0, 6), (3, 0, 7), (3, 2, 4), (3, 3, 1), (3, 3, 2)}
 
 
 def sheds(runtime: Mapping[str, str]) -> bool:
@@ -175,17 +238,17 @@ def splits(runtime: Mapping[str, str]) -> bool:
     return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", AUTO_SPLIT_ENABLED))
 
 
-def manager_of(runtime: Mapping[str, str]) -> str:
+def load_manager_class(runtime: Mapping[str, str]) -> str:
     """The class name, without its package, of the load manager that a broker with this configuration runs."""
     return runtime.get("loadManagerClassName", "ModularLoadManagerImpl").rpartition(".")[2]
 
 
 def is_extensible(runtime: Mapping[str, str]) -> bool:
     """Whether it is the extensible one (PIP-192), which tells its load on topics, and hands bundles over by itself."""
-    return manager_of(runtime) == "ExtensibleLoadManagerImpl"
+    return load_manager_class(runtime) == "ExtensibleLoadManagerImpl"
 
 
-def shedder_of(runtime: Mapping[str, str]) -> str:
+def shedder_class(runtime: Mapping[str, str]) -> str:
     """The class name, without its package, of what sheds there; empty where that is not told.
 
     The extensible manager takes TransferShedder where the modular one's shedder is named (UnloadScheduler).
@@ -193,3 +256,59 @@ def shedder_of(runtime: Mapping[str, str]) -> str:
     package, _, name = runtime.get("loadBalancerLoadSheddingStrategy", "").rpartition(".")
     modulars = package in {"", "org.apache.pulsar.broker.loadbalance.impl"}
     return "TransferShedder" if is_extensible(runtime) and modulars else name
+
+
+# --- the label of an admin request in metrics: its path without names
+# There are as many labels as the table has lines, however many bundles a cluster has.
+
+OTHER = "other"
+ADMIN = "/admin/v2"
+
+TEMPLATES = (
+    "brokers/ready",
+    "brokers/version",
+    "brokers/leaderBroker",
+    "brokers/configuration/runtime",
+    "brokers/configuration/values",
+    "brokers/configuration/{setting}",
+    "brokers/configuration/{setting}/{value}",
+    "brokers/{cluster}",
+    "brokers/{cluster}/{broker}/ownedNamespaces",
+    "broker-stats/load-report",
+    "broker-stats/topics",
+    "clusters",
+    "clusters/{cluster}/failureDomains",
+    "clusters/{cluster}/namespaceIsolationPolicies",
+    "namespaces/{cluster}/antiAffinity/{group}",
+    "namespaces/{tenant}/{namespace}",
+    "namespaces/{tenant}/{namespace}/antiAffinity",
+    "namespaces/{tenant}/{namespace}/bundles",
+    "namespaces/{tenant}/{namespace}/topics",
+    "namespaces/{tenant}/{cluster}/{namespace}/antiAffinity",
+    "namespaces/{tenant}/{namespace}/{bundle}/split",
+    "namespaces/{tenant}/{namespace}/{bundle}/topicHashPositions",
+    "namespaces/{tenant}/{namespace}/{bundle}/unload",
+    "persistent/{tenant}/{namespace}/{topic}",
+    "persistent/{tenant}/{namespace}/{topic}/stats",
+    "persistent/{tenant}/{namespace}/{topic}/subscription/{name}",
+    "persistent/{tenant}/{namespace}/{topic}/subscription/{name}/expireMessages/{seconds}",
+)
+"""The first that fits is meant: a word stands before a name."""
+
+_BY_LENGTH: dict[int, list[tuple[str, list[str]]]] = {}
+for _template in TEMPLATES:
+    _BY_LENGTH.setdefault(_template.count("/"), []).append((f"{ADMIN}/{_template}", _template.split("/")))
+
+
+def endpoint(path: str) -> str:
+    """The template of a path, without its query; ``other`` for one that lbd does not know."""
+    path = path.partition("?")[0]
+    if path.startswith("/lookup/v2/topic/"):
+        return "/lookup/v2/topic"
+    if not path.startswith(f"{ADMIN}/"):
+        return OTHER
+    parts = path[len(ADMIN) + 1 :].split("/")
+    for name, wanted in _BY_LENGTH.get(len(parts) - 1, ()):
+        if all(word.startswith("{") or word == part for word, part in zip(wanted, parts, strict=True)):
+            return name
+    return OTHER

@@ -1,14 +1,15 @@
-"""How to reach the cluster, and as whom."""
+"""The ``pulsar:`` section: how to reach the cluster, and with which credentials."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-LONGEST_SECONDS = 3600
+from lbd.file_settings import FilePath, SecretPath
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 3600
 """A time-out above it is a slip of the pen; far above it, the system could not even count it."""
 
 ACKNOWLEDGED_WITHIN_SECONDS = 10.0
@@ -22,9 +23,11 @@ class TlsSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    ca_file: Path | None = Field(None, description="certificates to trust; null: the system's")
-    cert_file: Path | None = Field(None, description="client certificate (PEM)")
-    key_file: Path | None = Field(None, description="its private key (PEM)")
+    ca_file: FilePath | None = Field(
+        None, description="PEM file with the CA certificates to trust. With null, those of the system"
+    )
+    cert_file: FilePath | None = Field(None, description="PEM file with the client certificate")
+    key_file: SecretPath | None = Field(None, description="PEM file with the private key of the client certificate")
 
     @model_validator(mode="after")
     def _both_or_none(self) -> TlsSettings:
@@ -38,46 +41,73 @@ class BasicSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    username: str = Field(description="a superuser's name")
-    password_file: Path = Field(description="file with the password; read again when it changes")
+    username: str = Field(
+        min_length=1, pattern=r"^[^:\x00-\x1f\x7f]+$", description="Name of a superuser, without a colon"
+    )
+    password_file: SecretPath = Field(description="File with the password. lbd reads it again when it changes")
 
 
 class PulsarSettings(BaseModel):
-    """The ``pulsar:`` section."""
+    """How lbd reaches the cluster, and as which user."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     admin_urls: tuple[str, ...] = Field(
-        ("http://127.0.0.1:8080",), min_length=1, description="web addresses of any brokers, asked in this order"
+        ("http://127.0.0.1:8080",), min_length=1, description="Web addresses of any brokers, tried in this order"
     )
     service_url: str | None = Field(
-        None, description="pulsar:// or pulsar+ssl:// address; leader.enabled and the extensible load manager need it"
+        None,
+        description="Address that begins with pulsar:// or pulsar+ssl://. Required for leader.enabled and for"
+        " the extensible load manager",
     )
-    cluster: str | None = Field(None, description="null: the cluster that the brokers say they belong to")
-    token_file: Path | None = Field(None, description="file with a superuser's token; read again when it changes")
+    cluster: str | None = Field(
+        None,
+        pattern=r"^[-=:.\w]+$",
+        max_length=255,
+        description="Name of the cluster. With null, the name that the brokers give",
+    )
+    token_file: SecretPath | None = Field(
+        None, description="File with a superuser's token. lbd reads it again when it changes"
+    )
     tls: TlsSettings = TlsSettings()
     basic: BasicSettings | None = None
     connect_timeout_seconds: float = Field(
-        3.0, gt=0, le=LONGEST_SECONDS, description="a healthy broker accepts within milliseconds"
+        3.0,
+        ge=SHORTEST_SECONDS,
+        le=LONGEST_SECONDS,
+        description="Timeout for a connection. A healthy broker accepts one within milliseconds",
     )
     read_timeout_seconds: float = Field(
-        10.0, gt=0, le=LONGEST_SECONDS, description="for all reads; the whole answer must come within it"
+        10.0,
+        ge=SHORTEST_SECONDS,
+        le=LONGEST_SECONDS,
+        description="Timeout for each read request. The complete response must arrive within it",
     )
     unload_timeout_seconds: float = Field(
         75.0,
         ge=70,
         le=LONGEST_SECONDS,
-        description="above namespaceBundleUnloadingTimeoutMs (60 s), or a slow unload looks lost",
+        description="Timeout for an unload. It must exceed the brokers' namespaceBundleUnloadingTimeoutMs (60"
+        " s). Otherwise a slow unload looks lost",
     )
-    concurrency: int = Field(16, ge=1, le=256, description="load reports asked for at the same time")
-    max_answer_bytes: int = Field(
-        256 * 1024 * 1024, ge=1024 * 1024, description="an answer above it is refused: 65,000 bundles make 19 MiB"
-    )
+    concurrency: int = Field(16, ge=1, le=256, description="Number of load reports requested at the same time")
 
     @field_validator("admin_urls")
     @classmethod
     def _plain_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_checked(url) for url in urls)
+
+    @field_validator("service_url")
+    @classmethod
+    def _plain_service_url(cls, url: str | None) -> str | None:
+        return None if url is None else _checked_service(url)
+
+    @field_validator("cluster")
+    @classmethod
+    def _a_name(cls, name: str | None) -> str | None:
+        if name is not None and set(name) <= {"."}:
+            raise ValueError("wanted the name of a Pulsar cluster")
+        return name
 
     @model_validator(mode="after")
     def _one_identity(self) -> PulsarSettings:
@@ -89,24 +119,39 @@ class PulsarSettings(BaseModel):
 
 
 class LeaderSettings(BaseModel):
-    """The ``leader:`` section."""
+    """Leader election between several instances."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(
         False,
-        description="several lbds for one cluster: one of them moves, the others stand by; needs pulsar.service_url",
+        description="Several instances share one cluster: one of them moves, the others stand by. Requires "
+        "pulsar.service_url",
     )
     topic: str = Field(
         "persistent://pulsar/system/lbd-leader",
         pattern=r"^persistent://[^/\s]+/[^/\s]+/[^/\s]+$",
-        description="where they agree on who leads and tell each other their moves; its bundle is never moved",
+        description="Topic that elects the leader and carries its journal to the standbys. lbd never moves its bundle",
     )
 
     @property
     def kept_topic(self) -> str:
         """The topic whose bundle stays where it is; empty where there is none."""
         return self.topic if self.enabled else ""
+
+
+def _checked_service(url: str) -> str:
+    if "@" in url:
+        raise ValueError("the URL carries a user or password: secrets belong into token_file or basic")
+    scheme, _, hosts = url.rstrip("/").partition("://")
+    try:
+        parts = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        usable = all(part.hostname and part.port != 0 and not part.path and not part.query for part in parts)
+    except ValueError:
+        usable = False
+    if scheme not in {"pulsar", "pulsar+ssl"} or not usable or _NEVER_IN_A_URL.search(url):
+        raise ValueError("wanted pulsar://host:port, or pulsar+ssl://host:port; several hosts are parted by commas")
+    return url
 
 
 def _checked(url: str) -> str:

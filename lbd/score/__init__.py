@@ -1,1 +1,1 @@
-"""How good a run was: a scorecard, and what no plan could have beaten. Pure."""
+"""The quality of a run: a scorecard, and bounds that no plan can beat. Pure."""

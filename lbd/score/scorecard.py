@@ -1,25 +1,329 @@
-"""The scorecard of a run: how even the brokers were, for how long not, and what that cost in moves. Pure."""
+"""The scorecard of a run: how even the brokers were, for how long not, and the cost in moves. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.score.bounds import best_peak
-from lbd.score.evenness import Evenness, evenness, gaps, mean_evenness, thrashing
-from lbd.score.redundant import redundant_moves
-from lbd.score.trace import Moved, Seen, Trace
+from lbd.score.bounds import at_least, at_most, best_peak, fewest_moves, fewest_moves_between
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from lbd.model import FloatArray
+    from lbd.model import BoolArray, FloatArray
+    from lbd.score.bounds import BundleHistory
 
-__all__ = ["Evenness", "Moved", "Scorecard", "Seen", "Trace", "evenness", "scorecard"]
+
+NEAR = 0.1
+"""A broker is near the mean within so much of it, up or down."""
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """How even the scores of brokers are.
+
+    ``gap_points``: the highest minus the lowest (the range). ``std_points``: their standard deviation.
+    ``max_over_mean``: the highest over their mean. ``variation``: the standard deviation over their mean (coefficient
+    of variation). ``near_mean``: the fraction of brokers within 10 % of the mean. The last three have no unit.
+    """
+
+    gap_points: float
+    std_points: float
+    max_over_mean: float
+    variation: float
+    near_mean: float
+
+
+def evenness(points: FloatArray) -> Evenness:
+    """Of scores, float64 (B,). An idle cluster is even."""
+    return mean_evenness(points[None, :])
+
+
+def mean_evenness(points: FloatArray) -> Evenness:
+    """The mean over all looks of each figure; float64 (T, B), NaN for a broker that is away at that look."""
+    mean = np.nanmean(points, axis=1)
+    over = np.where(mean > 0, mean, np.inf)
+    std = np.nanstd(points, axis=1)
+    peak = np.where(mean > 0, np.nanmax(points, axis=1) / over, 1.0)
+    near = np.abs(points - mean[:, None]) <= NEAR * mean[:, None]
+    share = near.sum(axis=1) / np.isfinite(points).sum(axis=1)
+    figures = (gaps(points), std, peak, std / over, share)
+    return Evenness(*(float(figure.mean()) for figure in figures))
+
+
+def gaps(points: FloatArray) -> FloatArray:
+    """The highest minus the lowest score of each look, float64 (T,), in points."""
+    found: FloatArray = np.nanmax(points, axis=1) - np.nanmin(points, axis=1)
+    return found
+
+
+def thrashing(points: FloatArray) -> float:
+    """How much the most restless broker went back and forth, as a fraction of how far apart brokers ever were.
+
+    Of float64 (T, B). A broker's distance from the mean of all is followed from look to look; what it rose in all and
+    what it fell in all are added up, and the smaller of the two counts twice: a trend is discounted. Two brokers that
+    change places four times make 4 (400 %), a ramp 0; a distance below a point counts as one. The idea is CockroachDB's
+    (trend-discounted total variation, pkg/kv/kvserver/asim/history), the formula a simpler one. What the load itself
+    does counts as well, as far as it does not do it on all brokers.
+    """
+    away = points - np.nanmean(points, axis=1, keepdims=True)
+    steps = np.diff(away, axis=0)
+    rose, fell = np.nansum(np.maximum(steps, 0), axis=0), np.nansum(np.maximum(-steps, 0), axis=0)
+    span = max(float(np.nanmax(away) - np.nanmin(away)), 1.0)
+    return float(2 * np.minimum(rose, fell).max()) / span
+
+
+# --- input: brokers at each look, the moves, and owners before and after
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterTruth:
+    """The truth at one moment, ``seconds`` after the beginning.
+
+    ``present`` is bool (B,), the brokers that are there; ``points`` float64 (P,), the score of each of those P;
+    ``unmoved`` the same had no bundle changed hands since the beginning; ``carried`` float64 (B,), what each broker
+    carries in bytes/s, in + out. ``took_seconds`` is how long lbd's turn took.
+    """
+
+    seconds: float
+    points: FloatArray
+    unmoved: FloatArray
+    present: BoolArray
+    carried: FloatArray
+    took_seconds: float = 0.0
+
+    @property
+    def throughput(self) -> float:
+        """What all of them carry, bytes/s."""
+        return float(self.carried.sum())
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A bundle that landed; ``throughput`` in bytes/s, in + out. ``allowed``: policies let it be where it went."""
+
+    seconds: float
+    bundle: str
+    source: str
+    destination: str
+    throughput: float
+    allowed: bool = True
+
+
+@dataclass(frozen=True)
+class SplitEvent:
+    """A bundle that was split into so many ``parts`` while ``owner`` owned it, by ``lbd`` or by the ``brokers``."""
+
+    seconds: float
+    bundle: str
+    owner: str
+    parts: int
+    by: str
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A run. ``brokers`` names all that were ever there.
+
+    ``shown_at_seconds`` is when reports first showed the high threshold. ``placement`` is under the heaviest load since
+    the last move, and None where bundles changed hands by other means than lbd's moves; of what was split it has the
+    parts. ``unserved_bundle_seconds`` is for how long, over all bundles, nobody served them.
+    """
+
+    seen: tuple[ClusterTruth, ...]
+    moves: tuple[Moved, ...]
+    brokers: tuple[str, ...] = ()
+    shown_at_seconds: float | None = None
+    placement: BundleHistory | None = None
+    unserved_bundle_seconds: float = 0.0
+    splits: tuple[SplitEvent, ...] = ()
+
+    @property
+    def bounded(self) -> BundleHistory | None:
+        """What bounds on moves can be told of. Of splits there is none: a bundle that moves whole is a single move."""
+        return None if self.splits else self.placement
+
+    @property
+    def fewest_moves(self) -> int | None:
+        """What any plan would have needed at least from the first owners to as low a peak."""
+        found = self.bounded
+        if found is None:
+            return None
+        return fewest_moves(found.sizes, found.first, found.room(found.peak(found.last)))
+
+    @property
+    def fewest_moves_as_even(self) -> int | None:
+        """The same to as low a peak and as high a trough."""
+        found = self.bounded
+        if found is None:
+            return None
+        room, wanted = found.room(found.peak(found.last)), found.wanted(found.trough(found.last))
+        return fewest_moves_between(found.sizes, found.first, room, wanted)
+
+    def seconds(self) -> FloatArray:
+        """When each look was, float64 (T,)."""
+        return np.array([one.seconds for one in self.seen])
+
+    def points(self) -> FloatArray:
+        """Scores by look and broker, float64 (T, B); NaN for a broker that is away."""
+        return self._table([one.points for one in self.seen])
+
+    def unmoved(self) -> FloatArray | None:
+        """:meth:`points` had nothing moved; None where bundles would have changed hands all the same."""
+        return None if self.placement is None else self._table([one.unmoved for one in self.seen])
+
+    def carried(self) -> FloatArray:
+        """Bytes/s by look and broker, float64 (T, B)."""
+        return np.array([one.carried for one in self.seen])
+
+    def _table(self, rows: Sequence[FloatArray]) -> FloatArray:
+        found = np.full((len(self.seen), self.seen[0].present.size), np.nan)
+        for row, one, points in zip(found, self.seen, rows, strict=True):
+            row[one.present] = points
+        return found
+
+
+# --- redundant moves
+
+
+def redundant_moves(placement: BundleHistory, moves: int, *, as_even: bool = False) -> int:
+    """How many of a run's moves a plan could have done without, and reached as low a highest score.
+
+    ``as_even``: and as high a lowest one. Of a bundle that moved more than once all moves but one, and all of them
+    where it came back; and the moves that :func:`dispensable` finds.
+    """
+    lasting = int(np.count_nonzero(placement.first != placement.last))
+    return moves - lasting + int(np.count_nonzero(dispensable(placement, as_even=as_even)))
+
+
+def dispensable(placement: BundleHistory, *, as_even: bool = False) -> BoolArray:
+    """Bundles that might have stayed with their first owner without a higher peak, all of them together, bool (N,).
+
+    ``as_even``: nor with a lower trough.
+
+    The smallest are taken back first, one by one and then in opposing pairs (one from x to y, one from y to x), until
+    nothing more can be. Another order might find more: it is "at least so many". Nothing goes back against a policy.
+    """
+    last = placement.last
+    wanted = placement.wanted(placement.trough(last)) if as_even else np.full(placement.idle.size, -np.inf)
+    undo = _Undo(placement, placement.carried(last), placement.room(placement.peak(last)), wanted)
+    moved = np.flatnonzero((placement.first != placement.last) & placement.may_stay())
+    waiting = moved[np.argsort(placement.sizes[moved], kind="stable")].tolist()
+    gone: set[int] = set()
+    while back := undo.singly(waiting) or undo.in_pairs(waiting):
+        gone.update(back)
+        waiting = [bundle for bundle in waiting if bundle not in gone]
+    return np.isin(np.arange(placement.sizes.size), list(gone))
+
+
+@dataclass(frozen=True, eq=False)
+class _Undo:
+    """``carried``, ``room`` and ``wanted``, the most and the least that a broker may carry, are float64 (B,) in the
+    unit of the sizes; what is taken back changes ``carried``.
+    """
+
+    placement: BundleHistory
+    carried: FloatArray
+    room: FloatArray
+    wanted: FloatArray
+
+    def singly(self, waiting: Sequence[int]) -> list[int]:
+        """Takes back each in turn that fits where it came from."""
+        return [bundle for bundle in waiting if self._taken_back(bundle)]
+
+    def in_pairs(self, waiting: Sequence[int]) -> list[int]:
+        """Takes back each in turn, with the first of those that went the other way with which it fits."""
+        between: dict[tuple[int, int], list[int]] = {}
+        for bundle in waiting:
+            _, x, y = self._of(bundle)
+            between.setdefault((x, y), []).append(bundle)
+        found: list[int] = []
+        for (x, y), there in between.items():
+            if x < y and (y, x) in between:
+                found += self._changed_again(there, between[y, x])
+        return found
+
+    def _changed_again(self, there: Sequence[int], back: Sequence[int]) -> Iterator[int]:
+        """Of two brokers, the bundles that changed places and may change them again."""
+        left = np.array(back)
+        for bundle in there:
+            size, x, y = self._of(bundle)
+            difference = size - self.placement.sizes[left]
+            fits = np.flatnonzero(self._fits(x, difference) & self._fits(y, -difference))
+            if fits.size:
+                self._shift(float(difference[fits[0]]), x, y)
+                yield from (bundle, int(left[fits[0]]))
+                left = np.delete(left, fits[0])
+
+    def _of(self, bundle: int) -> tuple[float, int, int]:
+        found = self.placement
+        return float(found.sizes[bundle]), int(found.first[bundle]), int(found.last[bundle])
+
+    def _taken_back(self, bundle: int) -> bool:
+        size, x, y = self._of(bundle)
+        if not (self._fits(x, np.array(size)) and self._fits(y, np.array(-size))):
+            return False
+        self._shift(size, x, y)
+        return True
+
+    def _fits(self, broker: int, more: FloatArray) -> BoolArray:
+        then = self.carried[broker] + more
+        found: BoolArray = (then <= at_most(self.room[broker])) & (then >= at_least(self.wanted[broker]))
+        return found
+
+    def _shift(self, size: float, to: int, away: int) -> None:
+        self.carried[to] += size
+        self.carried[away] -= size
+
+
+# --- moves: source, destination, and the two turns around each
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Bundles that landed between two turns, all from one broker to one other; ``throughput`` in bytes/s, in + out.
+
+    ``look`` is the position of the turn before, and ``seconds`` when it was.
+    """
+
+    look: int
+    seconds: float
+    source: str
+    destination: str
+    bundles: int
+    throughput: float
+
+    @property
+    def clock(self) -> str:
+        """When it was, in hours and minutes since the beginning."""
+        return clock(self.seconds)
+
+
+def clock(seconds: float) -> str:
+    """Seconds since the beginning in hours and minutes."""
+    minutes = int(seconds) // 60
+    return f"{minutes // 60}:{minutes % 60:02d}"
+
+
+def transfers(trace: Trace) -> tuple[Transfer, ...]:
+    """All moves of a run, in the order in which the first of each transfer landed."""
+    seconds = trace.seconds()
+    looks = np.searchsorted(seconds, [move.seconds for move in trace.moves]) - 1
+    found: dict[tuple[int, str, str], list[Moved]] = {}
+    for look, move in zip(looks.clip(0).tolist(), trace.moves, strict=True):
+        found.setdefault((look, move.source, move.destination), []).append(move)
+    return tuple(
+        Transfer(look, float(seconds[look]), source, destination, len(moves), sum(one.throughput for one in moves))
+        for (look, source, destination), moves in found.items()
+    )
+
+
+# --- scorecard
 
 
 @dataclass(frozen=True)
@@ -38,13 +342,13 @@ class Scorecard:
     ``fewest_moves``: what any plan would have needed at least, from the first owners to as low a peak
     (:func:`lbd.score.bounds.fewest_moves`).
     ``redundant_moves``: at least so many of the moves could have been left out, for as low a peak
-    (:func:`lbd.score.redundant.redundant_moves`).
+    (:func:`lbd.score.scorecard.redundant_moves`).
     ``fewest_moves_as_even``, ``redundant_moves_as_even``: the same for as low a peak and as high a lowest score.
     ``best_peak_points``: the lowest peak that any plan of as many moves could have reached
     (:func:`lbd.score.bounds.best_peak`).
     ``bundles_moved_twice``: bundles that moved more than once.
     ``traffic_moved``: what the moved bundles carried, as a fraction of what the cluster carries on average.
-    ``thrashing``: how much a broker went back and forth, a fraction (:func:`lbd.score.evenness.thrashing`), what the
+    ``thrashing``: how much a broker went back and forth, a fraction (:func:`lbd.score.scorecard.thrashing`), what the
     load did by itself included. ``thrashing_unmoved``: the same had nothing moved.
     ``policy_violations``: moves to where policies do not let the bundle be.
     ``unserved_bundle_seconds``: for how long nobody served a bundle, over all bundles, for moves and for brokers lost.
@@ -153,3 +457,106 @@ def _first_move(trace: Trace) -> float | None:
     shown = trace.shown_at_seconds
     after = () if shown is None else (move.seconds - shown for move in trace.moves)
     return min((seconds for seconds in after if seconds >= 0), default=None)
+
+
+# --- figures as text: label, unit and digits
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a :class:`~lbd.score.scorecard.Scorecard`, by its dotted name; times ``factor`` it has the unit."""
+
+    name: str
+    label: str
+    digits: int = 0
+    unit: str = ""
+    factor: float = 1.0
+
+    def told(self, value: float | None) -> str:
+        """The number in its unit; a dash where there is none."""
+        return "-" if value is None else f"{value * self.factor:,.{self.digits}f}{self.unit}"
+
+    def at(self, section: str, when: str) -> Figure:
+        """The same figure of one section of the scorecard."""
+        return replace(self, name=f"{section}.{self.name}", label=f"{self.label}, {when}")
+
+
+EVENNESS = (
+    Figure("gap_points", "highest - lowest, points", 1),
+    Figure("std_points", "standard deviation, points", 1),
+    Figure("max_over_mean", "highest / mean", 2),
+    Figure("variation", "standard deviation / mean", 2),
+    Figure("near_mean", "brokers within 10 % of the mean", 0, " %", 100),
+)
+"""How even brokers are at one moment, or on average."""
+
+WHEN = {"first": "at first", "last": "at last", "mean": "on average", "unmoved": "had nothing moved"}
+"""The sections of a scorecard that have them."""
+
+RUN = (
+    Figure("minutes_over_low", "apart by the low threshold", 0, " min"),
+    Figure("minutes_over_high", "apart by the high threshold", 0, " min"),
+    Figure("minutes_to_balance", "balanced after", 0, " min"),
+    Figure("first_move_after_seconds", "first move after it was shown", 0, " s"),
+    Figure("moves", "moves"),
+    Figure("rounds", "in rounds"),
+    Figure("splits", "bundles split"),
+    Figure("peak_points", "peak since the last move, points", 1),
+    Figure("fewest_moves", "fewest moves that any plan needs for it"),
+    Figure("redundant_moves", "redundant moves"),
+    Figure("fewest_moves_as_even", "fewest moves for that and as high a lowest score"),
+    Figure("redundant_moves_as_even", "redundant moves, as even"),
+    Figure("best_peak_points", "lowest peak for as many moves, points", 1),
+    Figure("bundles_moved_twice", "bundles moved more than once"),
+    Figure("traffic_moved", "traffic moved", 1, " %", 100),
+    Figure("thrashing", "thrashing", 0, " %", 100),
+    Figure("thrashing_unmoved", "thrashing of the load alone", 0, " %", 100),
+    Figure("policy_violations", "policy violations"),
+    Figure("unserved_bundle_seconds", "unserved, bundles x seconds", 1),
+    Figure("turn_p50_seconds", "half of the turns took at most", 1, " ms", 1000),
+    Figure("turn_p99_seconds", "99 of 100 turns took at most", 1, " ms", 1000),
+    Figure("turns", "turns"),
+    Figure("hours", "simulated", 1, " h"),
+)
+"""What is told of a run as a whole."""
+
+FIGURES = (*(figure.at(section, when) for section, when in WHEN.items() for figure in EVENNESS), *RUN)
+"""Every figure, in the order in which they are told."""
+
+
+# --- several seeds: median and extremes of each figure
+
+
+@dataclass(frozen=True)
+class FigureSpread:
+    """One figure over several runs, in its own unit. ``runs`` is how many have it; None counts nowhere else."""
+
+    median: float | None
+    lowest: float | None
+    highest: float | None
+    runs: int
+
+
+def spread(cards: Sequence[Scorecard]) -> dict[str, FigureSpread]:
+    """Each figure of at least one scorecard, by its dotted name."""
+    runs = [figures(card) for card in cards]
+    return {name: _spread_of([run[name] for run in runs]) for name in runs[0]}
+
+
+def figures(card: Scorecard) -> dict[str, float | None]:
+    """Every figure of a scorecard by its dotted name, as ``moves`` or ``last.gap_points``."""
+    return {figure.name: _value(card, figure.name) for figure in FIGURES}
+
+
+def _value(card: Scorecard, name: str) -> float | None:
+    """None also where the section is missing."""
+    section, _, last = name.rpartition(".")
+    found: float | None = getattr(getattr(card, section) if section else card, last, None)
+    return found
+
+
+def _spread_of(values: Sequence[float | None]) -> FigureSpread:
+    known = [value for value in values if value is not None]
+    if not known:
+        return FigureSpread(None, None, None, 0)
+    return FigureSpread(float(median(known)), min(known), max(known), len(known))

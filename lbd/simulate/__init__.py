@@ -1,1 +1,1 @@
-"""The real turn over simulated time, against a seeded model of a cluster. What the model leaves out: decision 0007."""
+"""The real turn in simulated time, on a seeded model of a cluster. Limits of the model: decision 0007."""

@@ -1,48 +1,53 @@
-"""A model of a Pulsar cluster in steps of five seconds: brokers, bundles, and when a broker notices what. Pure.
+"""A model of a Pulsar cluster in steps of five seconds: brokers, bundles, and delays of reports. Pure.
 
 A broker's CPU is ``background + points_per_mib x MiB/s / capacity``, plus noise (fit to the charts of apache/pulsar
 #22946, within 6 points). It samples CPU once a minute, as the mean since the sample before, and counts its bundles'
 rates once a stats interval, each broker at its own second: so a moved bundle is on both reports or on neither for up to
 a minute, and its first statistics are of part of an interval (both as measured on 4.0.8, scaled to the default
-statsUpdateFrequencyInSecs of 60). A bundle that nobody serves carries nothing, and then as much again as usual until
-its clients have caught up. Random numbers are functions of the seed and the time.
+statsUpdateFrequencyInSecs of 60). An unserved bundle carries nothing, and then twice its usual traffic until its
+clients have caught up. Random numbers are functions of the seed and the time.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache, reduce
+from itertools import pairwise
 from math import inf
+from operator import xor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.linear import usage
-from lbd.simulate.placing import at_random, least_message_rate
-from lbd.simulate.world import MIB, MINUTE_SECONDS, STEP_SECONDS, Counted, State, World
+from lbd.bundles import FULL_RANGE, range_in_name, topic_hash
+from lbd.errors import UsageError
+from lbd.load.estimate import usage
+from lbd.model import RESOURCES, Brokers, Rows, Snapshot, bundle_namespace
+from lbd.permit.policies import parse_isolation
+from lbd.simulate.scenario import KIB_PER_MIB, load_namespace
+from lbd.simulate.world import (
+    MIB,
+    MINUTE_SECONDS,
+    STEP_SECONDS,
+    Burst,
+    ClusterState,
+    Counted,
+    World,
+    at_random,
+    least_message_rate,
+)
+from lbd.split.plan import Topic, split_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from lbd.model import BoolArray, FloatArray, IntArray
+    from lbd.permit.policies import Isolation
+    from lbd.simulate.scenario import BrokerPart, LoadPart, Scenario
 
-__all__ = [
-    "FIRST_CPU",
-    "MIB",
-    "MINUTE_SECONDS",
-    "STEP_SECONDS",
-    "Counted",
-    "State",
-    "World",
-    "begin",
-    "idle_at",
-    "moved",
-    "noisy",
-    "placed",
-    "points_at",
-    "rates_at",
-    "served_now",
-    "step",
-]
 
 FIRST_CPU = 1e-7
 """What a broker reports before its first sample: seen on 4.0.8, not 0."""
@@ -82,14 +87,14 @@ def points_at(world: World, owner: IntArray, rates: FloatArray, seconds: float) 
     return np.where(world.present(seconds), np.minimum(found, 100.0), 0.0)
 
 
-def begin(world: World, owner: IntArray) -> State:
+def begin(world: World, owner: IntArray) -> ClusterState:
     """A cluster that has run like this for a while: every broker has sampled, and counted all it owns."""
     rates = rates_at(world, 0)
     points = points_at(world, owner, rates, 0)
-    since_sample = (MINUTE_SECONDS - world.cpu_second) % MINUTE_SECONDS
+    since_sample = (world.cpu_interval_seconds - world.cpu_second) % world.cpu_interval_seconds
     since_counted = (world.stats_interval_seconds - world.stats_second) % world.stats_interval_seconds
     never, always = np.full(owner.size, inf), np.full(owner.size, -inf)
-    return State(
+    return ClusterState(
         seconds=0,
         owner=owner,
         cpu=np.where(world.present(0), noisy(world, points, -1), FIRST_CPU),
@@ -102,7 +107,7 @@ def begin(world: World, owner: IntArray) -> State:
     )
 
 
-def step(world: World, state: State) -> State:
+def step(world: World, state: ClusterState) -> ClusterState:
     """The same cluster five seconds later."""
     state = replace(state, seconds=state.seconds + STEP_SECONDS)
     middle = state.seconds - STEP_SECONDS / 2
@@ -118,18 +123,20 @@ def step(world: World, state: State) -> State:
     return _count(world, _sample(world, state))
 
 
-def moved(state: State, bundle: int, destination: int, unserved_seconds: float = 0.0) -> State:
+def moved(state: ClusterState, bundle: int, destination: int, unserved_seconds: float = 0.0) -> ClusterState:
     """The bundle has landed; its new owner begins to count it, and to serve it after so many seconds."""
     return _landed(state, np.array([bundle]), np.array([destination], dtype=np.int32), unserved_seconds)
 
 
-def served_now(state: State) -> BoolArray:
+def served_now(state: ClusterState) -> BoolArray:
     """Bundles that somebody serves at this moment, bool (N,)."""
     found: BoolArray = state.owned & (state.served_from <= state.seconds)
     return found
 
 
-def _landed(state: State, bundles: NDArray[np.intp], owners: IntArray, unserved_seconds: float = 0.0) -> State:
+def _landed(
+    state: ClusterState, bundles: NDArray[np.intp], owners: IntArray, unserved_seconds: float = 0.0
+) -> ClusterState:
     owner, passed = state.owner.copy(), state.passed.copy()
     placed_from, served_from = state.placed_from.copy(), state.served_from.copy()
     owner[bundles], passed[bundles] = owners, 0.0
@@ -144,7 +151,7 @@ def _landed(state: State, bundles: NDArray[np.intp], owners: IntArray, unserved_
     )
 
 
-def _members_changed(world: World, state: State) -> State:
+def _members_changed(world: World, state: ClusterState) -> ClusterState:
     """What belonged to a broker that went belongs to nobody; one that comes knows nothing."""
     if not world.membership.changed(state.seconds - STEP_SECONDS, state.seconds):
         return state
@@ -164,7 +171,7 @@ def _members_changed(world: World, state: State) -> State:
     )
 
 
-def placed(world: World, state: State) -> State:
+def placed(world: World, state: ClusterState) -> ClusterState:
     """Bundles whose time has come are placed by the brokers; one that none of them may have waits."""
     due = np.flatnonzero(state.placed_from <= state.seconds)
     candidates = world.allowed[world.load[due]] & world.present(state.seconds) if due.size else None
@@ -180,7 +187,7 @@ def placed(world: World, state: State) -> State:
     return _landed(state, due, owners, HANDED_OVER_SECONDS)
 
 
-def _flowing(state: State) -> tuple[State, FloatArray]:
+def _flowing(state: ClusterState) -> tuple[ClusterState, FloatArray]:
     """How much of its traffic each bundle carried in the step, as a factor: float64 (N,)."""
     served = np.clip((state.seconds - state.served_from) / STEP_SECONDS, 0.0, 1.0) * state.owned
     unserved_seconds = (1.0 - served) * STEP_SECONDS
@@ -196,18 +203,19 @@ def _flowing(state: State) -> tuple[State, FloatArray]:
     return found, served + caught_up / STEP_SECONDS
 
 
-def _sample(world: World, state: State) -> State:
-    """New CPU samples of the brokers whose second it is and which were up for the whole minute."""
-    due = np.equal(world.cpu_second, state.seconds % MINUTE_SECONDS)
+def _sample(world: World, state: ClusterState) -> ClusterState:
+    """New CPU samples of the brokers whose second it is and which were up for the whole interval."""
+    interval = world.cpu_interval_seconds
+    due = np.equal(world.cpu_second, state.seconds % interval)
     if not due.any():
         return state
     members = world.membership.at(state.seconds)
-    up = members.present & (members.started_at <= state.seconds - MINUTE_SECONDS)
-    sampled = noisy(world, state.busy / MINUTE_SECONDS, state.seconds)
+    up = members.present & (members.started_at <= state.seconds - interval)
+    sampled = noisy(world, state.busy / interval, state.seconds)
     return replace(state, cpu=np.where(due & up, sampled, state.cpu), busy=np.where(due, 0.0, state.busy))
 
 
-def _count(world: World, state: State) -> State:
+def _count(world: World, state: ClusterState) -> ClusterState:
     """New statistics of the brokers whose second it is."""
     due = np.equal(world.stats_second, state.seconds % world.stats_interval_seconds) & world.present(state.seconds)
     if not due.any():
@@ -234,3 +242,405 @@ def noisy(world: World, points: FloatArray, when: int) -> FloatArray:
 
 def _random(world: World, when: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng((world.seed, when + MINUTE_SECONDS, purpose))
+
+
+# --- many steps at once, while no broker comes or goes and no bundle is unserved or catches up: a month in minutes
+
+
+def steps_at_once(world: World, state: ClusterState, until: float) -> int:
+    """How many steps may be made at once, at most until then; 0 where something is going on.
+
+    No broker samples or counts twice in them.
+    """
+    most = min(world.cpu_interval_seconds, world.stats_interval_seconds, int(until - state.seconds)) // STEP_SECONDS
+    ahead = state.seconds + most * STEP_SECONDS
+    return 0 if state.disturbed or world.membership.changed(state.seconds, ahead) else most
+
+
+def leap(world: World, state: ClusterState, steps: int) -> ClusterState:
+    """The cluster so many steps later, as ``cluster.step`` makes them but for the last bits of sums.
+
+    ``steps`` is at least 1, and at most :func:`steps_at_once`.
+    """
+    ahead = _Ahead(world, state, steps)
+    cpu, busy = ahead.sampled()
+    counted, passed = ahead.counted()
+    seconds = state.seconds + steps * STEP_SECONDS
+    return replace(state, seconds=seconds, cpu=cpu, busy=busy, counted=counted, passed=passed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ahead:
+    """The next ``steps`` (n) steps of a cluster in which bundles stay where they are."""
+
+    world: World
+    state: ClusterState
+    steps: int
+
+    @cached_property
+    def ends(self) -> IntArray:
+        """The seconds at which the steps end, (n,)."""
+        return self.state.seconds + STEP_SECONDS * np.arange(1, self.steps + 1, dtype=np.int32)
+
+    @cached_property
+    def factors(self) -> FloatArray:
+        """On messages and bytes in, and on those out, of each load in each step: float64 (n, L, 2)."""
+        found = [
+            [(within := traffic.factor(at), within * consumers.factor(at)) for traffic, consumers in self.world.shapes]
+            for at in (self.ends - STEP_SECONDS / 2).tolist()
+        ]
+        return np.array(found, dtype=np.float64)
+
+    def due(self, second: IntArray, interval_seconds: int) -> IntArray:
+        """The step at whose end each broker's second comes, int32 (B,); ``n`` or more: in none of them."""
+        return (second - self.state.seconds - STEP_SECONDS) % interval_seconds // STEP_SECONDS
+
+    def sampled(self) -> tuple[FloatArray, FloatArray]:
+        """CPU samples, and what has added up for the next ones."""
+        world, state = self.world, self.state
+        busy = np.concatenate([state.busy[None], state.busy + np.cumsum(self._points() * STEP_SECONDS, axis=0)])
+        due = self.due(world.cpu_second, world.cpu_interval_seconds)
+        members, cpu, left = world.membership.at(state.seconds), state.cpu.copy(), busy[-1].copy()
+        for step in np.unique(due[due < self.steps]).tolist():
+            now, so_far = int(self.ends[step]), busy[step + 1]
+            own = due == step
+            up = own & members.present & (members.started_at <= now - world.cpu_interval_seconds)
+            cpu[up] = noisy(world, so_far / world.cpu_interval_seconds, now)[up]
+            left[own] -= so_far[own]
+        return cpu, left
+
+    def _points(self) -> FloatArray:
+        """True CPU in the middle of each step, float64 (n, B)."""
+        world, (loads, brokers) = self.world, (len(self.world.shapes), len(self.world.brokers))
+        cell = world.load * brokers + self.state.owner
+        mass = [np.bincount(cell, world.rates[:, at], loads * brokers).reshape(loads, brokers) for at in (2, 3)]
+        carried = (self.factors[:, :, 0] @ mass[0] + self.factors[:, :, 1] @ mass[1]) / 2 / MIB
+        idle = np.stack([idle_at(world, at) for at in (self.ends - STEP_SECONDS / 2).tolist()])
+        points = np.minimum(idle + world.points_per_mib * carried / world.capacity, 100.0)
+        return np.where(self._present, points, 0.0)
+
+    @property
+    def _present(self) -> BoolArray:
+        return self.world.present(self.state.seconds)
+
+    def counted(self) -> tuple[tuple[Counted, ...], FloatArray]:
+        """Statistics of the brokers, and what has passed for the next ones."""
+        world, state = self.world, self.state
+        flowed = np.concatenate([np.zeros((1, *self.factors.shape[1:])), np.cumsum(self.factors, axis=0)])
+        flowed = np.tile(flowed * STEP_SECONDS, 2)
+        counted, passed = list(state.counted), state.passed + world.rates * flowed[-1][world.load]
+        due = self.due(world.stats_second, world.stats_interval_seconds)
+        for at in np.flatnonzero((due < self.steps) & self._present).tolist():
+            own, until = np.flatnonzero(state.owner == at), flowed[due[at] + 1]
+            rates, load = world.rates[own], world.load[own]
+            counted[at] = Counted(own, (state.passed[own] + rates * until[load]) / world.stats_interval_seconds)
+            passed[own] = rates * (flowed[-1] - until)[load]
+        return tuple(counted), passed
+
+
+# --- topics of simulated bundles: positions of their hashes, and names with these hashes
+# CRC32 is linear: the effect of a changed bit depends only on its position. So the last digits of a name can be chosen
+# such that it has a given hash; a search would take as many tries as there are bundles.
+
+DIGITS = 12
+"""Octal ones, of three bits each: the fewest of which some combination has each of the 2**32 hashes."""
+
+HASH_BITS = 32
+
+
+def topic_at(namespace: str, position: int) -> str:
+    """The name of a topic whose hash is ``position``; another position has another name."""
+    stem = f"persistent://{namespace}/topic-"
+    wanted = position ^ topic_hash(f"{stem}{0:0{DIGITS}o}")
+    flips = (digits for bit, digits in enumerate(_digits_by_bit()) if wanted >> bit & 1)
+    return f"{stem}{reduce(xor, flips, 0):0{DIGITS}o}"
+
+
+@lru_cache(maxsize=4096)
+def simulated_topics(bundle: str, number: int) -> tuple[Topic, ...]:
+    """The topics of a bundle that was never split, in the order of their hashes, which lie at random in its range."""
+    lower, upper = range_in_name(bundle)
+    random, width = np.random.default_rng(topic_hash(bundle)), upper - lower + (upper == FULL_RANGE[1])
+    positions = np.sort(lower + random.choice(width, number, replace=False)).tolist()
+    return tuple(Topic(topic_at(bundle_namespace(bundle), position), position) for position in positions)
+
+
+def topics_in(first: World, world: World, at: int) -> tuple[Topic, ...]:
+    """The topics of a bundle of ``world``, which is ``first`` after some splits."""
+    whole = int(world.origin[at])
+    lower, upper = range_in_name(world.bundles[at])
+    last = upper + (upper == FULL_RANGE[1])
+    return tuple(
+        one for one in simulated_topics(first.bundles[whole], int(first.topics[whole])) if lower <= one.position < last
+    )
+
+
+@cache
+def _digits_by_bit() -> tuple[int, ...]:
+    """For each bit of the hash the digits that flip it and no other one, as a number: Gaussian elimination."""
+    zero = topic_hash(f"{0:0{DIGITS}o}")
+    found: dict[int, tuple[int, int]] = {}
+    for at in range(3 * DIGITS):
+        digits = 1 << at
+        flipped = topic_hash(f"{digits:0{DIGITS}o}") ^ zero
+        for bit, (other, others) in found.items():
+            if flipped >> bit & 1:
+                flipped ^= other
+                digits ^= others
+        if flipped:
+            lead = flipped.bit_length() - 1
+            for bit, (other, others) in list(found.items()):
+                if other >> lead & 1:
+                    found[bit] = other ^ flipped, others ^ digits
+            found[lead] = flipped, digits
+    return tuple(found[bit][1] for bit in range(HASH_BITS))
+
+
+# --- split: a bundle is cut into parts, each with the traffic of its topics
+# On 4.0.8 the owner's report drops the whole at once, and has the parts with the next statistics: rates are counted
+# for each topic, so theirs are of a whole interval.
+
+
+def split(
+    world: World, state: ClusterState, at: int, positions: Sequence[int], topics: Sequence[Topic]
+) -> tuple[World, ClusterState]:
+    """The same cluster with a bundle cut at ``positions``, which rise inside its range; ``topics`` are the bundle's.
+
+    The lowest part stands in its place, the others behind all bundles. They belong to its owner.
+    """
+    parts, counts = split_parts(world.bundles[at], positions), _counts(positions, topics)
+    rows = np.append(np.arange(len(world.bundles)), np.full(len(parts) - 1, at))
+    own = np.append(at, np.arange(len(world.bundles), rows.size))
+    shares = _shares(world.bundles[at], positions, counts)
+    number, rates, passed = world.topics[rows], world.rates[rows], state.passed[rows]
+    number[own], rates[own], passed[own] = counts, rates[own] * shares, passed[own] * shares
+    bundles = (*world.bundles[:at], parts[0], *world.bundles[at + 1 :], *parts[1:])
+    return replace(
+        world, bundles=bundles, rates=rates, topics=number, load=world.load[rows], origin=world.origin[rows]
+    ), replace(
+        state,
+        owner=state.owner[rows],
+        counted=tuple(_without(at, one) for one in state.counted),
+        passed=passed,
+        placed_from=state.placed_from[rows],
+        served_from=state.served_from[rows],
+        missed=state.missed[rows],
+    )
+
+
+def released(state: ClusterState, bundles: NDArray[np.intp]) -> ClusterState:
+    """Nobody owns these bundles any more, and they may be placed from now on."""
+    placed_from, passed = state.placed_from.copy(), state.passed.copy()
+    placed_from[bundles], passed[bundles] = state.seconds, 0.0
+    return replace(state, placed_from=placed_from, passed=passed, disturbed=True)
+
+
+def _counts(positions: Sequence[int], topics: Sequence[Topic]) -> NDArray[np.int64]:
+    """How many topics fall into each part, int64 (parts,)."""
+    edges = np.searchsorted(sorted(topic.position for topic in topics), positions)
+    return np.diff(np.concatenate([[0], edges, [len(topics)]])).astype(np.int64)
+
+
+def _shares(bundle: str, positions: Sequence[int], counts: NDArray[np.int64]) -> FloatArray:
+    """What part of the traffic each part has, (parts, 1): by topics, or by width where there are none."""
+    lower, upper = range_in_name(bundle)
+    widths = np.array([end - begin for begin, end in pairwise((lower, *positions, upper))], dtype=np.float64)
+    weights = counts if counts.any() else widths
+    found: FloatArray = (weights / weights.sum())[:, None]
+    return found
+
+
+def _without(at: int, counted: Counted) -> Counted:
+    kept = counted.bundles != at
+    return Counted(counted.bundles[kept], counted.rates[kept])
+
+
+# --- load reports, as the columns that a turn reads
+
+DAY_SECONDS = 86_400.0
+UNKNOWN_LIMIT = -1000.0
+"""Of a virtual network card without a speed, as brokers report it: only CPU makes a score here."""
+
+
+def snapshot(world: World, state: ClusterState, begun_at: float) -> Snapshot:
+    """The load reports of the brokers that answer, taken now; the run began at ``begun_at`` (epoch seconds)."""
+    up = np.flatnonzero(world.answering(state.seconds)).tolist()
+    counted = [state.counted[at] for at in up]
+    bundles, rows = _rows(world, counted)
+    totals = np.array([one.rates.sum(axis=0) for one in counted]).reshape(-1, 4)
+    started = np.maximum(world.membership.at(state.seconds).started_at[up], -DAY_SECONDS)
+    usage, limit = _usage(state.cpu[up])
+    brokers = Brokers(
+        ids=tuple(world.brokers[at] for at in up),
+        usage=usage,
+        limit=limit,
+        rates=totals,
+        topics=np.array([world.topics[one.bundles].sum() for one in counted], dtype=np.int64),
+        started_at=begun_at + started,
+        versions=("simulated",) * len(up),
+    )
+    return Snapshot(begun_at + state.seconds, brokers, bundles, rows)
+
+
+def _usage(cpu: FloatArray) -> tuple[FloatArray, FloatArray]:
+    usage = np.zeros((cpu.size, len(RESOURCES)))
+    limit = np.full((cpu.size, len(RESOURCES)), UNKNOWN_LIMIT)
+    usage[:, RESOURCES.index("cpu")], limit[:, RESOURCES.index("cpu")] = cpu, 100.0
+    return usage, limit
+
+
+def _rows(world: World, counted: list[Counted]) -> tuple[list[str], Rows]:
+    """A producer and a consumer for each topic; the statistics and the list change together."""
+    reported = np.concatenate([one.bundles for one in counted])
+    distinct, first, position = np.unique(reported, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(order.size, dtype=np.int32)
+    rank[order] = np.arange(order.size, dtype=np.int32)
+    everywhere = np.ones(reported.size, dtype=np.bool_)
+    start = np.concatenate(([0], np.cumsum([one.bundles.size for one in counted])))
+    rows = Rows(
+        start=start.astype(np.int32),
+        bundle=rank[position],
+        rates=np.concatenate([one.rates for one in counted]),
+        counts=np.repeat(world.topics[reported][:, None], 3, axis=1),
+        reported=everywhere,
+        listed=everywhere,
+    )
+    return world.names[distinct[order]].tolist(), rows
+
+
+# --- from a scenario and a seed to a cluster: sizes of bundles, their first owners, and each broker's seconds
+
+RANGES = 1 << 32
+PLACEMENTS = 1000
+"""Of so many at random one is as uneven as it is wanted, or none can be."""
+
+
+def cluster(scenario: Scenario, seed: int) -> tuple[World, ClusterState]:
+    """The cluster at its beginning; the same seed gives the same one, and the same run."""
+    random = np.random.default_rng(seed)
+    parts = dict(sorted((broker, part) for part in scenario.brokers for broker in part.ids()))
+    brokers = tuple(parts)
+    isolation = _isolation(scenario)
+    allowed = np.array([_allowed(load, isolation, brokers) for load in scenario.load])
+    first = np.array([part.is_there_first for part in parts.values()])
+    owners, rates = _loaded(scenario, parts, allowed & first, random)
+    world = World(
+        brokers=brokers,
+        background=np.array([part.background for part in parts.values()], dtype=np.float64),
+        capacity=np.array([part.capacity for part in parts.values()], dtype=np.float64),
+        joins_at=np.array([part.lives[0] for part in parts.values()]),
+        leaves_at=np.array([part.lives[1] for part in parts.values()]),
+        outages=tuple(scenario.outages(brokers)),
+        bundles=tuple(name for load in scenario.load for name in _names(load)),
+        rates=rates,
+        topics=np.concatenate([_topics(load) for load in scenario.load]),
+        origin=np.arange(len(rates), dtype=np.int32),
+        load=np.repeat(np.arange(len(scenario.load), dtype=np.int32), [load.bundles for load in scenario.load]),
+        shapes=tuple((load.shape, load.consumers) for load in scenario.load),
+        allowed=allowed,
+        isolation=isolation,
+        placement=scenario.placement,
+        bursts=tuple(burst for at, part in enumerate(parts.values()) for burst in _bursts(at, part)),
+        silences=tuple(scenario.silences(brokers)),
+        points_per_mib=scenario.points_per_mib,
+        noise_points=scenario.noise_points,
+        seed=seed,
+        cpu_second=_second(random, len(brokers), MINUTE_SECONDS),
+        stats_second=_second(random, len(brokers), scenario.stats_interval_seconds),
+        stats_interval_seconds=scenario.stats_interval_seconds,
+    )
+    return world, begin(world, owners)
+
+
+def _loaded(
+    scenario: Scenario, parts: dict[str, BrokerPart], able: BoolArray, random: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """Each bundle's first owner and its rates; ``able`` is bool (L, B), where each load may be at first.
+
+    Raises :class:`UsageError` where no placement is as uneven as the scenario wants it.
+    """
+
+    def placed() -> IntArray:
+        loads = zip(scenario.load, able, strict=True)
+        return np.concatenate([_owners(load, parts, some, random) for load, some in loads])
+
+    owners, rates = placed(), np.concatenate([_rates(load, random) for load in scenario.load])
+    for _ in range(PLACEMENTS):
+        carried = np.bincount(owners, rates[:, 2], len(parts)).astype(np.float64)
+        if _is_as_uneven(scenario.first_ratio, carried[able.any(axis=0)]):
+            return owners, rates
+        owners = placed()
+    least, most = scenario.first_ratio or (1, 1)
+    raise UsageError(
+        f"first_ratio: none of {PLACEMENTS} placements is from {least:g} to {most:g}; wanted a range that some have"
+    )
+
+
+def _is_as_uneven(wanted: tuple[float, float] | None, carried: FloatArray) -> bool:
+    """Whether the largest of these is so many times the smallest."""
+    if wanted is None:
+        return True
+    least, most = wanted
+    return bool(least * carried.min() <= carried.max() <= most * carried.min())
+
+
+def _owners(load: LoadPart, parts: dict[str, BrokerPart], able: BoolArray, random: np.random.Generator) -> IntArray:
+    """At random among those named, blind to load: so AvgShedder places bundles that it has no plan for."""
+    named = np.array([not load.brokers or part.id in load.brokers for part in parts.values()])
+    return random.choice(np.flatnonzero(named & able).astype(np.int32), load.bundles)
+
+
+def _isolation(scenario: Scenario) -> Isolation:
+    """An isolation policy for each load that has brokers of its own."""
+    width = {part.id: part.ids() for part in scenario.brokers}
+    return parse_isolation(
+        {
+            load.name: {
+                "namespaces": [re.escape(load_namespace(load))],
+                "primary": [re.escape(broker.partition(":")[0]) for one in load.isolated_to for broker in width[one]],
+            }
+            for load in scenario.load
+            if load.isolated_to
+        }
+    )
+
+
+def _allowed(load: LoadPart, isolation: Isolation, brokers: tuple[str, ...]) -> BoolArray:
+    able = isolation.brokers(load_namespace(load), brokers)
+    return np.array([broker in able for broker in brokers])
+
+
+def _rates(load: LoadPart, random: np.random.Generator) -> FloatArray:
+    """Messages/s in and out, bytes/s in and out of each bundle, float64 (n, 4)."""
+    sizes = _sizes(load, random)
+    mib = load.mib_per_second * sizes / sizes.sum()
+    messages = mib * KIB_PER_MIB / load.message_kib
+    return np.stack([messages, messages * load.fan_out, mib * MIB, mib * MIB * load.fan_out], axis=1)
+
+
+def _sizes(load: LoadPart, random: np.random.Generator) -> FloatArray:
+    """How large each bundle is beside the others of its load, float64 (n,)."""
+    if load.zipf is None:
+        return np.exp(load.spread * random.standard_normal(load.bundles))
+    ranks = random.permutation(load.bundles).astype(np.float64) + 1.0
+    return np.exp(-load.zipf * np.log(ranks))
+
+
+def _topics(load: LoadPart) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Spread as evenly as their hashes are."""
+    edges = np.arange(load.bundles + 1, dtype=np.int64) * (load.topics or load.bundles) // load.bundles
+    return np.diff(edges)
+
+
+def _names(load: LoadPart) -> list[str]:
+    edges = [RANGES * at // load.bundles for at in range(load.bundles)] + [RANGES - 1]
+    return [f"{load_namespace(load)}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(edges)]
+
+
+def _bursts(broker: int, part: BrokerPart) -> list[Burst]:
+    return [Burst(broker, one.at_minutes * 60, (one.at_minutes + one.minutes) * 60, one.points) for one in part.bursts]
+
+
+def _second(random: np.random.Generator, number: int, interval_seconds: int) -> IntArray:
+    return random.integers(0, interval_seconds // STEP_SECONDS, number, dtype=np.int32) * STEP_SECONDS

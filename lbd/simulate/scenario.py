@@ -1,4 +1,4 @@
-"""Scenarios: small YAML files that say which brokers there are, what they carry, and what happens to them."""
+"""Scenarios: small YAML files with brokers, their load, and events; and settings of the simulated lbd."""
 
 from __future__ import annotations
 
@@ -6,24 +6,37 @@ from collections import Counter
 from itertools import product
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from lbd.documents import complaint, read_yaml, yaml_problem
+from lbd.config import Settings, problem
+from lbd.documents import complaint, compose_yaml, flat, read_yaml, text_of, yaml_problem
 from lbd.errors import UsageError
-from lbd.simulate.membership import Membership, Outage
-from lbd.simulate.placing import Placement
-from lbd.simulate.shapes import Shape, Steady
-from lbd.simulate.world import STEP_SECONDS, Silence
+from lbd.permit.evidence import SAMPLE_INTERVAL_SECONDS
+from lbd.simulate.world import (
+    LONGEST_HOURS,
+    LONGEST_MINUTES,
+    STEP_SECONDS,
+    Membership,
+    Outage,
+    Placement,
+    Shape,
+    SilentBroker,
+    Steady,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
 
 SHIPPED = Path(__file__).parent / "scenarios"
 KIB_PER_MIB = 1024.0
+
+
+Ratio = Annotated[float, Field(ge=1, le=1e6)]
 
 
 class _Part(BaseModel):
@@ -33,25 +46,25 @@ class _Part(BaseModel):
 class Spell(_Part):
     """CPU that no bundle causes, for some minutes: garbage collection, compaction, a neighbour on the host."""
 
-    at_minutes: float = Field(ge=0)
-    minutes: float = Field(1, gt=0)
-    points: float = Field(gt=0, le=100)
+    at_minutes: float = Field(ge=0, le=LONGEST_MINUTES)
+    minutes: float = Field(1, ge=0.01, le=LONGEST_MINUTES)
+    points: float = Field(ge=0.001, le=100)
 
 
 class SilentSpell(_Part):
     """The broker serves its clients and gives no load report: it is slow, or its HTTP threads are busy."""
 
-    at_minutes: float = Field(ge=0)
-    minutes: float = Field(1, gt=0)
+    at_minutes: float = Field(ge=0, le=LONGEST_MINUTES)
+    minutes: float = Field(1, ge=0.01, le=LONGEST_MINUTES)
 
 
 class Restarts(_Part):
     """Broker after broker of a part goes in an orderly way, and comes back with nothing."""
 
-    first_at_minutes: float = Field(gt=0)
-    every_minutes: float = Field(5, ge=0, description="between one broker of the part and the next")
+    first_at_minutes: float = Field(ge=0.01, le=LONGEST_MINUTES)
+    every_minutes: float = Field(5, ge=0, le=LONGEST_MINUTES, description="between one broker of the part and the next")
     away_seconds: float = Field(
-        30, ge=STEP_SECONDS, description="8 to 12 s until a broker is ready, and its host's work"
+        30, ge=STEP_SECONDS, le=86_400, description="8 to 12 s until a broker is ready, and its host's work"
     )
 
 
@@ -64,10 +77,16 @@ class BrokerPart(_Part):
     capacity: float = Field(
         1, ge=0.001, le=1000, description="how much it carries for a point, relative to an ordinary broker"
     )
-    joins_at_minutes: float | None = Field(None, gt=0, description="null: it is there from the beginning")
-    leaves_at_minutes: float | None = Field(None, gt=0, description="null: it stays")
-    crashes_at_minutes: float | None = Field(None, gt=0, description="its bundles have no owner for 48 s")
-    back_after_minutes: float | None = Field(None, ge=0.1, description="of the crash; null: it does not come back")
+    joins_at_minutes: float | None = Field(
+        None, ge=0.01, le=LONGEST_MINUTES, description="null: it is there from the beginning"
+    )
+    leaves_at_minutes: float | None = Field(None, ge=0.01, le=LONGEST_MINUTES, description="null: it stays")
+    crashes_at_minutes: float | None = Field(
+        None, ge=0.01, le=LONGEST_MINUTES, description="its bundles have no owner for 48 s"
+    )
+    back_after_minutes: float | None = Field(
+        None, ge=0.1, le=LONGEST_MINUTES, description="of the crash; null: it does not come back"
+    )
     restarts: Restarts | None = None
     bursts: tuple[Spell, ...] = ()
     silent: tuple[SilentSpell, ...] = ()
@@ -128,7 +147,7 @@ class LoadPart(_Part):
         return self
 
 
-def namespace_of(load: LoadPart) -> str:
+def load_namespace(load: LoadPart) -> str:
     """The namespace that a load is in."""
     return f"simulated/{load.name}"
 
@@ -141,7 +160,7 @@ class Scenario(_Part):
     about: str = Field(min_length=1)
     source: str = ""
     stock: str = ""
-    hours: float = Field(1, gt=0, le=24 * 366)
+    hours: float = Field(1, ge=0.01, le=LONGEST_HOURS)
     points_per_mib: float = Field(
         0.33, ge=0, le=100, description="points of CPU for each MiB/s through an ordinary broker; 0.33: fit to #22946"
     )
@@ -154,7 +173,7 @@ class Scenario(_Part):
     placement: Placement = Field(
         "random", description="of bundles without an owner: as AvgShedder does it, or LeastLongTermMessageRate"
     )
-    first_ratio: tuple[PositiveFloat, PositiveFloat] | None = Field(
+    first_ratio: tuple[Ratio, Ratio] | None = Field(
         None,
         description="at first the broker with most traffic has so many times that of the one with least, from the "
         "first number to the second: bundles are placed anew until it does; null: as it comes",
@@ -170,11 +189,9 @@ class Scenario(_Part):
     def _consistent(self) -> Scenario:
         if not (self.brokers and self.load):
             raise ValueError(f"{'load' if self.brokers else 'brokers'}: empty; wanted at least one")
-        if self.first_ratio is not None and not 1 <= self.first_ratio[0] <= self.first_ratio[1]:
+        if self.first_ratio is not None and self.first_ratio[0] > self.first_ratio[1]:
             least, most = self.first_ratio
-            raise ValueError(
-                f"first_ratio: from {least:g} to {most:g}; wanted two numbers from 1 on, the smaller one first"
-            )
+            raise ValueError(f"first_ratio: from {least:g} to {most:g}; wanted the smaller one first")
         _distinct("brokers", [broker for part in self.brokers for broker in part.ids()])
         _distinct("load", [load.name for load in self.load])
         self._somebody_is_there()
@@ -189,12 +206,12 @@ class Scenario(_Part):
                 for begin, end, crashed in part.away(number):
                     yield Outage(brokers.index(broker), begin, end, crashed)
 
-    def silences(self, brokers: tuple[str, ...]) -> Iterator[Silence]:
+    def silences(self, brokers: tuple[str, ...]) -> Iterator[SilentBroker]:
         """When each of the brokers answers nothing."""
         for part in self.brokers:
             for broker, spell in product(part.ids(), part.silent):
                 begin = spell.at_minutes * 60
-                yield Silence(brokers.index(broker), begin, begin + spell.minutes * 60)
+                yield SilentBroker(brokers.index(broker), begin, begin + spell.minutes * 60)
 
     def _somebody_is_there(self) -> None:
         """Somebody can own the bundles, and tell of them, at any moment."""
@@ -246,15 +263,15 @@ def load(name: str) -> Scenario:
         raise UsageError(f"no name of a scenario; wanted a file, or one of {', '.join(shipped())}")
     path = SHIPPED / f"{name}.yaml" if name in shipped() else Path(name)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path)
         found = read_yaml(text)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
+    except UsageError as error:
+        why = str(error).removeprefix(f"{path}: ")
         raise UsageError(
             f"{name}: no such scenario ({why}); wanted a file, or one of {', '.join(shipped())}"
         ) from error
     except RecursionError as error:
-        raise UsageError(f"{path}: nested too deeply, or contains itself") from error
+        raise UsageError(f"{path}: contains itself") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML: {yaml_problem(error)}") from error
     if not isinstance(found, dict):
@@ -267,7 +284,7 @@ def load(name: str) -> Scenario:
 
 
 def _problems(path: Path, text: str, error: ValidationError) -> Iterable[str]:
-    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    document = compose_yaml(text)
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         shown = "" if isinstance(item["input"], dict | Scenario) else repr(item["input"])
@@ -288,3 +305,43 @@ def _line(node: yaml.Node | None, keys: Iterable[int | str]) -> int:
                     line, node = name.start_mark.line + 1, value
                     break
     return line
+
+
+# --- settings: a turn per fresh sample, overridden by the scenario, the user's settings, and ``--set``, in that order
+
+
+def settled(scenario: Scenario, given: Settings, overrides: Mapping[str, object]) -> Settings:
+    """The settings of a run; ``overrides`` have dotted keys, as ``avg_shedder.low_threshold``.
+
+    Raises :class:`UsageError` with every problem: where it stands, key, value, and what would be right.
+    """
+    values: dict[str, Any] = {"interval_seconds": SAMPLE_INTERVAL_SECONDS}
+    for source in (scenario.settings, given.model_dump(exclude_unset=True), *map(nested, overrides.items())):
+        values = over(values, source)
+    origins = dict.fromkeys(overrides, "--set") | {
+        key: "scenario" for key, _ in flat(scenario.settings) if key not in overrides
+    }
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        told = (problem(item, origins) for item in error.errors())
+        raise UsageError("\n".join(" ".join(line.split()) for line in told)) from error
+
+
+def nested(override: tuple[str, object]) -> dict[str, Any]:
+    """A value under its dotted key, section in section."""
+    key, value = override
+    *sections, last = key.split(".")
+    found = {last: value}
+    for section in reversed(sections):
+        found = {section: found}
+    return found
+
+
+def over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, section by section; what stands above wins."""
+    found = dict(below)
+    for key, value in above.items():
+        under = found.get(key)
+        found[key] = over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return found

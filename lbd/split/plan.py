@@ -1,29 +1,141 @@
-"""What a split would do to one bundle: where it is cut, and which topics lie on each side. Pure."""
+"""Splits: where Pulsar's four algorithms cut a bundle, position for position, and the result. Pure.
+
+A position is a topic hash, 0 to 0xffffffff; hashes below it go to the lower part, hashes at or above it to the upper
+one. None: the algorithm finds nothing to cut, and a broker then returns 204 and does nothing.
+
+Source: Pulsar's *BundleSplitAlgorithm classes; available from 2.10 (the first two), 2.11 (PIP-143), 3.0 (PIP-169) on.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+import msgspec
+
+from lbd.bundles import holds, range_in_name, range_name
 from lbd.errors import RefusedError, UsageError
 from lbd.model import bundle_namespace
-from lbd.split.algorithms import (
-    MIB,
-    SPECIFIED,
-    Flow,
-    Topic,
-    flow_or_qps_equally_divide,
-    range_equally_divide,
-    specified_positions_divide,
-    topic_count_equally_divide,
-)
-from lbd.split.topic_hash import holds, range_name, range_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from lbd.split.algorithms import Algorithm
+
+Algorithm: TypeAlias = Literal[
+    "range_equally_divide", "topic_count_equally_divide", "specified_positions_divide", "flow_or_qps_equally_divide"
+]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+"""Names as ``splitAlgorithmName`` takes them; the first is Pulsar's default."""
+
+SPECIFIED: Algorithm = "specified_positions_divide"
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic of a bundle. ``position`` is its hash, ``msg_rate`` messages/s and ``throughput`` bytes/s, in + out.
+
+    Both are None where the broker has no statistics of it, as of a topic that is not loaded.
+    """
+
+    name: str
+    position: int
+    msg_rate: float | None = None
+    throughput: float | None = None
+
+    @property
+    def has_traffic(self) -> bool:
+        """Whether the broker counts any."""
+        return (self.msg_rate or 0.0) > 0 or (self.throughput or 0.0) > 0
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What one part may carry by ``flow_or_qps_equally_divide``: messages/s and MiB/s, in + out.
+
+    A bundle is cut when it exceeds one of them by ``difference_percentage`` at least.
+    """
+
+    max_msg_rate: float = 30_000
+    max_bandwidth_mbytes: float = 100
+    difference_percentage: float = 10
+
+    @property
+    def max_throughput(self) -> float:
+        """The same in bytes/s."""
+        return self.max_bandwidth_mbytes * MIB
+
+
+def range_equally_divide(lower: int, upper: int) -> tuple[int, ...]:
+    """The middle of the range, whatever lies in it; of a range of a single hash that is its lower end."""
+    return (_between(lower, upper),)
+
+
+def topic_count_equally_divide(topics: Sequence[Topic]) -> tuple[int, ...] | None:
+    """Halfway between the two topics in the middle; with an odd number the upper part has one more."""
+    if len(topics) <= 1:
+        return None
+    hashes = sorted(topic.position for topic in topics)
+    middle = len(hashes) // 2
+    return (_between(hashes[middle - 1], hashes[middle]),)
+
+
+def specified_positions_divide(
+    lower: int, upper: int, topics: Sequence[Topic], positions: Iterable[int], *, force: bool = False
+) -> tuple[int, ...] | None:
+    """The positions given, those that are inside the range, in order; ``force``: also of one topic or none.
+
+    Raises :class:`UsageError` when none is given. Source: PIP-143.
+    """
+    given = sorted(positions)
+    if not given:
+        raise UsageError(f"{SPECIFIED} wants positions, and none is given")
+    if len(topics) <= 1 and not force:
+        return None
+    return tuple(position for position in given if lower < position < upper) or None
+
+
+def flow_or_qps_equally_divide(topics: Sequence[Topic], flow: Flow) -> tuple[int, ...] | None:
+    """Cuts before each topic with which the part so far would exceed ``flow``, in the order of their hashes.
+
+    Topics without traffic do not count; two of one hash count as one, the later. A part may still exceed ``flow``:
+    where a single topic does. Source: PIP-169.
+    """
+    if len(topics) <= 1:
+        return None
+    busy = [topic for topic in topics if topic.has_traffic]
+    if len({topic.position for topic in busy}) < 2 or not _exceeds(busy, flow):
+        return None
+    in_order = sorted({topic.position: topic for topic in busy}.values(), key=lambda topic: topic.position)
+    return tuple(_cuts(in_order, flow)) or None
+
+
+def _exceeds(busy: Sequence[Topic], flow: Flow) -> bool:
+    factor = 1 + flow.difference_percentage / 100.0
+    messages = sum(topic.msg_rate or 0.0 for topic in busy)
+    volume = sum(topic.throughput or 0.0 for topic in busy)
+    return messages >= flow.max_msg_rate * factor or volume >= flow.max_throughput * factor
+
+
+def _cuts(in_order: Sequence[Topic], flow: Flow) -> Iterator[int]:
+    before, messages, volume = in_order[0].position, 0.0, 0.0
+    for topic in in_order:
+        rate, throughput = topic.msg_rate or 0.0, topic.throughput or 0.0
+        too_much = messages + rate > flow.max_msg_rate or volume + throughput > flow.max_throughput
+        if too_much and topic is not in_order[0]:
+            yield _between(before, topic.position) + 1
+            messages = volume = 0.0
+        before, messages, volume = topic.position, messages + rate, volume + throughput
+
+
+def _between(lower: int, upper: int) -> int:
+    return lower + (upper - lower) // 2
+
+
+# --- plan of one bundle: its cuts, and the topics on each side
 
 
 @dataclass(frozen=True)
@@ -51,7 +163,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SplitPlan:
     """One split. ``positions`` rise and lie inside the range of ``whole``; ``owner`` is who owns it now."""
 
     owner: str
@@ -73,7 +185,7 @@ class Plan:
 
 def plan(
     owner: str, bundle: str, algorithm: Algorithm, topics: Sequence[Topic], flow: Flow, given: Sequence[int] = ()
-) -> Plan:
+) -> SplitPlan:
     """Where ``algorithm`` cuts a bundle, and what lies on each side.
 
     ``topics`` are those of the bundle, ``given`` the positions of ``specified_positions_divide``. Raises
@@ -81,31 +193,33 @@ def plan(
     """
     positions = _inside(bundle, _positions(bundle, algorithm, topics, flow, given))
     in_order = sorted(topics, key=lambda topic: topic.position)
-    return Plan(owner, algorithm, positions, Part(bundle, tuple(in_order)), tuple(_parts(bundle, positions, in_order)))
+    return SplitPlan(
+        owner, algorithm, positions, Part(bundle, tuple(in_order)), tuple(_parts(bundle, positions, in_order))
+    )
 
 
-def parts_of(bundle: str, positions: Sequence[int]) -> tuple[str, ...]:
+def split_parts(bundle: str, positions: Sequence[int]) -> tuple[str, ...]:
     """Full names of the bundles that a bundle falls into."""
-    lower, upper = range_of(bundle)
+    lower, upper = range_in_name(bundle)
     namespace = bundle_namespace(bundle)
     return tuple(f"{namespace}/{range_name(*ends)}" for ends in pairwise((lower, *positions, upper)))
 
 
 def inside(bundle: str, boundaries: Collection[int]) -> tuple[int, ...]:
     """Which of a namespace's boundaries lie strictly inside a bundle's range, rising."""
-    lower, upper = range_of(bundle)
+    lower, upper = range_in_name(bundle)
     return tuple(sorted(position for position in boundaries if lower < position < upper))
 
 
 def _parts(bundle: str, positions: Sequence[int], topics: Sequence[Topic]) -> Iterator[Part]:
-    for name in parts_of(bundle, positions):
+    for name in split_parts(bundle, positions):
         yield Part(name, tuple(topic for topic in topics if holds(name, topic.position)))
 
 
 def _positions(
     bundle: str, algorithm: Algorithm, topics: Sequence[Topic], flow: Flow, given: Sequence[int]
 ) -> tuple[int, ...]:
-    lower, upper = range_of(bundle)
+    lower, upper = range_in_name(bundle)
     if given and algorithm != SPECIFIED:
         raise UsageError(f"{algorithm} finds its positions itself; positions are given to {SPECIFIED}")
     if algorithm == "range_equally_divide":
@@ -113,7 +227,7 @@ def _positions(
     if algorithm == "topic_count_equally_divide":
         return topic_count_equally_divide(topics) or _refuse(bundle, f"{_topics(topics)}, wanted two at least")
     if algorithm == SPECIFIED:
-        _check_given(bundle, given)
+        _check_positions(bundle, given)
         found = specified_positions_divide(lower, upper, topics, given)
         return found or _refuse(bundle, f"{_topics(topics)}: brokers cut at given positions from two topics on")
     return flow_or_qps_equally_divide(topics, flow) or _refuse(bundle, _too_little(topics, flow))
@@ -143,9 +257,9 @@ def _too_little(topics: Sequence[Topic], flow: Flow) -> str:
     return "all of its traffic is on topics of one hash"
 
 
-def _check_given(bundle: str, given: Sequence[int]) -> None:
+def _check_positions(bundle: str, given: Sequence[int]) -> None:
     """Pulsar passes over positions outside the range; a person who gave one has mistaken the bundle."""
-    lower, upper = range_of(bundle)
+    lower, upper = range_in_name(bundle)
     wrong = [position for position in given if not lower < position < upper]
     if wrong:
         told = ", ".join(f"{position:#010x}" for position in wrong[:3])
@@ -158,24 +272,123 @@ def _inside(bundle: str, positions: tuple[int, ...]) -> tuple[int, ...]:
     return found or _refuse(bundle, "no position lies inside its range")
 
 
-def as_document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON: positions in hexadecimal, rates of each part."""
-    return {
-        "bundle": plan.bundle,
-        "owner": plan.owner,
-        "algorithm": plan.algorithm,
-        "positions": [f"0x{position:08x}" for position in plan.positions],
-        "before": _part_document(plan.whole),
-        "after": [_part_document(part) for part in plan.parts],
-    }
+class PartDocument(msgspec.Struct, frozen=True):
+    """A part of a bundle, or all of it: number of topics, messages/s and bytes/s in + out."""
+
+    bundle: str
+    topics: int
+    msg_rate: float
+    throughput: float
+    busiest_topic: str | None
 
 
-def _part_document(part: Part) -> dict[str, Any]:
+class SplitDocument(msgspec.Struct, frozen=True):
+    """A plan as JSON: positions in hexadecimal, traffic before and after."""
+
+    bundle: str
+    owner: str
+    algorithm: Algorithm
+    positions: tuple[str, ...]
+    before: PartDocument
+    after: tuple[PartDocument, ...]
+
+
+class DueSplitDocument(SplitDocument, frozen=True):
+    """A plan of the rule, and why."""
+
+    reason: str
+
+
+class UnsplitDocument(msgspec.Struct, frozen=True):
+    """A bundle above a limit that is not split, and why."""
+
+    bundle: str
+    reason: str
+
+
+class DueSplitsDocument(msgspec.Struct, frozen=True):
+    """The bundles that the rule would split, and those above a limit that it leaves."""
+
+    splits: tuple[DueSplitDocument, ...]
+    left: tuple[UnsplitDocument, ...]
+
+
+def as_document(plan: SplitPlan) -> SplitDocument:
+    """The plan as JSON."""
+    positions = tuple(f"0x{position:08x}" for position in plan.positions)
+    parts = tuple(map(_part_document, plan.parts))
+    return SplitDocument(plan.bundle, plan.owner, plan.algorithm, positions, _part_document(plan.whole), parts)
+
+
+def _part_document(part: Part) -> PartDocument:
     busiest = part.busiest
-    return {
-        "bundle": part.bundle,
-        "topics": len(part.topics),
-        "msg_rate": round(part.msg_rate, 3),
-        "throughput": round(part.throughput, 3),
-        "busiest_topic": busiest.name if busiest is not None else None,
-    }
+    rates = (round(part.msg_rate, 3), round(part.throughput, 3))
+    return PartDocument(part.bundle, len(part.topics), *rates, busiest.name if busiest is not None else None)
+
+
+# --- request and result, judged by the namespace's boundaries afterwards
+
+
+class SplitResult(Enum):
+    """How a split ended, as proven by reading the namespace's boundaries back."""
+
+    SPLIT = "split"
+    ELSEWHERE = "split-elsewhere"
+    NOT_SPLIT = "not-split"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One bundle to be cut at ``positions``, which rise, while ``owner`` owns it."""
+
+    bundle: str
+    owner: str
+    algorithm: Algorithm
+    positions: tuple[int, ...]
+    reason: str = ""
+
+    @property
+    def asked_as(self) -> tuple[Algorithm, tuple[int, ...] | None]:
+        """What a broker is asked for: algorithm, and positions or None.
+
+        It would choose its own for the two algorithms that go by topics, which come and go, and fails (500) at
+        ``flow_or_qps_equally_divide`` unless that is its default; positions make it cut where the plan does. The middle
+        of a range is the same for all, and is cut whatever lies in it; at positions brokers cut from two topics on.
+        """
+        if self.algorithm == "range_equally_divide":
+            return self.algorithm, None
+        return SPECIFIED, self.positions
+
+
+@dataclass(frozen=True)
+class CutOutcome:
+    """The proven end of one split. ``found`` are the boundaries inside the bundle's range afterwards.
+
+    ``owner`` owns all the parts, None where that is not so or not known.
+    """
+
+    cut: Cut
+    result: SplitResult
+    found: tuple[int, ...] = ()
+    owner: str | None = None
+    detail: str = ""
+    seconds: float = 0.0
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Full names of what the bundle is now: itself where it is whole, or nothing is known."""
+        return split_parts(self.cut.bundle, self.found) if self.found else (self.cut.bundle,)
+
+
+def plan_cut(plan: SplitPlan, reason: str) -> Cut:
+    """The split that a plan describes."""
+    return Cut(plan.bundle, plan.owner, plan.algorithm, plan.positions, reason)
+
+
+def judged(cut: Cut, boundaries: Collection[int]) -> tuple[SplitResult, tuple[int, ...]]:
+    """What it came to, and the boundaries inside the range; more than were asked for are a later split's."""
+    found = inside(cut.bundle, boundaries)
+    if not found:
+        return SplitResult.NOT_SPLIT, ()
+    return (SplitResult.SPLIT if set(cut.positions) <= set(found) else SplitResult.ELSEWHERE), found

@@ -1,26 +1,86 @@
-"""Which bundles are too large, by the rule of the modular load manager's leader. Pure.
-
-Source: BundleSplitterTask. It walks bundles in hash order; here the furthest above a limit comes first, then the name.
-"""
+"""Automatic splits: the ``split:`` section, and bundles that are too large by the rule of Pulsar's leader. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
+from lbd.bundles import range_in_name
 from lbd.errors import UsageError
+from lbd.load.scoring import broker_conf
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, bundle_namespace
-from lbd.split.algorithms import MIB
-from lbd.split.topic_hash import range_of
+from lbd.split.plan import MIB, Flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lbd.model import Averages, FloatArray, Snapshot
-    from lbd.split.settings import SplitSettings
+
+
+class SplitSettings(BaseModel):
+    """When a bundle is too large, by the rule of the modular load manager's leader, and lbd's own limits."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    enabled: bool = Field(
+        False,
+        description="Split bundles that exceed a limit below. Off by default, because a split cannot be "
+        "undone. lbd splits nothing while the brokers split by themselves "
+        "(loadBalancerAutoBundleSplitEnabled)",
+    )
+    algorithm: Literal["range_equally_divide", "topic_count_equally_divide", "flow_or_qps_equally_divide"] = Field(
+        "range_equally_divide", **broker_conf("defaultNamespaceBundleSplitAlgorithm", "How a bundle is cut")
+    )
+    max_topics: int = Field(
+        1000, ge=1, le=10_000_000, **broker_conf("loadBalancerNamespaceBundleMaxTopics", "Topics of a bundle")
+    )
+    max_sessions: int = Field(
+        1000,
+        ge=-1,
+        le=100_000_000,
+        **broker_conf(
+            "loadBalancerNamespaceBundleMaxSessions", "Producers and consumers of a bundle. 0 or -1 means no limit"
+        ),
+    )
+    max_msg_rate: float = Field(
+        30_000,
+        ge=1,
+        le=1e9,
+        **broker_conf("loadBalancerNamespaceBundleMaxMsgRate", "Messages/s in + out of a bundle, long-term average"),
+    )
+    max_bandwidth_mbytes: float = Field(
+        100,
+        ge=0.001,
+        le=1e6,
+        **broker_conf("loadBalancerNamespaceBundleMaxBandwidthMbytes", "MiB/s in + out of a bundle, long-term average"),
+    )
+    max_bundles_per_namespace: int = Field(
+        128,
+        ge=1,
+        le=1_000_000,
+        **broker_conf("loadBalancerNamespaceMaximumBundles", "A namespace with this many bundles is not split further"),
+    )
+    max_splits_per_hour: int = Field(
+        10,
+        ge=0,
+        le=10_000,
+        description="Splits within the last hour. A split cannot be undone, so a fault must not make hundreds"
+        " of them. 0 means no limit",
+    )
+
+    @property
+    def flow(self) -> Flow:
+        """What a part may carry by ``flow_or_qps_equally_divide``."""
+        return Flow(self.max_msg_rate, self.max_bandwidth_mbytes)
+
+
+# --- bundles that are too large, by the rule of the modular load manager's leader
+# Source: BundleSplitterTask. It walks bundles in hash order; here the furthest above a limit comes first, then the
+# name.
 
 LIMITS = ("max_topics", "max_sessions", "max_msg_rate", "max_bandwidth_mbytes")
 """The settings that are compared, in the order in which the first that is exceeded is named."""
@@ -112,7 +172,7 @@ def _due(snapshot: Snapshot, bundle: int, owner: int, values: FloatArray, limit:
 def _is_wide(bundle: str) -> bool:
     """A range of one hash cannot be cut, nor one whose name cannot be read."""
     try:
-        lower, upper = range_of(bundle)
+        lower, upper = range_in_name(bundle)
     except UsageError:
         return False
     return upper - lower > 1

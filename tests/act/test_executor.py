@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.executor import Executor
-from lbd.act.orders import Ended, Orders, Pace
-from lbd.act.ownership import Clock
-from lbd.act.unloader import Unloader
+from lbd.act import executor as executing
+from lbd.act.executor import Executor, FinishedMoves, Orders, Pace
+from lbd.act.ownership import ActClock
+from lbd.act.unload import Unloader
 from lbd.errors import UsageError
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.record.journal import Journal, read
+from lbd.simulate.faults import Reply, page, refused
+from lbd.store.journal import Journal, read
+from lbd.store.moves import history
 from tests import fake_pulsar
-from tests.fake_pulsar import FakePulsar, Reply, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lbd.act.orders import Accepts
-    from lbd.act.unloader import Ready
+    from lbd.act.executor import Accepts
+    from lbd.act.unload import ReadyMove
+    from tests.fake_pulsar import FakePulsar
 
 BUNDLES = [f"t/n/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(6)]
 
@@ -59,6 +61,13 @@ class Diary:
         assert self.lines[int(move) - 1][0] == "intent"
         self.lines.append((outcome.result.value, outcome.unload.bundle, outcome.attempts, self._sent()))
 
+    def amend(self, move: str, outcome: Outcome) -> None:
+        """Note what it is by now."""
+        self.lines.append(("amended", outcome.unload.bundle, outcome.attempts, self._sent()))
+
+    def confirm(self, move: str, again: bool) -> None:
+        """One lbd."""
+
     def _sent(self) -> int:
         return len(self.pulsar.asked("/unload", "PUT"))
 
@@ -82,7 +91,7 @@ def unloader(pulsar: FakePulsar) -> Unloader:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    return Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), Clock(lambda: now[0], sleep))
+    return Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), ActClock(lambda: now[0], sleep))
 
 
 def plan(pulsar: FakePulsar, *numbers: int, source: int = 0) -> list[Unload]:
@@ -90,7 +99,7 @@ def plan(pulsar: FakePulsar, *numbers: int, source: int = 0) -> list[Unload]:
     return [Unload(BUNDLES[number], pulsar.ids[source], pulsar.ids[2], 200.0, 20_000.0) for number in numbers]
 
 
-def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], accepts: Accepts = accepting) -> Ended:
+def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], accepts: Accepts = accepting) -> FinishedMoves:
     """A plan, handed over and waited for."""
     executor = Executor(journal, time.time)
     executor.start(moves, accepts, Orders(unloader(pulsar)))
@@ -98,12 +107,12 @@ def executed(pulsar: FakePulsar, journal: Any, moves: list[Unload], accepts: Acc
     return executor.collect()
 
 
-def results(ended: Ended) -> list[tuple[str, int]]:
+def results(ended: FinishedMoves) -> list[tuple[str, int]]:
     """How each ended, and after how many attempts."""
     return [(outcome.result.value, outcome.attempts) for outcome in ended.outcomes]
 
 
-def values(ended: Ended) -> list[str]:
+def values(ended: FinishedMoves) -> list[str]:
     """How each ended."""
     return [outcome.result.value for outcome in ended.outcomes]
 
@@ -127,7 +136,7 @@ class TestJournal:
         executed(pulsar, diary, plan(pulsar, 0))
         assert [line[:3] for line in diary.lines] == [
             ("intent", BUNDLES[0], 1),
-            ("landed-elsewhere", BUNDLES[0], 1),
+            ("failed", BUNDLES[0], 1),
             ("intent", BUNDLES[0], 2),
             ("landed", BUNDLES[0], 2),
         ]
@@ -138,7 +147,7 @@ class TestRetry:
         ("thieves", "accepts", "expected"),
         [
             ([0], True, ("landed", 2)),
-            ([0, 0], True, ("landed-elsewhere", 2)),
+            ([0, 0], True, ("failed", 2)),
             ([0, 1], True, ("landed-elsewhere", 2)),
             ([1], True, ("landed-elsewhere", 1)),
         ],
@@ -218,7 +227,7 @@ class TestStopping:
 
     def test_an_empty_plan(self, pulsar: FakePulsar) -> None:
         """Asks nobody."""
-        assert executed(pulsar, Diary(pulsar), []) == Ended()
+        assert executed(pulsar, Diary(pulsar), []) == FinishedMoves()
         assert pulsar.requests == []
 
     def test_a_halt_before_the_first_unload(self, pulsar: FakePulsar) -> None:
@@ -287,7 +296,7 @@ class TestStopping:
         """What was sent ends in an outcome in the journal, whatever happened to lbd."""
 
         class Broken(Slow):
-            def send(self, ready: Ready) -> Outcome:
+            def send(self, ready: ReadyMove) -> Outcome:
                 raise ZeroDivisionError("half of nothing")
 
         diary = Diary(pulsar)
@@ -310,25 +319,23 @@ class TestStopping:
 
         pulsar.steals[BUNDLES[0]] = [pulsar.ids[0]]
         ended = executed(pulsar, FullThen(pulsar), plan(pulsar, 0, 1))
-        assert results(ended) == [("landed-elsewhere", 1)]
+        assert results(ended) == [("failed", 1)]
         assert [skip.what for skip in ended.skips] == [BUNDLES[1]]
         assert "No space left" in str(ended.failure)
 
     def test_a_hold_between_plan_and_request_holds(self, pulsar: FakePulsar) -> None:
         """It is asked for before each request, and ends the rest of the plan."""
-        asked: list[int] = []
+        past: list[Outcome | Skip] = []
 
         def hold() -> tuple[Reason, str] | None:
-            asked.append(1)
-            return (Reason.PAUSED, "by ann") if len(asked) > 1 else None
+            return (Reason.PAUSED, "by ann") if past else None
 
-        executor = Executor(Diary(pulsar), time.time)
+        executor = Executor(Diary(pulsar), time.time, past.append)
         executor.start(plan(pulsar, 0, 1, 2), accepting, Orders(unloader(pulsar), held=hold))
         assert executor.wait(10)
         ended = executor.collect()
         assert values(ended) == ["landed"]
         assert [skip.reason for skip in ended.skips] == [Reason.PAUSED] * 2
-        assert len(asked) == 2
 
     def test_a_halt_during_the_check_sends_nothing(self, pulsar: FakePulsar) -> None:
         """The check takes seconds where a broker is dead; a stop in it holds for this very move."""
@@ -365,7 +372,7 @@ class Slow:
         self.finish = inner.finish
         self.check = inner.check
 
-    def send(self, ready: Ready) -> Outcome:
+    def send(self, ready: ReadyMove) -> Outcome:
         """Count how many are in flight."""
         with self._lock:
             self._now += 1
@@ -391,9 +398,9 @@ class TestPace:
         assert executor.wait(10)
         first = executor.collect()
         assert values(first) == ["landed"]
-        assert executor.collect() == Ended(touched=first.touched)
+        assert executor.collect() == FinishedMoves(touched=first.touched)
         executor.settled()
-        assert executor.collect() == Ended()
+        assert executor.collect() == FinishedMoves()
 
     def test_touched_brokers_are_told_until_they_are_written_down(self, pulsar: FakePulsar) -> None:
         """Both ends, and the source also when a bundle was tried again from where it had landed instead."""
@@ -516,12 +523,28 @@ class TestAfterAKill:
             return Skip(move.bundle, Reason.ISOLATION_POLICY, "reserved for others")
 
         pulsar.affinity[BUNDLES[0]] = pulsar.ids[2]
-        mover = Unloader(unloader(pulsar)._admin, Clock(time.monotonic, time.sleep), forbids=forbids)
+        mover = Unloader(unloader(pulsar)._admin, ActClock(time.monotonic, time.sleep), forbids=forbids)
         outcome = mover.finish(plan(pulsar, 0)[0], 100)
         assert outcome is not None
         assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], pulsar.ids[0])
         assert pulsar.affinity[BUNDLES[0]] == pulsar.ids[0]
         assert asked == [False]
+
+    def test_what_nobody_owns_goes_back_where_policies_forbid_its_destination(self, pulsar: FakePulsar) -> None:
+        """To its source, and what the leader had noted is made to name it."""
+
+        def forbids(move: Unload, *, planned: bool) -> Skip | None:
+            del planned
+            kept = move.destination == pulsar.ids[2]
+            return Skip(move.bundle, Reason.ISOLATION_POLICY, "reserved for others") if kept else None
+
+        pulsar.owners[BUNDLES[0]] = None
+        pulsar.affinity[BUNDLES[0]] = pulsar.ids[2]
+        mover = Unloader(unloader(pulsar)._admin, ActClock(time.monotonic, time.sleep), forbids=forbids)
+        outcome = mover.finish(plan(pulsar, 0)[0], 1)
+        assert outcome is not None
+        assert (outcome.result, outcome.owner, outcome.noted) == (Result.FAILED, pulsar.ids[0], pulsar.ids[0])
+        assert pulsar.affinity[BUNDLES[0]] == pulsar.ids[0]
 
     def test_a_source_that_may_still_be_at_it_is_waited_for(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It closes topics for up to a minute: the intent stays open beside the turns, until it is known."""
@@ -537,7 +560,7 @@ class TestAfterAKill:
         pulsar.fault("/topicHashPositions", refused(500, "no"))
         executor = self.recovered(pulsar, tmp_path, seconds_ago=100, wait_seconds=0.3)
         assert executor.unfinished
-        pulsar.rules.clear()
+        pulsar.faults.off()
         ended_within(executor, 5)
 
     def test_what_can_never_be_told_ends_unknown(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -551,7 +574,7 @@ class TestAfterAKill:
     def test_a_destination_that_is_gone_is_not_used(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Nobody owns the bundle: the next client's lookup places it, lbd does not."""
         pulsar.owners[BUNDLES[0]] = None
-        pulsar.brokers[2].ready = False
+        pulsar.fault("/brokers/ready", page(503), broker=pulsar.ids[2])
         executor = self.recovered(pulsar, tmp_path, seconds_ago=100)
         assert values(executor.collect()) == ["unowned"]
         assert pulsar.asked("/lookup/") == []
@@ -563,7 +586,7 @@ class TestAfterAKill:
         (tmp_path / "token").write_text("right")
         settings = [PulsarSettings(admin_urls=tuple(pulsar.urls))]
         executor = Executor(Journal(tmp_path / "j", time.time), time.time)
-        executor.recover(lambda: Unloader(Admin(settings[-1]), Clock(time.monotonic, time.sleep)), 0.5)
+        executor.recover(lambda: Unloader(Admin(settings[-1]), ActClock(time.monotonic, time.sleep)), 0.5)
         assert executor.unfinished
         settings.append(PulsarSettings(admin_urls=tuple(pulsar.urls), token_file=tmp_path / "token"))
         ended_within(executor, 5)
@@ -585,8 +608,123 @@ class TestAfterAKill:
         executor = Executor(Journal(tmp_path / "j", time.time), time.time)
         executor.recover(lambda: unloader(pulsar), 5)
         ended_within(executor, 5)
-        assert values(executor.collect()) == ["unowned"]
+        assert values(executor.collect()) == ["gone"]
         assert read(tmp_path / "j").open == ()
+
+
+class TestAHeir:
+    """Whoever comes to lead leaves open moves alone until the one before can send nothing more of them."""
+
+    def test_it_waits_and_counts_from_its_own_beginning(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nobody owns the bundle, and by the clock of the other machine the move is old: it is placed later."""
+        monkeypatch.setattr(executing, "HEIR_WAITS_SECONDS", 0.5)
+        pulsar.owners[BUNDLES[0]] = None
+        Journal(tmp_path / "j", lambda: time.time() - 1000).intend(plan(pulsar, 0)[0], 1)
+        journal = Journal(tmp_path / "j", time.time)
+        executor = Executor(journal, time.time)
+        executor.inherit(dict(journal.open))
+        executor.recover(lambda: unloader(pulsar), 0.3)
+        assert (executor.unfinished, pulsar.requests) == (tuple(plan(pulsar, 0)), [])
+        ended_within(executor, 10)
+        assert values(executor.collect()) == ["landed"]
+
+    def test_its_source_may_still_be_at_it(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However long ago the intent was by another clock: the last request may have been sent a moment ago."""
+        monkeypatch.setattr(executing, "HEIR_WAITS_SECONDS", 0.1)
+        Journal(tmp_path / "j", lambda: time.time() - 1000).intend(plan(pulsar, 0)[0], 1)
+        journal = Journal(tmp_path / "j", time.time)
+        executor = Executor(journal, time.time)
+        executor.inherit(dict(journal.open))
+        executor.recover(lambda: unloader(pulsar), 1.0)
+        assert executor.unfinished
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[2]
+        ended_within(executor, 10)
+
+
+class TestLateActs:
+    """For a minute after a doubtful end ownership is looked at again, and the end told as it is by then."""
+
+    @pytest.fixture(autouse=True)
+    def _soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(executing, "AMEND_EVERY_SECONDS", 0.05)
+
+    @pytest.mark.parametrize(
+        ("reply", "owner", "result"),
+        [
+            (refused(409, "inactive"), 2, "landed"),
+            (refused(412, "split"), 2, "landed"),
+            (refused(500, "boom"), 2, "landed"),
+            (refused(500, "boom"), 1, "landed-elsewhere"),
+            (refused(500, "boom"), None, "unowned"),
+        ],
+    )
+    def test_a_refusal_that_was_acted_on_later(
+        self, reply: Reply, owner: int | None, result: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """The journal, the next turn and whoever listens hear of it."""
+        pulsar.fault("/unload", reply, broker=pulsar.ids[0])
+        heard: list[Outcome | Skip] = []
+        executor = Executor(Journal(tmp_path / "j", time.time), time.time, heard.append)
+        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        assert executor.wait(10)
+        assert values(executor.collect()) == ["failed"]
+        pulsar.owners[BUNDLES[0]] = None if owner is None else pulsar.ids[owner]
+        amended = self.amended(executor)
+        assert amended.result.value == result
+        assert amended.detail.startswith("was failed before")
+        assert heard[-1] == amended
+        assert [one.result for one in history(tmp_path / "j")] == [amended.result]
+        executor.close()
+
+    @staticmethod
+    def amended(executor: Executor) -> Outcome:
+        """The first end that is amended."""
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            for one in executor.collect().amended:
+                return one
+            time.sleep(0.01)
+        raise AssertionError("in vain")
+
+    def test_unowned_until_a_client_comes(self, pulsar: FakePulsar) -> None:
+        """Each change is told."""
+        pulsar.fault("/lookup/", Reply(503))
+        diary = Diary(pulsar)
+        executor = Executor(diary, time.time)
+        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        assert executor.wait(10)
+        pulsar.owners[BUNDLES[0]] = pulsar.ids[1]
+        assert self.amended(executor).result is Result.ELSEWHERE
+        assert [line[0] for line in diary.lines] == ["intent", "unowned", "amended"]
+        executor.close()
+
+    def test_not_for_ever(self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a minute its thread ends, and what nobody doubts is not looked at at all."""
+        monkeypatch.setattr(executing, "AMEND_FOR_SECONDS", 0.2)
+        pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0])
+        executor = Executor(Diary(pulsar), time.time)
+        executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+        assert executor.wait(10)
+        deadline = time.monotonic() + 10
+        while executor._amending is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert executor.collect().amended == ()
+
+    def test_a_later_attempt_takes_its_place(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The first one's end stays as it was: what becomes of the bundle is the second one's."""
+        pulsar.fault("/unload", refused(500, "boom"), broker=pulsar.ids[0], times=1)
+        executor = Executor(Journal(tmp_path / "j", time.time), time.time)
+        for _ in range(2):
+            executor.start(plan(pulsar, 0), accepting, Orders(unloader(pulsar)))
+            assert executor.wait(10)
+        time.sleep(0.3)
+        assert [one.result.value for one in history(tmp_path / "j")] == ["failed", "landed"]
+        executor.close()
 
 
 class TestSeveralFromOneSource:
@@ -612,7 +750,7 @@ class TestSeveralFromOneSource:
         pulsar.own(pulsar.ids[0], dict.fromkeys(bundles, 100.0))
         meter, usual = Meter(most), Unloader.send
 
-        def send(self: Unloader, ready: Ready) -> Outcome:
+        def send(self: Unloader, ready: ReadyMove) -> Outcome:
             with meter:
                 return usual(self, ready)
 

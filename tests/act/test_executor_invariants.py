@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.act.executor import Executor
-from lbd.act.orders import Ended, Orders, Pace
-from lbd.act.unloader import Ready
+from lbd.act.executor import Executor, FinishedMoves, Orders, Pace
+from lbd.act.unload import ReadyMove
 from lbd.model import Outcome, Result, Skip, Unload, bundle_range
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
@@ -36,16 +35,16 @@ class Scripted:
     sent: list[tuple[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def check(self, move: Unload) -> Ready | Skip:
+    def check(self, move: Unload) -> ReadyMove | Skip:
         """Whether it may be sent."""
         end = self.ends[move.bundle][0]
         if end in {"not there", "no leader"}:
             self.ends[move.bundle].pop(0)
             reason = Reason.LEADER_UNREACHABLE if end == "no leader" else Reason.OWNER_CHANGED
             return Skip(move.bundle, reason, end)
-        return Ready(move, Leader("b0:80", "http://b0:80"), named=True)
+        return ReadyMove(move, Leader("b0:80", "http://b0:80"), named=True)
 
-    def send(self, ready: Ready) -> Outcome:
+    def send(self, ready: ReadyMove) -> Outcome:
         """What it came to."""
         move = ready.move
         keys = (move.source, bundle_range(move.bundle))
@@ -59,7 +58,7 @@ class Scripted:
             end = self.ends[move.bundle].pop(0)
         return {
             "landed": Outcome(move, Result.LANDED, move.destination),
-            "came back": Outcome(move, Result.ELSEWHERE, move.source),
+            "came back": Outcome(move, Result.FAILED, move.source, confirmed=True),
             "elsewhere": Outcome(move, Result.ELSEWHERE, "b9:80"),
             "failed": Outcome(move, Result.FAILED, move.source),
             "unknown": Outcome(move, Result.UNKNOWN, None),
@@ -86,6 +85,12 @@ class Diary:
         with self.lock:
             self.lines.append(("outcome", move))
 
+    def amend(self, move: str, outcome: Outcome) -> None:
+        """Nothing is looked at again in so short a time."""
+
+    def confirm(self, move: str, again: bool) -> None:
+        """One lbd."""
+
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[list[Unload], dict[str, list[str]], int]:
@@ -97,7 +102,7 @@ def plans(draw: st.DrawFn) -> tuple[list[Unload], dict[str, list[str]], int]:
     return moves, ends, draw(st.integers(1, 4))
 
 
-def executed(moves: list[Unload], ends: dict[str, list[str]], at_once: int) -> tuple[Ended, Scripted, Diary]:
+def executed(moves: list[Unload], ends: dict[str, list[str]], at_once: int) -> tuple[FinishedMoves, Scripted, Diary]:
     unloader, diary = Scripted(ends), Diary()
     executor = Executor(diary, time.time)
     executor.start(moves, lambda *_: False, Orders(unloader, Pace(at_once=at_once)))  # type: ignore[arg-type]

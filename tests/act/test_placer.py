@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.act.ownership import Clock
-from lbd.act.placer import Owned, Placer
+from lbd.act.ownership import ActClock
+from lbd.act.place import AlreadyOwned, Placer
 from lbd.model import Outcome, Result, Skip
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
+from lbd.simulate.faults import page, refused
 from tests import fake_pulsar
-from tests.fake_pulsar import HOT, SILENCE, refused
+from tests.fake_pulsar import HOT, SILENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def place(pulsar: FakePulsar, broker: str = "", forbids: Skip | None = None) -> 
     settings = PulsarSettings(admin_urls=pulsar.urls, read_timeout_seconds=1)
     admin = Admin(settings)
     admin.active_brokers()
-    return Placer(admin, Clock(time.monotonic, time.sleep), asked).place(BUNDLE, wanted, "by hand")
+    return Placer(admin, ActClock(time.monotonic, time.sleep), asked).place(BUNDLE, wanted, "by hand")
 
 
 def test_it_is_placed_and_proven(pulsar: FakePulsar):
@@ -62,7 +63,7 @@ def test_what_somebody_owns_by_now_is_left_alone(pulsar: FakePulsar):
     pulsar.owners[BUNDLE] = pulsar.ids[1]
     found = place(pulsar)
     assert (found, pulsar.asked("/lookup/")) == (
-        Owned(BUNDLE, Reason.OWNER_CHANGED, f"{pulsar.ids[1]} owns it by now; left alone", pulsar.ids[1]),
+        AlreadyOwned(BUNDLE, Reason.OWNER_CHANGED, f"{pulsar.ids[1]} owns it by now; left alone", pulsar.ids[1]),
         [],
     )
 
@@ -74,7 +75,7 @@ def test_what_may_not_be_is_not_asked_for(pulsar: FakePulsar, fault: str):
     if fault == "gone":
         pulsar.gone.add(third)
     elif fault == "not ready":
-        pulsar.broker(third).ready = False
+        pulsar.fault("/brokers/ready", page(503), broker=third)
     elif fault == "forbidden":
         forbids = Skip(BUNDLE, Reason.ISOLATION_POLICY, "p; not sent")
     else:
@@ -95,7 +96,7 @@ def test_a_lookup_that_fails_is_judged_by_who_owns_the_bundle(pulsar: FakePulsar
 
 def test_nobody_takes_it(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch):
     """The lookup was refused: unowned, with what the broker answered."""
-    monkeypatch.setattr("lbd.act.placer.PROOF_SECONDS", 0.2)
+    monkeypatch.setattr("lbd.act.place.PROOF_SECONDS", 0.2)
     pulsar.fault("/lookup/", refused(503, "no"))
     found = place(pulsar)
     assert isinstance(found, Outcome)

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act import read_back, shedding_note
-from lbd.act.ownership import Clock
-from lbd.act.shedding import SheddingSwitch
+from lbd.act import broker_shedding
+from lbd.act.broker_shedding import SheddingSwitch
+from lbd.act.ownership import ActClock
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.simulate.faults import Reply, ok, refused
 from tests import fake_pulsar
-from tests.fake_pulsar import FakePulsar, Reply, ok, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
 
 KEY = "loadBalancerSheddingEnabled"
 NOW = 1_800_000_000.0
@@ -40,7 +42,7 @@ class Bench:
     def switch(self) -> SheddingSwitch:
         """One of a process that was started just now."""
         admin = Admin(PulsarSettings(admin_urls=tuple(self.pulsar.urls), connect_timeout_seconds=0.5))
-        return SheddingSwitch(admin, self.path, Clock(lambda: self.seconds, self.sleep), self.now)
+        return SheddingSwitch(admin, self.path, ActClock(lambda: self.seconds, self.sleep), self.now)
 
     def now(self) -> float:
         return NOW + self.seconds
@@ -68,7 +70,7 @@ class Bench:
 
     @property
     def running(self) -> list[str]:
-        return [self.pulsar.running(broker)[KEY] for broker in self.pulsar.brokers]
+        return [self.pulsar.configuration.running(broker.id)[KEY] for broker in self.pulsar.brokers]
 
     @property
     def changes(self) -> list[tuple[str, str]]:
@@ -154,7 +156,7 @@ class TestTakeOver:
         third = bench.pulsar.ids[2]
         bench.pulsar.fault("/runtime", ok({KEY: "true", "clusterName": "c"}), broker=third, times=4)
         assert bench.switch.take_over().brokers == tuple(bench.pulsar.ids)
-        assert 0 < bench.seconds < read_back.PATIENCE_SECONDS
+        assert 0 < bench.seconds < broker_shedding.PATIENCE_SECONDS
 
     @pytest.mark.parametrize(
         ("reply", "told"),
@@ -169,9 +171,9 @@ class TestTakeOver:
         bench.pulsar.fault("/runtime", reply, broker=bench.pulsar.ids[2])
         with pytest.raises(RefusedError, match=told):
             bench.switch.take_over()
-        assert bench.seconds >= read_back.PATIENCE_SECONDS
+        assert bench.seconds >= broker_shedding.PATIENCE_SECONDS
         assert (bench.note() or {})["phase"] == "taking"
-        bench.pulsar.rules.clear()
+        bench.pulsar.faults.off()
         bench.switch.take_over()
         assert ((bench.note() or {})["phase"], (bench.note() or {})["before"]) == ("taken", None)
 
@@ -366,7 +368,7 @@ class TestRelease:
             bench.switch.release()
         assert found.value.exit_code == 3
         assert (bench.note() or {})["before"] == before
-        bench.pulsar.rules.clear()
+        bench.pulsar.faults.off()
         bench.switch.release()
         assert (bench.present, bench.running, bench.note()) == (before, ["true"] * 3, None)
 
@@ -412,7 +414,7 @@ def _killed(bench: Bench, act: Callable[[SheddingSwitch], object], at: int, monk
         for name in ("set_dynamic", "delete_dynamic"):
             patched.setattr(Admin, name, around(getattr(Admin, name)))
         for name in ("save", "remove"):
-            patched.setattr(shedding_note, name, around(getattr(shedding_note, name)))
+            patched.setattr(broker_shedding, name, around(getattr(broker_shedding, name)))
         try:
             act(bench.switch)
         except Killed:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.act.ownership import Clock
-from lbd.act.splitter import Splitter
+from lbd.act.fence import Fence
+from lbd.act.ownership import ActClock
+from lbd.act.split import Splitter
 from lbd.errors import ObserveError, RefusedError
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.split.algorithms import SPECIFIED, Algorithm
-from lbd.split.cut import Cut, CutOutcome, SplitResult
+from lbd.reason import Reason
+from lbd.simulate.faults import Reply, refused
+from lbd.split.plan import SPECIFIED, Algorithm, Cut, CutOutcome, SplitResult
 from tests import fake_splits
-from tests.fake_pulsar import Reply, refused
 from tests.fake_splits import LOW, NAMESPACE, UNOWNED
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def splitter(pulsar: SplittingPulsar) -> Splitter:
     def sleep(seconds: float) -> None:
         passed[0] += seconds
 
-    return Splitter(admin, Clock(lambda: time.monotonic() + passed[0], sleep))
+    return Splitter(admin, ActClock(lambda: time.monotonic() + passed[0], sleep))
 
 
 def cut(pulsar: SplittingPulsar, algorithm: Algorithm = "range_equally_divide", *positions: int) -> Cut:
@@ -90,9 +91,17 @@ class TestSend:
             (pulsar.ids[2], b"[1073741824]"),
         ]
 
+    def test_what_came_on_its_way_stops_it(self, pulsar: SplittingPulsar):
+        """Another lbd that leads, or a pause: the broker that it was redirected to is not asked."""
+        pulsar.owners[LOW] = pulsar.ids[2]
+        came = iter([None, (Reason.PAUSED, "by ann")])
+        found = splitter(pulsar).send(cut(pulsar), Fence(held=lambda: next(came)))
+        assert (found.result, "by ann" in found.detail) == (SplitResult.NOT_SPLIT, True)
+        assert [one.broker for one in pulsar.asked("/split", "PUT")] == [pulsar.ids[0]]
+
     def test_204_is_no_proof(self, pulsar: SplittingPulsar):
         """A broker that finds nothing to cut answers so, too."""
-        pulsar.topics = {}
+        pulsar.rated = {}
         found = splitter(pulsar).send(cut(pulsar, SPECIFIED, MIDDLE))
         assert (found.result, found.detail) == (SplitResult.NOT_SPLIT, "the broker answered 204 and did nothing")
         assert found.parts == (LOW,)
@@ -113,7 +122,7 @@ class TestSend:
         [
             (refused(412, "Unsupported algorithm"), SplitResult.NOT_SPLIT, "HTTP 412 (Unsupported algorithm)"),
             (refused(500, "Message: class cast"), SplitResult.NOT_SPLIT, "HTTP 500"),
-            (Reply(silent=True), SplitResult.UNKNOWN, "closed connection without response"),
+            (Reply(hangs_up=True), SplitResult.UNKNOWN, "closed connection without response"),
             (Reply(204, delay_seconds=1.5), SplitResult.UNKNOWN, "no answer in time"),
         ],
         ids=["412", "500", "no answer", "late"],
@@ -124,7 +133,7 @@ class TestSend:
         found = splitter(pulsar).send(cut(pulsar))
         assert (found.result, words in found.detail) == (result, True), found.detail
 
-    @pytest.mark.parametrize("reply", [refused(500, "boom"), Reply(silent=True)], ids=["500", "no answer"])
+    @pytest.mark.parametrize("reply", [refused(500, "boom"), Reply(hangs_up=True)], ids=["500", "no answer"])
     def test_what_happened_all_the_same(self, reply: Reply, pulsar: SplittingPulsar):
         """The boundaries decide, not the answer."""
         pulsar.fault("/split", reply, after_acting=True)
@@ -190,7 +199,7 @@ class TestFoundOpen:
 
     def test_split(self, pulsar: SplittingPulsar):
         """The boundaries are there."""
-        pulsar.cut(LOW, [MIDDLE])
+        pulsar.split(LOW, [MIDDLE])
         found = self.finished(pulsar, 0.0)
         assert found is not None
         assert (found.result, found.owner, found.detail) == (

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+import threading
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.ownership import Clock
-from lbd.act.unloader import Nudge, Ready, Unloader, judged
+from lbd.act.fence import ARRIVES_WITHIN_SECONDS, HEIR_WAITS_SECONDS, SEND_WITHIN_SECONDS, Fence
+from lbd.act.ownership import ActClock
+from lbd.act.unload import Nudge, ReadyMove, Unloader, judged
+from lbd.clock import boot_seconds
+from lbd.errors import RefusedError
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
-from lbd.pulsar.settings import PulsarSettings
+from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS, PulsarSettings
 from lbd.reason import Reason
+from lbd.simulate.faults import Reply, Request, ok, page, refused
 from tests import fake_pulsar
-from tests.fake_pulsar import FakePulsar, Reply, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from tests.fake_pulsar import FakePulsar
 
 MOVED, OTHER = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 
@@ -40,9 +49,9 @@ class Time:
         """Pass without waiting."""
         self.now += seconds
 
-    def clock(self) -> Clock:
+    def clock(self) -> ActClock:
         """As acting knows it."""
-        return Clock(lambda: self.now, self.sleep)
+        return ActClock(lambda: self.now, self.sleep)
 
 
 def unloader(pulsar: FakePulsar, nudge: Nudge = "leader", time: Time | None = None) -> Unloader:
@@ -61,6 +70,12 @@ def unloaded(mover: Unloader, wanted: Unload) -> Outcome:
     ready = mover.check(wanted)
     assert not isinstance(ready, Skip), ready
     return mover.send(ready)
+
+
+def split(pulsar: FakePulsar) -> None:
+    """The bundle becomes two."""
+    del pulsar.owners[MOVED]
+    pulsar.own(pulsar.ids[0], {"t/n/0x00000000_0x40000000": 50.0, "t/n/0x40000000_0x80000000": 50.0})
 
 
 def told(outcome: Outcome) -> tuple[Result, str | None, str | None]:
@@ -100,13 +115,20 @@ class TestLanding:
         assert told(outcome) == (Result.UNOWNED, None, pulsar.ids[2])
         assert "nobody owns it" in outcome.detail
 
-    @pytest.mark.parametrize("thief", [0, 1])
-    def test_landed_elsewhere(self, thief: int, pulsar: FakePulsar) -> None:
-        """A client's lookup was first: who owns it now is said, its source or a third broker."""
+    @pytest.mark.parametrize(("thief", "result"), [(0, Result.FAILED), (1, Result.ELSEWHERE)])
+    def test_landed_elsewhere(self, thief: int, result: Result, pulsar: FakePulsar) -> None:
+        """A client's lookup was first: who owns it now is said; back on its source it has failed."""
         pulsar.steals[MOVED] = [pulsar.ids[thief]]
         outcome = unloaded(unloader(pulsar), move(pulsar))
-        assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, pulsar.ids[thief])
+        assert (outcome.result, outcome.owner, outcome.confirmed) == (result, pulsar.ids[thief], True)
         assert pulsar.ids[thief] in outcome.detail
+
+    def test_a_204_without_effect_has_failed(self, pulsar: FakePulsar) -> None:
+        """The source owns it as before: that is no landing anywhere."""
+        pulsar.fault("/unload", Reply(204), broker=pulsar.ids[0])
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
+        assert outcome.detail == f"the brokers answered 204, and {pulsar.ids[0]} owns it"
 
     def test_ownership_in_transit_is_waited_for(self, pulsar: FakePulsar) -> None:
         """A few errors while it changes hands are no outcome."""
@@ -152,7 +174,7 @@ class TestLanding:
                 pulsar.owners[MOVED] = leader
 
         source, leader = pulsar.ids[:2]
-        mover = Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls[1:]))), Clock(lambda: time.now, sleep))
+        mover = Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls[1:]))), ActClock(lambda: time.now, sleep))
         ready = mover.check(move(pulsar))
         assert not isinstance(ready, Skip)
         pulsar.kill(source)
@@ -214,13 +236,23 @@ class TestNotSent:
 
     def test_the_destination_is_not_ready(self, pulsar: FakePulsar) -> None:
         """It is listed and does not serve."""
-        pulsar.brokers[2].ready = False
+        pulsar.fault("/brokers/ready", page(503), broker=pulsar.ids[2])
         self.refused(pulsar, Reason.DESTINATION_FORBIDDEN, "is not ready")
 
     def test_the_destination_is_dead_and_listed(self, pulsar: FakePulsar) -> None:
         """Killed a moment ago: its session still lives."""
         pulsar.kill(pulsar.ids[2])
         self.refused(pulsar, Reason.DESTINATION_FORBIDDEN, "is not ready")
+
+    @pytest.mark.parametrize("bundle", ["t/n/0x0_0x80000000", "t/n/0x80000000_0x00000000"])
+    def test_a_bundle_without_a_topic_for_the_lookup(self, bundle: str, pulsar: FakePulsar) -> None:
+        """What could not be looked up after the unload is not unloaded."""
+        pulsar.own(pulsar.ids[0], {bundle: 100.0})
+        skip = unloader(pulsar).check(move(pulsar, bundle=bundle))
+        assert isinstance(skip, Skip)
+        assert skip.reason is Reason.NOT_CHECKED
+        assert "is no bundle" in skip.detail
+        assert pulsar.asked("/unload") == []
 
     def test_no_destination(self, pulsar: FakePulsar) -> None:
         """A plan that names none is not sent: who takes it could not be proven right."""
@@ -257,13 +289,33 @@ class TestRefusedByTheBroker:
         assert pulsar.owners[MOVED] == pulsar.ids[0]
 
     def test_split_while_it_was_asked(self, pulsar: FakePulsar) -> None:
-        """412 from its owner, and from then on nobody owns that range: who owns it decides, not the status."""
+        """412 from its owner, and from then on that range is no bundle: nothing of it is placed by lbd."""
+        pulsar.fault("/unload", refused(412, "Cannot find bundle"), broker=pulsar.ids[0], then=lambda: split(pulsar))
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert told(outcome) == (Result.GONE, None, pulsar.ids[2])
+        assert outcome.detail.endswith("the bundle is no more: it was split")
+        assert pulsar.asked("/lookup/") == []
 
-        def split() -> None:
-            del pulsar.owners[MOVED]
+    @pytest.mark.parametrize("reply", [Reply(204), refused(500, "boom"), refused(404, "Namespace not found")])
+    @pytest.mark.parametrize(
+        ("end", "words"),
+        [(split, "it was split"), (lambda one: one.owners.clear(), "its namespace was deleted")],
+        ids=["split", "deleted"],
+    )
+    def test_a_bundle_that_is_no_more(
+        self, end: Callable[[FakePulsar], None], words: str, reply: Reply, pulsar: FakePulsar
+    ) -> None:
+        """Whatever the broker answered: no client's lookup will assign it."""
+        pulsar.fault("/unload", reply, broker=pulsar.ids[0], then=lambda: end(pulsar))
+        outcome = unloaded(unloader(pulsar), move(pulsar))
+        assert outcome.result is Result.GONE
+        assert outcome.detail.endswith(f"the bundle is no more: {words}")
 
-        pulsar.fault("/unload", refused(412, "Cannot find bundle"), broker=pulsar.ids[0], then=split)
-        assert told(unloaded(unloader(pulsar), move(pulsar))) == (Result.UNOWNED, None, pulsar.ids[2])
+    def test_where_no_broker_tells_the_bundles_it_is_unowned(self, pulsar: FakePulsar) -> None:
+        """Nobody owns it is known, that it is gone is not."""
+        pulsar.fault("/lookup/", Reply(503))
+        pulsar.fault("/bundles", Reply(503))
+        assert unloaded(unloader(pulsar), move(pulsar)).result is Result.UNOWNED
 
     def test_a_circle_of_redirects(self, pulsar: FakePulsar) -> None:
         """Leader and owner send each other the request: judged by who owns it."""
@@ -277,7 +329,7 @@ class TestRefusedByTheBroker:
         pulsar.fault("/unload", Reply(307, location="http://evil.example:8080/unload"))
         outcome = unloaded(unloader(pulsar), move(pulsar))
         assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
-        assert "evil.example is no broker of this cluster" in outcome.detail
+        assert "evil.example:8080 is no broker of this cluster" in outcome.detail
 
 
 class TestSilence:
@@ -319,7 +371,7 @@ class TestSilence:
                 pulsar.owners[MOVED] = pulsar.ids[2]
 
         pulsar.fault("/unload", fake_pulsar.SILENCE, broker=pulsar.ids[0])
-        mover = Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), Clock(lambda: time.now, sleep))
+        mover = Unloader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), ActClock(lambda: time.now, sleep))
         outcome = unloaded(mover, move(pulsar))
         assert (outcome.result, outcome.owner) == (Result.LANDED, pulsar.ids[2])
 
@@ -387,7 +439,7 @@ class TestNotes:
         assert not isinstance(ready, Skip)
         pulsar.fault(
             "/topicHashPositions",
-            fake_pulsar.ok({}),
+            ok({}),
             broker=pulsar.ids[0],
             times=1,
             then=lambda: pulsar.fault("/unload", refused(409, "no"), broker=pulsar.ids[1]),
@@ -420,9 +472,9 @@ class TestADestinationThatHangs:
         mover, wanted = unloader(pulsar, "destination"), move(pulsar)
         ready = mover.check(wanted)
         assert not isinstance(ready, Skip)
-        pulsar.fault("/lookup", Reply(silent=True, delay_seconds=4), broker=destination)
+        pulsar.fault("/lookup", Reply(hangs_up=True, delay_seconds=4), broker=destination)
         outcome = mover.send(ready)
-        assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, source)
+        assert (outcome.result, outcome.owner) == (Result.FAILED, source)
         assert pulsar.owners[MOVED] == source
         again = mover.check(wanted)
         assert isinstance(again, Skip)
@@ -437,7 +489,7 @@ class TestADestinationThatHangs:
         assert not isinstance(ready, Skip)
         pulsar.kill(destination)
         outcome = mover.send(ready)
-        assert (outcome.result, outcome.owner) == (Result.ELSEWHERE, source)
+        assert (outcome.result, outcome.owner) == (Result.FAILED, source)
         assert admin.silent_since(destination) is None
 
 
@@ -534,6 +586,188 @@ def test_an_admin_address_that_is_no_id(pulsar: FakePulsar) -> None:
     assert told(outcome) == (Result.LANDED, pulsar.ids[2], None)
 
 
+class TestOnItsWay:
+    """A leader that sends the request on late: what was checked before it is looked at again, and a deadline holds."""
+
+    def ready(self, pulsar: FakePulsar, mover: Unloader, **fence: Any) -> ReadyMove:
+        """Checked, with this fence."""
+        found = mover.check(move(pulsar))
+        assert isinstance(found, ReadyMove)
+        return replace(found, fence=Fence(**fence))
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda one: one.owners.update({MOVED: one.ids[1]}), "owns it, not"),
+            (lambda one: one.gone.add(one.ids[2]), "is no longer active"),
+            (lambda one: one.fault("/brokers/ready", page(503), broker=one.ids[2]), "is not ready"),
+        ],
+        ids=["another owner", "the destination left", "the destination is not ready"],
+    )
+    def test_what_changed_meanwhile_stops_it(
+        self, change: Callable[[FakePulsar], None], words: str, pulsar: FakePulsar
+    ) -> None:
+        """No broker after the first one is asked."""
+        mover, source = unloader(pulsar), pulsar.ids[0]
+        ready = self.ready(pulsar, mover)
+        self.slowly(pulsar, lambda: change(pulsar))
+        outcome = mover.send(ready)
+        assert outcome.result is not Result.LANDED
+        assert words in outcome.detail
+        assert self.reached(pulsar, source) == 0
+
+    @pytest.mark.parametrize("by", ["hold", "leader", "policy", "time"])
+    def test_what_came_meanwhile_stops_it(self, by: str, pulsar: FakePulsar) -> None:
+        """A pause, another lbd that leads, a policy, and a process or machine that stood still: nothing is unloaded."""
+        came, source = threading.Event(), pulsar.ids[0]
+
+        def leads(_: bool) -> None:
+            if by == "leader" and came.is_set():
+                raise RefusedError("this lbd leads no more")
+
+        def forbids(wanted: Unload, *, planned: bool) -> Skip | None:
+            del planned
+            kept = by == "policy" and came.is_set() and wanted.destination == pulsar.ids[2]
+            return Skip(MOVED, Reason.ISOLATION_POLICY, "reserved for others") if kept else None
+
+        admin = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls)))
+        mover = Unloader(admin, Time().clock(), forbids=forbids)
+        ready = self.ready(
+            pulsar,
+            mover,
+            leads=leads,
+            held=lambda: (Reason.PAUSED, "by ann") if by == "hold" and came.is_set() else None,
+            clock=lambda: boot_seconds() + (100 if by == "time" and came.is_set() else 0),
+        )
+        self.slowly(pulsar, came.set)
+        outcome = mover.send(ready)
+        wanted = {"hold": "by ann", "leader": "leads no more", "policy": "reserved", "time": "after its checks"}[by]
+        assert (outcome.result, outcome.owner) == (Result.FAILED, source)
+        assert wanted in outcome.detail
+        assert self.reached(pulsar, source) == 0
+
+    @staticmethod
+    def slowly(pulsar: FakePulsar, then: Callable[[], object]) -> None:
+        """The leader sends an unload on to the source; what happens until then."""
+        path = f"{pulsar.urls[0]}/admin/v2/namespaces/{MOVED}/unload"
+        pulsar.fault("/unload", Reply(307, location=path), broker=pulsar.leader, then=then, times=1)
+
+    @staticmethod
+    def reached(pulsar: FakePulsar, broker: str) -> int:
+        """How many unloads came to a broker."""
+        return sum(one.broker == broker for one in pulsar.asked("/unload", "PUT"))
+
+    def test_nothing_is_sent_when_the_intent_took_too_long(self, pulsar: FakePulsar) -> None:
+        """The deadline runs from the last checks on, by a clock that goes on in a suspended machine."""
+        mover = unloader(pulsar)
+        found = mover.check(move(pulsar))
+        assert isinstance(found, ReadyMove)
+        assert found.checked_at is not None
+        late = replace(found, checked_at=found.checked_at - SEND_WITHIN_SECONDS - 1)
+        outcome = mover.send(late)
+        assert told(outcome) == (Result.FAILED, pulsar.ids[0], None)
+        assert re.search(r"\b1[6-9] s after its checks, wanted 15 at most; not sent", outcome.detail)
+        assert pulsar.asked("/unload") == []
+
+    def test_an_old_leader_sends_no_longer_than_its_heir_waits(self) -> None:
+        """With the time that a request may need to arrive, and whatever the settings are."""
+        assert SEND_WITHIN_SECONDS + ARRIVES_WITHIN_SECONDS <= HEIR_WAITS_SECONDS
+        assert SEND_WITHIN_SECONDS > ACKNOWLEDGED_WITHIN_SECONDS
+
+    @pytest.mark.parametrize("leads", [True, False])
+    def test_what_ends_a_slow_move_needs_a_proof_that_it_still_leads(self, leads: bool, pulsar: FakePulsar) -> None:
+        """A source that closed topics for a minute: lookups and notes are sent only by one that proves it anew."""
+        later, asked = [0.0], []
+
+        def proven(again: bool) -> None:
+            asked.append(again)
+            if again and not leads:
+                raise RefusedError("this lbd leads no more")
+
+        mover = unloader(pulsar)
+        ready = self.ready(pulsar, mover, clock=lambda: boot_seconds() + later[0], leads=proven)
+        slow = {"after_acting": True, "then": lambda: later.__setitem__(0, 60.0)}
+        pulsar.fault("/unload", Reply(204), broker=pulsar.ids[0], **slow)
+        outcome = mover.send(ready)
+        assert True in asked
+        assert outcome.result is (Result.LANDED if leads else Result.UNOWNED)
+        assert bool(pulsar.asked("/lookup/")) is leads
+
+
+class TestAPolicyThatComesLate:
+    """While a source closes its topics: the bundle is not put where it must not be, and no note leads there."""
+
+    def mover(self, pulsar: FakePulsar, forbidden: list[str], boot: Callable[[], float] = boot_seconds) -> Unloader:
+        """One whose policies forbid these brokers."""
+
+        def forbids(wanted: Unload, *, planned: bool) -> Skip | None:
+            del planned
+            kept = wanted.destination in forbidden
+            return Skip(MOVED, Reason.ISOLATION_POLICY, "reserved for others") if kept else None
+
+        admin = Admin(PulsarSettings(admin_urls=tuple(pulsar.urls)))
+        return Unloader(admin, replace(Time().clock(), boot=boot), forbids=forbids)
+
+    @pytest.mark.parametrize(
+        ("also", "accepts", "owner", "result"),
+        [
+            ([], False, 0, Result.FAILED),
+            ([0], True, 1, Result.ELSEWHERE),
+            ([0], False, None, Result.UNOWNED),
+            ([0, 1], True, None, Result.UNOWNED),
+        ],
+        ids=["back to its source", "to a third", "no third has room", "nobody may have it"],
+    )
+    def test_it_is_placed_where_it_may_be(
+        self, also: list[int], accepts: bool, owner: int | None, result: Result, pulsar: FakePulsar
+    ) -> None:
+        """Its source first, then another broker that has room for it."""
+        forbidden: list[str] = []
+        now = [boot_seconds()]
+
+        def come() -> None:
+            now[0] += 3
+            forbidden.extend([pulsar.ids[2], *(pulsar.ids[number] for number in also)])
+
+        mover = self.mover(pulsar, forbidden, lambda: now[0])
+        ready = mover.check(move(pulsar))
+        assert isinstance(ready, ReadyMove)
+        pulsar.fault("/unload", Reply(204), broker=pulsar.ids[0], after_acting=True, then=come, times=1)
+        outcome = mover.send(replace(ready, accepts=lambda _: accepts))
+        assert (outcome.result, outcome.owner) == (result, None if owner is None else pulsar.ids[owner])
+        assert "reserved for others" in outcome.detail
+        if owner == 0:
+            assert (outcome.noted, pulsar.affinity) == (pulsar.ids[0], {MOVED: pulsar.ids[0]})
+
+    def test_the_note_is_turned_before_the_source_lets_go(
+        self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A client that comes back first is sent to the source, and not where policies forbid it."""
+        monkeypatch.setattr("lbd.act.unload.POLICIES_EVERY_SECONDS", 0.02)
+        forbidden: list[str] = []
+        seen: list[str] = []
+        mover = self.mover(pulsar, forbidden)
+        ready = mover.check(move(pulsar))
+        assert isinstance(ready, ReadyMove)
+        usual = pulsar._usual
+
+        def closing(asked: Request) -> Reply:
+            if asked.path.endswith("/unload") and asked.broker == pulsar.ids[0]:
+                forbidden.append(pulsar.ids[2])
+                for _ in range(500):
+                    time.sleep(0.01)
+                    if pulsar.affinity.get(MOVED) == pulsar.ids[0]:
+                        break
+                seen.append(pulsar.affinity[MOVED])
+            return usual(asked)
+
+        monkeypatch.setattr(pulsar, "_usual", closing)
+        monkeypatch.setattr(pulsar, "lock", nullcontext())
+        outcome = mover.send(ready)
+        assert seen == [pulsar.ids[0]]
+        assert (outcome.result, outcome.owner) == (Result.FAILED, pulsar.ids[0])
+
+
 class TestTheExtensibleManager:
     """Brokers hand bundles over themselves: no lookup helps, and no leader notes anything."""
 
@@ -567,7 +801,7 @@ class TestTheExtensibleManager:
     def test_a_move_found_open_leaves_no_note(self, extensible: FakePulsar) -> None:
         """As a killed process leaves it: landed, and its destination not ready any more."""
         extensible.owners[MOVED] = extensible.ids[2]
-        extensible.broker(extensible.ids[2]).ready = False
+        extensible.fault("/brokers/ready", page(503), broker=extensible.ids[2])
         outcome = unloader(extensible).finish(move(extensible, 2), 1.0)
         assert outcome is not None
         assert (outcome.result, outcome.noted) == (Result.LANDED, None)
@@ -575,7 +809,7 @@ class TestTheExtensibleManager:
     def test_nor_does_one_of_which_nothing_can_be_told(self, extensible: FakePulsar) -> None:
         """Nobody answers who owns it until the patience is over: no leader has its destination either."""
         mover = unloader(extensible)
-        assert isinstance(mover.check(move(extensible)), Ready)
+        assert isinstance(mover.check(move(extensible)), ReadyMove)
         extensible.fault("/topicHashPositions", refused(500, "no"))
         outcome = mover.finish(move(extensible), 1e6)
         assert outcome is not None

@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
+import yaml
+from click.testing import CliRunner
 
+from lbd.cli import main
 from lbd.config import Settings
+from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
-from lbd.daemon.serving import Serving
-from lbd.daemon.telling import status_of
+from lbd.daemon.status import build_status
 from tests.daemon.test_service import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lbd.cycle import CycleRecord
+    from click.testing import Result
+
     from lbd.daemon.engine import Engine
+    from lbd.turn.parts import TurnResult
     from tests.fake_pulsar import FakePulsar
 
 TOKEN = "a-token-of-the-tests"
@@ -38,11 +43,11 @@ class Api:
     turns: int = 0
     headers: dict[str, str] = field(default_factory=lambda: {"Authorization": f"Bearer {TOKEN}"})
 
-    def turn(self) -> CycleRecord:
+    def turn(self) -> TurnResult:
         """One turn, shown as the daemon shows it."""
         record = self.engine.turn()
         self.turns += 1
-        self.serving.publish(record, status_of(self.engine, record, self.turns, None))
+        self.serving.publish(record, build_status(self.engine, record, self.turns, None))
         return record
 
     def get(self, path: str, **more: Any) -> requests.Response:
@@ -55,6 +60,16 @@ class Api:
         assert self.serving.url is not None
         given = {**self.headers, **headers}
         return requests.post(self.serving.url + path, json=body, headers=given, timeout=PATIENCE_SECONDS)
+
+
+def lbd(api: Api, folder: Path, *words: str) -> Result:
+    """A command on another machine: its own state directory is empty."""
+    (folder / "mine").write_text(TOKEN)
+    own = {"state_dir": str(folder / "elsewhere"), "api": {"token_file": str(folder / "mine")}}
+    (folder / "lbd.yaml").write_text(yaml.safe_dump(own))
+    assert api.serving.url is not None
+    given = [*words, "--api", api.serving.url, "--config", str(folder / "lbd.yaml")]
+    return CliRunner().invoke(main, given, prog_name="lbd", standalone_mode=True)
 
 
 @contextmanager

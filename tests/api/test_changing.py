@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from lbd.api.once import KEPT, Once
+from lbd.api.change import KEPT, Once
 from lbd.api.problems import ProblemError
-from lbd.record.control import Control
+from lbd.store.control import Control
 
 if TYPE_CHECKING:
     from tests.api.conftest import Api

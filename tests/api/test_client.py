@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import yaml
@@ -12,10 +14,12 @@ from click.testing import CliRunner, Result
 from lbd.api.client import Client
 from lbd.cli import main
 from lbd.errors import ObserveError, UsageError
-from tests.api.conftest import TOKEN
+from tests.api.conftest import TOKEN, serving
+from tests.api.test_tls import OPENSSL, certify
 from tests.fake_pulsar import HOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.api.conftest import Api
@@ -64,7 +68,7 @@ def test_place_by_an_lbd_elsewhere(api: Api, tmp_path: Path):
     found = lbd(api, tmp_path, "place", HOT[0])
     assert (found.exit_code, HOT[0] in found.stdout) == (0, True), found.output
     assert lbd(api, tmp_path, "place", HOT[0].rpartition("/")[0]).exit_code == 2
-    assert lbd(api, tmp_path, "place", HOT[0], "--apply").exit_code == 2
+    assert lbd(api, tmp_path, "place", HOT[0], "--recording", "x").exit_code == 2
 
 
 def test_what_goes_wrong_is_told_in_one_line(api: Api, tmp_path: Path):
@@ -101,3 +105,92 @@ def test_why_no_lbd_answers_is_told_in_words():
     """Nobody listens there."""
     with pytest.raises(ObserveError, match="no lbd answers there: it cannot be reached"):
         Client("http://127.0.0.1:1", None).get("status")
+
+
+class _Named(BaseHTTPRequestHandler):
+    """Notes what it is asked, and sends whoever asks elsewhere."""
+
+    asked: ClassVar[list[tuple[str, str | None]]]
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers["Authorization"]))
+        self.send_response(307)
+        self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        del format, args
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """A server that may be a proxy or a target of redirects, and what it is asked with which token."""
+    handler = type("Named", (_Named,), {"asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", handler.asked  # type: ignore[attr-defined]
+        server.shutdown()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    """With the token of the lbd that is asked."""
+    path = tmp_path / "mine"
+    path.write_text(TOKEN)
+    return path
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+def test_a_proxy_is_not_given_the_token(
+    api: Api,
+    elsewhere: tuple[str, list[tuple[str, str | None]]],
+    token_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+):
+    """That the environment names one is no reason: the lbd itself is asked."""
+    monkeypatch.setenv(name, elsewhere[0])
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert api.serving.url is not None
+    assert Client(api.serving.url, token_file).post("resume", body={"owner": "ann"})["ended"] is None
+    assert elsewhere[1] == []
+
+
+def test_a_netrc_does_not_replace_the_token(
+    api: Api, token_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nor is a login of it sent where there is no token."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login ann password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert api.serving.url is not None
+    assert Client(api.serving.url, token_file).post("resume", body={"owner": "ann"})["ended"] is None
+
+
+def test_a_redirect_is_not_followed(elsewhere: tuple[str, list[tuple[str, str | None]]], token_file: Path):
+    """The token goes to the address that was given and to no other."""
+    with pytest.raises(ObserveError, match="307: no answer of an lbd"):
+        Client(elsewhere[0], token_file).get("status")
+    assert elsewhere[1] == [("/v1/status", f"Bearer {TOKEN}")]
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
+def test_another_ca_is_named_by_the_environment(pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """REQUESTS_CA_BUNDLE is all that is taken from there; a file that is missing is told in words."""
+    files = certify(tmp_path, "127.0.0.1", "subjectAltName=IP:127.0.0.1")
+    with serving(pulsar, tmp_path, {"tls": files}) as api:
+        api.turn()
+        assert api.serving.url is not None
+        with pytest.raises(ObserveError, match="its certificate is not trusted"):
+            Client(api.serving.url, None).get("status")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
+        with pytest.raises(ObserveError, match=r"none\.pem"):
+            Client(api.serving.url, None).get("status")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", files["cert_file"])
+        assert Client(api.serving.url, None).get("status")["turn"] == 1

@@ -1,4 +1,4 @@
-"""Clients that hold a connection and neither ask nor read: they do not keep others out."""
+"""Clients that hold connections and neither ask nor read: the number stays limited, and probes are answered."""
 
 from __future__ import annotations
 
@@ -13,31 +13,227 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from lbd.api.connection import CONNECTIONS, HEAD_BYTES
-from lbd.api.events import WAITING_EVENTS, Events
-from tests.api.conftest import PATIENCE_SECONDS, TOKEN
+from lbd.api.connection import CONNECTIONS, network_of
+from lbd.api.guard import REQUESTS
+from lbd.api.published import WAITING_EVENTS, Events
+from lbd.api.server import HEAD_BYTES
+from tests.api.conftest import PATIENCE_SECONDS, TOKEN, serving
+from tests.api.test_tls import OPENSSL, certify
 from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from tests.api.conftest import Api
+    from tests.fake_pulsar import FakePulsar
 
 EVENTS = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+KEPT = b"GET /v1/strategy HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PROBE_SECONDS = 1.0
+"""The shortest time after which an orchestrator gives up a probe by default."""
+
+HOSTILE = {
+    "silent": b"",
+    "in a head": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ",
+    "in a body": PROBE[:-2] + b"Content-Length: 10\r\n\r\n",
+    "in a chunked body": PROBE[:-2] + b"Transfer-Encoding: chunked\r\n\r\n5\r\n",
+    "kept alive after a probe": PROBE,
+    "kept alive after a page": b"GET /static/style.css HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "kept alive after a question": KEPT,
+    "does not read": b"GET /static/app.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40,
+}
+"""What a client without a token may send before it holds its connection."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit, shortened."""
     monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 0.5)
 
 
-def _connected(api: Api) -> socket.socket:
+@pytest.fixture
+def secure(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
+    """An lbd that speaks https."""
+    if OPENSSL is None:
+        pytest.skip("openssl is not installed")
+    with serving(pulsar, tmp_path, {"tls": certify(tmp_path, "localhost")}) as found:
+        found.turn()
+        yield found
+
+
+def _connected(api: Api, source: str = "127.0.0.1") -> socket.socket:
     assert api.serving.url is not None
     parts = urlsplit(api.serving.url)
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     found.settimeout(PATIENCE_SECONDS)
+    found.bind((source, 0))
     found.connect((parts.hostname, parts.port))
     return found
+
+
+def _flood(api: Api, number: int, sent: bytes, held: ExitStack) -> list[socket.socket]:
+    """So many connections that send this and stay."""
+    found = []
+    for _ in range(number):
+        found.append(held.enter_context(_connected(api)))
+        with suppress(ConnectionError):
+            found[-1].sendall(sent)
+    return found
+
+
+def _open_of(connections: list[socket.socket]) -> int:
+    """How many of them the server has not closed, whatever it sent before."""
+    number = 0
+    for one in connections:
+        one.settimeout(0)
+        try:
+            while one.recv(1 << 16):
+                pass
+        except BlockingIOError:
+            number += 1
+        except ConnectionError:
+            pass
+    return number
+
+
+def _probed(api: Api, path: str) -> tuple[int, float]:
+    """Status of a probe, and the seconds that it took: the median of five, because the machine has other work."""
+    seconds = []
+    for _ in range(5):
+        begun = time.monotonic()
+        found = requests.get(f"{api.serving.url}{path}", timeout=PATIENCE_SECONDS, verify=False)
+        seconds.append(time.monotonic() - begun)
+    return found.status_code, sorted(seconds)[2]
+
+
+@pytest.mark.parametrize("number", [REQUESTS, 1000])
+@pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
+def test_probes_are_answered_beside_clients_that_hold_their_connections(api: Api, sent: bytes, number: int):
+    """Within a second, however many there are and wherever they have stopped; and few stay open."""
+    with ExitStack() as held:
+        hostile = _flood(api, number, sent, held)
+        for path in ("/healthz", "/readyz"):
+            status, seconds = _probed(api, path)
+            assert (status, seconds < PROBE_SECONDS) == (200, True), (path, seconds)
+        assert _open_of(hostile) <= CONNECTIONS
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "in its first message"])
+def test_probes_are_answered_beside_half_open_handshakes(secure: Api, sent: bytes):
+    """They count from accept on: 1,100 of them do not take the file descriptors of the daemon."""
+    with ExitStack() as held:
+        hostile = _flood(secure, 1100, sent, held)
+        status, seconds = _probed(secure, "/healthz")
+        assert (status, seconds < PROBE_SECONDS) == (200, True), seconds
+        assert _open_of(hostile) <= CONNECTIONS
+
+
+def test_a_handshake_has_a_time(secure: Api, monkeypatch: pytest.MonkeyPatch):
+    """However few there are."""
+    monkeypatch.setattr("lbd.api.connection.HANDSHAKE_SECONDS", 0.5)
+    with _connected(secure) as connection:
+        assert _ended(connection)
+
+
+def test_a_probe_keeps_no_connection(api: Api):
+    """The next one comes on its own."""
+    for path in ("/healthz", "/readyz"):
+        assert api.get(path).headers["connection"] == "close"
+
+
+def test_a_flood_from_one_address_takes_no_connection_of_another(api: Api):
+    """A kept connection of a neighbour is older than all of the flood, and stays."""
+    with ExitStack() as held:
+        kept = held.enter_context(_connected(api, "127.0.0.2"))
+        kept.sendall(KEPT)
+        assert kept.recv(12) == b"HTTP/1.1 200"
+        _flood(api, 500, KEPT, held)
+        assert _probed(api, "/healthz")[0] == 200  # accepted after all of them
+        assert _open_of([kept]) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", b"\xc0\x00\x02\x07"),
+        ("::ffff:192.0.2.7", b"\xc0\x00\x02\x07"),
+        ("2001:db8::1", b"\x20\x01\x0d\xb8\0\0\0\0"),
+        ("2001:db8::ffff:1", b"\x20\x01\x0d\xb8\0\0\0\0"),
+        ("fe80::1%2", b"\xfe\x80\0\0\0\0\0\0"),
+    ],
+)
+def test_one_client_has_a_network_to_itself(address: str, network: bytes):
+    """An address of IPv4, also where it is written as one of IPv6; 64 bits of IPv6."""
+    assert network_of(address) == network
+
+
+def test_a_request_that_is_being_answered_is_not_broken_off(api: Api):
+    """A stream stays, however many connections come after it."""
+    with ExitStack() as held:
+        stream = held.enter_context(_connected(api))
+        stream.sendall(EVENTS)
+        assert stream.recv(12) == b"HTTP/1.1 200"
+        _flood(api, 500, KEPT, held)
+        assert _probed(api, "/healthz")[0] == 200
+        assert api.serving.board.events.listening == 1
+        assert _open_of([stream]) == 1
+
+
+def test_too_many_requests_are_refused_and_probes_answered(api: Api, monkeypatch: pytest.MonkeyPatch):
+    """503 as a problem while all places are taken by requests that last."""
+    monkeypatch.setattr("lbd.api.guard.REQUESTS", 2)
+    with ExitStack() as held:
+        for _ in range(2):
+            stream = held.enter_context(_connected(api))
+            stream.sendall(EVENTS)
+            assert stream.recv(12) == b"HTTP/1.1 200"
+        found = api.get("/v1/status")
+        assert (found.status_code, found.headers["content-type"]) == (503, "application/problem+json")
+        assert (found.headers["retry-after"], found.headers["connection"]) == ("5", "close")
+        assert found.json()["detail"] == "2 requests are being answered already; ask again in a moment"
+        assert [api.get(path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
+    eventually(lambda: api.get("/v1/status").status_code == 200)
+
+
+def test_where_every_connection_is_being_answered_a_new_one_is_closed(api: Api, monkeypatch: pytest.MonkeyPatch):
+    """None of them is broken off for it."""
+    monkeypatch.setattr("lbd.api.connection.CONNECTIONS", 2)
+    with ExitStack() as held:
+        for _ in range(2):
+            stream = held.enter_context(_connected(api))
+            stream.sendall(EVENTS)
+            assert stream.recv(12) == b"HTTP/1.1 200"
+        assert _ended(held.enter_context(_connected(api)))
+        assert api.serving.board.events.listening == 2
+
+
+def test_requests_sent_ahead_are_answered_when_the_client_reads(api: Api, monkeypatch: pytest.MonkeyPatch):
+    """Clients that never read cost one answer each, and take no place of an expensive request."""
+    asked: list[object] = []
+
+    def large(*_: object) -> str:
+        asked.append(_)
+        return "x" * (8 << 20)
+
+    monkeypatch.setattr("lbd.api.read.snapshot", large)
+    with ExitStack() as held:
+        hostile = _flood(api, 8, b"GET /v1/snapshot HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5, held)
+        eventually(lambda: len(asked) == len(hostile))
+        assert api.get("/v1/snapshot").status_code == 200
+        assert len(asked) == len(hostile) + 1
+        while len(asked) == len(hostile) + 1:
+            assert hostile[0].recv(1 << 20)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_client_that_asks_nothing_is_closed(api: Api):
+    """Where there is room, too."""
+    with _connected(api) as connection:
+        assert _ended(connection)
 
 
 def _ended(connection: socket.socket) -> bool:
@@ -48,14 +244,7 @@ def _ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_connections_without_a_request_keep_nobody_out(api: Api):
-    """As many as there may be, all silent: the probe is answered again."""
-    with ExitStack() as held:
-        for _ in range(CONNECTIONS):
-            held.enter_context(_connected(api))
-        eventually(lambda: api.get("/healthz").status_code == 200)
-
-
+@pytest.mark.usefixtures("impatient")
 def test_a_request_in_drops_is_not_waited_for(api: Api):
     """A byte now and then is no request."""
     with _connected(api) as connection:
@@ -77,6 +266,7 @@ def _sent_to_nobody(connection: socket.socket, byte: int) -> bool:
     return _ended(connection)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_listener_that_does_not_read_loses_its_place(api: Api):
     """Its connection is broken off, and the place is free for another."""
     events = api.serving.board.events
@@ -87,6 +277,7 @@ def test_a_listener_that_does_not_read_loses_its_place(api: Api):
         eventually(lambda: events.listening == 0)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_listener_that_reads_stays(api: Api):
     """However long nothing happens."""
     with _connected(api) as connection:
@@ -101,8 +292,9 @@ def test_a_listener_that_reads_stays(api: Api):
         assert api.serving.board.events.listening == 1
 
 
-def test_a_listener_that_asks_on_and_goes_is_gone(api: Api):
+def test_a_listener_that_asks_on_and_goes_is_gone(api: Api, monkeypatch: pytest.MonkeyPatch):
     """What it asked for behind the stream waits for its end, and does not hide who has left."""
+    monkeypatch.setattr("lbd.api.published.HEARTBEAT_SECONDS", 0.3)
     events = api.serving.board.events
     with _connected(api) as connection:
         connection.sendall(EVENTS)
@@ -110,31 +302,6 @@ def test_a_listener_that_asks_on_and_goes_is_gone(api: Api):
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         time.sleep(0.2)  # so that it is read before the end
     eventually(lambda: events.listening == 0)
-
-
-def test_one_too_many_is_told_as_a_problem(api: Api, monkeypatch: pytest.MonkeyPatch):
-    """As every other error, and only while there are so many."""
-    monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 2 * PATIENCE_SECONDS)
-    monkeypatch.setattr("lbd.api.connection.CONNECTIONS", 2)
-    with _connected(api):
-        found = api.get("/healthz")
-    assert (found.status_code, found.headers["content-type"]) == (503, "application/problem+json")
-    assert found.json()["detail"] == "there are 2 connections already; ask again in a moment"
-    eventually(lambda: api.get("/healthz").status_code == 200)
-
-
-def test_those_that_come_by_the_thousand_are_broken_off(api: Api, monkeypatch: pytest.MonkeyPatch):
-    """Silent ones, and long before the process has no file left for brokers and its journal."""
-    monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 2 * PATIENCE_SECONDS)
-    monkeypatch.setattr("lbd.api.connection.CONNECTIONS", 2)
-    monkeypatch.setattr("lbd.api.connection.REFUSALS", 1)
-    with ExitStack() as held:
-        kept = [held.enter_context(_connected(api)) for _ in range(3)]
-        for _ in range(20):
-            with _connected(api) as one_more:
-                assert _ended(one_more)
-        kept[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert kept[0].recv(12) == b"HTTP/1.1 503"
 
 
 def test_a_listener_that_never_came_to_read_loses_its_place():
@@ -153,15 +320,6 @@ def test_a_listener_that_never_came_to_read_loses_its_place():
     assert asyncio.run(lost()) == [1, 0]
 
 
-def test_an_answer_is_one_packet(api: Api):
-    """Its head waits for its body: whoever reads it has all of it at once."""
-    with _connected(api) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        found = connection.recv(1 << 16)
-    assert found.startswith(b"HTTP/1.1 200")
-    assert found.rpartition(b"\r\n\r\n")[2].startswith(b'{"alive":true')
-
-
 def test_a_body_that_is_asked_for_is_asked_for_at_once(api: Api):
     """A client may wait for 100 before it sends one: that is no head that waits for anything."""
     with _connected(api) as connection:
@@ -172,18 +330,26 @@ def test_a_body_that_is_asked_for_is_asked_for_at_once(api: Api):
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 422")
 
 
+POST_IN_CHUNKS = (
+    b"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+    + TOKEN.encode()
+    + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+"""With the token: without one, 401 may come before the body has been looked at."""
+
+
+@pytest.mark.security("a request line, head or body without an end: refused")
 @pytest.mark.parametrize(
     "request_so_far",
     [
         b"GET / HTTP/1.1\r\nX: ",
-        b"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: ",
-        b"POST /v1/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2;",
+        POST_IN_CHUNKS + b"2\r\n{}\r\n0\r\nX: ",
+        POST_IN_CHUNKS + b"2;",
     ],
     ids=["head", "trailer", "chunk extension"],
 )
-def test_what_has_no_end_is_refused(api: Api, request_so_far: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_what_has_no_end_is_refused(api: Api, request_so_far: bytes):
     """And not kept: neither a head, nor what may follow a body, nor a word about a piece of it."""
-    monkeypatch.setattr("lbd.api.connection.QUIET_SECONDS", 2 * PATIENCE_SECONDS)
     with _connected(api) as connection:
         connection.sendall(request_so_far)
         found = b""
@@ -194,14 +360,15 @@ def test_what_has_no_end_is_refused(api: Api, request_so_far: bytes, monkeypatch
     assert b"HTTP/1.1 400" in found or not found  # what was not read yet resets the connection
 
 
-def test_what_is_no_http_is_not_the_answer_to_what_was_asked_before(api: Api):
-    """Who reads 400 takes it that nothing was done."""
+def test_what_is_no_http_is_refused_after_what_was_asked_before(api: Api):
+    """In this order: a client that read 400 first would take it that nothing was done."""
     with _connected(api) as connection:
         connection.sendall(b"GET /v1/snapshot HTTP/1.1\r\nHost: localhost\r\n\r\nBREW\x00 coffee\r\n\r\n")
         found = b""
         while piece := connection.recv(4096):
             found += piece
-    assert b"HTTP/1.1 400" not in found
+    assert found.startswith(b"HTTP/1.1 200")
+    assert found.count(b"HTTP/1.1 400") == 1
 
 
 def test_large_bodies_one_after_the_other_are_no_endless_request(api: Api):
@@ -222,10 +389,8 @@ def test_large_bodies_one_after_the_other_are_no_endless_request(api: Api):
         b"GET /healthz HTTP/1.1\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: elsewhere.example\r\n\r\n",
         b"POST /v1/pause HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET /healthz HTTP/1.1\nHost: localhost\n\n",
-        b"GET ?x HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
-    ids=["no line", "no host", "two hosts", "two lengths", "no carriage return", "no path"],
+    ids=["no line", "no host", "two hosts", "two lengths"],
 )
 def test_what_is_no_http_is_told_as_a_problem(api: Api, request_line_and_head: bytes):
     """And the connection is closed."""

@@ -11,8 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from lbd.record.control import Control
-from lbd.record.drains import Drain, Drains, Work, Works
+from lbd.store.control import Control
+from lbd.store.drains import Drain, Drains, Work, Works
 from tests.api.browser import browsing, sized
 from tests.api.conftest import TOKEN, serving
 from tests.fake_pulsar import HOT

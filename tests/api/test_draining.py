@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
-import yaml
-from click.testing import CliRunner, Result
 from structlog.testing import capture_logs
 
-from lbd.cli import main
-from tests.api.conftest import PATIENCE_SECONDS, TOKEN, Api, listening, own_api, working
+from lbd.operations import drain
+from tests.api.conftest import PATIENCE_SECONDS, Api, lbd, listening, own_api, working
 from tests.daemon.test_service import eventually
 from tests.simulate import fakes
 
@@ -28,10 +26,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def api(cluster: FakePulsar, tmp_path: Path) -> Iterator[Api]:
-    """An lbd on it that has ended a turn, and takes what is asked for by hand."""
-    limits = {"unload_spacing_seconds": 0}
-    chosen = fakes.settings(cluster, tmp_path / "state", drain=limits, api=own_api(tmp_path))
+def api(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """An lbd on it that has ended a turn, and takes what is asked for by hand, without a pause between moves."""
+    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
+    chosen = fakes.settings(cluster, tmp_path / "state", api=own_api(tmp_path))
     with listening(chosen) as found:
         found.turn()
         with working(found):
@@ -86,6 +84,21 @@ class TestDrain:
         api.post("/v1/release", who(cluster.brokers[0]))
         assert api.post(*asked, **{"Idempotency-Key": "k"}).json() == first.json()
         assert api.get("/v1/drains").json()["drains"] == []
+
+    def test_released_while_looked_at_it_ends(self, api: Api, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch):
+        """The release comes in the middle of a step of the drain: nothing moves, and the daemon goes on."""
+        target, released = cluster.brokers[0], threading.Event()
+
+        def release_first() -> None:
+            if not released.is_set():
+                released.set()
+                assert api.post("/v1/release", who(target)).json()["released"]["broker"] == target
+
+        monkeypatch.setattr(api.engine.draining, "_held", release_first)
+        api.post("/v1/drain", who(target))
+        eventually(lambda: released.is_set() and not api.engine.draining.busy)
+        assert owned(cluster, target) == 14
+        assert api.get("/v1/status").status_code == 200
 
     def test_each_change_is_one_line_in_the_log(self, api: Api, cluster: FakePulsar):
         """Who, why, what came of it."""
@@ -179,16 +192,6 @@ class TestFill:
         fill = api.get("/v1/drains").json()["fill"]
         assert (fill["broker"], fill["owned"], fill["total"] > 0) == (target, None, True)
         assert owned(cluster, target) == 2 + fill["landed"]
-
-
-def lbd(api: Api, folder: Path, *words: str) -> Result:
-    """A command on another machine: its own state directory is empty."""
-    (folder / "mine").write_text(TOKEN)
-    own = {"state_dir": str(folder / "elsewhere"), "api": {"token_file": str(folder / "mine")}}
-    (folder / "lbd.yaml").write_text(yaml.safe_dump(own))
-    assert api.serving.url is not None
-    given = [*words, "--api", api.serving.url, "--config", str(folder / "lbd.yaml")]
-    return CliRunner().invoke(main, given, prog_name="lbd", standalone_mode=True)
 
 
 class TestFromElsewhere:

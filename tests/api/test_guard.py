@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from lbd.api.guard import EXPENSIVE
 from lbd.config import Settings
 from tests.api.conftest import PATIENCE_SECONDS, TOKEN, Api, serving
+from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,6 +103,75 @@ class TestRequests:
         """On loopback a request comes under a name of this machine, or under none."""
         assert api.get("/v1/status", headers={"Host": host}).status_code == status
 
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({}, 200),
+            ({"Sec-Fetch-Site": "same-origin"}, 200),
+            ({"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
+            ({"Sec-Fetch-Site": "same-origin", "Origin": "https://lbd.example"}, 200),  # a proxy has changed Host
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Sec-Fetch-Site": "same-site"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+            ({"Sec-Fetch-Site": "anything"}, 403),
+            ({"Sec-Fetch-Site": "cross-site", "Origin": "SELF"}, 403),
+            ({"Origin": "SELF"}, 200),
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Origin": "http://127.0.0.1:1"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Origin": "http://evil.example", "Connection": "Upgrade", "Upgrade": "websocket"}, 403),
+        ],
+    )
+    @pytest.mark.parametrize("path", ["/v1/status", "/v1/events", "/v1/drain/broker:1", "/metrics", "/v1/nope"])
+    def test_a_page_of_another_site_makes_nobody_work(self, api: Api, path: str, headers: dict[str, str], status: int):
+        """A browser asks for it, but says for whom; programs that are no browser say nothing of the kind."""
+        own = {"SELF": api.serving.url or ""}
+        given = {name: own.get(value, value) for name, value in headers.items()}
+        with api.get(path, headers=given, stream=True) as found:
+            assert (found.status_code == 403) is (status == 403), found.status_code
+        if status == 200 and path == "/v1/status":
+            assert found.status_code == 200
+
+    @pytest.mark.parametrize("path", ["/", "/static/style.css", "/healthz", "/readyz"])
+    def test_a_page_of_another_site_may_lead_to_the_dashboard(self, api: Api, path: str):
+        """By a link; and probes tell nothing."""
+        assert api.get(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+
+    def test_a_page_of_another_site_changes_nothing_with_the_token(self, api: Api):
+        """Should it ever have it."""
+        found = api.post("/v1/pause", PAUSE, **{"Sec-Fetch-Site": "cross-site"})
+        assert (found.status_code, api.get("/v1/status").json()["paused"]) == (403, None)
+
+    def test_few_expensive_requests_run_at_the_same_time(self, api: Api, monkeypatch: pytest.MonkeyPatch):
+        """Others wait in line, or get 503 where many do; what is cheap is answered meanwhile."""
+        (at_once, waiting), ends = EXPENSIVE[r"/v1/(drain|fill)/"], threading.Event()
+        lock, counts, statuses = threading.Lock(), [0, 0], list[int]()
+
+        def hung(*_: object) -> None:
+            with lock:
+                counts[0] += 1
+                counts[1] = max(counts)
+            ends.wait(PATIENCE_SECONDS)
+            with lock:
+                counts[0] -= 1
+
+        monkeypatch.setattr(api.serving, "show_drain", hung)
+        asks = [
+            threading.Thread(target=lambda: statuses.append(api.get("/v1/drain/broker:1").status_code))
+            for _ in range(at_once + waiting + 5)
+        ]
+        try:
+            for one in asks:
+                one.start()
+            eventually(lambda: statuses == [503] * 5)
+            assert api.get("/v1/status").status_code == 200
+        finally:
+            ends.set()
+        for one in asks:
+            one.join()
+        assert counts[1] == at_once
+        assert statuses == [503] * 5 + [200] * (at_once + waiting)
+
     def test_a_body_that_is_too_long_is_not_read(self, api: Api):
         """By what it says, and by what it is."""
         assert api.post("/v1/pause", {"owner": "a", "reason": "x" * 100_000}).status_code == 413
@@ -151,7 +222,7 @@ class TestRequests:
             ends.wait(PATIENCE_SECONDS)
 
         monkeypatch.setattr("lbd.api.guard.ANSWER_SECONDS", 1.0)
-        monkeypatch.setattr("lbd.api.reading.snapshot", hung)
+        monkeypatch.setattr("lbd.api.read.snapshot", hung)
         try:
             found = api.get("/v1/snapshot")
             assert (found.status_code, found.json()["detail"]) == (503, "not done in time")
@@ -167,7 +238,7 @@ class TestRequests:
         def broken(*_: object) -> None:
             raise ZeroDivisionError("secret")
 
-        monkeypatch.setattr("lbd.api.reading.snapshot", broken)
+        monkeypatch.setattr("lbd.api.read.snapshot", broken)
         found = api.get("/v1/snapshot")
         assert (found.status_code, "secret" in found.text) == (500, False)
 

@@ -16,7 +16,8 @@ import pytest
 import requests
 import yaml
 
-from lbd.model import Result
+from lbd.api.published import Tally
+from lbd.model import Outcome, Result, Unload
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.daemon.test_service import eventually
 
@@ -63,6 +64,17 @@ class TestMetrics:
         asked = f"lbd_admin_request_seconds_count{{{unloads}}}"
         assert after[asked] - before.get(asked, 0) == len(planned)
         assert after[f'lbd_broker_usage_ratio{{broker="{pulsar.ids[0]}",resource="cpu"}}'] == 0.8
+
+    def test_an_amended_end_is_counted_by_itself(self):
+        """Nothing is counted back: what a move was told to be stays counted, and what it is by now beside it."""
+        tally, move = Tally(), Unload("t/n/0x00000000_0xffffffff", "a:1", "b:1", 1.0, 1.0)
+        tally.moved(Outcome(move, Result.FAILED, "a:1"))
+        tally.moved(Outcome(move, Result.LANDED, "b:1", seconds=9.0, amended=True))
+        samples = [
+            one for family in tally.collect() for one in family.samples if family.name != "lbd_admin_request_seconds"
+        ]
+        counted = {(one.name, *one.labels.values()) for one in samples if one.value > 0}
+        assert counted == {("lbd_unloads_total", "failed"), ("lbd_unloads_amended_total", "landed")}
 
     def test_no_label_grows_with_the_cluster_or_with_who_asks(self, api: Api):
         """No bundle, namespace or path that somebody sent; only brokers and words of closed lists."""

@@ -114,11 +114,10 @@ def test_an_lbd_that_ends_takes_nothing_with_it_to_its_next_start(pulsar: FakePu
     with serving(pulsar, tmp_path, avg_shedder={"hit_count_high": 90, "hit_count_low": 90}) as api:
         api.turn()
         plan = api.get("/v1/plan").json()
-        left = api.engine.settings.state_dir / "control" / "requests"
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(api.post, f"/v1/plan/{plan['id']}/apply", {**WHO, "timeout_seconds": 600})
-            eventually(lambda: list(left.glob("*.json")) != [])
+            eventually(lambda: bool(api.engine.requests._waiting))
             api.serving.stop()
             found = asked.result()
-        assert (found.status_code, found.json()["detail"]) == (503, "lbd is ending: nothing was begun")
-        assert list(left.glob("*.json")) == []
+        assert (found.status_code, found.json()["detail"]) == (503, "lbd is ending: nothing was begun.")
+        assert not api.engine.requests._waiting

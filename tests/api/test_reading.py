@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from lbd.daemon.standing import Alone
+from lbd.daemon.election import Alone
 from lbd.reason import Reason
-from tests import fake_pulsar
+from lbd.simulate.faults import Reply, refused
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
-from tests.fake_pulsar import HOT, Reply
+from tests.fake_pulsar import HOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbd.cycle import Hold
+    from lbd.turn.parts import Hold
     from tests.fake_pulsar import FakePulsar
 
 
@@ -134,7 +134,7 @@ class TestEvents:
 
     def test_there_are_places_for_so_many(self, api: Api, monkeypatch: pytest.MonkeyPatch):
         """One more is told to come back later; a place is free again when a listener has gone."""
-        monkeypatch.setattr("lbd.api.events.LISTENERS", 1)
+        monkeypatch.setattr("lbd.api.published.LISTENERS", 1)
         with api.get("/v1/events", stream=True) as first:
             lines = first.iter_lines(chunk_size=1)
             next(lines)
@@ -144,7 +144,7 @@ class TestEvents:
 
 def test_a_broker_that_answers_and_gives_no_report_is_told(api: Api, pulsar: FakePulsar):
     """Else nobody would miss it: it is in no table and no pair."""
-    pulsar.fault("load-report", fake_pulsar.refused(500, "no"), broker=pulsar.ids[2])
+    pulsar.fault("load-report", refused(500, "no"), broker=pulsar.ids[2])
     api.turn()
     (warning,) = api.get("/v1/status").json()["warnings"]
     assert warning.startswith(f"{pulsar.ids[2]} gives no report: GET ")

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.api.snapshot import _largest
+from lbd.api.read import _largest
 
 if TYPE_CHECKING:
     from lbd.model import Snapshot

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 OPENSSL = shutil.which("openssl")
 
 
-def _certify(folder: Path, name: str) -> dict[str, str]:
+def certify(folder: Path, name: str, extension: str = "basicConstraints=CA:TRUE") -> dict[str, str]:
+    """A certificate and its key in this folder, as ``api.tls`` names them."""
     assert OPENSSL is not None
     files = {"cert_file": str(folder / "cert.pem"), "key_file": str(folder / "key.pem")}
     words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    out = ["-subj", f"/CN={name}", "-out", files["cert_file"], "-keyout", files["key_file"]]
+    out = ["-addext", extension, "-subj", f"/CN={name}", "-out", files["cert_file"], "-keyout", files["key_file"]]
     subprocess.run([OPENSSL, *words, *out], check=True, capture_output=True)
     return files
 
@@ -39,9 +40,9 @@ def _shown(api: Api) -> str:
 @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
 def test_a_renewed_certificate_is_shown_after_a_reload(pulsar: FakePulsar, tmp_path: Path):
     """Its path stays the same, and so do all settings."""
-    files = _certify(tmp_path, "first")
+    files = certify(tmp_path, "first")
     with serving(pulsar, tmp_path, {"tls": files}) as api:
         assert _shown(api) == (tmp_path / "cert.pem").read_text().strip()
-        _certify(tmp_path, "second")
+        certify(tmp_path, "second")
         api.serving.take(api.engine.settings)
         assert _shown(api) == (tmp_path / "cert.pem").read_text().strip()

@@ -24,8 +24,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lbd.decide import STRATEGIES
-from lbd.place import PLACEMENTS
+from lbd.decide.strategies import STRATEGIES
+from lbd.place.placements import PLACEMENTS
 from tests.bench import drain, fit, learn, learn_scale, least, scenes
 from tests.scenarios.clusters import EACH
 

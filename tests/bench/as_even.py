@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.score.evenness import gaps
+from lbd.score.scorecard import gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lbd.model import FloatArray, IntArray
-    from lbd.score.placement import Placement
-    from lbd.score.trace import Trace
+    from lbd.score.bounds import BundleHistory
+    from lbd.score.scorecard import Trace
     from tests.bench.suite import Ran
 
 STAYS_SECONDS = 120.0
@@ -66,7 +66,7 @@ def spent(run: Course, gap_points: float) -> Spent | None:
     return None if found is None else Spent(int(run.moves[found]), float(run.traffic[found]))
 
 
-def least_traffic(placement: Placement) -> float:
+def least_traffic(placement: BundleHistory) -> float:
     """The share of all traffic that any plan moves at least for the last peak: what at first is beyond it."""
     room = placement.room(placement.peak(placement.last))
     too_much = np.maximum(placement.carried(placement.first) - room, 0.0)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lbd.config import Settings
-from lbd.daemon import byhand
-from lbd.daemon.draining.showing import show_drain
-from lbd.record.control import DrainRequest
-from lbd.simulate.build import cluster
+from lbd.daemon import standalone
+from lbd.operations.drain import show_drain
+from lbd.simulate.cluster import cluster
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import Scenario
+from lbd.store.control import DrainRequest
 
 NAMESPACES, BUNDLES = 10, 65
 VERSIONS = ("4.2.4", "4.0.8")
@@ -44,7 +44,7 @@ def main() -> None:
 def _drained(pulsar: FakePulsar, settings: Settings, version: str) -> str:
     broker, begun = pulsar.brokers[0], time.time()
     shown = show_drain(settings, broker)
-    with byhand.draining(settings, lambda _: None, lambda _: None) as work:
+    with standalone.draining(settings, lambda _: None, lambda _: None) as work:
         request = DrainRequest("bench", broker, None, "", None, "bench", begun, begun + 1e6)
         answer, found = work(request)
     if found is None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.simulate.build import cluster
-from lbd.simulate.cluster import points_at, rates_at
+from lbd.simulate.cluster import cluster, points_at, rates_at
 from lbd.simulate.scenario import Scenario
 
 if TYPE_CHECKING:

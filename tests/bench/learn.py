@@ -18,25 +18,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
-from lbd.learn.candidates import PRESENT, candidates
-from lbd.learn.choosing import DEALS, NOBODY, Choice, choose, cost, moves_per_day, product, shortlist, split
-from lbd.learn.closed_loop import replay
-from lbd.learn.cluster import recorded
-from lbd.learn.dealt import dealt
-from lbd.learn.scoring import figures, pooled
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.learn.choose import (
+    DEALS,
+    NOBODY,
+    PRESENT,
+    Choice,
+    candidates,
+    choose,
+    cost,
+    moves_per_day,
+    product,
+    shortlist,
+    split,
+)
+from lbd.learn.replay import figures, pooled, recorded, replay
+from lbd.learn.window import dealt
+from lbd.load.estimate import CPU
 from lbd.load.fit import fit
-from lbd.load.linear import CPU
 from lbd.load.samples import BrokerSamples, gather
 from tests.bench.weeks import SETTINGS, SHAPES, WARM_MINUTES, day, week
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lbd.learn.candidates import Candidate
-    from lbd.learn.scoring import Figures
+    from lbd.learn.choose import SettingsCandidate
+    from lbd.learn.replay import Figures
     from lbd.learn.window import Window
-    from lbd.load.linear import LoadModel
+    from lbd.load.estimate import LoadModel
 
 SEEDS = 3
 TRIED = 24
@@ -56,7 +65,7 @@ class Line:
     calibrated: Figures
 
 
-def _figures(window: Window, candidate: Candidate, model: LoadModel) -> Figures:
+def _figures(window: Window, candidate: SettingsCandidate, model: LoadModel) -> Figures:
     course = replay(window, candidate.under(SETTINGS), model)
     return figures(course.since(float(window.at[WARM_MINUTES])), OVER_POINTS)
 
@@ -94,7 +103,7 @@ def line(shape: str, seed: int, tried: int) -> Line:
 
 
 def _often(
-    windows: Mapping[int, Window], tried: Sequence[Candidate], model: LoadModel
+    windows: Mapping[int, Window], tried: Sequence[SettingsCandidate], model: LoadModel
 ) -> dict[str, dict[int, Figures]]:
     """Figures over several deals of noise."""
     drawn = {number: [dealt(window, seed) for seed in range(DEALS)] for number, window in windows.items()}

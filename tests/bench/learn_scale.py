@@ -24,22 +24,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lbd.config import Settings
-from lbd.cycle.chosen import effective
-from lbd.cycle.rounds import round_of
-from lbd.record.history.settings import HistorySettings
-from lbd.record.history.writer import Writer
 from lbd.simulate.run import Simulation
 from lbd.simulate.scenario import Scenario, load
+from lbd.store.history import HistoryWriter
+from lbd.store.history_round import HistorySettings
+from lbd.turn.record import history_round
+from lbd.turn.strategy_config import effective
 
 if TYPE_CHECKING:
-    from lbd.record.history.round import Round
+    from lbd.store.history_round import HistoryRound
 
 SETTINGS = Settings.model_validate({"interval_seconds": 60})
 SCATTER = 0.05
 MIB = 1024 * 1024
 
 
-def scattered(found: Round, random: np.random.Generator) -> Round:
+def scattered(found: HistoryRound, random: np.random.Generator) -> HistoryRound:
     """The same with each bundle's rates a little off."""
     rows = found.snapshot.rows
     off = 1 + SCATTER * random.standard_normal((len(rows.rates), 1))
@@ -54,9 +54,9 @@ def write(root: Path, days: float, bundles: int, seed: int = 1) -> None:
     about["hours"] = days * 24
     for one, share in zip(about["load"], shares, strict=True):
         one["bundles"] = round(share * bundles)
-    random, writer = np.random.default_rng(seed), Writer(root, HistorySettings())
+    random, writer = np.random.default_rng(seed), HistoryWriter(root, HistorySettings())
     for turned in Simulation(Scenario.model_validate(about), SETTINGS, seed, time.perf_counter).turns():
-        kept = round_of(turned.record, SETTINGS.strategy, effective(SETTINGS).model_dump_json())
+        kept = history_round(turned.record, SETTINGS.strategy, effective(SETTINGS).model_dump_json())
         assert kept is not None
         writer.add(scattered(kept, random))
     writer.flush()

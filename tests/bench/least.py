@@ -15,8 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lbd.compare.candidates import Candidate
-from lbd.compare.side_by_side import Asked, over_scenario
+from lbd.compare.side_by_side import ComparisonRequest, Contender, over_scenario
 from lbd.config import Settings
 from lbd.simulate.scenario import load
 from tests.bench import as_even
@@ -77,9 +76,9 @@ def experiments(names: Sequence[str]) -> Iterator[str]:
     yield f"| scenario | strategy | {' | '.join(HEAD)} |"
     yield "|---" * (len(HEAD) + 2) + "|"
     candidates = tuple(
-        Candidate(name, str(own["strategy"]), _own(own)) for name, own in CANDIDATES.items() if name in names
+        Contender(name, str(own["strategy"]), _own(own)) for name, own in CANDIDATES.items() if name in names
     )
-    asked = Asked(candidates, Settings(), {}, time.perf_counter, lambda *_: None)
+    asked = ComparisonRequest(candidates, Settings(), {}, time.perf_counter, lambda *_: None)
     for name in SCENARIOS:
         found = [over_scenario(asked, name, load(name), seed).runs for seed in range(1, SEEDS + 1)]
         for at, candidate in enumerate(candidates):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -11,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lbd.decide import build, settings_of
+from lbd.decide.strategies import build, strategy_settings
 from lbd.load.scoring import Weights
 from lbd.model import Averages, Brokers, Memory, Rows, Snapshot
 from lbd.observe import averages
 from lbd.observe.parse import build_snapshot, parse_report
-from lbd.permit.policies import Groups, Isolation, Policies, Policy
-from lbd.place import PlaceMemory, look
-from lbd.place import build as build_placement
-from lbd.place.candidates import Standing
+from lbd.permit.policies import Groups, Isolation, Pattern, Policies, Policy
+from lbd.place.picker import RunningLoads
+from lbd.place.placements import PlaceMemory, broker_loads
+from lbd.place.placements import build as build_placement
 from tests.builders import permission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbd.place import Seen
+    from lbd.place.placements import BrokerLoads
 
 
 def columns(brokers: int, bundles: int) -> Snapshot:
@@ -80,7 +79,7 @@ def decide(brokers: int, bundles: int, name: str = "avg-shedder", placement: str
     """A firing round with columns and averages in hand."""
     seen = columns(brokers, bundles)
     means = averages.update(Averages.empty(), seen)
-    strategy = build(settings_of(name, FIRING[name]), Weights(), placement)
+    strategy = build(strategy_settings(name, FIRING[name]), Weights(), placement)
     allowed = permission(seen)
 
     def work() -> int:
@@ -136,19 +135,19 @@ def place(name: str, brokers: int, bundles: int) -> Callable[[], object]:
     return work
 
 
-def look_around(brokers: int, bundles: int) -> Callable[[], tuple[Seen, Standing]]:
+def look_around(brokers: int, bundles: int) -> Callable[[], tuple[BrokerLoads, RunningLoads]]:
     """What answers are made from, once for a round: loads, isolation policies and an anti-affinity group."""
     snapshot = columns(brokers, bundles)
     mean = averages.update(Averages.empty(), snapshot)
-    every = re.compile(".*")
-    rules = tuple(Policy(f"p{at}", (re.compile(f"tenant/ns-{at}"),), (every,)) for at in range(20))
+    every = Pattern(".*")
+    rules = tuple(Policy(f"p{at}", (Pattern(f"tenant/ns-{at}"),), (every,)) for at in range(20))
     members = frozenset({"tenant/ns-1", "tenant/ns-2"})
     groups = Groups(grouped=dict.fromkeys(members, "g"), members={"g": members})
     doubted = np.zeros(brokers, dtype=np.int8)
 
-    def work() -> tuple[Seen, Standing]:
+    def work() -> tuple[BrokerLoads, RunningLoads]:
         policies = Policies(Isolation(rules), groups, snapshot.brokers.ids)
-        return look(snapshot, mean, Weights(), asked=2000), Standing(snapshot, policies, doubted, 50_000)
+        return broker_loads(snapshot, mean, Weights(), asked=2000), RunningLoads(snapshot, policies, doubted, 50_000)
 
     return work
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lbd.config import Settings
 from lbd.score.scorecard import Scorecard, scorecard
 from lbd.simulate.run import Simulation
-from lbd.simulate.settings import settled
+from lbd.simulate.scenario import settled
 from tests.bench.as_even import Course, course, least_traffic
 from tests.scenarios.clusters import EACH, KINDS, cluster
 

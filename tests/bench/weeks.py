@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lbd.config import Settings
-from lbd.learn.closed_loop import replay
+from lbd.learn.replay import replay
 from lbd.learn.window import OF_BROKERS, Window
-from lbd.load.linear import CPU, given
+from lbd.load.estimate import CPU, fixed_model
 from lbd.model import RESOURCES
-from lbd.simulate.build import cluster
-from lbd.simulate.cluster import MIB, noisy, points_at, rates_at
+from lbd.simulate.cluster import cluster, noisy, points_at, rates_at
 from lbd.simulate.run import BEGUN_AT
 from lbd.simulate.scenario import Scenario
+from lbd.simulate.world import MIB
 
 if TYPE_CHECKING:
-    from lbd.learn.closed_loop import Course
-    from lbd.load.linear import LoadModel
+    from lbd.learn.replay import Course
+    from lbd.load.estimate import LoadModel
     from lbd.model import BoolArray, FloatArray
-    from lbd.simulate.world import State, World
+    from lbd.simulate.world import ClusterState, World
 
 SETTINGS = Settings.model_validate({"interval_seconds": 60})
 DAY_MINUTES = 1440
@@ -143,7 +143,7 @@ def week(shape: str, seed: int, days: int = 7) -> Week:
     about = {"about": shape, "hours": days * 24, "noise_points": 1.5, **SHAPES[shape]}
     world, state = cluster(Scenario.model_validate(about), seed)
     true = _unbalanced(world, state, days * DAY_MINUTES)
-    model = given(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
+    model = fixed_model(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
     course = replay(true, SETTINGS, model)
     return Week(true, model, _with(true, course))
 
@@ -160,7 +160,7 @@ def day(whole: Window, number: int) -> Window:
 _CHANGES = ("change_round", "change_bundle", "change_owner", "change_rates")
 
 
-def _unbalanced(world: World, state: State, minutes: int) -> Window:
+def _unbalanced(world: World, state: ClusterState, minutes: int) -> Window:
     shape = (minutes, len(world.brokers))
     used, present = np.full((*shape, len(RESOURCES)), np.nan), np.zeros(shape, dtype=np.bool_)
     stored: FloatArray = np.zeros((len(world.bundles), 4))

@@ -181,7 +181,7 @@ def test_wrong_usage(words: list[str], told: str):
         ),
         (
             HEADER.replace("}", ', "interval_s": -1}') + '{"t": 1, "reports": {"a": {}}}\n',
-            "interval_seconds: -1: wanted more than 0",
+            "interval_seconds: -1: wanted 0.05 or more",
         ),
     ],
 )

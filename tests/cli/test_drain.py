@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
-from lbd.cli import main
-from lbd.cli.drain import _watched
+from lbd.api.client import LocalClient
+from lbd.cli import main, remote
 from lbd.config import Settings
-from lbd.daemon.engine import engine
 from lbd.errors import ObserveError
-from lbd.record.control import Control, DrainRequest, FillRequest, Pause
-from lbd.record.drains import Drains
+from lbd.operations import drain
+from lbd.store.control import Control, Pause
+from lbd.store.drains import Drains
+from tests.builders import state_begun
+from tests.serving import accepting
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from click.testing import Result
 
+    from lbd.daemon.engine import Engine
     from lbd.simulate.fake_pulsar import FakePulsar
 
 
 @pytest.fixture
-def config(cluster: FakePulsar, tmp_path: Path) -> Path:
-    """Settings of that cluster."""
-    chosen = fakes.settings(cluster, tmp_path / "state", drain={"unload_spacing_seconds": 0})
+def config(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings of that cluster; a drain makes no pause between two moves."""
+    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
+    chosen = fakes.settings(cluster, tmp_path / "state")
     path = tmp_path / "lbd.yaml"
     path.write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))), encoding="utf-8")
     return path
@@ -44,31 +46,9 @@ def lbd(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
-@contextmanager
-def running(config: Path) -> Iterator[None]:
-    """A lbd that serves requests and goes on with drains, as the daemon does twice a second."""
-    settings = Settings.model_validate(yaml.safe_load(config.read_text()))
-    done = threading.Event()
-
-    def serve() -> None:
-        with engine(settings) as found:
-            found.turn()
-            ready.set()
-            while not done.is_set():
-                found.serve()
-                time.sleep(0.05)
-            found.halt()
-            found.wait()
-
-    ready = threading.Event()
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        assert ready.wait(30)
-        yield
-    finally:
-        done.set()
-        thread.join()
+def running(config: Path) -> AbstractContextManager[Engine]:
+    """An lbd that executes commands and goes on with drains."""
+    return accepting(Settings.model_validate(yaml.safe_load(config.read_text())), turns=1)
 
 
 def owned(cluster: FakePulsar, broker: str) -> int:
@@ -150,7 +130,7 @@ class TestApplied:
 
     def test_what_is_refused(self, cluster: FakePulsar, config: Path, tmp_path: Path):
         """A pause, told in one line; nothing is begun."""
-        Control(tmp_path / "state").pause(Pause(0.0, None, "look", "bob"))
+        Control(state_begun(tmp_path / "state").path).pause(Pause(0.0, None, "look", "bob"))
         found = lbd("drain", cluster.brokers[0], "--apply", "--config", config)
         assert (found.exit_code, found.stdout) == (4, "Refused: paused: by bob until lbd resume: look\n")
         assert Drains(tmp_path / "state").in_force(time.time()) == {}
@@ -178,19 +158,28 @@ def test_junk(words: tuple[Any, ...], code: int, told: str, config: Path):
 
 
 @pytest.mark.parametrize(
-    ("request_of", "told"),
-    [
-        (
-            lambda: DrainRequest("r1", "b:1", None, "", None, "ann", 0.0, 1e12),
-            "the next one goes on with the drain of b:1",
-        ),
-        (lambda: FillRequest("r1", "b:1", None, "ann", 0.0, 1e12), "ask for the filling of b:1 again"),
-    ],
-    ids=["drain", "fill"],
+    ("words", "told"),
+    [("drain", "the next lbd goes on with the drain of"), ("fill", "ask for the filling of")],
 )
 def test_who_watches_is_told_what_becomes_of_it_when_lbd_stops(
-    request_of: Callable[[], Any], told: str, tmp_path: Path
+    words: str, told: str, cluster: FakePulsar, config: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The next lbd goes on with a drain, and with no fill."""
-    with pytest.raises(ObserveError, match=told):
-        _watched(tmp_path, request_of(), lambda _: None)
+    broker = cluster.brokers[0 if words == "drain" else 2]
+    with running(config) as found:
+        begin = remote.begin
+
+        def begun(*asked: Any) -> Any:
+            started = begin(*asked)
+            Control(found.settings.state_dir).pause(Pause(time.time(), None, "", "ann"))  # so that it does not end
+            monkeypatch.setattr(LocalClient, "_connected", gone)
+            return started
+
+        monkeypatch.setattr(remote, "begin", begun)
+        done = lbd(words, broker, "--apply", "--config", config)
+    assert (done.exit_code, told in done.stderr) == (3, True), done.output
+
+
+def gone(_: LocalClient) -> Any:
+    """Nobody listens any more."""
+    raise ObserveError("lbd has stopped")

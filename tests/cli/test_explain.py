@@ -13,10 +13,12 @@ from click.testing import CliRunner
 
 from lbd.cli import main
 from lbd.daemon.engine import engine
-from lbd.record.explain.answers import BrokerAnswer, BundleAnswer, TurnAnswer
-from lbd.record.turns import FOLDER, segments
-from lbd.record.turns.bundles import load_bundles, save_bundles
-from tests.fake_pulsar import HOT, WARM, FakePulsar, refused
+from lbd.simulate.faults import refused
+from lbd.store import turns
+from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
+from lbd.store.turns import TURNS_FOLDER, load_bundles, save_bundles
+from tests.builders import state_begun
+from tests.fake_pulsar import HOT, WARM, FakePulsar
 from tests.test_turn import settings
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from lbd.cycle import CycleRecord
+    from lbd.turn.parts import TurnResult
 
 MOVED, LEFT = HOT[:3], HOT[3:]
 
@@ -49,7 +51,7 @@ def lines(found: Result) -> list[str]:
     return [" ".join(line.split()) for line in found.stdout.splitlines()]
 
 
-def balanced(pulsar: FakePulsar, folder: Path, **changes: Any) -> list[CycleRecord]:
+def balanced(pulsar: FakePulsar, folder: Path, **changes: Any) -> list[TurnResult]:
     """Turn 1 waits, 2 moves three bundles, 3 tells of it, 4 to 6 let the brokers settle."""
     samples = [(80, 45, 10), (81, 46, 11), (81, 46, 11), (64, 44, 30), (62, 45, 35), (60, 46, 36)]
     records = []
@@ -197,6 +199,7 @@ class TestBroker:
 
     def test_a_pause_is_why(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With who ordered it."""
+        state_begun(tmp_path / "state")
         CliRunner().invoke(main, ["pause", "--reason", "upgrade"], catch_exceptions=False)
         balanced(pulsar, tmp_path)
         found = "\n".join(lines(explain(pulsar.ids[0])))
@@ -219,7 +222,7 @@ class TestBundle:
     def test_a_proven_landing_outweighs_the_report_after_it(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A broker's report still names a bundle up to a minute after it let it go."""
         balanced(pulsar, tmp_path)
-        folder = tmp_path / "state" / FOLDER
+        folder = tmp_path / "state" / TURNS_FOLDER
         found = load_bundles(folder)
         assert found is not None
         owner = found.owner.copy()
@@ -308,7 +311,7 @@ class TestUsage:
     def test_torn_lines_are_told(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Beside the answer."""
         balanced(pulsar, tmp_path)
-        with segments.files(tmp_path / "state" / FOLDER)[-1].open("ab") as file:
+        with turns.files(tmp_path / "state" / TURNS_FOLDER)[-1].open("ab") as file:
             file.write(b'{"event":"turn","at":17')
         found = explain()
         assert found.exit_code == 0

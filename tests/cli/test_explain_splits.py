@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
-from lbd.record.explain.answers import BundleAnswer, TurnAnswer
-from lbd.record.journal.splits import splits_of
+from lbd.store.explain import BundleAnswer, TurnAnswer
+from lbd.store.moves import read_splits
 from tests.simulate.fakes import run, settings
 from tests.simulate.test_fake_pulsar_splits import BIG, big
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from lbd.record.journal.splits import Split
+    from lbd.store.moves import SplitRecord
 
 HALVES = [f"simulated/big/{span}" for span in ("0x00000000_0x7fffffff", "0x7fffffff_0xffffffff")]
 
 
 @pytest.fixture
-def split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Split:
+def split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SplitRecord:
     """The one bundle of a broker, cut in two by the daemon's rule an hour ago; the state directory is the settings'."""
     monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path))
     with big(begun_at=time.time() - 3600) as cluster:
         chosen = settings(cluster, tmp_path, split={"enabled": True, "max_splits_per_hour": 1})
         with run(cluster, tmp_path, monkeypatch, chosen) as running:
-            running.until(lambda: any(one.ended is not None for one in splits_of(tmp_path)))
+            running.until(lambda: any(one.ended is not None for one in read_splits(tmp_path)))
             running.turns(8)
-    return splits_of(tmp_path)[0]
+    return read_splits(tmp_path)[0]
 
 
 def explain(*words: object) -> Result:
@@ -47,7 +47,7 @@ def told(found: Result) -> str:
     return " ".join(found.stdout.split())
 
 
-def test_a_bundle_that_was_split(split: Split) -> None:
+def test_a_bundle_that_was_split(split: SplitRecord) -> None:
     """It is no bundle any more, and its parts are named."""
     found = explain(BIG)
     assert (found.exit_code, found.stderr) == (0, "")
@@ -56,7 +56,7 @@ def test_a_bundle_that_was_split(split: Split) -> None:
     assert "exceeds split.max_msg_rate 30,000" in told(found)
 
 
-def test_a_part_of_it(split: Split) -> None:
+def test_a_part_of_it(split: SplitRecord) -> None:
     """It has an owner, and the split that it came out of is told."""
     found = explain(HALVES[0], "--format", "json")
     assert found.exit_code == 0, found.output
@@ -67,7 +67,7 @@ def test_a_part_of_it(split: Split) -> None:
     assert "split at" not in " ".join(answer["because"])
 
 
-def test_the_turn_after_which_it_was_split(split: Split) -> None:
+def test_the_turn_after_which_it_was_split(split: SplitRecord) -> None:
     """That turn tells of it, and no other one."""
     answers = [json.loads(explain(number, "--format", "json").stdout) for number in range(1, 9)]
     assert set(answers[0]) == set(TurnAnswer.__struct_fields__)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
-from lbd.record.state import StateDir
+from lbd.store.state import StateDir
 
 RECORDING = Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
 
@@ -49,7 +49,7 @@ def test_settings_stand_before_and_after_each_word(tmp_path: Path, before: int):
     words: list[object] = ["history", "export"]
     words[before:before] = ["--config", tmp_path / "absent.yaml"]
     code, _, told = lbd(*words, tmp_path / "out.jsonl")
-    assert (code, "absent.yaml: configuration cannot be read" in told) == (2, True)
+    assert (code, "absent.yaml: cannot be read" in told) == (2, True)
 
 
 def test_not_beside_a_running_lbd(tmp_path: Path):

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from lbd.cli import main
 from lbd.config import load
 from lbd.daemon.engine import engine
-from lbd.daemon.telling import status_of
-from lbd.record.status import read_status, write_status
+from lbd.daemon.status import build_status
+from lbd.store.status import read_status, write_status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def test_status_and_explain_tell_what_the_last_turn_knew(pulsar: FakePulsar, tmp
     pulsar.sample(80, 45, 10)
     with engine(load(path, {}).settings) as balancer:
         record = balancer.turn()
-        write_status(tmp_path / "state", status_of(balancer, record, 1, None))
+        write_status(tmp_path / "state", build_status(balancer, record, 1, None))
     status = json.loads(lbd(path, "status", "--format", "json").stdout)
     explained = lbd(path, "explain", pulsar.ids[0])
     as_json = json.loads(lbd(path, "explain", pulsar.ids[0], "--format", "json").stdout)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta, timezone
 from fcntl import ioctl
@@ -24,15 +26,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.cli import main
-from lbd.cli.operate_text import common_end
-from lbd.cli.times import duration, local, spoken, zoned
+from lbd.cli.options import duration
+from lbd.cli.status_text import common_end
+from lbd.files import user_name
 from lbd.model import Outcome, Unload
 from lbd.model import Result as Ended
-from lbd.record.control import Answer, Control, Pause, UnloadRequest
-from lbd.record.journal import Journal
-from lbd.record.state import StateDir
-from lbd.record.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
-from lbd.record.turns.lines import Verdict
+from lbd.store.control import Control, Pause, RequestResult, UnloadRequest
+from lbd.store.journal import Journal
+from lbd.store.state import StateDir
+from lbd.store.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
+from lbd.store.turn_record import Verdict
+from lbd.text import duration_text, local, zoned
 from tests.disks import small_disk
 
 if TYPE_CHECKING:
@@ -310,8 +314,12 @@ class TestPause:
         assert found.stdout.endswith(" (10 min): upgrade.\n")
 
     def test_without_a_daemon(self, tmp_path: Path) -> None:
-        """It holds for the next one, on a state directory that need not exist yet."""
-        found = lbd("--config", _config(tmp_path, tmp_path / "new"), "pause")
+        """It holds for the next one. The directory is not made: one that lbd does not use would hold nothing."""
+        config = _config(tmp_path, tmp_path / "new")
+        refused = lbd("--config", config, "pause")
+        assert (refused.exit_code, "there is no such directory; lbd run makes it" in refused.stderr) == (2, True)
+        (tmp_path / "new").mkdir()
+        found = lbd("--config", config, "pause")
         assert found.exit_code == 0
         assert found.stdout.endswith(f"No lbd is running on {tmp_path / 'new'}; the pause holds for the next one.\n")
         assert Control(tmp_path / "new").paused(time.time()) is not None
@@ -340,7 +348,7 @@ class TestPause:
         (tmp_path / "file").write_text("", encoding="utf-8")
         found = lbd("--config", _config(tmp_path, tmp_path / "file"), "pause")
         assert found.exit_code == 2
-        assert found.stderr.startswith(f"Error: {tmp_path / 'file'}: cannot be written")
+        assert found.stderr.startswith(f"Error: {tmp_path / 'file' / 'control'}: cannot be written")
 
 
 class TestResume:
@@ -368,7 +376,7 @@ class TestResume:
 
     def test_junk_is_cleared(self, daemon: Path) -> None:
         """What counted as a pause counts no more."""
-        Control(daemon).take(time.time())
+        Control(daemon).pause(Pause(1.0, None, "", "bob"))
         (daemon / "control" / "pause.json").write_bytes(b"\xff")
         found = lbd("resume")
         assert found.exit_code == 0
@@ -385,88 +393,137 @@ class TestResume:
 SERVE = """
 import sys, time
 from pathlib import Path
+from types import SimpleNamespace
+from lbd.api.published import Board
+from lbd.api.server import Server, listen_locally
+from lbd.config import Settings
 from lbd.model import Result
-from lbd.record.control import Answer, Control
-from lbd.record.state import StateDir
+from lbd.operations.requests import Requests
+from lbd.store.control import RequestResult
+from lbd.store.state import StateDir
 folder, code, result = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+requests = Requests()
+
+def ask(request, gone):
+    if code < 0:
+        requests.on_new = lambda: (requests.next(0.0) if code == TAKEN else None, (folder / "came").touch())
+        found = requests.ask(request, gone)
+        (folder / "fresh").write_text(str(requests.next(0.0)))
+        (folder / "fresh").rename(folder / "left")
+        return found
+    sentence = f"{request.bundle} to {request.destination} for {request.by}, {request.override}."
+    return RequestResult(code, sentence, Result(result) if result else None, "b2", request.id), False
+
+backend = SimpleNamespace(ask=ask, board=Board(), settings=Settings(), state_dir=folder, now=time.time)
 with StateDir(folder).locked():
-    control = Control(folder)
+    server = Server(backend, listen_locally(folder / "lbd.sock"), local=True)
     print("held", flush=True)
-    while True:
-        while (request := control.take(time.time())) is not None:
-            if code >= 0:
-                sentence = f"{request.bundle} to {request.destination} for {request.by}, {request.override}."
-                control.answer(request.id, Answer(code, sentence, Result(result) if result else None, "b2"))
-        time.sleep(0.02)
+    time.sleep(600)
 """
+TAKEN, WAITS = -1, -2
+"""What becomes of a request that is not answered."""
 
 
 @contextmanager
 def serving(folder: Path, code: int, result: str = "") -> Iterator[int]:
-    """A process that answers requests like this; one with a negative code takes them and never answers."""
-    command = [sys.executable, "-c", SERVE, str(folder), str(code), result]
+    """A process that answers commands like this, or never."""
+    command = [sys.executable, "-c", SERVE.replace("TAKEN", str(TAKEN)), str(folder), str(code), result]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield process.pid
-        process.kill()
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def until(path: Path) -> str:
+    """The content of a file, as soon as there is one."""
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text()
 
 
 class TestUnload:
     @pytest.mark.parametrize("code", [0, 4, 5])
     def test_a_running_lbd_answers(self, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Its sentence on stdout, its exit code."""
+        """Its sentence on stdout, its exit code; the kernel names the user, and root may name another."""
         monkeypatch.setenv("SUDO_USER", "alice")
+        user = "alice" if os.geteuid() == 0 else user_name(os.geteuid())
         with serving(tmp_path, code, "landed") as pid:
             found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--override", "ticket 7")
         assert found.exit_code == code
-        assert found.stdout == f"{BUNDLES[0]} to b3:8080 for alice, ticket 7.\n"
+        assert found.stdout == f"{BUNDLES[0]} to b3:8080 for {user}, ticket 7.\n"
         assert found.stderr == f"Asked lbd (process {pid}); waiting up to 2 min for its answer.\n"
-        assert not list((tmp_path / "control").glob("*/*.json"))
 
     def test_json(self, tmp_path: Path) -> None:
         """The answer as it is."""
         with serving(tmp_path, 5, "landed-elsewhere"):
             found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--format", "json")
         shown = json.loads(found.stdout)
+        assert shown.keys() == {"exit_code", "sentence", "result", "owner", "id"}
         assert (shown["exit_code"], shown["result"], shown["owner"]) == (5, "landed-elsewhere", "b2")
         assert shown["sentence"] in found.stderr
 
     def test_no_answer_in_time(self, tmp_path: Path) -> None:
         """Exit 5; it is under way and may yet be done."""
-        with serving(tmp_path, -1) as pid:
+        with serving(tmp_path, TAKEN):
             found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
         assert found.exit_code == 5
-        assert found.stdout == f"No answer from lbd (process {pid}) in 1 s: it is under way, see lbd history.\n"
+        assert found.stdout == "No answer within 1 s: it is under way, see /v1/moves, or lbd history.\n"
 
-    def test_nobody_took_it(self, daemon: Path) -> None:
+    def test_nobody_took_it(self, tmp_path: Path) -> None:
         """Exit 5; it was withdrawn and is never done."""
-        found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+        with serving(tmp_path, WAITS):
+            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+            assert until(tmp_path / "left") == "None"
         assert found.exit_code == 5
-        assert found.stdout.endswith(" in 1 s: withdrew the request, nothing was done.\n")
-        assert Control(daemon).take(time.time()) is None
+        assert found.stdout == "No answer within 1 s: nothing was begun.\n"
 
-    def test_interrupted(self, daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_interrupted(self, tmp_path: Path) -> None:
         """Ctrl-C withdraws it, too."""
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "lbd", "unload", BUNDLES[0], "--to", "b3:8080"]
+        with (
+            serving(tmp_path, WAITS),
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        ):
+            until(tmp_path / "came")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert until(tmp_path / "left") == "None"
 
-        def interrupt(seconds: float) -> None:
-            del seconds
-            raise KeyboardInterrupt
+    def test_an_lbd_that_is_killed_meanwhile(self, tmp_path: Path) -> None:
+        """Exit 5, at once, with where the truth is: nobody knows whether it was begun."""
+        with serving(tmp_path, TAKEN) as pid, ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(lbd, "unload", BUNDLES[0], "--to", "b3:8080")
+            until(tmp_path / "came")
+            os.kill(pid, signal.SIGKILL)
+            found = asked.result(30)
+        assert found.exit_code == 5
+        assert found.stdout == (
+            f"lbd (process {pid}) ended the connection before it answered: "
+            "the unload may be done or under way, see lbd history.\n"
+        )
 
-        monkeypatch.setattr(time, "sleep", interrupt)
-        assert lbd("unload", BUNDLES[0], "--to", "b3:8080").exit_code == 130
-        assert Control(daemon).take(time.time()) is None
+    def test_one_that_accepts_no_commands(self, daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Exit 4 and what it may be, instead of waiting."""
+        monkeypatch.setattr("lbd.api.client.START_SECONDS", 0.3)
+        found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
+        assert found.exit_code == 4
+        assert f"{daemon}: lbd (process {os.getpid()}) accepts no commands at lbd.sock: it is a command" in found.stderr
 
     def test_without_a_daemon(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """This process does it, with the same answer."""
-        from lbd.daemon import byhand
+        from lbd.daemon import standalone as byhand
 
         asked: list[UnloadRequest] = []
 
         @contextmanager
-        def working(settings: Any) -> Iterator[Callable[[UnloadRequest], Answer]]:
+        def working(settings: Any) -> Iterator[Callable[[UnloadRequest], RequestResult]]:
             assert settings.state_dir == tmp_path
-            yield lambda request: asked.append(request) or Answer(4, "Refused: cool-down.")
+            yield lambda request: asked.append(request) or RequestResult(4, "Refused: cool-down.")
 
         monkeypatch.setattr(byhand, "working", working)
         found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
@@ -642,7 +699,7 @@ class TestOnATerminal:
 )
 def test_spoken(seconds: float, words: str) -> None:
     """Two units at most."""
-    assert spoken(seconds) == words
+    assert duration_text(seconds) == words
 
 
 @pytest.mark.parametrize(

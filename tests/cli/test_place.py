@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import zlib
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +14,22 @@ from click.testing import CliRunner
 
 from lbd.cli import main
 from lbd.config import Settings
-from lbd.daemon.engine import engine
-from lbd.record.control import Control, Pause
-from lbd.record.journal import history, read
+from lbd.simulate.faults import Reply, refused
+from lbd.store.control import Control, Pause
+from lbd.store.journal import read
+from lbd.store.moves import history
 from tests import fake_pulsar
-from tests.fake_pulsar import COLD, HOT, WARM, Reply, refused
+from tests.builders import state_begun
+from tests.fake_pulsar import COLD, HOT, WARM
+from tests.serving import accepting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from click.testing import Result
 
+    from lbd.daemon.engine import Engine
     from tests.fake_pulsar import FakePulsar
 
 RECORDING = Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
@@ -98,7 +101,7 @@ class TestAsking:
 
     def test_who_is_no_candidate_is_told(self, pulsar: FakePulsar, config: Path):
         """Isolation keeps the namespace on two brokers; the reason stands below the rows, once."""
-        pulsar.isolation["p"] = {"namespaces": ["t/new"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}
+        pulsar.policies.isolation["p"] = {"namespaces": ["t/new"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}
         found = lbd("place", "t/new", "--config", config)
         told = (
             f"no candidate: {pulsar.ids[2]}: isolation-policy, t/new may not be on {pulsar.ids[2]}: isolation policy p"
@@ -112,14 +115,14 @@ class TestAsking:
         """Of the group only t/n lies anywhere, on all three brokers but not once it has left the third."""
         new = "u/new/0x00000000_0xffffffff"
         pulsar.own(None, {new: 0.0})
-        pulsar.groups.update({"t/n": "g", "u/new": "g"})
+        pulsar.policies.groups.update({"t/n": "g", "u/new": "g"})
         assert len(answered(config, new)[new]["candidates"]) == 3
         pulsar.owners[COLD] = pulsar.ids[1]
         assert answered(config, new)[new]["candidates"] == [pulsar.ids[2]]
 
     def test_what_may_be_nowhere(self, pulsar: FakePulsar, config: Path):
         """Exit 4, and why of each broker."""
-        pulsar.isolation["p"] = {"namespaces": ["t/new"], "primary": ["10[.]0[.]0[.]1"], "secondary": []}
+        pulsar.policies.isolation["p"] = {"namespaces": ["t/new"], "primary": ["10[.]0[.]0[.]1"], "secondary": []}
         found = lbd("place", NEW[0], "--config", config)
         assert found.exit_code == 4
         assert "(no broker)" in found.stdout
@@ -208,7 +211,7 @@ class TestApplying:
         self, pulsar: FakePulsar, config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ):
         """Exit 5: the others are not asked for, and what was asked for is in the journal as it ended."""
-        monkeypatch.setattr("lbd.act.placer.PROOF_SECONDS", 0.05)
+        monkeypatch.setattr("lbd.act.place.PROOF_SECONDS", 0.05)
         pulsar.fault("/lookup/", refused(503, "no"))
         found = lbd("place", "t/new", "--apply", "--format", "json", "--config", config)
         told = json.loads(found.stdout)
@@ -220,14 +223,14 @@ class TestApplying:
     def test_a_pause_holds_it(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
         """Exit 4, nothing placed."""
         (tmp_path / "state").mkdir()
-        Control(tmp_path / "state").pause(Pause(time.time(), None, "upgrade", "ann"))
+        Control(state_begun(tmp_path / "state").path).pause(Pause(time.time(), None, "upgrade", "ann"))
         found = lbd("place", "t/new", "--apply", "--config", config)
         assert (found.exit_code, found.stdout) == (4, "Refused: paused: by ann until lbd resume: upgrade\n")
         assert {pulsar.owners[bundle] for bundle in NEW} == {None}
 
     def test_the_running_lbd_does_it(self, pulsar: FakePulsar, config: Path):
-        """Through its control files; it answers for all bundles at once."""
-        with serving(config):
+        """Through its socket; it answers for all bundles at once."""
+        with running(config):
             found = lbd("place", "t/new", "--apply", "--config", config)
         assert found.exit_code == 0
         assert "16 bundles: 16 placed." in found.stdout
@@ -243,25 +246,9 @@ class TestApplying:
         assert found.stdout.splitlines()[-1] == "1 bundle: 0 placed, 1 owned already and left alone."
 
 
-@contextmanager
-def serving(config: Path) -> Iterator[None]:
-    """A running lbd that serves requests."""
-    values = yaml.safe_load(config.read_text())
-    with engine(Settings.model_validate(values)) as balancer:
-        done = threading.Event()
-
-        def serve() -> None:
-            while not done.wait(0.02):
-                balancer.serve()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-            balancer.wait(5)
+def running(config: Path) -> AbstractContextManager[Engine]:
+    """A running lbd that executes commands."""
+    return accepting(Settings.model_validate(yaml.safe_load(config.read_text())))
 
 
 class TestUnloading:
@@ -276,7 +263,7 @@ class TestUnloading:
 
     def test_a_picked_broker_obeys_isolation(self, pulsar: FakePulsar, config: Path):
         """Only one other broker may have it."""
-        pulsar.isolation["p"] = {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}
+        pulsar.policies.isolation["p"] = {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}
         found = lbd("unload", HOT[0], "--config", config)
         assert (found.exit_code, pulsar.owners[HOT[0]]) == (0, pulsar.ids[1])
 
@@ -303,7 +290,7 @@ class TestUnloading:
 
     def test_a_namespace_through_the_running_lbd(self, pulsar: FakePulsar, config: Path):
         """Each bundle is a request of its own; what the named broker has already is left out."""
-        with serving(config):
+        with running(config):
             found = lbd("unload", "t/n", "--to", pulsar.ids[2], "--format", "json", "--config", config)
         told = json.loads(found.stdout)
         assert {one["owner"] for one in told if one["exit_code"] == 0} == {pulsar.ids[2]}
@@ -312,7 +299,7 @@ class TestUnloading:
     def test_a_hold_ends_it_at_once(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
         """A pause would refuse every bundle with the same words."""
         (tmp_path / "state").mkdir()
-        Control(tmp_path / "state").pause(Pause(time.time(), None, "", "ann"))
+        Control(state_begun(tmp_path / "state").path).pause(Pause(time.time(), None, "", "ann"))
         found = lbd("unload", "t/n", "--config", config)
         assert found.exit_code == 4
         assert (

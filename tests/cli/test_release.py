@@ -9,13 +9,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lbd.act import read_back
+from lbd.act import broker_shedding
 from lbd.cli import main
 from lbd.config import Settings
-from lbd.daemon import taking_over
+from lbd.daemon import take_over as taking_over
 from lbd.pulsar.admin import Admin
-from lbd.record.state import StateDir
+from lbd.store.state import StateDir
 from tests import fake_pulsar
+from tests.builders import state_begun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ KEY = "loadBalancerSheddingEnabled"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_back, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(broker_shedding, "PATIENCE_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -51,8 +52,8 @@ def config_of(folder: Path, cluster: FakePulsar, **changes: Any) -> Path:
 def take_over(config: Path) -> None:
     """What an lbd that has run since has done."""
     settings = Settings.model_validate(yaml.safe_load(config.read_text()))
-    StateDir(settings.state_dir)
-    taking_over.switch_of(settings, Admin(settings.pulsar)).take_over()
+    state_begun(settings.state_dir)
+    taking_over.shedding_switch(settings, Admin(settings.pulsar)).take_over()
 
 
 def release(config: Path) -> Result:
@@ -113,7 +114,7 @@ def test_a_cluster_that_cannot_be_reached(pulsar: FakePulsar, tmp_path: Path) ->
 def test_a_note_that_cannot_be_read(pulsar: FakePulsar, tmp_path: Path) -> None:
     """Exit 2, the file, and what to do by hand."""
     config = config_of(tmp_path, pulsar)
-    StateDir(tmp_path / "state").path.joinpath("take-over.json").write_text("junk")
+    state_begun(tmp_path / "state").path.joinpath("take-over.json").write_text("junk")
     found = release(config)
     assert found.exit_code == 2
     assert f"set or delete the override of {KEY} by hand, then remove this file" in found.stderr

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 
 from lbd.cli import main
-from lbd.daemon import byhand
-from lbd.record.control import Answer
+from lbd.config import environment, load
+from lbd.simulate.faults import Reply
 from tests import fake_splits
+from tests.api.conftest import serving, working
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
+from tests.serving import accepting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from lbd.record.control import SplitRequest
     from tests.fake_splits import SplittingPulsar
 
 LOWER, UPPER = "0x00000000_0x40000000", "0x40000000_0x80000000"
@@ -97,7 +97,7 @@ class TestAuto:
         found = split("--auto")
         assert found.exit_code == 0
         assert f"{LOW} at {pulsar.ids[0]}: 6,000 exceeds split.max_msg_rate 5,000\n" in found.stdout
-        assert f"not split: {HIGH}: split.max_splits_per_turn 1 is used\n" in found.stdout
+        assert f"not split: {HIGH}: one split a turn: the next reports show its effect\n" in found.stdout
         assert found.stdout.endswith("Would split 1 bundle; --apply does it. A split cannot be taken back.\n")
 
     def test_json(self, pulsar: SplittingPulsar):
@@ -106,24 +106,7 @@ class TestAuto:
         assert [(one["bundle"], one["reason"]) for one in found["splits"]] == [
             (LOW, "6,000 exceeds split.max_msg_rate 5,000")
         ]
-        assert found["left"] == [{"bundle": HIGH, "reason": "split.max_splits_per_turn 1 is used"}]
-
-    def test_the_time_of_each_begins_when_it_is_asked_for(
-        self, pulsar: SplittingPulsar, monkeypatch: pytest.MonkeyPatch
-    ):
-        """However long the one before took, whoever asked is still waiting."""
-        monkeypatch.setenv("LBD_SPLIT__MAX_SPLITS_PER_TURN", "2")
-        asked: list[tuple[float, float]] = []
-
-        def slow(request: SplitRequest) -> Answer:
-            time.sleep(0.05)
-            asked.append((request.at, time.time()))
-            return Answer(0, "split")
-
-        monkeypatch.setattr(byhand, "working", lambda _: nullcontext(slow))
-        assert split("--auto", "--apply").exit_code == 0
-        (_, ended), (at, _) = asked
-        assert at >= ended
+        assert found["left"] == [{"bundle": HIGH, "reason": "one split a turn: the next reports show its effect"}]
 
     def test_nothing_is_above_a_limit(self, pulsar: SplittingPulsar, monkeypatch: pytest.MonkeyPatch):
         """Exit 0, one sentence."""
@@ -161,7 +144,7 @@ class TestApply:
 
     def test_204_without_a_cut(self, pulsar: SplittingPulsar):
         """Exit 5: the broker has lost the topics that it had when the plan was made."""
-        pulsar.fault("/split", fake_splits.Reply(204))
+        pulsar.fault("/split", Reply(204))
         found = split(LOW, "--apply", "--algorithm", "topic_count_equally_divide")
         assert found.exit_code == 5
         assert ": not-split in " in found.stdout
@@ -255,7 +238,7 @@ class TestBadInput:
 
     def test_topics_without_traffic(self, pulsar: SplittingPulsar):
         """Exit 4: there is nothing to cut by."""
-        pulsar.topics = dict.fromkeys(pulsar.topics, 0.0)
+        pulsar.rated = dict.fromkeys(pulsar.rated, 0.0)
         found = split(LOW, "--algorithm", "flow_or_qps_equally_divide", "--apply")
         assert (found.exit_code, "6 topics, 0 of them with traffic, wanted two at least" in found.stderr) == (4, True)
 
@@ -263,3 +246,34 @@ class TestBadInput:
         """Exit 3."""
         found = split(LOW, "--admin-url", "http://127.0.0.1:1")
         assert (found.exit_code, "connection refused" in found.stderr) == (3, True)
+
+
+class TestThroughAnotherLbd:
+    def test_the_one_that_runs_here(self, pulsar: SplittingPulsar):
+        """Through its socket: the parts are told, and the journal has who asked."""
+        with accepting(load(None, environment(), {}).settings):
+            found = as_json(LOW, "--apply")
+        assert [(one["exit_code"], one["parts"]) for one in found["applied"]] == [
+            (0, [f"{NAMESPACE}/{LOWER}", f"{NAMESPACE}/{UPPER}"])
+        ]
+
+    def test_one_elsewhere(self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """Its plan is shown as one of here, and made there; nothing is kept here."""
+        here = split(LOW).stdout
+        rule = split("--auto").stdout
+        changes = {"split": {"max_msg_rate": 5000}}
+        with capture_logs(), serving(pulsar, tmp_path, **changes) as api, working(api):
+            monkeypatch.setenv("LBD_API__TOKEN_FILE", str(tmp_path / "token"))
+            monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path / "elsewhere"))
+            asked = "--api", api.serving.url
+            assert split(LOW, *asked).stdout == here
+            assert split("--auto", *asked).stdout == rule
+            chosen = as_json(LOW, *SPECIFIED, "--positions", "0x10000000,0x70000000", *asked)
+            assert chosen["positions"] == ["0x10000000", "0x70000000"]
+            found = split(LOW, "--apply", *asked)
+            again = split(LOW, *asked)
+        assert (found.exit_code, f"{LOW}: split into 2 at {pulsar.ids[0]} in " in found.stdout) == (0, True), (
+            found.output
+        )
+        assert again.exit_code == 4
+        assert not (tmp_path / "elsewhere").exists()

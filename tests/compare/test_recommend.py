@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from lbd.compare.recommend import recommended
 from lbd.compare.side_by_side import RECORDED, Compared, Run
-from lbd.score.scorecard import Evenness, Scorecard
-from lbd.score.trace import Trace
+from lbd.compare.summary import recommended
+from lbd.score.scorecard import Evenness, Scorecard, Trace
 
 
 def run(label: str, gap: float, moves: int, traffic: float = 0.1, violations: int = 0) -> Run:

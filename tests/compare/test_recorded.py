@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.compare.recorded import Recorded, scores_shown
-from lbd.load import linear
+from lbd.compare.side_by_side import Recorded, reported_scores
+from lbd.load import estimate
 from lbd.load.scoring import Weights
 from lbd.observe.parse import TOP_BUNDLES_REPORT, Usage
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
@@ -18,11 +18,11 @@ from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.compare.recorded import Round
+    from lbd.compare.side_by_side import RecountedRound
     from lbd.model import Snapshot
 
 A, B = "a:80", "b:80"
-MODEL = linear.given([A, B], np.zeros(2), np.array([0.001, 0.0005]))
+MODEL = estimate.fixed_model([A, B], np.zeros(2), np.array([0.001, 0.0005]))
 """A tenth of a point for each msg/s in (of 100 bytes, in and out 200 bytes/s) on a, half of that on b: 0.2 and 0.1."""
 
 
@@ -33,11 +33,11 @@ def seen(at: int, cpu_a: float, cpu_b: float, owners: Mapping[int, str] | None =
     return snapshot({A: report(cpu_a, own[A]), B: report(cpu_b, own[B])}, TAKEN_AT + 60 * at)
 
 
-def cpus(found: Round) -> list[float]:
+def cpus(found: RecountedRound) -> list[float]:
     return found.snapshot.brokers.usage[:, 0].round(6).tolist()
 
 
-def bundles(found: Round) -> dict[str, list[str]]:
+def bundles(found: RecountedRound) -> dict[str, list[str]]:
     """Who reports which bundles."""
     own, rows = found.snapshot, found.snapshot.rows
     return {
@@ -139,7 +139,7 @@ def test_a_bundle_on_two_reports_is_on_one():
 
 def test_usage_stays_within_what_a_machine_has():
     """Neither below nothing, which would be no sample, nor above the limit."""
-    steep = linear.given([A, B], np.zeros(2), np.array([1.0, 1.0]))
+    steep = estimate.fixed_model([A, B], np.zeros(2), np.array([1.0, 1.0]))
     recorded = Recorded(steep)
     recorded.round(seen(0, 60, 20))
     recorded.move(bundle(1), B)
@@ -149,7 +149,7 @@ def test_usage_stays_within_what_a_machine_has():
 
 def test_a_new_sample_at_either_end_is_a_new_one():
     """Else lbd would take the broker's report for one that stands still."""
-    recorded = Recorded(linear.given([A, B], np.zeros(2), np.array([1.0, 1.0])))
+    recorded = Recorded(estimate.fixed_model([A, B], np.zeros(2), np.array([1.0, 1.0])))
     recorded.move(bundle(1), B)
     shown = [recorded.round(seen(at, cpu, cpu)).snapshot.brokers.usage[:, 0] for at, cpu in ((1, 60), (2, 61), (3, 61))]
     assert [0.01, 100] == shown[1].round(6).tolist()
@@ -165,4 +165,4 @@ def test_impossible_numbers_score_nothing(cpu: float):
     found = recorded.round(seen(1, cpu, 25)).snapshot
 
     assert found.brokers.usage[0, 0] == pytest.approx(cpu, nan_ok=True)
-    assert scores_shown(found, Weights()).tolist() == pytest.approx([0, 35], abs=1e-6)
+    assert reported_scores(found, Weights()).tolist() == pytest.approx([0, 35], abs=1e-6)

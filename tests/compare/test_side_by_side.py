@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.cli.options import assignment
-from lbd.compare.candidates import candidate
-from lbd.compare.side_by_side import RECORDED, Asked, over_recording, over_scenario, recordings
+from lbd.compare.side_by_side import RECORDED, ComparisonRequest, candidate, over_recording, over_scenario, recordings
 from lbd.config import Settings
-from lbd.decide import STRATEGIES
+from lbd.decide.strategies import STRATEGIES
 from lbd.errors import UsageError
-from lbd.load.linear import CPU
-from lbd.record.recording import Header
+from lbd.load.estimate import CPU
+from lbd.store.recording import Header
 from tests.load.histories import THREE, TRUE_SLOPE, rounds
 from tests.simulate.worlds import scenario
 
@@ -38,9 +37,9 @@ SKEWED: dict[str, Any] = {
 }
 
 
-def asked(*strategies: str, overrides: Mapping[str, object] | None = None) -> Asked:
+def asked(*strategies: str, overrides: Mapping[str, object] | None = None) -> ComparisonRequest:
     chosen = tuple(candidate(one, assignment) for one in strategies)
-    return Asked(chosen, Settings(), overrides or {}, lambda: 0.0, lambda _, __: None)
+    return ComparisonRequest(chosen, Settings(), overrides or {}, lambda: 0.0, lambda _, __: None)
 
 
 def simulated(hours: float) -> Scenario:

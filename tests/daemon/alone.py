@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lbd.daemon import byhand
+from lbd.daemon import standalone
 
 if TYPE_CHECKING:
     from lbd.config import Settings
-    from lbd.record.control import Answer, Request
+    from lbd.store.control import Request, RequestResult
 
 
-def done(settings: Settings, request: Request) -> Answer:
+def done(settings: Settings, request: Request) -> RequestResult:
     """One request, to its end."""
-    with byhand.working(settings) as work:
+    with standalone.working(settings) as work:
         return work(request)

@@ -1,7 +1,8 @@
 """A build of lbd that dies by kill -9 at a named step: a process that forks one turn for each job it is given.
 
-Jobs come as JSON lines on stdin: ``settings``, and ``die``: null, or the number of a journal write and how far it
-gets (``before``, ``half``, ``after``). It answers with the child's process id, and with its exit status at the end.
+Jobs come as JSON lines on stdin: ``settings``, ``die``: null, or the number of a journal write and how far it
+gets (``before``, ``half``, ``after``), and ``serves``: whether it executes one command instead of a turn. It answers
+with the child's process id, and with its exit status at the end.
 """
 
 from __future__ import annotations
@@ -10,15 +11,26 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
+
+import structlog
 
 from lbd.config import Settings
+from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
-from lbd.record.journal.segments import Appender
+from lbd.store.append_log import Appender
+
+if TYPE_CHECKING:
+    from lbd.daemon.engine import Engine
+    from lbd.store.control import RequestResult
 
 
 def main() -> None:
     """Serve jobs until stdin ends; nothing but this thread exists when it forks."""
+    import lbd.api.app
+    import lbd.api.connection  # noqa: F401 - once for all of them
+
     for line in sys.stdin:
         job = json.loads(line)
         child = os.fork()
@@ -30,11 +42,30 @@ def main() -> None:
 
 
 def _turn(job: dict[str, Any]) -> None:
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # stdout is for the answers
     if job["die"] is not None:
         _die_at(*job["die"])
     with engine(Settings.model_validate(job["settings"])) as balancer:
-        balancer.once()
+        if job["serves"]:
+            _serve(balancer)
+        else:
+            balancer.once()
     os._exit(0)
+
+
+def _serve(balancer: Engine) -> None:
+    """Execute one command that comes through the socket, and see it answered."""
+    api, done, deliver = Serving(balancer, lambda: 0.0, lambda: 60.0), threading.Event(), balancer.requests.deliver
+
+    def deliver_once(name: str, result: RequestResult) -> None:
+        deliver(name, result)
+        done.set()
+
+    balancer.requests.deliver = deliver_once
+    api.start()
+    while not done.wait(0.01):
+        balancer.serve()
+    api.stop()
 
 
 def _die_at(number: int, how: str) -> None:

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.config import Settings
-from lbd.daemon.byhand import working
 from lbd.daemon.engine import Engine, engine
+from lbd.daemon.standalone import working
 from lbd.errors import UsageError
 from lbd.model import Result, Unload
-from lbd.record.control import Answer, Control, Pause, PlaceRequest, UnloadRequest
-from lbd.record.journal import Journal
-from lbd.record.state import Kept, StateDir
 from lbd.simulate.fake_pulsar import FakePulsar as FakeCluster
+from lbd.simulate.faults import Reply, refused
+from lbd.store.control import Control, Pause, PlaceRequest, RequestResult, UnloadRequest
+from lbd.store.journal import Journal
+from lbd.store.state import StateDir, TurnMemory
 from tests import test_turn
+from tests.builders import state_begun
 from tests.daemon.alone import done
-from tests.fake_pulsar import HOT, Reply, refused
+from tests.fake_pulsar import HOT
 from tests.simulate import fakes
 from tests.simulate.worlds import begun
 
@@ -61,7 +63,9 @@ class TestWithoutADaemon:
     def test_a_changed_membership_is_waited_for_once(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The time runs from the first look, not from the last."""
         chosen = settings(pulsar, tmp_path, membership_settle_seconds=2)
-        StateDir(chosen.state_dir).save(Kept(written_at=time.time(), members=pulsar.ids[:2], members_since=1.0))
+        state_begun(chosen.state_dir).save(
+            TurnMemory(written_at=time.time(), members=pulsar.ids[:2], members_since=1.0)
+        )
         first = done(chosen, request(pulsar))
         time.sleep(2.1)
         second = done(chosen, request(pulsar))
@@ -78,7 +82,7 @@ class TestWithoutADaemon:
     def test_an_open_move_of_the_same_bundle_is_not_its_answer(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """A killed lbd had moved it elsewhere: that is closed first, and the request judged by itself."""
         chosen = settings(pulsar, tmp_path)
-        lines = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - 100)
+        lines = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - 100)
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         pulsar.owners[HOT[0]] = pulsar.ids[1]
@@ -94,9 +98,9 @@ def balancer(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Engine]:
         yield found
 
 
-def answers_of(found: Engine) -> dict[str, Answer]:
+def answers_of(found: Engine) -> dict[str, RequestResult]:
     """Answers as they are given."""
-    told: dict[str, Answer] = {}
+    told: dict[str, RequestResult] = {}
     found.requests.deliver = told.__setitem__
     return told
 
@@ -110,9 +114,8 @@ class TestBesideTheTurns:
     def test_one_after_the_other(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Each has its own answer; the turns hear of both moves, too."""
         told = answers_of(balancer)
-        control = Control(tmp_path / "state")
-        control.ask(request(pulsar, 0))
-        control.ask(request(pulsar, 1))
+        balancer.requests.submit(request(pulsar, 0))
+        balancer.requests.submit(request(pulsar, 1))
         balancer.turn()
         self.served(balancer, 2)
         assert {name: answer.exit_code for name, answer in told.items()} == {"r0": 0, "r1": 0}
@@ -126,11 +129,11 @@ class TestBesideTheTurns:
         told = answers_of(balancer)
         balancer.turn()
         for number in range(3):
-            Control(tmp_path / "state").ask(request(pulsar, number, destination=pulsar.ids[1]))
+            balancer.requests.submit(request(pulsar, number, destination=pulsar.ids[1]))
         self.served(balancer, 3)
         assert [answer.exit_code for answer in told.values()] == [0, 0, 4]
         balancer.turn()
-        Control(tmp_path / "state").ask(request(pulsar, 3, destination=pulsar.ids[1]))
+        balancer.requests.submit(request(pulsar, 3, destination=pulsar.ids[1]))
         self.served(balancer)
         assert told["r3"].exit_code == 4, told["r3"]
 
@@ -139,48 +142,34 @@ class TestBesideTheTurns:
     ) -> None:
         """It waited behind an older one, and whoever asked has stopped waiting."""
         told = answers_of(balancer)
-        control = Control(tmp_path / "state")
-        control.ask(request(pulsar, 0))
-        control.ask(request(pulsar, 1, seconds=0.5))
+        balancer.requests.submit(request(pulsar, 0))
+        balancer.requests.submit(request(pulsar, 1, seconds=0.5))
         self.served(balancer)
         time.sleep(0.5)
         self.served(balancer)
         assert told["r0"].exit_code == 0
-        answer = control.wait("r1", 0, time.sleep, time.monotonic)
-        assert answer is not None
-        assert (answer.exit_code, "expired" in answer.sentence) == (4, True)
+        assert (told["r1"].exit_code, "expired" in told["r1"].sentence) == (4, True)
         assert pulsar.owners[HOT[1]] == pulsar.ids[0]
 
     def test_a_memory_that_cannot_be_read_is_told(self, balancer: Engine, pulsar: FakePulsar, tmp_path: Path) -> None:
         """No request stays without an answer."""
         told = answers_of(balancer)
         (tmp_path / "state" / "memory.json").write_text("half")
-        Control(tmp_path / "state").ask(request(pulsar))
+        balancer.requests.submit(request(pulsar))
         self.served(balancer)
         assert (told["r0"].exit_code, "memory.json" in told["r0"].sentence) == (2, True)
 
     def test_an_lbd_that_only_observes_refuses(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Also while a killed one has left a move open, which it does not close."""
         chosen = settings(pulsar, tmp_path)
-        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         with engine(chosen, observe_only=True) as found:
             told = answers_of(found)
-            Control(chosen.state_dir).ask(request(pulsar))
+            found.requests.submit(request(pulsar))
             self.served(found)
         assert (told["r0"].exit_code, "only observes" in told["r0"].sentence) == (4, True)
-
-    def test_an_answer_that_cannot_be_written_is_warned_of(self, balancer: Engine, pulsar: FakePulsar) -> None:
-        """Until one can be written again, however often requests are looked for."""
-
-        def full(name: str, answer: Answer) -> None:
-            raise UsageError(f"{name}: cannot be written: {answer.exit_code}")
-
-        balancer.requests.deliver = full
-        balancer.by_hand(request(pulsar))
-        balancer.serve()
-        assert "r0: cannot be written" in "".join(balancer.warnings)
 
 
 def test_a_burner_beside_the_source_holds_no_harmless_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -303,7 +292,7 @@ class TestPlacing:
     def test_a_move_that_was_left_open_comes_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """What nobody owns may be on its way to where a killed lbd moved it."""
         chosen, names = settings(pulsar, tmp_path), self.unowned(pulsar)
-        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         with working(chosen) as work:

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.config import Settings
-from lbd.daemon import doctor
-from lbd.daemon.doctor import configured, machines, overrides, traffic
-from lbd.daemon.doctor.finding import named, whose
-from lbd.daemon.doctor.survey import Clock, Survey
+from lbd.doctor import brokers, checklist, own_state, traffic
+from lbd.doctor.findings import broker_names, named
+from lbd.doctor.survey import ClockOffset, Survey
 from lbd.observe.observer import Observation
 from lbd.observe.parse import Usage
 from lbd.permit.policies import Isolation
@@ -26,12 +25,12 @@ KEYS = [
     "loadManagerClassName",
     "loadBalancerEnabled",
     "loadBalancerSheddingEnabled",
-    configured.SHEDS_WITH,
-    configured.PLACES_WITH,
-    configured.EVENLY,
-    configured.SAMPLE_MINUTES,
-    configured.STATS_SECONDS,
-    configured.UNLOAD_TIMEOUT_MS,
+    brokers.SHEDS_WITH,
+    brokers.PLACES_WITH,
+    brokers.EVENLY,
+    brokers.SAMPLE_MINUTES,
+    brokers.STATS_SECONDS,
+    brokers.UNLOAD_TIMEOUT_MS,
     "minUnloadMessage",
 ]
 TEXTS = st.sampled_from(["", "true", "false", "1", "60", "-1", "1e400", "NaN", "²", "[a, b]"]) | st.text(max_size=5)
@@ -69,7 +68,7 @@ def surveys(draw: st.DrawFn) -> Survey:
         for broker in BROKERS[: draw(st.integers(1, 3))]
     }
     runtimes = st.dictionaries(st.sampled_from(KEYS), TEXTS)
-    clocks = st.builds(Clock, st.floats(-1e9, 1e9), st.floats(0, 10))
+    clocks = st.builds(ClockOffset, st.floats(-1e9, 1e9), st.floats(0, 10))
     return survey(
         reports,
         runtime={broker: draw(runtimes) for broker in reports},
@@ -83,7 +82,7 @@ def surveys(draw: st.DrawFn) -> Survey:
 @settings(max_examples=200, deadline=None)
 def test_no_check_fails_on_what_brokers_tell(seen: Survey):
     """Every finding has words, and asks for something exactly when it is not ok."""
-    found = list(doctor._checks(seen))
+    found = list(checklist._checks(seen))
     assert {"reports", "settings", "state-dir"} <= {one.check for one in found}
     for one in found:
         assert one.seen
@@ -101,7 +100,7 @@ def test_minimums_block_exactly_when_no_pair_passes_them(rates: list[int], share
     chosen = {"max_unload_percentage": share, "min_unload_message": least}
     seen = survey(reports, settings=Settings.model_validate({"avg_shedder": chosen, "state_dir": NOWHERE}))
     passes = any((2 * one - 2 * other) * share > least for one in rates for other in rates)
-    levels = {one.check: one.level for one in traffic.check(seen, seen.observation.snapshot)}  # type: ignore[union-attr]
+    levels = {one.check: one.level for one in traffic.check_traffic(seen, seen.observation.snapshot)}  # type: ignore[union-attr]
     assert (levels["minimums"] == "ok") == passes
 
 
@@ -122,7 +121,7 @@ def test_minimums_block_exactly_when_no_pair_passes_them(rates: list[int], share
 def test_a_stored_value_that_is_taken(stored: str, runs: str, taken: bool):
     """Java prints what it read in its own way."""
     seen = survey({}, runtime={"a:8080": {"minUnloadMessage": runs}}, dynamic={"minUnloadMessage": stored})
-    assert [one.level for one in overrides.check(seen)] == ["ok" if taken else "warning"]
+    assert [one.level for one in brokers.check_overrides(seen)] == ["ok" if taken else "warning"]
 
 
 @pytest.mark.parametrize(
@@ -130,8 +129,8 @@ def test_a_stored_value_that_is_taken(stored: str, runs: str, taken: bool):
 )
 def test_a_slow_answer_is_no_skewed_clock(ahead: float, unsure: float, level: str):
     """What the way there and back may have taken is not held against the broker."""
-    seen = survey({"a:8080": builders.report(50.0)}, clocks={"a:8080": Clock(ahead, unsure)})
-    assert {one.check: one.level for one in machines.check(seen, seen.observation)}["clocks"] == level  # type: ignore[arg-type]
+    seen = survey({"a:8080": builders.report(50.0)}, clocks={"a:8080": ClockOffset(ahead, unsure)})
+    assert {one.check: one.level for one in brokers.check_machines(seen, seen.observation)}["clocks"] == level  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -146,5 +145,38 @@ def test_a_slow_answer_is_no_skewed_clock(ahead: float, unsure: float, level: st
 )
 def test_many_brokers_are_counted(some: list[str], everybody: list[str], told: str):
     """A line names three, and never hundreds."""
-    assert whose(some, everybody) == told
+    assert broker_names(some, everybody) == told
     assert named([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "seen"),
+    [
+        (0o600, "ok", "nobody else may read or write"),
+        (0o440, "ok", "nobody else may read or write"),
+        (0o640, "ok", "nobody else may read or write"),
+        (0o644, "warning", "everybody may read it (mode 0644)"),
+        (0o660, "problem", "its group may write it (mode 0660)"),
+        (0o666, "problem", "everybody may write it (mode 0666)"),
+        (None, "warning", "not checked: {name}: {path}: No such file or directory"),
+    ],
+)
+@pytest.mark.parametrize("name", ["pulsar.token_file", "pulsar.basic.password_file", "api.token_file"])
+def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: str, seen: str):
+    """The owner and a group that may read are meant; anybody else is told, and what to do."""
+    path = tmp_path / "secret"
+    if mode is not None:
+        path.touch()
+        path.chmod(mode)
+    section, _, key = name.partition(".")
+    values = {"username": "u", "password_file": path} if "basic" in key else path
+    chosen = Settings.model_validate({section: {key.partition(".")[0]: values}, "state_dir": NOWHERE})
+    (found,) = own_state.check_secret_files(survey({}, settings=chosen))
+    assert found.level == level
+    assert seen.format(name=name, path=path) in found.seen
+    assert bool(found.todo) == (level != "ok")
+
+
+def test_no_files_with_secrets():
+    """Nothing to say."""
+    assert not list(own_state.check_secret_files(survey({})))

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from lbd.daemon.doctor.state_dir import drains as doctors_drains
+from lbd.api.client import LocalClient
+from lbd.doctor.own_state import drains as doctors_drains
 from lbd.model import Result
-from lbd.record.control import Answer, Control, DrainRequest, FillRequest, Pause, PlaceRequest, UnloadRequest
-from lbd.record.drains import Drains, Works
-from lbd.record.explain import Explainer
-from lbd.record.journal import history
+from lbd.operations import drain as draining
+from lbd.store.control import Control, DrainRequest, FillRequest, Pause, PlaceRequest, RequestResult, UnloadRequest
+from lbd.store.drains import Drains, Works
+from lbd.store.explain import Explainer
+from lbd.store.moves import history
+from lbd.store.status import running
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -27,18 +30,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.config import Settings
-    from lbd.record.drains import Work
     from lbd.simulate.fake_pulsar import FakePulsar
+    from lbd.store.drains import Work
     from tests.simulate.fakes import Run
 
 PATIENCE_SECONDS = 60.0
-FAST = {"unload_spacing_seconds": 0}
 
 
 def settings(cluster: FakePulsar, folder: Path, **drain: Any) -> Settings:
-    """No pause between two moves of a drain, and a strategy that wants nothing by itself."""
-    shedder = {"low_threshold": 95, "high_threshold": 99}
-    return fakes.settings(cluster, folder, drain={**FAST, **drain}, avg_shedder=shedder)
+    """A strategy that wants nothing by itself."""
+    return fakes.settings(cluster, folder, drain=drain, avg_shedder={"low_threshold": 95, "high_threshold": 99})
 
 
 @pytest.fixture
@@ -50,13 +51,13 @@ def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def asked(broker: str, name: str = "r1", **changes: Any) -> DrainRequest:
     """A drain of a broker."""
-    values = {"seconds": None, "reason": "new disk", "override": None, "by": "ann", "at": 0.0, "expires_at": 1e12}
+    values = {"seconds": None, "reason": "new disk", "override": None, "by": "ann", "at": 0.0, "expires_at": 9e9}
     return DrainRequest(name, broker, **{**values, **changes})
 
 
-def done(lbd: Run, request: Any) -> tuple[Answer, Work | None]:
+def done(lbd: Run, request: Any) -> tuple[RequestResult, Work | None]:
     """A request to its end, the answer to its beginning, and what came of it."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, RequestResult] = {}
     lbd.engine.requests.deliver = answers.__setitem__
     lbd.engine.by_hand(request)
     return answers[request.id], lbd.engine.draining.works.of(request.id)
@@ -184,7 +185,7 @@ class TestDrain:
     def test_a_release_in_the_middle_begins_no_further_move(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
         """What was moved stays where it is."""
         target = cluster.brokers[0]
-        answers: dict[str, Answer] = {}
+        answers: dict[str, RequestResult] = {}
         lbd.engine.requests.deliver = answers.__setitem__
         lbd.engine.draining.begin(asked(target), lbd.engine._real.tools(lbd.engine._real.parts()))
         Drains(tmp_path).release(target)
@@ -270,11 +271,12 @@ class TestWhatStays:
             assert {left.reason for left in work.left} == {"destination-overloaded"}
 
     def test_the_hour_has_a_limit_of_its_own(self, cluster: FakePulsar, tmp_path: Path, monkeypatch: Any):
-        """Five an hour: the others are named with the setting."""
-        with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path, max_unloads_per_hour=5)) as lbd:
+        """Five an hour: the others are named with what passes it."""
+        monkeypatch.setattr(draining, "most_per_hour", lambda _: 5)
+        with fakes.run(cluster, tmp_path, monkeypatch, settings(cluster, tmp_path)) as lbd:
             work = ended(lbd, asked(cluster.brokers[0]))
         assert (work.exit_code, work.landed, work.owned) == (4, 5, 9)
-        assert "5 of 5 used within the hour (drain.max_unloads_per_hour)" in work.sentence
+        assert "5 of 5 used within the hour; --override REASON passes this" in work.sentence
 
     def test_a_bundle_that_rests_stays_unless_limits_are_passed(self, lbd: Run, cluster: FakePulsar):
         """It was moved there by hand a moment ago."""
@@ -328,11 +330,12 @@ class TestKilled:
     def test_the_next_daemon_goes_on_and_moves_nothing_twice(self, cluster: FakePulsar, tmp_path: Path):
         """kill -9 in the middle of a drain: the order is on disk, and so is what has been moved."""
         target, state = cluster.brokers[0], tmp_path / "state"
-        chosen = settings(cluster, state, unload_spacing_seconds=0.5, max_unloads_at_once=2)
+        chosen = settings(cluster, state, max_unloads_at_once=2)
         (tmp_path / "lbd.yaml").write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))))
-        Control(state).ask(asked(target, at=time.time()))
         first = self.daemon(tmp_path)
         try:
+            wait_for(lambda: running(state))
+            assert "has begun" in LocalClient(state, "lbd").command(asked(target, expires_at=60.0))["sentence"]
             wait_for(lambda: len(moves(cluster, target)) >= 4)
         finally:
             first.send_signal(signal.SIGKILL)

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.daemon.answering import ask_cluster
-from lbd.daemon.draining.showing import show_drain
-from lbd.daemon.targets import owned_bundles
-from lbd.decide.drain import Plan
+from lbd.decide.drain import DrainMoves
 from lbd.errors import ObserveError, RefusedError, UsageError
 from lbd.model import Unload
-from lbd.permit.own_topic import carries
+from lbd.operations.drain import show_drain
+from lbd.operations.place import ask_cluster, owned_bundles
+from lbd.permit.eligibility import carries
 from lbd.pulsar.settings import LeaderSettings
 from lbd.reason import Reason
-from lbd.record.control import Control, FillRequest, Pause
-from lbd.record.drains import Drains
+from lbd.store.control import Control, FillRequest, Pause
+from lbd.store.drains import Drains
 from tests.daemon.test_draining import asked, done, ended, moves, owned, settings
 from tests.simulate import fakes
 
@@ -37,7 +36,7 @@ def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def begun(lbd: Run, request: Any, monkeypatch: pytest.MonkeyPatch, part: int = 4) -> None:
     """Asked for and begun, with so many moves in each part, of which the first has ended."""
-    monkeypatch.setattr("lbd.daemon.draining.sending.PART", part)
+    monkeypatch.setattr("lbd.operations.drain.PART", part)
     lbd.engine.requests.begun(request)
     draining, real = lbd.engine.draining, lbd.engine._real
     draining.begin(request, real.tools(real.parts()))
@@ -72,7 +71,7 @@ def test_while_it_waits_for_people_or_another_lbd_the_brokers_are_not_asked(
     begun(lbd, asked(cluster.brokers[0]), monkeypatch)
     Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
     looks: list[object] = []
-    monkeypatch.setattr("lbd.daemon.draining.look_to_drain", lambda *found: looks.append(found))
+    monkeypatch.setattr("lbd.operations.drain.plan_drain_now", lambda *found: looks.append(found))
     for _ in range(3):
         cluster.forward(6)
         lbd.engine.go_on()
@@ -177,7 +176,7 @@ def test_a_fill_that_waited_is_planned_anew(
     Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
     cluster.forward(6)
     lbd.engine.go_on()
-    monkeypatch.setattr("lbd.decide.fill.plan", lambda *_: Plan((), ()))
+    monkeypatch.setattr("lbd.decide.drain.plan_fill", lambda *_: DrainMoves((), ()))
     Control(tmp_path).resume()
     cluster.forward(6)
     for _ in range(2):

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from lbd.cli import main
 from lbd.config import Settings, load
-from lbd.daemon.from_broker import PLACES_WITH, from_broker_conf
+from lbd.operations.from_broker import PLACES_WITH, from_broker_conf
 
 Section = dict[str, Any]
 IMPL = "org.apache.pulsar.broker.loadbalance.impl."
@@ -86,8 +86,32 @@ class TestValues:
             for name, field in model.model_fields.items():
                 key = (field.description or "").partition("broker.conf ")[2].partition(";")[0].strip()
                 if key:
-                    text = "t/n" if name == "excluded_namespaces" else "1"
+                    text = {"excluded_namespaces": "t/n", "high_threshold": "50"}.get(name, "1")
                     assert name in from_broker_conf({key: text}).settings.get(section, {}), key
+
+    @pytest.mark.parametrize(
+        ("values", "left_out"),
+        [
+            ({"loadBalancerAvgShedderLowThreshold": "50"}, "avg_shedder.high_threshold 40 is below low_threshold 50"),
+            ({"loadBalancerAvgShedderHitCountLowThreshold": "0"}, "avg_shedder.hit_count_low 0: every turn would move"),
+            (
+                dict.fromkeys(
+                    (
+                        "loadBalancerCPUResourceWeight",
+                        "loadBalancerBandwidthInResourceWeight",
+                        "loadBalancerBandwidthOutResourceWeight",
+                    ),
+                    "0",
+                ),
+                "every broker would score 0 points",
+            ),
+        ],
+    )
+    def test_values_that_lbd_takes_for_no_live_cluster(self, values: dict[str, str], left_out: str) -> None:
+        """They are left out with the reason, and what is printed is a configuration."""
+        found = from_broker_conf(values)
+        assert any(left_out in one for one in found.left_out)
+        assert Settings.model_validate(found.settings)
 
 
 HITS = "A hit is counted for each new CPU sample"

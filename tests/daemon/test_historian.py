@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 
 from lbd.config import Settings
-from lbd.daemon import historian
-from lbd.daemon.historian import Historian
-from lbd.record.history.writer import Writer
-from tests.cycle.records import record, two
+from lbd.daemon import recorder
+from lbd.daemon.recorder import Historian
+from lbd.store.history import HistoryWriter
 from tests.daemon.test_service import eventually, running, settings_for
+from tests.turn.records import record, two
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-    from lbd.cycle import CycleRecord
+    from lbd.turn.parts import TurnResult
     from tests.fake_pulsar import FakePulsar
 
 
@@ -29,7 +29,7 @@ def settings(state_dir: Path, **history: Any) -> Settings:
     return Settings.model_validate({"state_dir": state_dir, "history": history})
 
 
-def planned() -> CycleRecord:
+def planned() -> TurnResult:
     """A turn worth keeping."""
     return record(two(60, 20))
 
@@ -68,7 +68,7 @@ def test_none_is_kept_where_it_is_switched_off(tmp_path: Path):
 def test_a_slow_disk_holds_no_turn_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Turns that find no room are counted, and said."""
     goes_on = Event()
-    monkeypatch.setattr(Writer, "add", lambda *_: goes_on.wait(10))
+    monkeypatch.setattr(HistoryWriter, "add", lambda *_: goes_on.wait(10))
     found = Historian(settings(tmp_path))
     begun = time.monotonic()
     for _ in range(20):
@@ -82,7 +82,7 @@ def test_a_slow_disk_holds_no_turn_up(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_it_takes_no_more_than_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What is above is left out, and said."""
-    monkeypatch.setattr(historian, "ALLOWANCE_SECONDS", -1.0)
+    monkeypatch.setattr(recorder, "ALLOWANCE_SECONDS", -1.0)
     found = Historian(settings(tmp_path))
     found.keep(planned())
     found.close()
@@ -92,8 +92,8 @@ def test_it_takes_no_more_than_its_share(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_disk_that_answers_nothing_ends_with_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A stop does not hang behind what waits for it."""
     goes_on = Event()
-    monkeypatch.setattr(historian, "STOP_SECONDS", 0.1)
-    monkeypatch.setattr(Writer, "add", lambda *_: goes_on.wait(20))
+    monkeypatch.setattr(recorder, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(HistoryWriter, "add", lambda *_: goes_on.wait(20))
     found = Historian(settings(tmp_path))
     for _ in range(20):
         found.keep(planned())
@@ -105,31 +105,31 @@ def test_a_disk_that_answers_nothing_ends_with_the_daemon(tmp_path: Path, monkey
 
 def test_a_reload_holds_for_the_turns_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Each is kept under the settings that it was made with, whatever waits before it."""
-    seen: list[float] = []
+    seen: list[int] = []
 
-    def add(writer: Writer, _: Any) -> None:
+    def add(writer: HistoryWriter, _: Any) -> None:
         if writer.root.is_relative_to(tmp_path):  # the thread of a test before, freed from its slow disk, adds, too
-            seen.append(writer.settings.step)
+            seen.append(writer.settings.retention_days)
 
-    monkeypatch.setattr(Writer, "add", add)
-    found = Historian(settings(tmp_path, step=0.1))
+    monkeypatch.setattr(HistoryWriter, "add", add)
+    found = Historian(settings(tmp_path, retention_days=1))
     found.keep(planned())
-    found.take(settings(tmp_path, step=0.2))
+    found.take(settings(tmp_path, retention_days=2))
     found.keep(planned())
     found.close()
-    assert seen == [0.1, 0.2]
+    assert seen == [1, 2]
 
 
 def test_a_bug_in_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """And the next round is kept."""
-    add = Writer.add
-    monkeypatch.setattr(Writer, "add", lambda *_: 1 // 0)
+    add = HistoryWriter.add
+    monkeypatch.setattr(HistoryWriter, "add", lambda *_: 1 // 0)
     found = Historian(settings(tmp_path))
     found.keep(planned())
     eventually(lambda: bool(found.warnings))
     assert "a round is not kept: " in found.warnings[0]
     assert "ZeroDivisionError" in found.warnings[0]
-    monkeypatch.setattr(Writer, "add", add)
+    monkeypatch.setattr(HistoryWriter, "add", add)
     found.keep(planned())
     found.close()
     assert len(decisions(tmp_path)) == 1

@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lbd.config import Settings
-from lbd.cycle.watchdog import Alarm
-from lbd.daemon.keeper import AGAIN_SECONDS, Keeper, Telling
+from lbd.daemon.recorder import AGAIN_SECONDS, AlarmLog, Keeper
 from lbd.reason import Reason
-from lbd.record.history.settings import HistorySettings
-from lbd.record.status import read_status
-from lbd.record.turns import FOLDER
-from lbd.record.turns.reading import KeptTurns
-from tests.cycle.records import COLD, HOT, record, two
+from lbd.store.history_round import HistorySettings
+from lbd.store.status import read_status
+from lbd.store.turns import TURNS_FOLDER, KeptTurns
+from lbd.turn.watchdog import Alarm
+from tests.builders import state_begun
 from tests.daemon.test_service import Daemon, eventually, running, settings_for
+from tests.turn.records import COLD, HOT, record, two
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def kept(folder: Path) -> list[int]:
     """Numbers of the turns kept, oldest first."""
-    return [turn.turn for turn in reversed(list(KeptTurns(folder / "state" / FOLDER)))]
+    return [turn.turn for turn in reversed(list(KeptTurns(folder / "state" / TURNS_FOLDER)))]
 
 
 def lbd(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
@@ -68,8 +68,8 @@ def test_numbers_and_verdicts_are_told_everywhere_and_survive_kill_9(pulsar: Fak
 
 def test_turns_that_cannot_be_kept_stop_nothing(pulsar: FakePulsar, tmp_path: Path):
     """The moves are made, and lbd status warns."""
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / FOLDER).write_text("in the way")
+    state_begun(tmp_path / "state")
+    (tmp_path / "state" / TURNS_FOLDER).write_text("in the way")
     with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
         daemon.notified.wait_for("STATUS=Moved")
         eventually(lambda: list(pulsar.owners.values()).count(pulsar.ids[2]) == 4)
@@ -77,7 +77,7 @@ def test_turns_that_cannot_be_kept_stop_nothing(pulsar: FakePulsar, tmp_path: Pa
         for _ in range(12):  # the notify socket holds ten messages, and a full one holds the daemon
             daemon.notified.wait_for("STATUS=")
         assert daemon.end() == 0
-    assert f"warning    {tmp_path / 'state' / FOLDER}: cannot be written: " in told
+    assert f"warning    {tmp_path / 'state' / TURNS_FOLDER}: cannot be written: " in told
     assert "not kept for lbd explain, balancing goes on" in told
 
 
@@ -100,7 +100,7 @@ def test_an_alarm_is_a_warning_of_the_status(tmp_path: Path):
 
 def test_alarms_are_told_when_they_begin_at_a_slow_pace_and_when_they_end():
     """And one that comes back is a new one."""
-    telling = Telling()
+    telling = AlarmLog()
     gap, zero = (Alarm(kind, HOT, 0.0, kind) for kind in ("gap", "zero"))
     steps = [
         (0.0, (gap,)),

@@ -16,11 +16,14 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from lbd.act.executor import Executor
-from lbd.act.ownership import Clock
-from lbd.act.unloader import Unloader
+from lbd.act.ownership import ActClock
+from lbd.act.unload import Unloader
+from lbd.api.client import LocalClient
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.record.journal import Journal
+from lbd.store.control import UnloadRequest
+from lbd.store.journal import Journal
+from lbd.store.status import running
 from tests import fake_pulsar
 
 if TYPE_CHECKING:
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.model import Outcome, Skip
-    from tests.fake_pulsar import FakePulsar, Reply, Request
+    from lbd.simulate.faults import Reply, Request
+    from tests.fake_pulsar import FakePulsar
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +59,11 @@ class Scene:
 
     def watch(self) -> None:
         """Count each bundle that a broker let go, and each request before and after it took effect; kill at one."""
-        usual_release, usual_answer = self.pulsar._release, self.pulsar.answer
+        usual_release, usual_answer = self.pulsar.closed, self.pulsar._faulty
 
-        def release(bundle: str) -> None:
+        def release(bundle: str) -> bool:
             self.released[bundle] += 1
-            usual_release(bundle)
+            return usual_release(bundle)
 
         def answer(asked: Request) -> Reply:
             self._step()
@@ -67,7 +71,7 @@ class Scene:
             self._step()
             return reply
 
-        self.pulsar._release, self.pulsar.answer = release, answer  # type: ignore[method-assign]
+        self.pulsar.closed, self.pulsar._faulty = release, answer  # type: ignore[method-assign]
 
     def _step(self) -> None:
         self.steps += 1
@@ -76,17 +80,32 @@ class Scene:
 
     def turn(self, die: tuple[int, str] | None = None) -> int:
         """One turn in a process of its own; its exit code, -9 when it was killed."""
+        self._begin(die, serves=False)
+        return int(_pipe(self.build.stdout).readline())
+
+    def command(self, die: tuple[int, str] | None = None) -> tuple[int, dict[str, Any]]:
+        """One unload that a process of its own is sent through its socket; its exit code, and what the client got."""
+        self._begin(die, serves=True)
+        until = time.monotonic() + 60
+        while running(self.folder) is None:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        wanted = UnloadRequest("r", fake_pulsar.HOT[0], self.pulsar.ids[2], None, "ann", 0.0, 60.0)
+        found = LocalClient(self.folder, "lbd").command(wanted)
+        return int(_pipe(self.build.stdout).readline()), found
+
+    def _begin(self, die: tuple[int, str] | None, *, serves: bool) -> None:
         settings = {
             "pulsar": {"admin_urls": self.pulsar.urls, "read_timeout_seconds": 2, "concurrency": 1},
             "state_dir": str(self.folder),
             "avg_shedder": {"hit_count_high": 1, "hit_count_low": 1},
             "guardrails": {"max_traffic_per_turn": 1.0, "membership_settle_seconds": 0, "unload_spacing_seconds": 0},
+            "api": {"enabled": False},
         }
         with self.pulsar.lock:
-            _pipe(self.build.stdin).write(json.dumps({"settings": settings, "die": die}) + "\n")
+            _pipe(self.build.stdin).write(json.dumps({"settings": settings, "die": die, "serves": serves}) + "\n")
             _pipe(self.build.stdin).flush()
             self.child = int(_pipe(self.build.stdout).readline())
-        return int(_pipe(self.build.stdout).readline())
 
     def recover(self) -> list[Outcome | Skip]:
         """The next start, so much later that no broker can still be closing topics."""
@@ -94,7 +113,7 @@ class Scene:
         journal = Journal(self.folder / "journal.jsonl", time.time)
         executor = Executor(journal, lambda: time.time() + 100, told.append)
         admin = Admin(PulsarSettings(admin_urls=tuple(self.pulsar.urls)))
-        executor.recover(lambda: Unloader(admin, Clock(time.monotonic, time.sleep)), 10)
+        executor.recover(lambda: Unloader(admin, ActClock(time.monotonic, time.sleep)), 10)
         assert executor.unfinished == ()
         journal.close()
         return told
@@ -154,6 +173,7 @@ def test_the_turn_itself(build: subprocess.Popen[str], tmp_path: Path):
         check(seen)
 
 
+@pytest.mark.security("SIGKILL at requests of a move: every intent gets its true outcome", cases=25)
 @pytest.mark.parametrize(
     ("thieves", "every"), [((), 2), ((0,), 6), ((1,), 2)], ids=["landing", "coming back", "pulled elsewhere"]
 )
@@ -174,6 +194,7 @@ def test_killed_at_every_request(thieves: tuple[int, ...], every: int, build: su
     assert killed >= 25
 
 
+@pytest.mark.security("SIGKILL around each line of the journal: every intent gets its true outcome", cases=6)
 @pytest.mark.parametrize("how", ["before", "half", "after"])
 def test_killed_at_every_line_of_the_journal(how: str, build: subprocess.Popen[str], tmp_path: Path):
     """Before a line is written, in the middle of it, and when it is on disk."""
@@ -194,3 +215,49 @@ def test_killed_again_and_again(build: subprocess.Popen[str], tmp_path: Path):
         seen.die_at = None
         seen.recover()
         check(seen)
+
+
+def check_command(seen: Scene, found: dict[str, Any]) -> None:
+    """What must hold of a command after any kill and the next start: nothing twice, and what is told is true."""
+    intents, outcomes = entries(seen.folder)
+    bundle, wanted = fake_pulsar.HOT[0], seen.pulsar.ids[2]
+    assert len(intents) <= 1, "executed twice"
+    assert seen.released[bundle] <= len(intents)
+    assert found["exit_code"] in {0, 5}, found
+    if found["exit_code"] == 0:
+        assert (seen.pulsar.owners[bundle], [one["result"] for one in outcomes.values()]) == (wanted, ["landed"])
+    else:
+        assert "see lbd history" in found["sentence"], found
+    check(seen)
+
+
+@pytest.mark.security("SIGKILL at requests of a command: not executed twice, its caller is told where to look", cases=9)
+def test_a_command_killed_at_every_request(build: subprocess.Popen[str], tmp_path: Path):
+    """Before or after each request to a broker takes effect, from the first look to the proof."""
+    with scene(tmp_path / "whole", build) as seen:
+        code, found = seen.command()
+        assert (code, found["exit_code"], found["owner"]) == (0, 0, seen.pulsar.ids[2]), found
+        check_command(seen, found)
+        steps = seen.steps
+    killed = 0
+    for step in range(1, steps + 1, max(steps // 12, 1)):
+        with scene(tmp_path / str(step), build) as seen:
+            seen.die_at = step
+            code, found = seen.command()
+            killed += code == -signal.SIGKILL
+            seen.die_at = None
+            seen.recover()
+            check_command(seen, found)
+    assert killed >= 9
+
+
+@pytest.mark.security("SIGKILL around the journal's lines of a command: not executed twice, never lost", cases=2)
+@pytest.mark.parametrize("how", ["before", "half", "after"])
+def test_a_command_killed_at_every_line_of_the_journal(how: str, build: subprocess.Popen[str], tmp_path: Path):
+    """The intent is on disk before the request, the outcome before the answer."""
+    for number in (1, 2):
+        with scene(tmp_path / str(number), build) as seen:
+            code, found = seen.command((number, how))
+            assert (code, found["exit_code"]) == (-signal.SIGKILL, 5), found
+            seen.recover()
+            check_command(seen, found)

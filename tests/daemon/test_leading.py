@@ -6,23 +6,22 @@ import threading
 import time
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.executor import Executor
-from lbd.act.orders import Orders
-from lbd.act.unloader import Ready
-from lbd.daemon import leading
-from lbd.daemon.leading import Leadership
-from lbd.errors import RefusedError
+from lbd.act.executor import Executor, Orders
+from lbd.act.unload import ReadyMove
+from lbd.daemon import election
+from lbd.daemon.election import Leadership
+from lbd.errors import ObserveError, RefusedError
 from lbd.model import Outcome, Result, Unload
 from lbd.pulsar.admin import Leader
+from lbd.pulsar.leader_topic import Writer
 from lbd.reason import Reason
-from lbd.record.control import Control, Pause
-from lbd.record.drains import Drain, Drains
-from lbd.record.journal.shared import SharedJournal
-from lbd.record.shared_orders import SharedOrders
+from lbd.store.control import Control, Pause
+from lbd.store.drains import Drain, Drains
+from lbd.store.shared import SharedJournal, SharedOrders
 from tests.leader_topic import Connection, Topic
 
 if TYPE_CHECKING:
@@ -37,15 +36,17 @@ PATIENCE_SECONDS = 30.0
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses of a machine, not of a network."""
     for name in ("ELECT_EVERY_SECONDS", "AGAIN_AFTER_SECONDS"):
-        monkeypatch.setattr(leading, name, 0.01)
+        monkeypatch.setattr(election, name, 0.01)
 
 
 @contextmanager
-def lbd(path: Path, topic: Topic, name: str, on_gain: Callable[[], None] = lambda: None) -> Iterator[Leadership]:
+def lbd(
+    path: Path, topic: Topic, name: str, on_gain: Callable[[], None] = lambda: None, **parts: Any
+) -> Iterator[Leadership]:
     """One lbd that follows the topic, and leaves it in the end."""
     (path / name).mkdir(exist_ok=True)
     journal, orders = SharedJournal(path / name / "journal.jsonl", time.time), SharedOrders(path / name, time.time)
-    found = Leadership(name, journal, time.time, lambda: Connection(topic), orders=orders)
+    found = Leadership(name, journal, time.time, lambda: Connection(topic), orders=orders, **parts)
     found.on_gain = on_gain
     found.start()
     try:
@@ -174,6 +175,63 @@ def test_lines_that_are_none_are_counted(tmp_path: Path):
         assert [warning.partition(":")[2].split(";")[0] for warning in one.warnings] == [" 2 lines cannot be read"]
 
 
+STRANGER = Writer("importer", "/10.0.0.9:4711", "2026-07-01T10:00:00Z")
+
+
+@pytest.mark.security("a foreign producer on leader.topic, which keeps every lbd from leading: named by all of them")
+@pytest.mark.parametrize("led_before", [False, True])
+def test_a_producer_that_is_no_lbd_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, led_before: bool):
+    """With its address; also where the last lbd that led has gone, and until the topic is free again."""
+    monkeypatch.setattr(election, "WRITERS_EVERY_SECONDS", 0.0)
+    topic = Topic()
+    if led_before:
+        with lbd(tmp_path, topic, "one") as one:
+            assert one.wait(PATIENCE_SECONDS)
+    topic.writer = Connection(topic)
+    with lbd(tmp_path, topic, "two", writers=lambda: (STRANGER,)) as two:
+        until(lambda: "no lbd can lead" in two.words)
+        hold, warnings = two.hold(), two.warnings
+        topic.writer = None
+        assert two.wait(PATIENCE_SECONDS)
+        assert two.warnings == ()
+
+    at = "'importer' at /10.0.0.9:4711, connected since 2026-07-01T10:00:00Z"
+    assert hold == (
+        Reason.NOT_LEADER,
+        f"this lbd stands by, no lbd can lead: leader.topic is written by {at}; stop that producer",
+    )
+    assert warnings == (f"leader.topic: no lbd can lead, it is written by {at}",)
+
+
+def test_a_leader_is_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nor is one that has been let write and not yet said so, nor one of whom a look in vain tells nothing."""
+    monkeypatch.setattr(election, "WRITERS_EVERY_SECONDS", 0.0)
+    topic, looks = Topic(), count()
+
+    def writers() -> tuple[Writer, ...]:
+        if next(looks) % 2:
+            raise ObserveError("no broker answers")
+        return (Writer("one"),)
+
+    with lbd(tmp_path, topic, "one") as one:
+        assert one.wait(PATIENCE_SECONDS)
+        with lbd(tmp_path, topic, "two", writers=writers) as two:
+            until(lambda: next(looks) > 20)
+            assert two.words.startswith("this lbd stands by, one leads since ")
+            assert two.warnings == ()
+
+
+def test_lines_that_are_lost_early_are_a_warning(tmp_path: Path):
+    """Of every lbd, whether it leads or not."""
+    topic = Topic()
+    with lbd(tmp_path, topic, "one", early_loss=lambda: "messages expire after 60 s") as one:
+        until(lambda: one.warnings)
+        (warning,) = one.warnings
+        assert warning.startswith(
+            "leader.topic: messages expire after 60 s: an lbd that was away for longer knows neither"
+        )
+
+
 class _Still:
     """Splits, of which there are none here."""
 
@@ -189,10 +247,10 @@ def test_a_plan_of_before_is_not_gone_on_with_after_another_one_led(tmp_path: Pa
     class Sender:
         """An unloader whose first move lasts until it is told."""
 
-        def check(self, move: Unload) -> Ready:
-            return Ready(move, Leader("b:80", "http://b:80"), named=True)
+        def check(self, move: Unload) -> ReadyMove:
+            return ReadyMove(move, Leader("b:80", "http://b:80"), named=True)
 
-        def send(self, ready: Ready) -> Outcome:
+        def send(self, ready: ReadyMove) -> Outcome:
             sent.append(ready.move.bundle)
             go_on.wait(PATIENCE_SECONDS)
             return Outcome(ready.move, Result.LANDED, ready.move.destination)

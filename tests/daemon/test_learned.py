@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from lbd.config import Settings
-from lbd.daemon import learned
-from lbd.daemon.doctor import learned as checks
-from lbd.daemon.doctor.survey import Survey
-from lbd.daemon.learned import Learned, beside
-from lbd.load.linear import CPU
-from lbd.record.load_kept import NAME, load_samples
+from lbd.doctor import own_state as checks
+from lbd.doctor.survey import Survey
+from lbd.load.estimate import CPU
+from lbd.operations import parts
+from lbd.operations.parts import Learned, stored_learning
+from lbd.store.state import NAME, load_samples
 from tests.builders import TAKEN_AT
 from tests.load.histories import THREE, TRUE_SLOPE, WAVE, rounds
 
@@ -38,7 +38,7 @@ def history() -> list[Snapshot]:
 
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learned.time, "time", lambda: TAKEN_AT + 60.0 * MINUTES)
+    monkeypatch.setattr(parts.time, "time", lambda: TAKEN_AT + 60.0 * MINUTES)
 
 
 def lived(folder: Path, history: list[Snapshot], **load: Any) -> Settings:
@@ -86,7 +86,7 @@ def test_other_machines_begin_anew(
 ):
     """What the others tell stands in for it, and it is said where a slope comes from."""
     settings = lived(tmp_path, history)
-    found = beside(settings)(changed(history[-1]))
+    found = stored_learning(settings)(changed(history[-1]))
 
     assert found is not None
     assert found.sources is not None
@@ -135,7 +135,7 @@ def test_other_settings_hold_from_the_next_round_on(history: list[Snapshot], tmp
 
 def findings(settings: Settings, seen: Snapshot) -> list[tuple[str, str]]:
     survey = Survey(settings, seen.taken_at, None)
-    return [(one.level, f"{one.check}: {one.seen}") for one in checks.check(survey, seen)]
+    return [(one.level, f"{one.check}: {one.seen}") for one in checks.check_learned(survey, seen)]
 
 
 def test_the_doctor_names_a_neighbour_and_an_unlike_broker(history: list[Snapshot], tmp_path: Path):

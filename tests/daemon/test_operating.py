@@ -9,13 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.record.control import Control, Pause
+from lbd.simulate.faults import Reply
+from lbd.store.control import Control, Pause
+from tests.builders import state_begun
 from tests.daemon.test_service import eventually, journal, running, settings_for
-from tests.fake_pulsar import COLD, HOT, Reply
+from tests.fake_pulsar import COLD, HOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +52,7 @@ def by_hand_only(pulsar: FakePulsar, folder: Path) -> dict[str, Any]:
 class TestPause:
     def test_a_pause_holds_and_ends_by_a_word(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Said who and why, over a start of lbd too; after it the next new sample moves."""
-        Control(tmp_path / "state").pause(Pause(time.time(), None, "upgrade of the cluster", "ann"))
+        Control(state_begun(tmp_path / "state").path).pause(Pause(time.time(), None, "upgrade of the cluster", "ann"))
         with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
             told = daemon.notified.wait_for("STATUS=")
             assert told == "STATUS=No move: paused: by ann until lbd resume: upgrade of the cluster."
@@ -118,6 +121,23 @@ class TestByHand:
         assert pulsar.owners[HOT[0]] == pulsar.ids[2]
         assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
 
+    def test_a_stop_still_answers_what_is_under_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """And refuses what waits behind it: nothing is left for the next start."""
+        pulsar.fault("/unload", Reply(204, delay_seconds=8.0), broker=pulsar.ids[0], times=1, after_acting=True)
+        with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon, ThreadPoolExecutor(1) as pool:
+            first = pool.submit(lbd, daemon, "unload", HOT[0], "--to", pulsar.ids[2])
+            eventually(lambda: bool(pulsar.asked("/unload", "PUT")))
+            command = ["-m", "lbd", "unload", HOT[1], "--to", pulsar.ids[2], "--config", str(daemon.config)]
+            with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as second:
+                assert second.stderr is not None
+                assert second.stderr.readline().startswith("Asked lbd (process ")
+                time.sleep(1.0)
+                assert daemon.end() == 0
+                assert second.wait(30) == 4
+            landed = first.result(30)
+        assert (landed.returncode, ": landed in " in landed.stdout) == (0, True), landed
+        assert pulsar.owners[HOT[1]] == pulsar.ids[0]
+
 
 class TestBeside:
     def test_turns_go_on_while_a_move_is_under_way(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -161,7 +181,7 @@ class TestBeside:
             assert time.monotonic() - began < 10
             assert daemon.lines()[-1]["handed_over"] == 1
         (tmp_path / "notify").unlink()
-        pulsar.rules.clear()
+        pulsar.faults.off()
         with running(tmp_path, settings) as daemon:
             eventually(lambda: len(journal(tmp_path)) >= 2)
             assert journal(tmp_path)[1]["result"] == "landed"

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.cycle.watchdog import Watch, watch
-from lbd.daemon.own_shedder import own_shedder
+from lbd.daemon.recorder import own_shedder
 from lbd.reason import Reason
+from lbd.turn.watchdog import WatchdogMemory, watch
 from tests import fake_pulsar
 from tests.builders import bundle
-from tests.cycle.records import COLD, HOT, record, two
 from tests.test_turn import settings
+from tests.turn.records import COLD, HOT, record, two
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from lbd.cycle import CycleRecord
+    from lbd.turn.parts import TurnResult
 
 AVG = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
 THRESHOLD = "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder"
@@ -27,7 +27,7 @@ EXTENSIONS = "org.apache.pulsar.broker.loadbalance.extensions"
 HELD = (Reason.IN_BROKER_SHEDDING, f"{HOT} shed by themselves")
 
 
-def shedding(reports: Any = None, *, runtime: Mapping[str, str] | None = None, **changes: Any) -> CycleRecord:
+def shedding(reports: Any = None, *, runtime: Mapping[str, str] | None = None, **changes: Any) -> TurnResult:
     """A turn in which the brokers shed by themselves with AvgShedder, or with what ``runtime`` says."""
     found = record(reports or two(), hold=HELD, **changes)
     assert found.observation is not None
@@ -77,7 +77,7 @@ def test_while_it_is_off_nothing_is_expected_of_it():
 
 def test_a_leader_that_does_not_shed_is_told_of():
     """After its time, with the rule; once a bundle has left the broker, the clock starts anew."""
-    state, told = Watch(), {}
+    state, told = WatchdogMemory(), {}
     for minute in range(17):
         rates = (500.0,) * (8 if minute < 12 else 7)
         seen = shedding(two(80 + minute * 0.01, 20 + minute * 0.01, rates=rates), after_seconds=minute * 60.0)
@@ -92,7 +92,7 @@ def test_a_leader_that_does_not_shed_is_told_of():
 
 def test_of_another_shedder_it_is_said_that_its_rule_is_not_known():
     """Beside the gap, which is told all the same."""
-    state, texts = Watch(), list[str]()
+    state, texts = WatchdogMemory(), list[str]()
     for minute in range(18):
         wobble = minute * 0.01
         seen = shedding(

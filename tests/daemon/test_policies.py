@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.daemon import policies
-from lbd.daemon.policies import PolicyReader
 from lbd.errors import AdminError
 from lbd.model import Unload
+from lbd.operations import parts
+from lbd.operations.parts import PolicyReader
 from lbd.permit.policies import Groups
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
+from lbd.simulate.faults import refused
 from tests import fake_pulsar
-from tests.fake_pulsar import FakePulsar, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.fake_pulsar import FakePulsar
 
 MOVE = "t/n/0x00000000_0x40000000"
 
@@ -27,7 +29,7 @@ MOVE = "t/n/0x00000000_0x40000000"
 def pulsar() -> Iterator[FakePulsar]:
     """Three brokers."""
     with fake_pulsar.hot_broker() as cluster:
-        cluster.groups = {"t/n": "Rack", "t/m": "rack", "u/o": "rack"}
+        cluster.policies.groups = {"t/n": "Rack", "t/m": "rack", "u/o": "rack"}
         yield cluster
 
 
@@ -55,7 +57,7 @@ class TestGroups:
 
     def test_failure_domains(self, pulsar: FakePulsar) -> None:
         """By broker."""
-        pulsar.domains = {"d1": pulsar.ids[:2], "d2": pulsar.ids[2:]}
+        pulsar.policies.domains = {"d1": pulsar.ids[:2], "d2": pulsar.ids[2:]}
         for broker in pulsar.brokers:
             broker.runtime["failureDomainsEnabled"] = "true"
         found = reader(pulsar).groups(("t/m",), frozenset({"t"}))
@@ -82,8 +84,8 @@ class TestGroups:
     ) -> None:
         """Each would cost a request for each group; within a turn none is asked for twice."""
         asking = reader(pulsar)
-        monkeypatch.setattr(policies, "MEMBER_REQUESTS_A_TURN", 2)
-        pulsar.groups["t/x"] = "second"
+        monkeypatch.setattr(parts, "MEMBER_REQUESTS_A_TURN", 2)
+        pulsar.policies.groups["t/x"] = "second"
         for names in (("t/m",), ("t/n", "t/x")):
             asking.groups(names, frozenset({"t", "u"}))
         found = asking.groups(("t/m", "t/x"), frozenset({"t", "u"}))
@@ -106,7 +108,7 @@ class TestBeforeARequest:
 
     def test_a_policy_reserves_the_destination(self, pulsar: FakePulsar) -> None:
         """It was set, or changed, since the plan."""
-        pulsar.isolation = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
+        pulsar.policies.isolation = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
         found = reader(pulsar).forbids(move(pulsar), planned=True)
         assert found is not None
         assert found.reason is Reason.ISOLATION_POLICY
@@ -116,9 +118,9 @@ class TestBeforeARequest:
         """Where the rest of this one is was not looked at."""
         asking = reader(pulsar)
         if before is not None:
-            pulsar.groups["t/n"] = before
+            pulsar.policies.groups["t/n"] = before
             asking.groups(("t/n",), frozenset({"t"}))
-            pulsar.groups["t/n"] = "Rack"
+            pulsar.policies.groups["t/n"] = "Rack"
         found = asking.forbids(move(pulsar), planned=True)
         assert found is not None
         assert (found.reason, "'rack'" in found.detail) == (Reason.ANTI_AFFINITY, True)
@@ -127,7 +129,7 @@ class TestBeforeARequest:
         """It looked at the group; isolation policies are looked at again."""
         asking = reader(pulsar)
         assert asking.forbids(move(pulsar), planned=False) is None
-        pulsar.isolation = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
+        pulsar.policies.isolation = {"p": {"namespaces": ["x/.*"], "primary": ["127[.]0[.]0[.]3"], "secondary": []}}
         assert asking.forbids(move(pulsar), planned=False) is not None
 
     @pytest.mark.parametrize("part", ["namespaceIsolationPolicies", "antiAffinity"])

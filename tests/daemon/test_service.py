@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from lbd.config import load
-from lbd.cycle import CycleRecord
-from lbd.daemon.rereading import Rereading
-from lbd.daemon.telling import level_of
+from lbd.daemon.service import Rereading
+from lbd.daemon.status import log_level
 from lbd.errors import ObserveError, UnheardError, UsageError
+from lbd.turn.parts import TurnResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 20.0
 )
 def test_how_loudly_a_turn_is_told(error: LbdError | None, level: str):
     """One that has only begun to listen to brokers has not failed: nobody is to be woken by it."""
-    assert logging.getLevelName(level_of(CycleRecord(error=error))) == level
+    assert logging.getLevelName(log_level(TurnResult(error=error))) == level
 
 
 class Notified:

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.daemon.doctor.cluster import check
-from lbd.daemon.doctor.survey import survey
-from lbd.daemon.draining.showing import show_drain
-from lbd.daemon.draining.unheard import looked_for_again
-from lbd.daemon.serving import Serving
+from lbd.daemon.api_backend import Serving
+from lbd.doctor.brokers import check_cluster
+from lbd.doctor.survey import survey
 from lbd.errors import AdminError
 from lbd.model import Outcome, Result, Unload
+from lbd.operations.drain import looked_for_again, show_drain
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.reason import Reason
-from lbd.record.drains import Drains
-from lbd.simulate.fake_pulsar.faults import Fault, Switch
+from lbd.simulate.faults import Fault, Switch
+from lbd.store.drains import Drains
 from tests.daemon.test_draining import asked, ended, give, owned, settings
 from tests.daemon.test_draining_troubles import begun
 from tests.simulate import fakes
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lbd.pulsar.silence import Silences
+    from lbd.pulsar.broker_health import BrokerHealth
     from lbd.simulate.fake_pulsar import FakePulsar
     from tests.simulate.fakes import Run
 
@@ -60,14 +59,14 @@ def asked_for(switch: Switch) -> int:
     return ENDLESS - (switch.times or 0)
 
 
-def silences(lbd: Run) -> Silences:
+def silences(lbd: Run) -> BrokerHealth:
     """Those of a lbd that asks again every tenth of a second."""
     found = lbd.engine.silences
     found._again_seconds = 0.1
     return found
 
 
-def until_heard(known: Silences, broker: str) -> None:
+def until_heard(known: BrokerHealth, broker: str) -> None:
     """Until it is known to answer again; that takes a tenth of a second, or more where the machine is busy."""
     for _ in range(600):
         if known.since(f"http://{broker}") is None:
@@ -76,9 +75,9 @@ def until_heard(known: Silences, broker: str) -> None:
     raise AssertionError(f"{broker} answers, and is still taken for silent")
 
 
-def asking(base: str) -> int:
-    """How many threads of this process wait to ask it again."""
-    return sum(thread.name == f"lbd-asks-{base}" for thread in threading.enumerate())
+def asking() -> int:
+    """How many threads of this process wait to ask brokers again."""
+    return sum(thread.name == "lbd-asks-again" for thread in threading.enumerate())
 
 
 class TestTurns:
@@ -134,9 +133,9 @@ class TestTurns:
         for admin in (serving._picker._admin, serving._planner._admin):
             with pytest.raises(AdminError, match="does not answer since"):
                 admin.http.send("GET", f"{silent}/admin/v2/brokers/version")
-        assert asking(silent) == 1
+        assert asking() == 1
         serving.stop()
-        assert asking(silent) == 1
+        assert asking() == 1
 
     def test_who_is_shown_a_drain_waits_for_it_no_more(self, lbd: Run, cluster: FakePulsar):
         """The API looks at the cluster anew for each such question, and knows what turns know."""
@@ -160,17 +159,17 @@ class TestTurns:
 
     def test_other_addresses_end_what_was_asked_at_those_before(self, lbd: Run, cluster: FakePulsar):
         """They may be another cluster's, or no longer in the clear: what hung there gets no token of these."""
-        engine, silent = lbd.engine, f"http://{cluster.brokers[2]}"
+        engine = lbd.engine
         hang(cluster, cluster.brokers[2])
         lbd.turn()
-        assert asking(silent) == 1
+        assert asking() == 1
         others = engine.settings.pulsar.model_copy(update={"admin_urls": (f"http://{cluster.brokers[0]}",)})
         engine.take(engine.settings.model_copy(update={"pulsar": others}))
         for _ in range(600):
-            if not asking(silent):
+            if not asking():
                 break
             threading.Event().wait(0.05)
-        assert asking(silent) == 0
+        assert asking() == 0
         assert engine.looking.admin.silent_since(cluster.brokers[2]) is None
 
     def test_of_a_leader_that_hangs_the_doctor_promises_no_end(self, cluster: FakePulsar, tmp_path: Path):
@@ -179,7 +178,7 @@ class TestTurns:
         hang(cluster, cluster.leader)
         seen = survey(settings(cluster, tmp_path), cluster.now)
         assert seen.observation is not None
-        told = next(one for one in check(seen, seen.observation) if one.check == "leader")
+        told = next(one for one in check_cluster(seen, seen.observation) if one.check == "leader")
         assert f"restart {cluster.leader}" in told.todo
 
     def test_the_doctor_says_what_to_do(self, cluster: FakePulsar, tmp_path: Path):
@@ -187,7 +186,7 @@ class TestTurns:
         hang(cluster, cluster.brokers[2])
         seen = survey(settings(cluster, tmp_path), cluster.now)
         assert seen.observation is not None
-        told = next(one for one in check(seen, seen.observation) if one.check == "reports")
+        told = next(one for one in check_cluster(seen, seen.observation) if one.check == "reports")
         assert f"{cluster.brokers[2]}: does not answer since" in told.seen
         assert f"thread dump of {cluster.brokers[2]}" in told.todo
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.daemon import byhand
+from lbd.daemon import standalone
 from lbd.daemon.engine import Engine, engine
-from lbd.daemon.splitting.planning import plan_due, plan_one
 from lbd.errors import LbdError, RefusedError, UsageError
 from lbd.model import Unload
+from lbd.operations.split import plan_due, plan_one
 from lbd.permit.evidence import Sample
-from lbd.record.control import Answer, Control, Pause, SplitRequest, UnloadRequest
-from lbd.record.journal import Journal, read
-from lbd.record.state import Kept, StateDir
-from lbd.split.cut import Cut, CutOutcome, SplitResult
+from lbd.simulate.faults import refused
+from lbd.split.plan import Cut, CutOutcome, SplitResult
+from lbd.store.control import Control, Pause, RequestResult, SplitRequest, UnloadRequest
+from lbd.store.journal import Journal, read
+from lbd.store.state import TurnMemory
 from tests import fake_splits, test_turn
+from tests.builders import state_begun
 from tests.daemon.alone import done
-from tests.fake_pulsar import refused
 from tests.fake_splits import HIGH, LOW, NAMESPACE, UNOWNED
 
 if TYPE_CHECKING:
@@ -101,13 +103,10 @@ class TestRule:
         ("changes", "splits"),
         [
             ({}, 1),
-            ({"split": {"max_splits_per_turn": 2}}, 2),
-            ({"split": {"max_splits_per_turn": 2, "max_splits_per_hour": 1}}, 1),
             ({"split": {"enabled": False}}, 0),
             ({"split": {"max_msg_rate": 6000}}, 0),
             ({"split": {"max_bundles_per_namespace": 2}}, 0),
-            ({"split": {"max_splits_per_turn": 9, "max_bundles_per_namespace": 3}}, 1),
-            ({"split": {"algorithm": "flow_or_qps_equally_divide", "flow_or_qps_difference_percentage": 50}}, 0),
+            ({"split": {"max_bundles_per_namespace": 3}}, 1),
             ({"guardrails": {"excluded_namespaces": ["shop/*"]}}, 0),
             ({"guardrails": {"quiet_hours": [{"from": "00:00", "to": "24:00"}]}}, 0),
         ],
@@ -130,7 +129,7 @@ class TestRule:
         """The second turn sees the same numbers as the first."""
         chosen = settings(pulsar, tmp_path)
         usage = {broker: Sample((50.0, 0.0, 0.0), 1_700_000_000.0) for broker in pulsar.ids}
-        StateDir(chosen.state_dir).save(Kept(written_at=time.time(), samples=usage, members=pulsar.ids))
+        state_begun(chosen.state_dir).save(TurnMemory(written_at=time.time(), samples=usage, members=pulsar.ids))
         with engine(chosen) as found:
             found.turn()
             found.wait()
@@ -138,7 +137,8 @@ class TestRule:
 
     def test_a_part_without_topics_is_not_cut_off(self, pulsar: SplittingPulsar, tmp_path: Path):
         """Pulsar would; it helps nobody, and cannot be taken back."""
-        pulsar.topics = {name: rate for name, rate in pulsar.topics.items() if name in list(pulsar.within(UPPER))[:2]}
+        kept = [topic.name for topic in pulsar.topics(UPPER)][:2]
+        pulsar.rated = {name: rate for name, rate in pulsar.rated.items() if name in kept}
         with engine(settings(pulsar, tmp_path)) as found:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
@@ -159,7 +159,7 @@ class TestRule:
     def test_a_pause_holds_it(self, pulsar: SplittingPulsar, tmp_path: Path):
         """As it holds moves."""
         chosen = settings(pulsar, tmp_path)
-        Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
+        Control(state_begun(chosen.state_dir).path).pause(Pause(time.time(), None, "", "ann"))
         with engine(chosen) as found:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
@@ -170,30 +170,14 @@ class TestRule:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
 
-    @pytest.mark.parametrize("how", ["pause", "stop", "reload"])
-    def test_what_was_chosen_is_not_gone_on_with(self, how: str, pulsar: SplittingPulsar, tmp_path: Path):
-        """A pause, a stop or other settings that come after the first split hold for the second."""
-        chosen = settings(pulsar, tmp_path, split={"max_splits_per_turn": 2})
-        with engine(chosen) as found:
-
-            def ordered(_: CutOutcome | LbdError) -> None:
-                if how == "pause":
-                    Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
-                elif how == "stop":
-                    found.halt()
-                else:
-                    found.take(chosen)
-
-            found.splitting.on_end = ordered
-            fresh(pulsar, found)
-        assert len(pulsar.asked("/split", "PUT")) == 1
-
     def test_what_cannot_be_tried_is_told(self, pulsar: SplittingPulsar, tmp_path: Path):
         """The journal cannot be written: nothing is asked for."""
         with engine(settings(pulsar, tmp_path)) as found:
             told = watched(found)
-            found._real.journal.close()
+            read_only = os.open(tmp_path / "state" / "journal.jsonl", os.O_RDONLY)
+            os.dup2(read_only, found._real.journal._file._descriptor)
             fresh(pulsar, found)
+            os.close(read_only)
         assert not pulsar.asked("/split", "PUT")
         assert any("journal cannot be written" in str(one) for one in told)
 
@@ -212,14 +196,15 @@ class TestByHand:
             done(chosen, request(pulsar))
 
     def test_beside_the_turns(self, pulsar: SplittingPulsar, tmp_path: Path):
-        """Taken from the control files, answered there."""
+        """Taken in the order of requests, and answered."""
+        told: dict[str, RequestResult] = {}
         with engine(settings(pulsar, tmp_path, split={"enabled": False})) as found:
-            Control(tmp_path / "state").ask(request(pulsar))
+            found.requests.deliver = told.__setitem__
+            found.requests.submit(request(pulsar))
             found.turn()
             found.serve()
             found.wait()
-        answer = Control(tmp_path / "state").wait("s0", 1, time.sleep, time.monotonic)
-        assert answer is not None
+        answer = told["s0"]
         assert (answer.exit_code, answer.parts) == (0, (LOWER, UPPER))
 
     @pytest.mark.parametrize(
@@ -262,8 +247,8 @@ class TestByHand:
     def test_limits_may_be_overridden(self, override: str | None, code: int, pulsar: SplittingPulsar, tmp_path: Path):
         """A pause, a cool-down, the hour and the namespace's number of bundles."""
         chosen = settings(pulsar, tmp_path, split={"max_bundles_per_namespace": 2, "max_splits_per_hour": 1})
-        Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
-        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        Control(state_begun(chosen.state_dir).path).pause(Pause(time.time(), None, "", "ann"))
+        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
         lines.conclude_split(lines.intend_split(Cut(LOW, "b", "range_equally_divide", (1,))), outcome(LOW))
         lines.close()
         assert done(chosen, request(pulsar, override=override)).exit_code == code
@@ -279,7 +264,7 @@ class TestByHand:
     def test_moves_under_way_come_first(self, pulsar: SplittingPulsar, tmp_path: Path):
         """One that a killed lbd left open is no longer that of this very name after a split."""
         chosen = settings(pulsar, tmp_path)
-        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
         lines.intend(Unload(LOW, pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
         answer = done(chosen, request(pulsar, override="now"))
@@ -290,14 +275,14 @@ class TestByHand:
         """One that a killed lbd left open, whatever is overridden: of another split, and of an unload."""
         chosen = settings(pulsar, tmp_path)
         if paused:
-            Control(chosen.state_dir).pause(Pause(time.time(), None, "", "ann"))
-        lines = Journal(StateDir(chosen.state_dir).journal, time.time)
+            Control(state_begun(chosen.state_dir).path).pause(Pause(time.time(), None, "", "ann"))
+        lines = Journal(state_begun(chosen.state_dir).journal, time.time)
         lines.intend_split(Cut(HIGH, pulsar.ids[1], "range_equally_divide", (0xC0000000,)))
         lines.close()
         now = time.time()
         unload = UnloadRequest("u0", LOW, pulsar.ids[1], "now", "ann", now, now + 60)
         for asked in (request(pulsar, override="now"), unload):
-            with byhand.working(chosen) as work:
+            with standalone.working(chosen) as work:
                 answer = work(asked)
             assert (answer.exit_code, f"a split is under way: {HIGH}" in answer.sentence) == (4, True), answer.sentence
 
@@ -313,7 +298,7 @@ class TestByHand:
         told: list[CutOutcome | LbdError] = []
         with engine(settings(pulsar, tmp_path)) as found:
             found.splitting.on_end = told.append
-            answers: dict[str, Answer] = {}
+            answers: dict[str, RequestResult] = {}
             found.requests.deliver = answers.__setitem__
             found.by_hand(request(pulsar))
         assert (answers["s0"].exit_code, answers["s0"].parts) == (0, (LOWER, UPPER))
@@ -324,16 +309,16 @@ class TestByHand:
         self, pulsar: SplittingPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """Not of a move."""
-        monkeypatch.setattr("lbd.act.splitter.Splitter.check", lambda *_: 1 // 0)
+        monkeypatch.setattr("lbd.act.split.Splitter.check", lambda *_: 1 // 0)
         answer = done(settings(pulsar, tmp_path), request(pulsar))
         assert (answer.exit_code, answer.sentence.partition(": ")[0]) == (1, "Not split")
 
     def test_an_lbd_that_only_observes_refuses(self, pulsar: SplittingPulsar, tmp_path: Path):
         """--observe, whatever is overridden."""
         with engine(settings(pulsar, tmp_path), observe_only=True) as found:
-            told: dict[str, Answer] = {}
+            told: dict[str, RequestResult] = {}
             found.requests.deliver = told.__setitem__
-            Control(tmp_path / "state").ask(request(pulsar, override="now"))
+            found.requests.submit(request(pulsar, override="now"))
             found.serve()
         assert (told["s0"].exit_code, "only observes" in told["s0"].sentence) == (4, True)
 
@@ -347,7 +332,7 @@ class TestAfterAKill:
     def opened(self, pulsar: SplittingPulsar, folder: Path, age_seconds: float) -> Settings:
         """A state directory whose journal has an open split of the lower bundle."""
         chosen = settings(pulsar, folder, split={"enabled": False})
-        lines = Journal(StateDir(chosen.state_dir).journal, lambda: time.time() - age_seconds)
+        lines = Journal(state_begun(chosen.state_dir).journal, lambda: time.time() - age_seconds)
         lines.intend_split(Cut(LOW, pulsar.ids[0], "range_equally_divide", (0x40000000,)))
         lines.close()
         return chosen
@@ -355,7 +340,7 @@ class TestAfterAKill:
     def test_it_gets_its_true_outcome(self, pulsar: SplittingPulsar, tmp_path: Path):
         """The boundaries are there: it was split."""
         chosen = self.opened(pulsar, tmp_path, 1.0)
-        pulsar.cut(LOW, [0x40000000])
+        pulsar.split(LOW, [0x40000000])
         with engine(chosen) as found:
             told = watched(found)
             found.turn()
@@ -383,8 +368,10 @@ class TestPlans:
     def test_auto_is_told_without_splitting(self, pulsar: SplittingPulsar, tmp_path: Path):
         """With the caps, and what is left and why; whether lbd is enabled to or not."""
         found = plan_due(settings(pulsar, tmp_path, split={"enabled": False}))
-        assert [(due.bundle, plan.positions) for due, plan in found.plans] == [(LOW, (0x40000000,))]
-        assert [(one.bundle, one.why) for one in found.left] == [(HIGH, "split.max_splits_per_turn 1 is used")]
+        assert found.chosen is not None
+        assert (found.chosen[0].bundle, found.chosen[1].positions) == (LOW, (0x40000000,))
+        why = "one split a turn: the next reports show its effect"
+        assert [(one.bundle, one.why) for one in found.left] == [(HIGH, why)]
         assert not pulsar.asked("/split", "PUT")
 
     def test_auto_beside_brokers_that_split(self, pulsar: SplittingPulsar, tmp_path: Path):
@@ -396,4 +383,4 @@ class TestPlans:
     def test_one(self, pulsar: SplittingPulsar, tmp_path: Path):
         """Topics that are not loaded count as topics."""
         found = plan_one(settings(pulsar, tmp_path), LOW, "topic_count_equally_divide")
-        assert sorted(one.name for one in found.whole.topics) == sorted(pulsar.within(LOW))
+        assert {one.name for one in found.whole.topics} == {one.name for one in pulsar.topics(LOW)}

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from lbd.cli import main
-from lbd.daemon import leading
+from lbd.daemon import election
 from lbd.daemon.engine import Engine, engine
 from lbd.errors import UsageError
 from lbd.model import Unload
 from lbd.reason import Reason
-from lbd.record.control import Answer, Control, Pause, UnloadRequest
-from lbd.record.drains import Drain, Drains
-from lbd.record.journal import history
+from lbd.store.control import Control, Pause, RequestResult, UnloadRequest
+from lbd.store.drains import Drain, Drains
+from lbd.store.moves import history
 from tests import test_turn
 from tests.daemon.alone import done
 from tests.fake_pulsar import HOT
@@ -37,11 +37,11 @@ PATIENCE_SECONDS = 30.0
 def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     """What all lbds of a test find under ``leader.topic``."""
     found = Topic()
-    monkeypatch.setattr(leading, "SharedLog", lambda *_: Connection(found))
-    monkeypatch.setattr(leading.LeaderTopic, "create", lambda _: None)
-    monkeypatch.setattr(leading.LeaderTopic, "forget", lambda *_: None)
+    monkeypatch.setattr(election, "SharedLog", lambda *_: Connection(found))
+    monkeypatch.setattr(election.LeaderTopic, "create", lambda _: None)
+    monkeypatch.setattr(election.LeaderTopic, "forget", lambda *_: None)
     for name in ("ELECT_EVERY_SECONDS", "AGAIN_AFTER_SECONDS"):
-        monkeypatch.setattr(leading, name, 0.01)
+        monkeypatch.setattr(election, name, 0.01)
     return found
 
 
@@ -122,8 +122,9 @@ def test_the_next_leader_holds_what_was_ordered_before_it(pulsar: FakePulsar, tm
 
 
 @pytest.mark.usefixtures("topic")
-def test_an_open_move_is_brought_to_its_end_first(pulsar: FakePulsar, tmp_path: Path):
+def test_an_open_move_is_brought_to_its_end_first(pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It had landed when its lbd was killed: the next leader says so, in its own journal, before its first plan."""
+    monkeypatch.setattr("lbd.act.executor.HEIR_WAITS_SECONDS", 0.0)
     with lbd(pulsar, tmp_path / "one") as one:
         one._real.journal.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
         pulsar.owners[HOT[0]] = pulsar.ids[2]
@@ -177,7 +178,7 @@ def test_the_bundle_of_the_topic_stays(pulsar: FakePulsar, tmp_path: Path):
 
 
 def _in(topic: str, bundle: str) -> bool:
-    from lbd.permit.own_topic import carries
+    from lbd.permit.eligibility import carries
 
     return carries(bundle, topic)
 
@@ -209,9 +210,9 @@ def test_a_standby_answers_at_once_whatever_its_journal_has_open(pulsar: FakePul
         killed._real.journal.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[2], 1.0, 1.0), 1)
     with lbd(pulsar, tmp_path / "one"), lbd(pulsar, tmp_path / "two", leads=False) as two:
         assert two.unfinished == ()
-        answers: dict[str, Answer] = {}
+        answers: dict[str, RequestResult] = {}
         two.requests.deliver = answers.__setitem__
-        Control(two.settings.state_dir).ask(request(pulsar))
+        two.requests.submit(request(pulsar))
         two.serve()
 
     assert answers["r1"].sentence.startswith("Refused: not-leader: this lbd stands by")

@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.act import read_back
+from lbd.act import broker_shedding
 from lbd.config import Settings
-from lbd.daemon import taking_over
+from lbd.daemon import take_over
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
+from lbd.simulate.faults import refused
 from tests import fake_pulsar
-from tests.fake_pulsar import FakePulsar, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lbd.daemon.taking_over import Asking
+    from lbd.daemon.take_over import ClusterObserver
+    from tests.fake_pulsar import FakePulsar
 
 KEY = "loadBalancerSheddingEnabled"
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_back, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(broker_shedding, "PATIENCE_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -45,10 +46,10 @@ def settings_of(pulsar: FakePulsar, folder: Path, **changes: object) -> Settings
 
 
 @pytest.fixture
-def watcher(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Asking]:
+def watcher(pulsar: FakePulsar, tmp_path: Path) -> Iterator[ClusterObserver]:
     """What a daemon with take-over observes through."""
     settings = settings_of(pulsar, tmp_path)
-    found = taking_over.watching(settings, Observer(Admin(settings.pulsar), time.time))
+    found = take_over.watching(settings, Observer(Admin(settings.pulsar), time.time))
     yield found
     found.close()
 
@@ -57,14 +58,14 @@ def test_refuse_changes_nothing(pulsar: FakePulsar, tmp_path: Path) -> None:
     """The plain observer, which says who sheds."""
     settings = settings_of(pulsar, tmp_path, in_broker_shedding="refuse")
     observer = Observer(Admin(settings.pulsar), time.time)
-    found = taking_over.watching(settings, observer)
+    found = take_over.watching(settings, observer)
     assert found is observer
     assert len(found.observe().shedding_on) == 3
     assert (pulsar.dynamic, list(tmp_path.iterdir())) == ({}, [])
     found.close()
 
 
-def test_shedding_is_off_in_the_round_that_counts(watcher: Asking, pulsar: FakePulsar) -> None:
+def test_shedding_is_off_in_the_round_that_counts(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
     """The round is had again after the take-over, so that the turn may move at once; the next ones change nothing."""
     seen = watcher.observe()
     assert (seen.shedding_on, seen.shedding_note) == ((), "")
@@ -73,7 +74,7 @@ def test_shedding_is_off_in_the_round_that_counts(watcher: Asking, pulsar: FakeP
     assert len(pulsar.asked(KEY)) == 1
 
 
-def test_on_again_by_hand(watcher: Asking, pulsar: FakePulsar) -> None:
+def test_on_again_by_hand(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
     """Off again in the same turn."""
     watcher.observe()
     pulsar.dynamic = {KEY: "true"}
@@ -81,7 +82,7 @@ def test_on_again_by_hand(watcher: Asking, pulsar: FakePulsar) -> None:
     assert pulsar.dynamic == {KEY: "false"}
 
 
-def test_a_take_over_that_fails_holds_the_turn(watcher: Asking, pulsar: FakePulsar) -> None:
+def test_a_take_over_that_fails_holds_the_turn(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
     """The first round stays, with who sheds and why that could not be ended."""
     pulsar.fault(KEY, refused(401, "Unauthorized"), method="POST")
     seen = watcher.observe()
@@ -90,7 +91,7 @@ def test_a_take_over_that_fails_holds_the_turn(watcher: Asking, pulsar: FakePuls
     assert "HTTP 401" in seen.shedding_note
 
 
-def test_one_that_is_not_proven_holds_the_turn(watcher: Asking, pulsar: FakePulsar) -> None:
+def test_one_that_is_not_proven_holds_the_turn(watcher: ClusterObserver, pulsar: FakePulsar) -> None:
     """Also when those that answer are off: a broker that could not be asked may be the one that sheds."""
     third = pulsar.ids[2]
     pulsar.fault("/runtime", refused(500, "boom"), broker=third)
@@ -98,11 +99,13 @@ def test_one_that_is_not_proven_holds_the_turn(watcher: Asking, pulsar: FakePuls
     assert first.shedding_on == tuple(pulsar.ids[:2])
     assert second.shedding_on == (third,)
     assert "HTTP 500" in second.shedding_note
-    pulsar.rules.clear()
+    pulsar.faults.off()
     assert watcher.observe().shedding_on == ()
 
 
-def test_last_seen(watcher: Asking, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_seen(
+    watcher: ClusterObserver, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A round that shows all brokers is noted, for who asks since when shedding is off; one with a gap is not."""
 
     def seen_at() -> float:
@@ -114,7 +117,7 @@ def test_last_seen(watcher: Asking, pulsar: FakePulsar, tmp_path: Path, monkeypa
     pulsar.fault("/load-report", refused(503, "later"), broker=pulsar.ids[2])
     watcher.observe()
     assert seen_at() == before
-    pulsar.rules.clear()
+    pulsar.faults.off()
     watcher.observe()
     assert seen_at() == later
 
@@ -128,10 +131,10 @@ def test_last_seen(watcher: Asking, pulsar: FakePulsar, tmp_path: Path, monkeypa
     ],
 )
 def test_at_a_plain_stop(
-    changes: dict[str, object], left: str | None, watcher: Asking, pulsar: FakePulsar, tmp_path: Path
+    changes: dict[str, object], left: str | None, watcher: ClusterObserver, pulsar: FakePulsar, tmp_path: Path
 ) -> None:
     """It stays off, unless restore_on_stop is set."""
     watcher.observe()
-    told = taking_over.release_at_stop(settings_of(pulsar, tmp_path, **changes), watcher.admin)
+    told = take_over.release_at_stop(settings_of(pulsar, tmp_path, **changes), watcher.admin)
     assert pulsar.dynamic.get(KEY) == left
     assert bool(told) == (left is None)

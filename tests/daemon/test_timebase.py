@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from lbd.clock import SYSTEM, Steps, Timebase
 from lbd.config import Settings
 from lbd.daemon.engine import engine
-from lbd.daemon.telling import status_of
-from lbd.daemon.timebase import SYSTEM, Steps, Timebase
+from lbd.daemon.status import build_status
 from lbd.model import Result
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_everything_that_is_kept_is_told_by_it(pulsar: FakePulsar, tmp_path: Pat
     )
     with engine(settings, timebase=Timebase(lambda: then, lambda: 1.0)) as balancer:
         record = balancer.once()
-        status = status_of(balancer, record, 1, None)
+        status = build_status(balancer, record, 1, None)
         attempts = balancer.attempts_last_hour
     assert record.observation is not None
     assert record.observation.snapshot.taken_at == then

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lbd.decide import build, settings_of
+from lbd.decide.strategies import build, strategy_settings
 from lbd.load.scoring import Weights
 from lbd.model import Memory
 from tests.builders import bundle, first_averages, permission, report, snapshot, stats
@@ -22,7 +22,7 @@ def ask(name: str, seen: Snapshot, memory: Memory | None = None, **changes: Any)
     """One round of a strategy with these settings; stock unless ``live=True``, ``permit`` changes the permission."""
     live, placement = changes.pop("live", False), changes.pop("placement", None)
     permit: Mapping[str, Any] = changes.pop("permit", {})
-    chosen = settings_of(name, changes)
+    chosen = strategy_settings(name, changes)
     strategy = build(chosen if live else chosen.stock(), Weights(), placement)
     return strategy(seen, first_averages(seen), permission(seen, **permit), memory or Memory())
 

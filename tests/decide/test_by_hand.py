@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lbd.decide.by_hand import ByHand
+from lbd.decide.manual import ByHand
 from lbd.load.scoring import Weights
 from lbd.model import Memory, Unload
 from lbd.reason import Reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lbd.decide.by_plan import ByPlan
+from lbd.decide.manual import ByPlan
 from lbd.load.scoring import Weights
 from lbd.model import Memory
 from lbd.reason import Reason

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.config import Settings, section_of
-from lbd.decide import RULES, STRATEGIES, settings_of
+from lbd.config import Settings, strategy_section
+from lbd.decide.strategies import RULES, STRATEGIES, strategy_settings
 from lbd.model import Memory
-from lbd.place import PLACEMENTS
+from lbd.place.placements import PLACEMENTS
 from lbd.reason import Reason
-from lbd.record.state import Kept, StateDir
+from lbd.store.state import StateDir, TurnMemory
 from tests.builders import bundle, report, snapshot, stats
 from tests.decide.asking import ask
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lbd.observe.parse import LoadReport
 
 EAGER: dict[str, dict[str, Any]] = {
-    "avg-shedder": {"low_threshold": 1, "hit_count_low": 1, "min_unload_message": 0, "background_load": "ignore"},
+    "avg-shedder": {"low_threshold": 1, "hit_count_low": 1, "min_unload_message": 0},
     "threshold-shedder": {
         "broker_threshold_shedder_percentage": 1,
         "bundle_unload_min_throughput_threshold": 0,
@@ -167,18 +167,17 @@ def test_a_doubted_broker_takes_no_part(name: str):
 @NAMES
 def test_every_strategy_can_be_configured(name: str):
     """Each has a section in the settings, with its own class."""
-    assert isinstance(getattr(Settings(), section_of(name)), STRATEGIES[name])
+    assert isinstance(getattr(Settings(), strategy_section(name)), STRATEGIES[name])
     assert Settings.model_validate({"strategy": name}).strategy == name
     assert STRATEGIES[name] in RULES
 
 
 @NAMES
 def test_profiles_differ_only_in_what_is_not_pulsars(name: str):
-    """``stock`` keeps every setting that broker.conf has; ``eager`` waits for nothing."""
-    chosen = settings_of(name, EAGER[name])
-    for key, field in STRATEGIES[name].model_fields.items():
-        if field.json_schema_extra:
-            assert getattr(chosen, key) == getattr(chosen.stock(), key)
+    """``stock`` keeps every setting; ``eager`` waits for nothing, and keeps the profile."""
+    chosen = strategy_settings(name, EAGER[name])
+    assert chosen.model_dump() == chosen.stock().model_dump()
+    assert (chosen.is_stock, chosen.stock().is_stock, chosen.stock().eager().is_stock) == (False, True, True)
     assert chosen.eager().wanted_hits.low <= 1
 
 
@@ -188,6 +187,6 @@ def test_memory_is_kept_in_full(name: str, tmp_path: Path):
     seen = snapshot(reports([(95, [90_000, 50_000, 40_000]), (20, [5_000, 6_000]), (20, [7_000, 8_000])]))
     memory = ask(name, seen, Memory(), placement="round-robin", **EAGER[name]).memory
     state = StateDir(tmp_path)
-    state.save(Kept(written_at=seen.taken_at).with_memory(memory))
+    state.save(TurnMemory(written_at=seen.taken_at).with_memory(memory))
 
     assert state.load().at(seen.taken_at + 60, 180).memory == memory

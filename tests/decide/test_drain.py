@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.decide import drain, fill
+from lbd.decide import drain
 from lbd.load import scoring
-from lbd.load.carried import as_it_was, carried_by
+from lbd.load.estimate import as_it_was, carried_by
 from lbd.model import Unload
 from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups, Policies
@@ -52,19 +52,19 @@ def ledger(seen: Snapshot, unloads: list[Unload], scores: Any = None, **limits: 
     return Ledger(seen, found, policies, rails, unloads, ignored=drain.NOT_ITS_RULES)
 
 
-def drained(seen: Snapshot, broker: str, **limits: Any) -> drain.Plan:
+def drained(seen: Snapshot, broker: str, **limits: Any) -> drain.DrainMoves:
     """The plan for one broker of a cluster."""
     scores = scoring.scores(seen.brokers, WEIGHTS)
     rows = seen.rows.of(seen.brokers.index()[broker])
     names = [seen.bundles[at] for at in seen.rows.bundle[rows].tolist()]
     then = carried_by(seen, scores, broker, len(names))
     shown, weighed = as_it_was(seen, scores, broker, then)
-    unloads = drain.wanted(names, broker, shown, builders.first_averages(seen), then)
+    unloads = drain.drain_unloads(names, broker, shown, builders.first_averages(seen), then)
     others = [one for one in seen.brokers.ids if one != broker]
-    return drain.plan(unloads, others, ledger(shown, unloads, weighed, **limits))
+    return drain.plan_drain(unloads, others, ledger(shown, unloads, weighed, **limits))
 
 
-def owners(plan: drain.Plan) -> Counter[str | None]:
+def owners(plan: drain.DrainMoves) -> Counter[str | None]:
     return Counter(unload.destination for unload in plan.unloads)
 
 
@@ -111,7 +111,7 @@ class TestDrain:
         """Somebody has just taken it."""
         seen = cluster({"a:1": 40, "b:1": 20}, {"a:1": [100, 300]})
         then = carried_by(seen, scoring.scores(seen.brokers, WEIGHTS), "a:1", 2)
-        (found,) = drain.wanted([bundle(9)], "a:1", seen, builders.first_averages(seen), then)
+        (found,) = drain.drain_unloads([bundle(9)], "a:1", seen, builders.first_averages(seen), then)
         assert (found.msg_rate, found.source) == (400.0, "a:1")
 
     def test_what_a_bundle_carried_when_it_was_told_of_last_holds_no_longer(self):
@@ -121,7 +121,7 @@ class TestDrain:
         rows = replace(seen.rows, reported=np.array([False, True]))
         partial = replace(seen, rows=rows, partial=True)
         then = carried_by(seen, scoring.scores(seen.brokers, WEIGHTS), "a:1", 2)
-        untold, told = drain.wanted(seen.bundles, "a:1", partial, averages, then)
+        untold, told = drain.drain_unloads(seen.bundles, "a:1", partial, averages, then)
         assert (untold.msg_rate, told.msg_rate) == (400.0, 600.0)
 
     def test_the_last_bundles_are_weighed_by_what_there_was(self):
@@ -169,7 +169,7 @@ class TestEta:
 
 
 class TestFill:
-    def filled(self, cpu: dict[str, float], bundles: dict[str, list[float]], broker: str) -> drain.Plan:
+    def filled(self, cpu: dict[str, float], bundles: dict[str, list[float]], broker: str) -> drain.DrainMoves:
         """The plan for one broker."""
         seen = cluster(cpu, bundles)
         averages = builders.first_averages(seen)
@@ -179,7 +179,7 @@ class TestFill:
             Unload(name, owner[name], None, float(averages.short[at, :2].sum()), float(averages.short[at, 2:].sum()))
             for at, name in enumerate(seen.bundles)
         ]
-        return fill.plan(unloads, broker, scores, ledger(seen, unloads))
+        return drain.plan_fill(unloads, broker, scores, ledger(seen, unloads))
 
     def test_a_slice_of_each_hot_broker(self):
         """70, 70, 20 and 0 are 40 on average: two give 30 points together, none below the mean."""

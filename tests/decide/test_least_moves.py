@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.decide.least_moves import estimating
+from lbd.decide import load_estimate
 from lbd.model import BYTES_IN, BYTES_OUT, Decision, Hits, Memory, Slopes
 from lbd.reason import Reason
 from tests.builders import bundle, report, stats
@@ -360,10 +360,10 @@ def test_what_traffic_costs_is_estimated_across_brokers(
     """Brokers by CPU and MiB/s each way: the background that they share is not taken for their traffic's."""
     seen = of(*brokers)
     traffic, used = seen.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1), seen.brokers.usage[:, 0]
-    slope, estimated = estimating.slopes(seen, None)
+    slope, estimated = load_estimate.estimate_slopes(seen, None)
 
     assert estimated
-    assert estimating.shared_background(traffic, used) == pytest.approx(background, abs=0.1)
+    assert load_estimate.shared_background(traffic, used) == pytest.approx(background, abs=0.1)
     assert slope[:, 0] == pytest.approx((used - background) / traffic, rel=0.02)
 
 
@@ -371,7 +371,7 @@ def test_an_unknown_cost_follows_those_that_are_known() -> None:
     """Half of what usage over traffic says is true of two brokers; so the third's is taken as half, too."""
     seen = of((40, [10]), (40, [10]), (80, [10]))
     known = slopes(1, 1, np.nan)
-    found, estimated = estimating.slopes(seen, known)
+    found, estimated = load_estimate.estimate_slopes(seen, known)
 
     assert estimated
     assert found[:, 0] * MIB == pytest.approx([1, 1, 2])
@@ -454,9 +454,9 @@ def test_what_no_broker_carries_bends_no_estimate() -> None:
     seen = of((40, [10]), (80, [10]), (40, [10]))
     odd = replace(seen, brokers=replace(seen.brokers, rates=seen.brokers.rates.copy()))
     odd.brokers.rates[2] = 1e30
-    found, _ = estimating.slopes(odd, None)
+    found, _ = load_estimate.estimate_slopes(odd, None)
 
-    assert found[:2, 0] == pytest.approx(estimating.slopes(seen, None)[0][:2, 0])
+    assert found[:2, 0] == pytest.approx(load_estimate.estimate_slopes(seen, None)[0][:2, 0])
 
 
 def test_what_a_later_move_made_needless_is_left_out() -> None:
@@ -486,7 +486,7 @@ def test_a_slope_of_others_that_leaves_an_unusual_background_is_doubted(cpu: flo
     """All else on these machines takes 15 points; the last carries as much as the others and uses more."""
     seen = of((35, [10]), (55, [20]), (35, [10]), (cpu, [15]))
     known = of_others(1, 1, 1, 1, own=(True, True, True, False))
-    found, estimated = estimating.slopes(seen, known)
+    found, estimated = load_estimate.estimate_slopes(seen, known)
 
     assert estimated is (wanted > 1)
     assert found[3, 0] * MIB >= wanted
@@ -506,8 +506,10 @@ def test_a_slope_of_others_counts_where_most_brokers_use_alike_for_their_traffic
 ) -> None:
     """The slope fits those that carry most, and leaves nobody an unusual background."""
     seen = of(*brokers)
-    found, estimated = estimating.slopes(seen, of_others(*[0.75] * len(brokers), own=(False,) * len(brokers)))
-    by_usage, _ = estimating.slopes(seen, None)
+    found, estimated = load_estimate.estimate_slopes(
+        seen, of_others(*[0.75] * len(brokers), own=(False,) * len(brokers))
+    )
+    by_usage, _ = load_estimate.estimate_slopes(seen, None)
 
     assert estimated is not believed
     assert found[:, 0] == pytest.approx(np.full(len(brokers), 0.75 / MIB) if believed else by_usage[:, 0])
@@ -518,8 +520,8 @@ def test_traffic_costs_a_broker_without_a_limit_nothing_and_the_others_what_they
     """It carries little. Of the others nothing is known, or what they share is not believed: they are unlike."""
     seen = of(*UNLIKE, (0, [1]))
     known = replace(of_others(*[told] * 9, 0.0, own=(False,) * 10), sources=(*[source] * 9, "no-limit"))
-    found, estimated = estimating.slopes(seen, known)
-    by_usage, _ = estimating.slopes(seen, None)
+    found, estimated = load_estimate.estimate_slopes(seen, known)
+    by_usage, _ = load_estimate.estimate_slopes(seen, None)
 
     assert estimated
     assert found[:, 0] == pytest.approx([*by_usage[:-1, 0], 0])
@@ -527,7 +529,7 @@ def test_traffic_costs_a_broker_without_a_limit_nothing_and_the_others_what_they
 
 def test_of_a_broker_that_shows_nothing_the_steepest_known_slope_counts() -> None:
     """It carries nothing, and no class tells: it is rather filled too slowly than too fast."""
-    found, estimated = estimating.slopes(of((40, [10]), (80, [10]), (10, [])), slopes(1, 3, np.nan))
+    found, estimated = load_estimate.estimate_slopes(of((40, [10]), (80, [10]), (10, [])), slopes(1, 3, np.nan))
 
     assert estimated
     assert found[2, 0] * MIB == pytest.approx(3)
@@ -545,9 +547,9 @@ def test_what_moves_brought_counts_where_it_is_clearly_not_what_was_estimated(
     in parts of the first broker's estimate.
     """
     seen = of((60, [16]), (40, [20]), (40, [20]))
-    before, _ = estimating.slopes(seen, None)
+    before, _ = load_estimate.estimate_slopes(seen, None)
     told = np.array([effect, (0.0, np.inf), (0.0, np.inf)]) * before[0, 0]
-    found, estimated = estimating.slopes(seen, replace(slopes(np.nan, np.nan, np.nan), effect=told))
+    found, estimated = load_estimate.estimate_slopes(seen, replace(slopes(np.nan, np.nan, np.nan), effect=told))
 
     assert estimated
     assert found[:, 0] == pytest.approx(before[:, 0] * [share, 1, 1])

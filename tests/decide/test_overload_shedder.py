@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lbd.decide import build
 from lbd.decide.overload_shedder import OverloadShedderSettings
+from lbd.decide.strategies import build
 from lbd.load.scoring import Weights
 from lbd.model import Memory
 from lbd.reason import Reason

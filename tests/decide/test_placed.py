@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lbd.model import Memory
-from lbd.permit.policies import isolation_of
+from lbd.permit.policies import parse_isolation
 from lbd.reason import Reason
 from tests.builders import bundle, report, snapshot, stats
 from tests.decide.asking import ask, broker, cluster
@@ -38,7 +38,7 @@ def test_destinations_are_in_the_bundles_pool():
     """However idle another broker is."""
     own = {bundle(at, "p/n"): stats(100, 1e6) for at in range(4)}
     seen = snapshot({"a:80": report(95, own), "b:80": report(60), "c:80": report(5)})
-    pools = isolation_of({"p": {"namespaces": ["p/.*"], "primary": ["[ab]"]}}).pools(seen, seen.brokers.ids)
+    pools = parse_isolation({"p": {"namespaces": ["p/.*"], "primary": ["[ab]"]}}).pools(seen, seen.brokers.ids)
     found = ask(NAME, seen, placement="least-long-term-message-rate", permit={"pools": pools})
 
     assert {("a:80", "b:80")} == {(unload.source, unload.destination) for unload in found.unloads}

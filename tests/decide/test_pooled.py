@@ -8,19 +8,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.decide import build
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.strategies import build
 from lbd.load.scoring import Weights
-from lbd.model import Hits, Memory, bundle_namespace, counter_of
-from lbd.permit.policies import Isolation, isolation_of
+from lbd.model import Hits, Memory, bundle_namespace, counter_key
+from lbd.permit.policies import Isolation, parse_isolation
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
 
 if TYPE_CHECKING:
     from lbd.model import Decision, Snapshot
 
-SETTINGS = {"min_unload_message": 0, "background_load": "ignore", "hit_count_low": 1, "hit_count_high": 1}
-TWO_POOLS = isolation_of({"p": {"namespaces": ["p/.*"], "primary": ["[ab]"]}})
+SETTINGS = {"min_unload_message": 0, "hit_count_low": 1, "hit_count_high": 1}
+TWO_POOLS = parse_isolation({"p": {"namespaces": ["p/.*"], "primary": ["[ab]"]}})
 
 
 def pooled(seen: Snapshot, isolation: Isolation = TWO_POOLS, memory: Memory | None = None, **settings: Any) -> Decision:
@@ -63,18 +63,18 @@ def test_a_balanced_pool_does_not_hide_another():
 
 def test_counters_belong_to_broker_and_pool():
     """A pool's counters go on from its own; those of a pool that is no more are forgotten."""
-    kept = {counter_of("a:80", "p"): Hits(3, 0), "c:80": Hits(1, 1), counter_of("z:80", "gone"): Hits(5, 5)}
+    kept = {counter_key("a:80", "p"): Hits(3, 0), "c:80": Hits(1, 1), counter_key("z:80", "gone"): Hits(5, 5)}
     found = pooled(two_pools(a=80, b=60, c=60, d=55), memory=Memory(kept), hit_count_low=9, hit_count_high=9)
 
     assert {
-        counter_of("a:80", "p"): Hits(4, 0),
-        counter_of("b:80", "p"): Hits(1, 0),
+        counter_key("a:80", "p"): Hits(4, 0),
+        counter_key("b:80", "p"): Hits(1, 0),
     } == dict(found.memory.hits)
 
 
 def test_a_broker_takes_part_in_one_move_a_turn():
     """b is in both pools: what it takes in one makes its report say too little in the other."""
-    isolation = isolation_of(
+    isolation = parse_isolation(
         {"p": {"namespaces": ["p/n"], "primary": ["[ab]"]}, "q": {"namespaces": ["q/n"], "primary": ["[bc]"]}}
     )
     seen = snapshot(
@@ -94,7 +94,7 @@ def test_a_broker_takes_part_in_one_move_a_turn():
 
 def test_pools_that_share_a_broker_take_turns():
     """What fires first in one minute comes last in the next, so that neither starves."""
-    isolation = isolation_of(
+    isolation = parse_isolation(
         {"p": {"namespaces": ["p/n"], "primary": ["[ab]"]}, "q": {"namespaces": ["q/n"], "primary": ["[bc]"]}}
     )
     reports = {
@@ -115,7 +115,7 @@ def test_without_pools_nothing_changes():
     seen = two_pools(a=80, b=40, c=60, d=10)
     rule = build(AvgShedderSettings.model_validate(SETTINGS), Weights())
     plain = rule(seen, first_averages(seen), permission(seen), Memory())
-    everything = isolation_of({"p": {"namespaces": [".*"], "primary": [".*"]}})
+    everything = parse_isolation({"p": {"namespaces": [".*"], "primary": [".*"]}})
     found = pooled(seen, everything)
 
     assert plain.unloads == found.unloads
@@ -136,7 +136,7 @@ OWNED = st.lists(st.sampled_from(["p/n", "q/n", "t/n", "u/n"]), min_size=1, max_
 @given(POLICIES, st.lists(st.tuples(st.floats(0, 100), OWNED), min_size=4, max_size=4))
 def test_no_plan_ever_leaves_its_pool(policies: dict[str, Any], brokers: list[tuple[float, list[str]]]):
     """Whatever the policies and wherever bundles are now: source and destination are both allowed."""
-    isolation = isolation_of(
+    isolation = parse_isolation(
         {
             name: {
                 "namespaces": [namespaces],
@@ -153,7 +153,7 @@ def test_no_plan_ever_leaves_its_pool(policies: dict[str, Any], brokers: list[tu
             for at, (name, (cpu, owned)) in enumerate(zip("abcd", brokers, strict=True))
         }
     )
-    found = pooled(seen, isolation, sole_bundle="move")
+    found = pooled(seen, isolation)
 
     for move in found.unloads:
         allowed = isolation.brokers(bundle_namespace(move.bundle), seen.brokers.ids)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.decide import STRATEGIES
-from lbd.model import CLUSTER, Memory, counter_of
-from lbd.permit.policies import isolation_of
+from lbd.decide.strategies import STRATEGIES
+from lbd.model import CLUSTER, Memory, counter_key
+from lbd.permit.policies import parse_isolation
 from tests.builders import bundle, report, snapshot, stats
 from tests.decide.asking import MIB, ask
 from tests.decide.test_contract import EAGER
@@ -16,7 +16,7 @@ from tests.decide.test_contract import EAGER
 if TYPE_CHECKING:
     from lbd.model import Decision, Snapshot
 
-TWO_POOLS = isolation_of({"p": {"namespaces": ["p/.*"], "primary": ["[ab]"]}})
+TWO_POOLS = parse_isolation({"p": {"namespaces": ["p/.*"], "primary": ["[ab]"]}})
 NAMES = pytest.mark.parametrize("name", list(STRATEGIES))
 
 
@@ -71,10 +71,10 @@ def test_what_is_remembered_belongs_to_a_pool(name: str):
         if name == "transfer-shedder"
         else pooled(name, seen)
     )
-    keys = {counter_of("a:80", "p"), counter_of("b:80", "p"), "c:80", "d:80"}
+    keys = {counter_key("a:80", "p"), counter_key("b:80", "p"), "c:80", "d:80"}
 
     assert keys == set(first.memory.loads)
     if name == "transfer-shedder":
-        assert {counter_of(CLUSTER, "p"): 1} == {key: hits.low for key, hits in first.memory.hits.items()}
-    gone = Memory(loads={**first.memory.loads, counter_of("a:80", "old"): first.memory.loads["c:80"]})
+        assert {counter_key(CLUSTER, "p"): 1} == {key: hits.low for key, hits in first.memory.hits.items()}
+    gone = Memory(loads={**first.memory.loads, counter_key("a:80", "old"): first.memory.loads["c:80"]})
     assert keys == set(pooled(name, seen, gone).memory.loads)

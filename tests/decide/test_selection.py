@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.decide.avg_shedder.selection import fill
+from lbd.decide.avg_shedder import fill
 from lbd.decide.candidates import Candidates
 
 SIZES = st.lists(st.integers(0, 50), min_size=1, max_size=12)

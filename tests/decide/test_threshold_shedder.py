@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbd.model import Load, Memory
+from lbd.model import Memory, UsualLoad
 from lbd.observe.parse import Usage
 from lbd.reason import Reason
 from tests.builders import bundle, permission, report, snapshot, stats
@@ -71,7 +71,7 @@ class TestPulsarsOwnTests:
 
     def test_averages_of_brokers_that_are_gone_are_forgotten(self):
         """As Pulsar's active-brokers callback does."""
-        memory = Memory(loads={"gone:80": Load(0.9), "a:80": Load(0.5)})
+        memory = Memory(loads={"gone:80": UsualLoad(0.9), "a:80": UsualLoad(0.5)})
         found = ask(NAME, cluster(broker(50), broker(50)), memory)
 
         assert {"a:80", "b:80"} == set(found.memory.loads)
@@ -82,7 +82,7 @@ class TestPublishedNumbers:
 
     def test_history_weighs_nine_parts_of_ten(self):
         """Published: "80*0.9 + 50*0.1 = 77": a broker at 50 % is scored 77."""
-        found = ask(NAME, cluster(broker(50), broker(50)), Memory(loads={"a:80": Load(0.8)}))
+        found = ask(NAME, cluster(broker(50), broker(50)), Memory(loads={"a:80": UsualLoad(0.8)}))
 
         assert pytest.approx(0.77) == found.memory.loads["a:80"].usage
 
@@ -126,7 +126,7 @@ class TestLive:
         """Without new evidence the average stays where it is, and nothing moves."""
         seen, memory = (
             cluster(broker(90, (50.0,) * 4), broker(10)),
-            Memory(loads={"a:80": Load(0.8), "b:80": Load(0.1)}),
+            Memory(loads={"a:80": UsualLoad(0.8), "b:80": UsualLoad(0.1)}),
         )
         old = permission(seen).counts & False
         found = ask(NAME, seen, memory, live=True, permit={"counts": old})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from lbd.model import CLUSTER, Hits, Load, Memory
+from lbd.model import CLUSTER, Hits, Memory, UsualLoad
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, permission, report, snapshot, stats
 from tests.decide.asking import ask, taken
@@ -152,21 +152,21 @@ class TestLoads:
 
     def test_history_weighs_nine_parts_of_ten(self):
         """Of usage, and of bytes/s; the first sample counts as it is."""
-        found = ask(NAME, five(), Memory(loads={"e:80": Load(0.5, 1e6)}))
+        found = ask(NAME, five(), Memory(loads={"e:80": UsualLoad(0.5, 1e6)}))
 
         assert (pytest.approx(0.54), pytest.approx(1.8e6)) == (
             found.memory.loads["e:80"].usage,
             found.memory.loads["e:80"].throughput,
         )
-        assert Load(0.02, 3e6) == found.memory.loads["a:80"]
+        assert UsualLoad(0.02, 3e6) == found.memory.loads["a:80"]
 
     def test_without_a_new_sample_nothing_is_counted(self):
         """Neither in an average nor as a hit: the most loaded broker's sample is the clock."""
         seen = five()
         counts = permission(seen).counts & [True, True, True, True, False]
-        found = ask(NAME, seen, Memory(loads={"e:80": Load(0.9, 9e6)}), live=True, permit={"counts": counts})
+        found = ask(NAME, seen, Memory(loads={"e:80": UsualLoad(0.9, 9e6)}), live=True, permit={"counts": counts})
 
-        assert Load(0.9, 9e6) == found.memory.loads["e:80"]
+        assert UsualLoad(0.9, 9e6) == found.memory.loads["e:80"]
         assert {} == found.memory.hits
         assert [Reason.NO_NEW_SAMPLE] == [skip.reason for skip in found.skips]
 

@@ -64,30 +64,3 @@ def test_where_pulsar_draws_lbd_takes_the_first_by_name():
 
     assert drawn
     assert [unload.choices[0] for unload in drawn] == [unload.destination for unload in drawn]
-
-
-def test_before_5_0_an_overloaded_planned_destination_is_kept():
-    """``pulsar_version: 4.0.8`` answers with the pair's own destination, and moves the same bundles."""
-    path = VECTORS / "avg-shedder-overloaded-destination.jsonl.gz"
-    new = [u for got in replay(rounds(path), None, {}, stock=True) for u in got.decision.unloads]
-    old = [
-        u for got in replay(rounds(path), None, {"pulsar_version": "4.0.8"}, stock=True) for u in got.decision.unloads
-    ]
-
-    assert [(u.bundle, u.source) for u in new] == [(u.bundle, u.source) for u in old]
-    assert not any(u.choices for u in old)
-
-
-def test_4_0_8_moves_more_by_uniform_load_shedder():
-    """It lets a bundle be up to 1,000 larger than what is left; both versions relieve the same brokers."""
-    path = VECTORS / "uniform-load-shedder.jsonl.gz"
-    old, new = (
-        [got.decision for got in replay(rounds(path), None, {"pulsar_version": version}, stock=True)]
-        for version in ("4.0.8", "5.0")
-    )
-
-    assert sum(len(one.unloads) for one in old) > sum(len(one.unloads) for one in new)
-    first = next(
-        at for at, pair in enumerate(zip(old, new, strict=True)) if len(pair[0].unloads) != len(pair[1].unloads)
-    )
-    assert [pair.source for pair in old[first].facts.pairs] == [pair.source for pair in new[first].facts.pairs]

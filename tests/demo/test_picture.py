@@ -12,12 +12,11 @@ from rich.console import Console
 
 from lbd.cli.demo_picture import Frame, picture
 from lbd.config import Settings
-from lbd.cycle.keeping import kept
-from lbd.demo.seen import Seen
+from lbd.demo import DemoProgress
 from lbd.model import Outcome, Result, Unload
 from lbd.simulate.run import BEGUN_AT, Simulation
-from lbd.simulate.scenario import load
-from lbd.simulate.settings import settled
+from lbd.simulate.scenario import load, settled
+from lbd.turn.record import turn_record
 
 MINUTES = (0.0, 0.25, 0.5, 6.5, 10.0)
 """At first, moves begun, moves landed, hits almost full, balanced."""
@@ -28,12 +27,12 @@ def frames(name: str = "demo", until: float = 10.0) -> dict[float, Frame]:
     """The moments of a run by their minute."""
     scenario = load(name)
     settings = settled(scenario, Settings(interval_seconds=15), {})
-    seen, found = Seen(), {}
+    seen, found = DemoProgress(), {}
     for turned in Simulation(scenario, settings, 1, lambda: 0.0).turns():
         at = BEGUN_AT + turned.seconds
         for outcome in turned.record.outcomes:
             seen = seen.ended(outcome, at)
-        seen = seen.turned(kept(turned.record, at))
+        seen = seen.turned(turn_record(turned.record, at))
         found[turned.seconds / 60] = Frame(seen, at, BEGUN_AT, 12.0, 30.0, scenario.about, settings)
         if turned.seconds >= until * 60:
             break
@@ -56,7 +55,7 @@ def line(lines: list[str], start: str) -> str:
 
 def test_before_the_first_turn():
     """It says what comes."""
-    frame = Frame(Seen(), BEGUN_AT, BEGUN_AT, 12.0, 60.0, "Six brokers.", Settings())
+    frame = Frame(DemoProgress(), BEGUN_AT, BEGUN_AT, 12.0, 60.0, "Six brokers.", Settings())
     assert drawn(frame)[-1] == "the brokers start; lbd's first turn comes"
 
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lbd.api.settings import ApiSettings
-from lbd.cli.demo_text import serving
-from lbd.config import Settings
-from lbd.demo.stage import SPEED, Stage, free, stage
-from lbd.record.journal.past import read
-from lbd.record.status import read_status
-from lbd.simulate.scenario import load
-from lbd.simulate.settings import settled
+from lbd.cli.demo_picture import serving
+from lbd.config import ApiSettings, Settings
+from lbd.demo import SPEED, Stage, free, stage
+from lbd.simulate.scenario import load, settled
+from lbd.store.journal import read
+from lbd.store.status import read_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

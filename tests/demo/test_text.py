@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lbd.cli.demo_text import card
+from lbd.cli.demo_picture import card
 
 END = SimpleNamespace(gap_points=1.0, std_points=1.0, max_over_mean=1.0)
 

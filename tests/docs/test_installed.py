@@ -1,4 +1,4 @@
-"""With only the README: from a checkout to the demo, and to units that systemd would start."""
+"""With only README and docs/operating.md: from a checkout to the demo, and to units that systemd would start."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shell(tmp_path: Path) -> Path:
 
 @pytest.mark.e2e
 def test_from_nothing_to_a_service(shell: Path, tmp_path: Path):
-    """Each line of README that installs something, in a copy of the checkout and in new virtual environments."""
+    """Each line of both pages that installs something, in a copy of the checkout and in new virtual environments."""
     root, checkout = tmp_path / "root", tmp_path / "lbd"
     shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".*", "tests", "__pycache__"))
     shutil.copy(ROOT / "examples" / "lbd.yaml", checkout)
@@ -59,7 +59,8 @@ def test_from_nothing_to_a_service(shell: Path, tmp_path: Path):
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    blocks = [one for one in snippets(ROOT / "README.md") if one.kind == "shell"]
+    pages = (ROOT / "README.md", ROOT / "docs" / "operating.md")
+    blocks = [one for page in pages for one in snippets(page) if one.kind == "shell"]
     lines = [line for block in blocks for _, line in block.commands]
     said = [
         run(HERE.sub(f"{root}/", f"{line} --seconds 2" if line.endswith(" demo") else line)) for line in mine(lines)
@@ -73,7 +74,7 @@ def test_from_nothing_to_a_service(shell: Path, tmp_path: Path):
 
 
 def mine(lines: list[str]) -> list[str]:
-    """Those that the table says are run here, in README's order."""
+    """Those that the table says are run here, in the pages' order."""
     here = [begin for begin, test in tables.ELSEWHERE.items() if test == tables.INSTALLED]
     found = [line for line in lines if line.startswith(tuple(here))]
     assert len(found) >= len(here)

@@ -105,10 +105,18 @@ def test_the_lists_are_short_of_nothing_and_of_no_use_to_nobody():
 
 
 def test_the_loop_names_packages():
-    """The verbs of README's picture of the loop."""
+    """The verbs of the picture of the loop."""
     (loop,) = (each.text for each in ALL if each.text.startswith("observe ─► "))
     verbs = [re.match(r"\w+", part.strip())[0] for part in loop.split("─►")]  # type: ignore[index]
     assert [verb for verb in verbs if not (ROOT / "lbd" / verb).is_dir()] == []
+
+
+def test_the_path_of_a_turn_names_files():
+    """At most 25 modules, and each is there."""
+    (path,) = (each.text for each in ALL if each.text.startswith(" daemon/service.py"))
+    named = set(re.findall(r"\b[a-z_]+/[a-z_]+\.py\b", path))
+    assert 15 < len(named) <= 25
+    assert [name for name in named if not (ROOT / "lbd" / name).is_file()] == []
 
 
 def test_the_files_of_the_flow_are_there():

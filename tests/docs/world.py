@@ -105,7 +105,7 @@ class World:
             return self._here(words[1:])
         if words[0] == "helm":
             self._link_helm()
-        if words in (["lbd", "run"], ["lbd", "run", "--observe"]):
+        if words in (["lbd", "run"], ["lbd", "run", "--observe"], ["lbd", "run", "--new-journal"]):
             return self._until_it_has_a_turn(words)
         done = subprocess.run(["bash", "-c", line], **self._around(words), timeout=PATIENCE_SECONDS, check=False)
         return Done(done.returncode, str(done.stdout))

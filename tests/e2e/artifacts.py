@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEFAULT_VERSIONS = ("4.0.8", "4.2.4", "5.0.0-M1")
+DEFAULT_VERSIONS = ("4.2.4", "4.0.8", "5.0.0-M1")
+"""The first is the one of most tests; the others are for what differs between versions."""
 SOAK_VERSIONS = ("3.3.6", "2.11.0")
 FETCH_TIMEOUT_SECONDS = 900.0
 OLDEST_JAVA = 17

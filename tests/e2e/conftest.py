@@ -2,12 +2,14 @@
 
 A test asks for the fixture `cluster` and gets a whole, unthrottled cluster, once per Pulsar version. What else it
 needs it says with a mark: `@pytest.mark.cluster(tokens=True, tls=True, settings={...}, versions=["4.0.8"], own=True)`.
-With `one_version=True` only the first version runs by default, the others under the marker `soak`.
+A test runs on the first of its versions in CI, and on the others under the marker `soak`. What differs between
+versions is marked `every_version=True`, and runs on three in CI.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from _pytest.mark import ParameterSet
 
+ONE_OF_WORKERS = "PYTEST_XDIST_WORKER" in os.environ
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster(**spec): what kind of cluster the test needs (fields of settings.Spec)")
@@ -30,7 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test on brokers that fails is tried once more, and told: two cores that run three brokers stop at times."""
     item.add_marker("e2e")
+    if "_running" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -40,14 +47,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on clusters come last, those of the same kind side by side, so that each kind is started once."""
+    """Tests on clusters of the same kind stand side by side, so that each kind is started once.
+
+    They come last, but of a worker first: see `ONE_WORKER` in tests/conftest.py.
+    """
     order = {spec: number for number, spec in enumerate(dict.fromkeys(_spec_of(item) for item in items))}
     versions = (*_versions(), *artifacts.SOAK_VERSIONS)
 
     def place(item: pytest.Item) -> tuple[bool, int, int]:
         spec = _spec_of(item)
-        known = spec is not None and spec.version in versions
-        return spec is not None, versions.index(spec.version) if spec is not None and known else 0, order[spec]
+        version = versions.index(spec.version) if spec is not None and spec.version in versions else 0
+        return (spec is None) is ONE_OF_WORKERS, version, order[spec]
 
     items.sort(key=place)
 
@@ -80,11 +90,12 @@ def cluster(_running: Cluster, request: pytest.FixtureRequest) -> Cluster:
 
 @pytest.fixture
 def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Print a measured figure also when the test passes."""
+    """Print a measured figure also when the test passes; a worker's standard output goes nowhere."""
+    stream = "stderr" if ONE_OF_WORKERS else "stdout"
 
     def show(line: str) -> None:
         with capsys.disabled():
-            print(f"\n{line}")
+            print(f"\n{line}", file=getattr(sys, stream), flush=True)
 
     return show
 
@@ -107,7 +118,7 @@ def _parameters(metafunc: pytest.Metafunc) -> list[ParameterSet]:
     mark = metafunc.definition.get_closest_marker("cluster")
     wanted = dict(mark.kwargs) if mark else {}
     versions: Sequence[str] = wanted.pop("versions", None) or (*_versions(), *_soak_versions())
-    usual = _versions()[:1] if wanted.pop("one_version", False) else versions
+    usual = versions if wanted.pop("every_version", False) else versions[:1]
     if wanted.pop("own", False):
         wanted["own"] = metafunc.definition.nodeid
     settings = tuple(sorted((key, str(value)) for key, value in wanted.pop("settings", {}).items()))

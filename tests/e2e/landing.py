@@ -16,10 +16,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
-from lbd.act.executor import Executor
-from lbd.act.orders import Orders
-from lbd.act.ownership import Clock, Ownership
-from lbd.act.unloader import PROOF_SECONDS, Nudge, Unloader
+from lbd.act.executor import Executor, Orders
+from lbd.act.ownership import ActClock, Ownership
+from lbd.act.unload import PROOF_SECONDS, Nudge, Unloader
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings, TlsSettings
@@ -65,7 +64,7 @@ class Landings:
         return " | ".join([f"{landed}/{total}", *map(str, (*tries, *counts)), milliseconds])
 
 
-CLOCK = Clock(time.monotonic, time.sleep)
+CLOCK = ActClock(time.monotonic, time.sleep)
 
 
 def admin_of(cluster: Cluster) -> Admin:
@@ -100,6 +99,12 @@ class Untold:
 
     def conclude(self, move: str, outcome: Outcome) -> None:
         """Nobody asks later."""
+
+    def amend(self, move: str, outcome: Outcome) -> None:
+        """Nobody asks later."""
+
+    def confirm(self, move: str, again: bool) -> None:
+        """There is no other lbd."""
 
 
 def executed(mover: Unloader, move: Unload) -> Outcome:

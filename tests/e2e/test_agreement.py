@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from lbd.simulate.build import cluster as built
+from lbd.simulate.cluster import cluster as built
+from lbd.simulate.cluster import simulated_topics
+from lbd.simulate.fake_cluster import SESSION_SECONDS
 from lbd.simulate.fake_pulsar import FakePulsar
-from lbd.simulate.fake_pulsar.book import SESSION_SECONDS
 from lbd.simulate.scenario import Scenario
-from lbd.simulate.topics import topics_of
 from tests.e2e import agreement, placing, probe
 from tests.e2e.agreement import (
     CALLS,
@@ -81,7 +81,7 @@ def real(cluster: Cluster, later: str = "") -> Iterator[Side]:
 
 
 def _topics() -> list[str]:
-    return [topics_of(bundle, 1)[0].name for bundle in _bundles()]
+    return [simulated_topics(bundle, 1)[0].name for bundle in _bundles()]
 
 
 def _bundles() -> Iterator[str]:

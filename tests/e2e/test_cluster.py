@@ -18,6 +18,7 @@ from tests.e2e.traffic import Traffic
 _ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.cluster(every_version=True)
 def test_every_broker_is_listed_and_one_leads(cluster: Cluster):
     for index in range(3):
         listed = probe.get(cluster, index, f"/admin/v2/brokers/{settings.CLUSTER}")
@@ -68,7 +69,6 @@ def test_six_clients_share_every_topic(cluster: Cluster):
     assert result.received == 6 * result.acknowledged > 0
 
 
-@pytest.mark.cluster(one_version=True)
 def test_a_killed_broker_comes_back_and_nothing_acknowledged_is_lost(cluster: Cluster):
     bundles = placing.namespace(cluster, "kill", 4)
     placing.place_all(cluster, dict.fromkeys(bundles, cluster.brokers[1]))
@@ -87,15 +87,17 @@ def test_a_killed_broker_comes_back_and_nothing_acknowledged_is_lost(cluster: Cl
 
 @pytest.mark.usefixtures("quotas")
 def test_a_burner_is_held_to_the_brokers_quota(cluster: Cluster):
+    """It never uses more, and as much as that in a window in which the machine has it to give."""
     cluster.set_quota(2, 0.3)
     cluster.burn(2)
-    used = probe.true_cpu(cluster, 5)
-    assert used[cluster.brokers[2]] == pytest.approx(100, abs=15)
+    used = []
+    while max(used, default=0.0) < 85 and len(used) < 12:
+        used.append(probe.true_cpu(cluster, 5)[cluster.brokers[2]])
+    assert max(used) == pytest.approx(100, abs=15), used
     cluster.restore()
     assert cluster.quotas == [None, None, None]
 
 
-@pytest.mark.cluster(one_version=True)
 @pytest.mark.usefixtures("quotas")
 def test_hot_traffic_makes_one_broker_hot(cluster: Cluster):
     with skew.skewed(cluster, "skew") as skewed:
@@ -109,7 +111,7 @@ def test_hot_traffic_makes_one_broker_hot(cluster: Cluster):
     assert result.lost == 0
 
 
-@pytest.mark.cluster(one_version=True, tokens=True, tls=True)
+@pytest.mark.cluster(tokens=True, tls=True)
 def test_a_secured_cluster_serves_the_administrator_only(cluster: Cluster):
     stranger = {"Authorization": f"Bearer {security.role_token(cluster.work, 'stranger')}"}
     url = cluster.admin_urls[0] + "/admin/v2/broker-stats/load-report"
@@ -124,7 +126,7 @@ def test_a_secured_cluster_serves_the_administrator_only(cluster: Cluster):
     assert result.received > 0
 
 
-@pytest.mark.cluster(one_version=True, load_manager="extensible")
+@pytest.mark.cluster(load_manager="extensible")
 def test_the_extensible_load_manager_starts_and_serves(cluster: Cluster):
     report = probe.ask(cluster, "GET", cluster.admin_urls[0] + "/admin/v2/broker-stats/load-report")
     assert report.status_code == 500
@@ -139,18 +141,22 @@ def test_the_extensible_load_manager_starts_and_serves(cluster: Cluster):
     assert result.lost == 0
 
 
-@pytest.mark.cluster(brokers=0, one_version=True)
+@pytest.mark.cluster(brokers=0)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_an_interrupted_start_leaves_no_process(number: signal.Signals, no_cluster: str):
     """However the test run ends, its brokers end with it."""
     script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a background job ignores
         "from tests.e2e.cluster import Cluster; from tests.e2e.settings import Spec\n"
         f"Cluster(Spec({no_cluster!r})).start()\n"
     )
-    starter = subprocess.Popen([sys.executable, "-c", script], cwd=_ROOT, stderr=subprocess.DEVNULL)
-    children = _wait_for_children(starter.pid)
-    os.kill(starter.pid, number)
-    starter.wait(20)
+    with subprocess.Popen([sys.executable, "-c", script], cwd=_ROOT, stderr=subprocess.DEVNULL) as starter:
+        try:
+            children = _wait_for_children(starter.pid)
+            os.kill(starter.pid, number)
+            starter.wait(60)
+        finally:
+            starter.kill()
     deadline = time.monotonic() + 5
     while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -167,7 +173,7 @@ def _wait_for_children(pid: int) -> list[str]:
     raise TimeoutError(f"process {pid} started no cluster")
 
 
-@pytest.mark.cluster(own=True, one_version=True)
+@pytest.mark.cluster(own=True)
 def test_a_cluster_that_does_not_come_back_is_started_anew(cluster: Cluster):
     """One broker that hangs for good must not fail every test after it."""
     before = cluster.work

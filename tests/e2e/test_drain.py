@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.record.control import REFUSED
+from lbd.store.control import REFUSED
 from tests.e2e import hung, placing, probe
 from tests.e2e.balancing import run
 from tests.e2e.daemon import Daemon
@@ -47,7 +47,7 @@ def _drained(daemon: Daemon, target: str) -> CompletedProcess[str]:
         time.sleep(2)
 
 
-@pytest.mark.cluster(versions=["4.0.8"], own=True)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], own=True)
 def test_a_drained_broker_owns_nothing_and_nothing_is_lost(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
 ):

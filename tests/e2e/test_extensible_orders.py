@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.record.control import REFUSED
+from lbd.store.control import REFUSED
 from tests.e2e import probe, skew
 from tests.e2e.balancing import run
 from tests.e2e.leaders import Pair, at_once, topic_broker

@@ -46,7 +46,7 @@ def owners(cluster: Cluster, namespace: str) -> dict[str, str]:
     return {bundle: next(iter(brokers)) for bundle, brokers in found.items()}
 
 
-@pytest.mark.cluster(versions=["4.0.8"])
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
 def test_an_unowned_namespace_is_placed_where_lbd_answered(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
 ):
@@ -86,11 +86,11 @@ def test_an_unowned_namespace_is_placed_where_lbd_answered(
 
 
 @pytest.mark.usefixtures("quotas")
-@pytest.mark.cluster(versions=["4.0.8"])
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
 def test_a_namespace_is_unloaded_to_brokers_that_lbd_picks(
     cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]
 ):
-    """One bundle to a named broker, one to a picked one, then the namespace: what landed is where lbd says."""
+    """One bundle to a named broker, one to a picked one, then the namespace: each is where lbd says."""
     cluster.set_quota(0, HOT_CORES)
     cluster.burn(0)
     bundles = placing.namespace(cluster, f"unload{time.time_ns()}", MOVED)
@@ -98,6 +98,7 @@ def test_a_namespace_is_unloaded_to_brokers_that_lbd_picks(
     placing.place_all(cluster, dict.fromkeys(bundles, cluster.brokers[0]))
     with Traffic(cluster, {naming.topic_in(bundle): 5.0 for bundle in bundles}) as traffic:
         _until_trusted(config, bundles[0], cluster.brokers[1])
+        assert owners(cluster, namespace)[bundles[0]] == cluster.brokers[1]
         picked = lbd(config, "unload", bundles[1])
         assert picked.returncode == 0, picked.stdout + picked.stderr
         begun = time.monotonic()
@@ -111,13 +112,13 @@ def test_a_namespace_is_unloaded_to_brokers_that_lbd_picks(
     tell(
         f"{len(landed)} of {len(ended)} landed in {seconds:.1f} s: {dict(Counter(now.values()))}: {done.stderr[-300:]}"
     )
-    assert now[bundles[0]] == cluster.brokers[1]
     assert now[bundles[1]] != cluster.brokers[0]
     assert len(landed) >= MOVED // 2
-    assert {one["exit_code"] for one in ended} <= {0, 4}
-    for one in landed:
+    assert {one["exit_code"] for one in ended} <= {0, 4, 5}
+    for one in (one for one in ended if one["owner"] is not None):
         bundle = one["sentence"].partition(": ")[0]
-        assert now[bundle] == one["owner"] != cluster.brokers[0]
+        assert now[bundle] == one["owner"], one
+        assert one["exit_code"] != 0 or one["owner"] != cluster.brokers[0], one
     assert result.lost == 0
 
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.act.executor import Executor
-from lbd.act.orders import Orders
-from lbd.act.unloader import Unloader
-from lbd.daemon.policies import PolicyReader
+from lbd.act.executor import Executor, Orders
+from lbd.act.unload import Unloader
 from lbd.model import Outcome, Result, Unload, bundle_namespace
 from lbd.observe.observer import Observer
-from lbd.permit.anti_affinity import Spread
-from lbd.permit.policies import Policies
+from lbd.operations.parts import PolicyReader
+from lbd.permit.policies import GroupSpread, Policies
 from lbd.reason import Reason
 from tests.e2e import naming, placing, probe
 from tests.e2e.landing import CLOCK, Untold, admin_of
@@ -67,7 +65,10 @@ def looked_up(cluster: Cluster, bundle: str) -> str:
 
 @pytest.mark.cluster(versions=["4.2.4"])
 def test_brokers_place_where_lbd_says_that_they_may(cluster: Cluster, tell: Callable[[str], None]):
-    """Every bundle of a namespace under each kind of policy, and of one without, lands on a broker that lbd allows."""
+    """Every bundle of a namespace under each kind of policy, and of one without, lands on a broker that lbd allows.
+
+    Which of the allowed ones gets how many is the brokers' own choice, by their load: not each gets one.
+    """
     admin, stamp = admin_of(cluster), int(time.time())
     reader = PolicyReader(admin)
     for number, (name, (primary, secondary, limit, expected)) in enumerate(PLACES.items()):
@@ -80,7 +81,7 @@ def test_brokers_place_where_lbd_says_that_they_may(cluster: Cluster, tell: Call
         known = Policies(reader.isolation(), active=tuple(admin.active_brokers()))
         placing.lift_isolation(cluster, own)
         tell(f"{name}: {found}")
-        assert found[own] == known.brokers(f"{placing.TENANT}/{own}") == {cluster.brokers[at] for at in expected}
+        assert found[own] <= known.brokers(f"{placing.TENANT}/{own}") == {cluster.brokers[at] for at in expected}
         assert found[free] <= known.brokers(f"{placing.TENANT}/{free}")
 
 
@@ -128,12 +129,11 @@ def test_brokers_keep_a_group_apart_as_lbd_does(cluster: Cluster, tell: Callable
     groups = reader.groups(frozenset({bundle_namespace(bundle)}), frozenset({placing.TENANT}))
     assert len(groups.members[f"rack{stamp}"]) == 7
     snapshot = Observer(admin, time.time).observe().snapshot
-    spread = Spread(snapshot, Policies(reader.isolation(), groups, snapshot.brokers.ids))
+    spread = GroupSpread(snapshot, Policies(reader.isolation(), groups, snapshot.brokers.ids))
     refused = {to for to in cluster.brokers if to != owner and spread.refusal(Unload(bundle, owner, to, 0, 0))}
     assert refused == set() if owners[owner] > min(owners.values()) else set(cluster.brokers) - {owner}
 
 
-@pytest.mark.cluster
 def test_a_policy_that_changes_during_a_plan_stops_it(cluster: Cluster):
     """After the second landing the destination is reserved for others: nothing more is sent there."""
     admin, stamp = admin_of(cluster), int(time.time())

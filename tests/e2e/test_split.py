@@ -71,7 +71,7 @@ def _wait_for_rates(split: Splitter, bundles: list[str]) -> None:
         time.sleep(1)
 
 
-@pytest.mark.cluster(versions=["4.0.8"])
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
 def test_each_algorithm_cuts_where_it_said(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """Four bundles under traffic, an algorithm each: the brokers' boundaries, owners and topics are those foretold."""
     bundles = placing.namespace(cluster, f"split{time.time_ns()}", 4)
@@ -113,7 +113,7 @@ def test_each_algorithm_cuts_where_it_said(cluster: Cluster, tmp_path: Path, tel
         assert naming.contains(f"{namespace}/{told}", topic)
 
 
-@pytest.mark.cluster(versions=["4.0.8"])
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
 def test_the_brokers_cut_by_topics_where_lbd_would(cluster: Cluster, tmp_path: Path):
     """The same bundle, cut by the broker's own topic_count_equally_divide."""
     bundle = placing.namespace(cluster, f"own{time.time_ns()}", 1)[0]
@@ -129,7 +129,7 @@ def test_the_brokers_cut_by_topics_where_lbd_would(cluster: Cluster, tmp_path: P
     assert boundaries(cluster, namespace) == ["0x00000000", *foretold, "0xffffffff"]
 
 
-@pytest.mark.cluster(versions=["4.0.8"])
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
 def test_what_is_no_bundle_or_nobodys_is_left_alone(cluster: Cluster, tmp_path: Path):
     """Exit 4 or 2 with one line; the boundaries stay, and nobody takes the bundle."""
     bundles = placing.namespace(cluster, f"left{time.time_ns()}", 2)
@@ -150,7 +150,7 @@ def test_what_is_no_bundle_or_nobodys_is_left_alone(cluster: Cluster, tmp_path: 
     assert placing.owner(cluster, bundles[1]) == set()
 
 
-@pytest.mark.cluster(versions=["4.0.8"])
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
 def test_a_running_lbd_splits_and_journals(cluster: Cluster, tmp_path: Path):
     """Handed over, read back, and in the journal with intent and outcome; a part rests unless limits are overridden."""
     bundle = placing.namespace(cluster, f"daemon{time.time_ns()}", 1)[0]

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.e2e import probe
+from tests.e2e.artifacts import DEFAULT_VERSIONS
 from tests.e2e.balancing import run
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 KEY = "loadBalancerSheddingEnabled"
 SHEDS = {KEY: "true"}
 CONFIGURATION = "/admin/v2/brokers/configuration"
-OTHER_VERSIONS = ["4.2.4", "5.0.0-M1", "3.3.6", "2.11.0"]
+OTHER_VERSIONS = ["5.0.0-M1", "3.3.6", "2.11.0"]
 KILLS = 16
 DEADLINE_SECONDS = 20.0
 
@@ -40,7 +41,7 @@ PROCESS = """
 import json, sys, time
 from pathlib import Path
 from lbd.config import load
-from lbd.daemon import taking_over
+from lbd.daemon import take_over as taking_over
 from lbd.daemon.engine import engine
 
 settings = load(Path(sys.argv[1]), {}).settings
@@ -196,7 +197,7 @@ def killed_and_released(site: Site, before: str | None) -> None:
         assert site.wait("true") < 1.0, done.stdout
 
 
-@pytest.mark.cluster(versions=["4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
 def test_refuse_changes_nothing(site: Site):
     """Exit 4 that names who sheds; no override and no note."""
     done = site.lbd("run", "--once", mode="refuse")
@@ -205,7 +206,7 @@ def test_refuse_changes_nothing(site: Site):
     assert (site.override, site.shedding(), site.note.exists()) == (None, ["true"] * 3, False)
 
 
-@pytest.mark.cluster(versions=["4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=DEFAULT_VERSIONS, every_version=True, settings=SHEDS)
 def test_taken_over_until_it_is_released(site: Site, tell: Callable[[str], None]):
     """Off on every broker in the first round, again after an operator turned it on, and on a broker that joins."""
     process = site.start("run")
@@ -227,7 +228,7 @@ def test_taken_over_until_it_is_released(site: Site, tell: Callable[[str], None]
     assert site.wait("true") < 1.0
 
 
-@pytest.mark.cluster(versions=["4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
 @pytest.mark.parametrize("before", [None, "true"])
 def test_whatever_is_killed_it_comes_back(before: str | None, site: Site, tell: Callable[[str], None]):
     """kill -9 of runs and releases at random moments: a release in the end gives back exactly what was there."""
@@ -236,7 +237,7 @@ def test_whatever_is_killed_it_comes_back(before: str | None, site: Site, tell: 
     tell(f"{site.cluster.spec.version}, override before {before}: {dict(site.left)}")
 
 
-@pytest.mark.cluster(versions=["4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
 def test_an_operators_false_stays(site: Site):
     """Nothing to take over, so nothing to give back, also after a kill."""
     site.operator_sets("false")
@@ -249,7 +250,7 @@ def test_an_operators_false_stays(site: Site):
     assert (site.override, site.shedding(), site.note.exists()) == ("false", ["false"] * 3, False)
 
 
-@pytest.mark.cluster(versions=["4.0.8"], settings=SHEDS)
+@pytest.mark.cluster(versions=["4.2.4", "4.0.8"], settings=SHEDS)
 def test_the_daemon_itself(site: Site):
     """`lbd run` takes over; killed, it leaves shedding off; the next one gives it back at its stop, when told to."""
     config = site.config("take-over")

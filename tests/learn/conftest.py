@@ -19,7 +19,7 @@ def spark() -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
     if shutil.which("java") is None:
         pytest.skip("no java on the PATH")
-    from lbd.learn.session import session
+    from lbd.learn.spark import session
 
     with session("local[1]") as found:
         yield found

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lbd.config import Settings
-from lbd.cycle.chosen import effective
-from lbd.cycle.rounds import round_of
-from lbd.record.history.settings import HistorySettings
-from lbd.record.history.writer import Writer
 from lbd.simulate.run import Simulation
+from lbd.store.history import HistoryWriter
+from lbd.store.history_round import HistorySettings
+from lbd.turn.record import history_round
+from lbd.turn.strategy_config import effective
 from tests.load.histories import TRUE_SLOPE
 from tests.simulate.worlds import scenario
 
@@ -59,9 +59,9 @@ def simulated(
     ``tell`` makes of each round what brokers told of it.
     """
     found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed, time.perf_counter)
-    writer = Writer(root, HistorySettings(step=step))
+    writer = HistoryWriter(root, HistorySettings(), step)
     for turned in found.turns():
-        kept = round_of(turned.record, settings.strategy, effective(settings).model_dump_json())
+        kept = history_round(turned.record, settings.strategy, effective(settings).model_dump_json())
         assert kept is not None
         writer.add(replace(kept, snapshot=tell(kept.snapshot)))
     writer.flush()

@@ -17,12 +17,13 @@ import pytest
 import yaml
 
 from lbd.config import Settings
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
-from lbd.learn.candidates import Candidate
-from lbd.load.linear import CPU, Source
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.learn.choose import SettingsCandidate
+from lbd.load.estimate import CPU, Source
 from tests import fake_pulsar
 from tests.daemon.test_service import running, settings_for
-from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
+from tests.learn.histories import CALM, NEIGHBOUR, settled, simulated
+from tests.load.histories import TRUE_SLOPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +56,8 @@ def found(spark: SparkSession, history: Path) -> Calibration:
 
 
 def calibrated(spark: SparkSession, root: Path, candidates: int = 4) -> Calibration:
-    from lbd.learn.calibrate import Asked, calibrate
+    from lbd.learn.calibrate import CalibrationRequest as Asked
+    from lbd.learn.calibrate import calibrate
 
     return calibrate(spark, Asked(str(root), Settings(), candidates, 1, lambda _: None))
 
@@ -102,7 +104,7 @@ class TestKnownTruth:
 
     def test_the_proposal_is_what_lbd_accepts(self, found: Calibration, tmp_path: Path):
         """As settings, with the evidence beside them; as lines of broker.conf; and as a page without a network."""
-        from lbd.learn import written
+        from lbd.learn import report as written
 
         found = replace(found, choice=replace(found.choice, recommended="default", why="of a test"))
         said = written.write(found, tmp_path)
@@ -128,9 +130,9 @@ class TestKnownTruth:
 
     def test_the_daemon_runs_on_it(self, found: Calibration, tmp_path: Path):
         """As a process, beside where the cluster is: it decides with the proposed numbers, until it is stopped."""
-        from lbd.learn import written
+        from lbd.learn import report as written
 
-        tried = {**found.tried, "another": Candidate("another", AvgShedderSettings(low_threshold=17.0))}
+        tried = {**found.tried, "another": SettingsCandidate("another", AvgShedderSettings(low_threshold=17.0))}
         choice = replace(found.choice, recommended="another", why="of a test")
         written.write(replace(found, tried=tried, choice=choice), tmp_path)
         proposed = yaml.safe_load((tmp_path / "proposal.yaml").read_text())

@@ -8,18 +8,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lbd.decide.avg_shedder.settings import AvgShedderSettings
-from lbd.decide.least_moves.settings import LeastMovesSettings
-from lbd.learn.candidates import DEFAULT, LOW_THRESHOLDS, NOISE_DEVIATIONS, PRESENT, candidates
-from lbd.learn.choosing import FINALISTS, choose, cost, product, shortlist, split
-from lbd.learn.closed_loop import Course
-from lbd.learn.scoring import Figures, figures, pooled
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.least_moves import LeastMovesSettings
+from lbd.learn.choose import (
+    DEFAULT,
+    FINALISTS,
+    LOW_THRESHOLDS,
+    NOISE_DEVIATIONS,
+    PRESENT,
+    candidates,
+    choose,
+    cost,
+    product,
+    shortlist,
+    split,
+)
+from lbd.learn.replay import Course, Figures, figures, pooled
 from lbd.permit.budget import Sent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lbd.learn.choosing import Choice
+    from lbd.learn.choose import Choice
 
 DAY = Figures(1.0, 10, 100, 5.0, 20.0, 25.0, 60.0, 0, 0.0)
 """Ten moves in a day, and 20 points apart for a twentieth of it."""

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lbd.learn.closed_loop import as_recorded, replay
-from lbd.learn.cluster import Cluster
-from lbd.learn.scoring import figures
-from lbd.load.linear import CPU, given
+from lbd.learn.replay import ReplayCluster, as_recorded, figures, replay
+from lbd.load.estimate import CPU, fixed_model
 from lbd.load.scoring import Weights
 from lbd.permit.settings import Guardrails
-from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
+from tests.learn.histories import CALM, NEIGHBOUR, settled, simulated
 from tests.learn.windows import broker, bundle, packed, window
+from tests.load.histories import TRUE_SLOPE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lbd.learn.closed_loop import Course
+    from lbd.learn.replay import Course
     from lbd.learn.window import Window
-    from lbd.load.linear import LoadModel
-    from lbd.score.trace import Moved
+    from lbd.load.estimate import LoadModel
+    from lbd.score.scorecard import Moved
 
 SKEWED = {"hours": 3, "load": [{**NEIGHBOUR["load"][0], "brokers": ["a", "b"]}]}
 
@@ -32,7 +31,7 @@ HOSTS = tuple(f"{one['id']}:8080" for one in NEIGHBOUR["brokers"])
 
 def true_model(found: Window) -> LoadModel:
     """What the simulated cluster really does; the third broker is twice as large."""
-    return given(found.brokers, np.zeros(4), np.array([1, 1, 0.5, 1]) * TRUE_SLOPE)
+    return fixed_model(found.brokers, np.zeros(4), np.array([1, 1, 0.5, 1]) * TRUE_SLOPE)
 
 
 def regions(number: int, mib: float, bundles: int) -> dict[str, object]:
@@ -56,12 +55,12 @@ def replayed(course: Course) -> set[tuple[float, str, str, str | None]]:
 def a_slope_of_one(found: Window) -> LoadModel:
     """A point of CPU for each byte/s."""
     size = len(found.brokers)
-    return given(found.brokers, np.zeros(size), np.ones(size))
+    return fixed_model(found.brokers, np.zeros(size), np.ones(size))
 
 
 @pytest.mark.parametrize(
     ("seed", "guardrails"),
-    [(1, {}), (2, {}), (3, {}), (3, {"max_unloads_per_hour": 6}), (4, {"max_unloads_per_source_per_hour": 3})],
+    [(1, {}), (2, {}), (3, {}), (3, {"max_unloads_per_hour": 6}), (4, {"max_unloads_per_broker_per_hour": 3})],
 )
 def test_the_settings_that_were_in_force_make_the_moves_that_were_made(
     tmp_path: Path, seed: int, guardrails: dict[str, int]
@@ -84,7 +83,7 @@ def test_what_moved_lately_rests_and_does_not_go_back(tmp_path: Path, seed: int,
     """Others of its broker go instead, as under the live lbd: the same bundles, each in its round."""
     done = simulated(tmp_path, settled(), seed, step=0.0, **about).trace().moves
     found = packed(tmp_path)
-    course = replay(found, settled(), given(found.brokers, np.full(4, 8.0), np.full(4, TRUE_SLOPE)))
+    course = replay(found, settled(), fixed_model(found.brokers, np.full(4, 8.0), np.full(4, TRUE_SLOPE)))
 
     assert len(done) >= 5
     assert replayed(course) == made(done)
@@ -104,8 +103,8 @@ def test_least_moves_makes_the_moves_that_were_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, guardrails: dict[str, int], cpu_weight: float
 ):
     """Where the live lbd knew what traffic costs: moves are sized from the mean of the last samples in both."""
-    known = given(HOSTS, np.zeros(4), np.array([1, 1, 0.5, 1]) * TRUE_SLOPE)
-    monkeypatch.setattr("lbd.cycle.learning.fit", lambda *_: known)
+    known = fixed_model(HOSTS, np.zeros(4), np.array([1, 1, 0.5, 1]) * TRUE_SLOPE)
+    monkeypatch.setattr("lbd.turn.learning.fit", lambda *_: known)
     chosen = {"strategy": "least-moves", "guardrails": Guardrails(**guardrails), "weights": Weights(cpu=cpu_weight)}
     settings = settled().model_copy(update=chosen)
     done = simulated(tmp_path, settings, seed, step=0.0, **SKEWED).trace().moves
@@ -155,7 +154,7 @@ def test_counters_begin_anew_after_a_silence(tmp_path: Path):
 
 def test_a_history_of_one_round_is_played():
     """Nothing moves in it."""
-    course = replay(window([broker(0), broker(0, "b")]), settled(), given(("a", "b"), np.zeros(2), np.zeros(2)))
+    course = replay(window([broker(0), broker(0, "b")]), settled(), fixed_model(("a", "b"), np.zeros(2), np.zeros(2)))
 
     assert (course.points.tolist(), course.moves) == ([[50, 50]], ())
 
@@ -165,9 +164,9 @@ class TestCluster:
 
     TWO = tuple(broker(number, name, cpu=10) for number in range(4) for name in "ab")
 
-    def cluster(self, rows: list[dict[str, object]]) -> Cluster:
+    def cluster(self, rows: list[dict[str, object]]) -> ReplayCluster:
         found = window(self.TWO, rows)
-        return Cluster(found, a_slope_of_one(found))
+        return ReplayCluster(found, a_slope_of_one(found))
 
     def test_a_move_takes_its_load_along(self):
         """Bytes in and out times the slope, off the one and onto the other, as long as it is away."""
@@ -208,7 +207,7 @@ class TestCluster:
         """Neither brokers that tell of their largest bundles only, nor a report between two of them, move anything."""
         rows = [broker(number, name, cpu=10) for number in range(4) for name in "abc"]
         found = window(rows, [bundle(0), bundle(1, owner=None), bundle(2, owner=back_on)])
-        cluster = Cluster(found, a_slope_of_one(found))
+        cluster = ReplayCluster(found, a_slope_of_one(found))
         cluster.advance(0)
         if moved:
             cluster.move(0, found.brokers.index("b"))
@@ -221,7 +220,7 @@ class TestCluster:
         """Though that broker is back by then."""
         rows = [broker(at, name) for at in range(4) for name in "abc" if (at, name) != (1, "b")]
         found = window(rows, [bundle(0), bundle(1, owner=None), bundle(3, owner="c")])
-        cluster = Cluster(found, a_slope_of_one(found))
+        cluster = ReplayCluster(found, a_slope_of_one(found))
         cluster.advance(0)
         cluster.move(0, found.brokers.index("b"))
         for number in (1, 2, 3):
@@ -233,7 +232,7 @@ class TestCluster:
         """A broker renamed is one that leaves and one that joins."""
         rows = [broker(0, "a"), broker(0, "b"), broker(1, "a"), broker(1, "renamed")]
         found = window(rows, [bundle(0)])
-        cluster = Cluster(found, a_slope_of_one(found))
+        cluster = ReplayCluster(found, a_slope_of_one(found))
         cluster.advance(0)
         cluster.move(0, found.brokers.index("b"))
         cluster.advance(1)

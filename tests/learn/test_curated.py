@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lbd.record.history.tables import COLUMNS
+from lbd.store.history_tables import COLUMNS
 from tests.disks import flip
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def minutes(found: DataFrame) -> list[float]:
 
 def test_a_round_that_is_there_twice_is_taken_once(spark: SparkSession):
     """Of a recording imported twice, or of one that the daemon had kept, too: the one with the later turn."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     both = decisions(spark, (0, ["a"]), (1, ["a"])).unionByName(decisions(spark, (1, ["a", "b"]), turn=2))
     found = curated.rounds(both)
@@ -70,7 +70,7 @@ def test_a_round_that_is_there_twice_is_taken_once(spark: SparkSession):
 
 def test_silence_is_measured_within_a_day(spark: SparkSession):
     """Whatever order rounds come in; the first of a day follows none."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     found = curated.rounds(decisions(spark, (7, ["a"]), (0, ["a"]), (1, ["a"]), (1440, ["a"])))
 
@@ -79,7 +79,7 @@ def test_silence_is_measured_within_a_day(spark: SparkSession):
 
 def test_rounds_that_a_clock_came_by_again_are_left_out(spark: SparkSession):
     """Two minutes were told twice, at other seconds: the later turns stay. Who knows no turns cannot tell."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     turns = {0: 1, 1: 2, 2: 3, 3: 4, 1.5: 5, 2.5: 6, 3.5: 7, 4.5: 8}
     rows = [{"t": at(minute), "brokers": ["a"], "turn": turn} for minute, turn in turns.items()]
@@ -95,7 +95,7 @@ def test_rounds_that_a_clock_came_by_again_are_left_out(spark: SparkSession):
 
 def test_rounds_of_turns_that_are_counted_anew_are_kept(spark: SparkSession):
     """As after ``turns/`` was removed: no clock went back, also where the count comes by its old height that day."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     turns = {0: 5, 1: 6, 60: 1, 61: 2, 62: 3, 66: 4, 70: 7, 71: 8}
     told = frame(spark, "decisions", *({"t": at(minute), "brokers": ["a"], "turn": turns[minute]} for minute in turns))
@@ -118,14 +118,14 @@ def test_samples_that_are_kept(
     spark: SparkSession, rows: list[tuple[float, str, float | None]], kept: list[tuple[str, float]]
 ):
     """One for each broker and round, with a number."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     assert listed(curated.samples(samples(spark, *rows)), "broker", "cpu") == kept
 
 
 def test_every_report_has_a_row(spark: SparkSession):
     """Its numbers are null without a new sample, and a sample without a round is left out."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     found = curated.brokers(
         decisions(spark, (0, ["a", "b"]), (61, ["a"])), samples(spark, (0, "a", 20.0), (30, "a", 99.0)), HOUR
@@ -139,7 +139,7 @@ def test_every_report_has_a_row(spark: SparkSession):
 
 def test_rates_below_nought_are_none(spark: SparkSession):
     """And a bundle that nobody owns stays in."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     rows = (
         {"t": at(0), "bundle": "x", "msg_rate_in": -5.0},
@@ -165,7 +165,7 @@ def test_what_was_read_and_dropped_is_counted(
     spark: SparkSession, rounds: list[float], counted: tuple[int, int, int, float]
 ):
     """Rounds read, rounds kept, gaps, and the seconds that were seen: a hole or a jump is no time."""
-    from lbd.learn import curated
+    from lbd.learn import features as curated
 
     told = curated.dropped(
         samples(spark, (0, "a", 20.0), (1, "a", None)), decisions(spark, *((one, ["a"]) for one in rounds))
@@ -177,11 +177,12 @@ def test_what_was_read_and_dropped_is_counted(
 
 def test_rows_of_bundles_are_shuffled_by_window_alone(spark: SparkSession):
     """A day is as long as any other; by broker or by bundle, one task would get most of the rows. Rounds are few."""
-    from lbd.learn import curated, pipeline
+    from lbd.learn import calibrate as pipeline
+    from lbd.learn import features as curated
 
     bundles = curated.bundles(frame(spark, "bundle_rounds", {"t": at(0), "bundle": "x", "broker": "a"}), HOUR)
     brokers = curated.brokers(decisions(spark, (0, ["a"])), samples(spark, (0, "a", 20.0)), HOUR)
-    packed = pipeline.windows(brokers, bundles)
+    packed = pipeline.read_windows(brokers, bundles)
     plan = packed._jdf.queryExecution().executedPlan().toString()
     keys = re.findall(r"hashpartitioning\(([^)]*), \d+\)", plan)
 
@@ -211,7 +212,7 @@ def other_columns(root: Path) -> None:
 def test_what_is_no_history_is_told(spark: SparkSession, tmp_path: Path, make: Any, told: str):
     """In one line that names the folder."""
     from lbd.errors import UsageError
-    from lbd.learn.reading import table
+    from lbd.learn.tables import table
 
     make(tmp_path)
     with pytest.raises(UsageError, match=told) as found:
@@ -241,7 +242,7 @@ def part(root: Path, day: int, content: bytes | None = None, version: int = 1) -
 
 def test_what_is_torn_is_left_out_and_named(spark: SparkSession, tmp_path: Path):
     """Half a file, an empty one, one of another kind and one with a changed byte; hidden files are nobody's."""
-    from lbd.learn.reading import table
+    from lbd.learn.tables import table
 
     whole = part(tmp_path, 1)
     torn = [part(tmp_path, day, content) for day, content in enumerate((whole.read_bytes()[:-40], b"", b"junk" * 9), 2)]
@@ -256,7 +257,7 @@ def test_what_is_torn_is_left_out_and_named(spark: SparkSession, tmp_path: Path)
 
 def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path):
     """Spark tells which file a row is from as a URI; none is torn for its folder's name."""
-    from lbd.learn.reading import table
+    from lbd.learn.tables import table
 
     root = tmp_path / "my history, 100%25"
     part(root, 1)
@@ -280,7 +281,7 @@ def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path):
 def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path, make: Any, told: str):
     """With the file, what was seen and what is wanted."""
     from lbd.errors import UsageError
-    from lbd.learn.reading import table
+    from lbd.learn.tables import table
 
     make(tmp_path)
     with pytest.raises(UsageError, match=told):
@@ -289,7 +290,7 @@ def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path, make: 
 
 def test_each_window_is_beside_the_one_before(spark: SparkSession):
     """The first has none, and a hole between two changes nothing; none is collected in one place for it."""
-    from lbd.learn import pipeline
+    from lbd.learn import calibrate as pipeline
 
     packed = spark.createDataFrame(
         [(number, str(number).encode()) for number in (7, 3, 4)], "window long, packed binary"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.learn.dealt import AROUND, dealt
-from lbd.load.linear import CPU
+from lbd.learn.window import AROUND, dealt
+from lbd.load.estimate import CPU
 from tests.learn.windows import broker, window
 
 LEVEL = np.where(np.arange(200) < 100, 20.0, 60.0)

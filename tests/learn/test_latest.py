@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lbd.learn.cluster import Cluster, recorded
-from lbd.learn.latest import Latest
-from lbd.load.linear import CPU, given
-from lbd.load.samples import Gathering
-from lbd.load.usual import MOST_SAMPLES, MOST_SECONDS, usual
+from lbd.learn.replay import Latest, ReplayCluster, recorded
+from lbd.load.estimate import CPU, fixed_model
+from lbd.load.samples import MOST_SAMPLES, MOST_SECONDS, Gathering, usual
 from tests.learn.windows import BEGUN, broker, bundle, minute, window
 
 STARTED = BEGUN - timedelta(days=1)
@@ -28,7 +26,7 @@ def lately(rows: list[dict[str, Any]], bundles: list[dict[str, Any]]) -> tuple[f
     """Mean CPU of the broker after the last round, and of how many samples; where nothing but the record moves any."""
     found = window(rows, bundles)
     size = len(found.brokers)
-    cluster, latest = Cluster(found, given(found.brokers, np.zeros(size), np.zeros(size))), Latest(found)
+    cluster, latest = ReplayCluster(found, fixed_model(found.brokers, np.zeros(size), np.zeros(size))), Latest(found)
     for number in range(found.at.size):
         cluster.follow(number)
         latest.take(number, cluster.owner, cluster.rates, cluster.used)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.errors import UsageError
-from lbd.learn.local import ELSEWHERE, look
+from lbd.learn.spark import ELSEWHERE, check_local_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_no_history_is_told_at_once(tmp_path: Path, make: Any, told: str, scheme
     """Which folder it was looked for in, and what makes some."""
     make(tmp_path)
     with pytest.raises(UsageError, match=told):
-        look(f"{scheme}{tmp_path}", "local[*]")
+        check_local_history(f"{scheme}{tmp_path}", "local[*]")
 
 
 @pytest.mark.parametrize("scheme", ["", "file://", "file:"])
@@ -49,7 +49,7 @@ def test_no_history_is_told_at_once(tmp_path: Path, make: Any, told: str, scheme
 def test_history_is_left_to_spark(tmp_path: Path, folder: str, scheme: str):
     """By days as the daemon writes it, or without."""
     part(tmp_path, folder)
-    look(f"{scheme}{tmp_path}", "local[*]")
+    check_local_history(f"{scheme}{tmp_path}", "local[*]")
 
 
 def test_what_this_user_may_not_see_is_no_missing_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -59,9 +59,9 @@ def test_what_this_user_may_not_see_is_no_missing_history(tmp_path: Path, monkey
         raise PermissionError(errno.EACCES, "Permission denied", str(folder))
 
     part(tmp_path, "")
-    monkeypatch.setattr("lbd.learn.local.Path.iterdir", denied)
+    monkeypatch.setattr("lbd.learn.spark.Path.iterdir", denied)
     with pytest.raises(UsageError, match="v1/decisions: cannot be read: Permission denied"):
-        look(str(tmp_path), "local[*]")
+        check_local_history(str(tmp_path), "local[*]")
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_paths_of_other_machines_are_not_looked_at(
     """Spark knows what they are."""
     if environ:
         monkeypatch.setenv(environ, "/etc/hadoop")
-    look(history, master)
+    check_local_history(history, master)

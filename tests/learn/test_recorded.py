@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lbd.learn.cluster import recorded
-from lbd.load.error import measure
+from lbd.learn.replay import recorded
+from lbd.load.estimate import CPU
 from lbd.load.fit import fit
-from lbd.load.linear import CPU
+from lbd.load.model_error import measure
 from lbd.load.samples import gather
 from lbd.load.scoring import Weights
-from tests.learn.histories import CALM, NEIGHBOUR, TRUE_SLOPE, settled, simulated
+from tests.learn.histories import CALM, NEIGHBOUR, settled, simulated
 from tests.learn.windows import broker, bundle, packed, window
+from tests.load.histories import TRUE_SLOPE
 
 if TYPE_CHECKING:
     from pathlib import Path

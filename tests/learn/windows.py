@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lbd.learn.packing import RATES, pack
+from lbd.learn.window import pack
 from lbd.model import RESOURCES
-from lbd.record.history.tables import COLUMNS
+from lbd.store.history_tables import COLUMNS, RATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lbd.simulate.cluster import MIB
-from lbd.simulate.reports import snapshot
+from lbd.simulate.cluster import snapshot
+from lbd.simulate.world import MIB
 from tests.builders import TAKEN_AT
 from tests.simulate.worlds import begun, later
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lbd.model import Snapshot
-    from lbd.simulate.cluster import State, World
+    from lbd.simulate.world import ClusterState, World
 
 WAVE = {"kind": "wave", "amplitude": 0.5, "period_hours": 2}
 TRUE_SLOPE = 0.33 / MIB / 2
@@ -34,7 +34,10 @@ THREE: dict[str, Any] = {
 
 
 def rounds(
-    minutes: int, changes: dict[str, Any], seed: int = 1, act: Callable[[World, State], State] | None = None
+    minutes: int,
+    changes: dict[str, Any],
+    seed: int = 1,
+    act: Callable[[World, ClusterState], ClusterState] | None = None,
 ) -> Iterator[Snapshot]:
     """A round each minute; ``act`` may change the cluster before each of them."""
     world, state = begun(seed, **changes)

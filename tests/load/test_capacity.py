@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from lbd.load.capacity import capacities
-from lbd.load.fit import fit
-from lbd.load.linear import CPU, Source
+from lbd.load.estimate import CPU, Source
+from lbd.load.fit import capacities, fit
 from lbd.load.samples import gather
 from lbd.load.settings import LoadSettings
 from tests.load.histories import THREE, TRUE_SLOPE, rounds
@@ -54,10 +53,10 @@ def test_the_first_entry_that_tells_counts():
     [
         ([{"broker": "a("}], "throughput", "no regular expression"),
         ([{"broker": "a"}], "throughput", "wanted capacity, slope, or both"),
-        ([{"broker": "a", "capacity": 0}], None, "greater than 0"),
+        ([{"broker": "a", "capacity": 0}], None, "greater than or equal to 0"),
         ([{"broker": "a", "capacity": float("inf")}], None, "finite"),
-        ([{"broker": "a", "slope": -1}], "msg_rate", "greater than 0"),
-        ([{"broker": "a", "slope": 0}], "throughput", "greater than 0"),
+        ([{"broker": "a", "slope": -1}], "msg_rate", "greater than or equal to 0"),
+        ([{"broker": "a", "slope": 0}], "throughput", "greater than or equal to 0"),
         ([{"broker": "a", "slope": 1}], None, "measure: wanted beside a slope"),
         ([{"broker": "a", "capcity": 1}], None, "Extra inputs"),
     ],

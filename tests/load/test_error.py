@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from lbd.compare.side_by_side import recordings
-from lbd.load.error import measure
+from lbd.load.estimate import CPU, fixed_model
 from lbd.load.fit import fit
-from lbd.load.linear import CPU, given
+from lbd.load.model_error import measure
 from lbd.load.samples import gather
 from lbd.load.scoring import Weights
 from lbd.simulate.cluster import moved
 from tests.load.histories import THREE, rounds
 
 if TYPE_CHECKING:
-    from lbd.load.error import ModelError
-    from lbd.simulate.cluster import State, World
+    from lbd.load.model_error import ModelError
+    from lbd.simulate.world import ClusterState, World
 
 ROOT = Path(__file__).parents[2]
 
 
-def moving(world: World, state: State) -> State:
+def moving(world: World, state: ClusterState) -> ClusterState:
     """From the second hour on, every quarter of an hour four bundles go to the next broker."""
     if state.seconds >= 3600 and state.seconds % 900 == 0:
         first = state.seconds // 900 * 7 % len(world.bundles)
@@ -54,7 +54,7 @@ def test_a_model_that_is_wrong_is_seen_to_be():
     """Twice the slope, by decree: off on the high side where bundles came, and more than the fitted one."""
     samples = gather(rounds(240, THREE, 1, moving))
     fitted = fit(samples)
-    doubled = given(fitted.brokers, fitted.background[:, CPU], 2 * fitted.slope[:, CPU])
+    doubled = fixed_model(fitted.brokers, fitted.background[:, CPU], 2 * fitted.slope[:, CPU])
 
     assert measure(samples, Weights(), doubled).mean_absolute > 2 * measure(samples, Weights()).mean_absolute
 
@@ -70,7 +70,7 @@ def test_without_a_move_nothing_is_claimed():
 def test_moves_before_anything_is_known_are_counted_apart():
     """The model cannot be asked for them."""
 
-    def at_once(world: World, state: State) -> State:
+    def at_once(world: World, state: ClusterState) -> ClusterState:
         return moved(state, 0, (int(state.owner[0]) + 1) % len(world.brokers)) if state.seconds == 180 else state
 
     error = measure(gather(rounds(30, THREE, 1, at_once)), Weights())

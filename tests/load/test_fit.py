@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from lbd.load.estimate import BANDWIDTH_IN, CPU, Source
 from lbd.load.fit import fit
-from lbd.load.linear import BANDWIDTH_IN, CPU, Source
 from lbd.load.samples import BrokerSamples, gather
 from lbd.load.scoring import Weights
 from tests.load.histories import THREE, TRUE_SLOPE, WAVE, rounds
 
 if TYPE_CHECKING:
-    from lbd.load.linear import LoadModel
+    from lbd.load.estimate import LoadModel
 
 CAPACITY = np.array([1.0, 1.0, 2.0])
 BACKGROUND = np.array([10.0, 25.0, 12.0])

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.load import linear
-from lbd.load.linear import CPU, Source, background_as_recorded, carried, driving, scores, usage
+from lbd.load import estimate
+from lbd.load.estimate import CPU, Source, background_as_recorded, carried, driving, scores, usage
 from lbd.load.scoring import Weights
-from lbd.simulate.cluster import MIB, points_at, rates_at
+from lbd.simulate.cluster import points_at, rates_at
+from lbd.simulate.world import MIB
 from tests.load.histories import THREE
 from tests.simulate.worlds import begun
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray, IntArray
 
 RATES = np.array([[10.0, 20.0, 1000.0, 2000.0], [5.0, 5.0, 500.0, 500.0], [0.0, 1.0, 0.0, 100.0]])
-MODEL = linear.given(["a:80", "b:80"], np.array([10.0, 30.0]), np.array([0.01, 0.005]))
+MODEL = estimate.fixed_model(["a:80", "b:80"], np.array([10.0, 30.0]), np.array([0.01, 0.005]))
 
 
 def what_if(
-    model: linear.LoadModel, rates: FloatArray, owner: IntArray, background: FloatArray | None = None
+    model: estimate.LoadModel, rates: FloatArray, owner: IntArray, background: FloatArray | None = None
 ) -> FloatArray:
     """Usage in percent of each broker if it owned these bundles."""
     idle = model.background if background is None else background
@@ -86,7 +87,7 @@ def test_a_broker_of_which_nothing_is_known_has_no_score():
 def test_the_simulated_cluster_is_this_model(seed: int, seconds: int):
     """Unlike brokers under a wave of traffic: the same points, as far as a machine has them."""
     world, state = begun(seed, **THREE)
-    model = linear.given(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
+    model = estimate.fixed_model(world.brokers, world.background, world.points_per_mib / world.capacity / 2 / MIB)
     rates = rates_at(world, seconds)
     found = what_if(model, rates, state.owner)[:, CPU]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.load.meter import Meter
+from lbd.load.samples import TrafficMeter
 
 
-def followed(*rounds: tuple[float, float]) -> Meter:
+def followed(*rounds: tuple[float, float]) -> TrafficMeter:
     """A meter after rounds, each ``(second, rate)``."""
-    meter = Meter()
+    meter = TrafficMeter()
     for at, rate in rounds:
         meter.take(at, np.full(4, rate))
     return meter
@@ -40,4 +40,4 @@ def test_what_has_not_been_counted_yet_is_not_guessed():
     meter = followed((0, 10), (15, 20), (30, 20))
 
     assert meter.mean(0, 30) is None
-    assert Meter().mean(0, 1) is None
+    assert TrafficMeter().mean(0, 1) is None

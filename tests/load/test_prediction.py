@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbd.load.prediction import gap_left_at_best, points
+from lbd.load.estimate import points, smallest_gap
 from lbd.load.scoring import Weights, scores
 from lbd.model import Unload
 from tests.builders import bundle, report, snapshot, stats
@@ -40,4 +40,4 @@ def test_nothing_is_promised_of_a_source_without_traffic():
 )
 def test_what_levelling_cannot_take_away(hot: tuple[float, float], cold: tuple[float, float], left: float):
     """Scores are proportional to traffic at best; the rest of a gap is background."""
-    assert max(gap_left_at_best(hot, cold), 0.0) == pytest.approx(left)
+    assert max(smallest_gap(hot, cold), 0.0) == pytest.approx(left)

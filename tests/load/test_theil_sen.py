@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.load.theil_sen import UNKNOWN, line, weighted_median
+from lbd.load.fit import UNKNOWN, line, weighted_median
 
 SLOPES = st.floats(-50, 50, allow_subnormal=False)
 

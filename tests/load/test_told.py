@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.load.linear import CPU
-from lbd.load.told import loads, summary
+from lbd.load.estimate import CPU
+from lbd.load.summary import loads, summary
 from lbd.model import Slopes
 
 BROKERS = ("a:80", "b:80", "c:80")

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lbd.load.samples import Gathering
-from lbd.load.usual import usual
+from lbd.load.samples import Gathering, usual
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 A = "a:80"

@@ -10,8 +10,14 @@ import pytest
 
 from lbd.errors import ObserveError
 from lbd.model import BYTES_IN, MSG_IN
-from lbd.observe.extensible import parse_broker_load, parse_top_bundles, recordable, report_of
-from lbd.observe.parse import build_snapshot, parse_round
+from lbd.observe.parse import (
+    build_snapshot,
+    extensible_report,
+    parse_broker_load,
+    parse_round,
+    parse_top_bundles,
+    recordable,
+)
 from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES
 
 SAMPLES = Path(__file__).parents[1] / "data" / "extensible"
@@ -40,7 +46,7 @@ def test_a_report_has_the_brokers_numbers():
     """Usages, limits and totals of BrokerLoadData under the names of a load report."""
     load = parse_broker_load(told(LOAD), BROKER)
     top = parse_top_bundles(told(TOP), BROKER)
-    seen = build_snapshot(0.0, {BROKER: report_of(load, top, top)})
+    seen = build_snapshot(0.0, {BROKER: extensible_report(load, top, top)})
     assert seen.brokers.usage[0].tolist() == [1.7154663367284564e-07, 71.5352783203125, 16.0, 0.0, 0.0]
     assert seen.brokers.limit[0].tolist() == [200.0, 371.25, 256.0, -1000.0, -1000.0]
     assert seen.brokers.rates[0, MSG_IN] == 385.70537590120716
@@ -53,7 +59,9 @@ def test_a_report_has_the_brokers_numbers():
 def test_what_is_owned_and_not_told_of_is_unknown():
     """It is listed without statistics, and the snapshot says that it tells the largest bundles only."""
     top = parse_top_bundles(told(TOP), BROKER)
-    seen = build_snapshot(0.0, {BROKER: report_of(parse_broker_load(told(LOAD), BROKER), top, [*top, "t/n/0x0_0x1"])})
+    seen = build_snapshot(
+        0.0, {BROKER: extensible_report(parse_broker_load(told(LOAD), BROKER), top, [*top, "t/n/0x0_0x1"])}
+    )
     at = seen.bundles.index("t/n/0x0_0x1")
     assert seen.partial
     assert (seen.rows.listed[at], seen.rows.reported[at]) == (True, False)
@@ -64,7 +72,7 @@ def test_what_was_given_away_is_dropped():
     """The statistics of a bundle that another broker owns by now are nobody's."""
     top = parse_top_bundles(told(TOP), BROKER)
     gone, *left = top
-    report = report_of(parse_broker_load(told(LOAD), BROKER), top, left)
+    report = extensible_report(parse_broker_load(told(LOAD), BROKER), top, left)
     assert gone not in report.last_stats
     assert sorted(report.last_stats) == report.bundles == sorted(left)
 
@@ -88,7 +96,7 @@ def test_a_recording_gives_the_same_report(usage: float):
     """Numbers that JSON has not, too; that bundles are not told of stays known."""
     value = json.loads(told(LOAD)) | {"cpu": {"usage": str(usage), "limit": 200.0}}
     top = parse_top_bundles(told(TOP), BROKER)
-    report = report_of(parse_broker_load(json.dumps(value).encode(), BROKER), top, [*top, "t/n/0x0_0x1"])
+    report = extensible_report(parse_broker_load(json.dumps(value).encode(), BROKER), top, [*top, "t/n/0x0_0x1"])
     line = b'{"t": 1.0, "reports": {"%s": %s}}' % (BROKER.encode(), recordable(report))
     again = build_snapshot(1.0, parse_round(line, "here").reports)
     first = build_snapshot(1.0, {BROKER: report})

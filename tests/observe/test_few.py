@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.giving_way import MOST_SECONDS
-from lbd.observe.few import AT_ONCE, few_at_once
-from lbd.observe.few import PATIENCE_SECONDS as PATIENCE
+from lbd.observe.observer import AT_ONCE, few_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,11 +56,6 @@ def test_no_more_than_few_while_each_is_quick(most: int, wanted: int):
     found(work, range(20), most)
     assert counts[0] == 0
     assert 1 <= counts[1] <= wanted
-
-
-def test_who_gives_way_is_not_slow():
-    """Threads that wait for an answer of the API are no reason for more of them."""
-    assert PATIENCE > MOST_SECONDS
 
 
 def test_where_all_wait_as_many_go_on_as_may():

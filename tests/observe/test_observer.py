@@ -10,6 +10,7 @@ import pytest
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
+from lbd.simulate.faults import ok
 from tests import fake_pulsar
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def pulsar() -> Iterator[FakePulsar]:
     """At the leader's address the first broker's report and configuration are answered; that one does not shed."""
     with fake_pulsar.started() as cluster:
         other, leader = cluster.brokers[0].id, cluster.leader
-        cluster.fault("load-report", fake_pulsar.ok(cluster.report(other)), broker=leader)
+        cluster.fault("load-report", ok(cluster.report(other)), broker=leader)
         yield cluster
 
 

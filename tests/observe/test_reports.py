@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbd.errors import ObserveError, UnheardError
-from lbd.observe.reports import AdminReports, TopicReports, reports_of
+from lbd.observe.reports import AdminReports, TopicReports, report_source
 from lbd.pulsar.admin import Admin
-from lbd.pulsar.listening import Message
+from lbd.pulsar.client import Message
 from lbd.pulsar.load_topics import BROKER_LOAD, TOP_BUNDLES, LoadTopics
 from lbd.pulsar.settings import PulsarSettings
 from tests import fake_pulsar
@@ -220,9 +220,9 @@ def test_a_lost_connection_is_why(scene: Scene):
 def test_the_manager_says_where_reports_come_from():
     """Of managers that tell nothing lbd could read it is said what to set."""
     admin = Admin(PulsarSettings())
-    assert isinstance(reports_of({}, admin), AdminReports)
-    assert isinstance(reports_of({"loadManagerClassName": MODULAR}, admin), AdminReports)
+    assert isinstance(report_source({}, admin), AdminReports)
+    assert isinstance(report_source({"loadManagerClassName": MODULAR}, admin), AdminReports)
     with pytest.raises(ObserveError, match=r"pulsar\.service_url is not set"):
-        reports_of(RUNTIME, admin)
+        report_source(RUNTIME, admin)
     with pytest.raises(ObserveError, match="runs SimpleLoadManagerImpl, which lbd does not support"):
-        reports_of({"loadManagerClassName": SIMPLE}, admin)
+        report_source({"loadManagerClassName": SIMPLE}, admin)

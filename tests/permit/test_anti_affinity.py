@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.model import Snapshot, Unload
-from lbd.permit.anti_affinity import Spread
-from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
+from lbd.permit.policies import Groups, GroupSpread, Isolation, Policies, parse_isolation
 from tests.builders import bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
@@ -29,13 +28,13 @@ def cluster(**brokers: str) -> Snapshot:
     )
 
 
-def spread(seen: Snapshot, isolation: Isolation | None = None, domains: Mapping[str, str] | None = None) -> Spread:
+def spread(seen: Snapshot, isolation: Isolation | None = None, domains: Mapping[str, str] | None = None) -> GroupSpread:
     """All of these namespaces are in one group."""
     groups = Groups(grouped=dict.fromkeys(NAMESPACES, "g"), members={"g": frozenset(NAMESPACES)}, domains=domains or {})
-    return Spread(seen, Policies(isolation or Isolation(), groups, seen.brokers.ids))
+    return GroupSpread(seen, Policies(isolation or Isolation(), groups, seen.brokers.ids))
 
 
-def may(found: Spread, name: str, source: str, destination: str) -> bool:
+def may(found: GroupSpread, name: str, source: str, destination: str) -> bool:
     """Whether a bundle may go there."""
     return found.refusal(Unload(name, f"{source}:80", f"{destination}:80", 1, 1)) is None
 
@@ -88,7 +87,9 @@ def test_a_domain_is_not_counted_without_the_report_of_one_of_its_brokers():
     seen = cluster(a="0", b="1", c="", d="")
     groups = {"grouped": dict.fromkeys(NAMESPACES, "g"), "members": {"g": frozenset(NAMESPACES)}}
     for domains, allowed in (({"a:80": "r1", "b:80": "r2", "c:80": "r2", "e:80": "r3", "d:80": "r3"}, ""), ({}, "cd")):
-        found = Spread(seen, Policies(groups=Groups(**groups, domains=domains), active=(*seen.brokers.ids, "e:80")))
+        found = GroupSpread(
+            seen, Policies(groups=Groups(**groups, domains=domains), active=(*seen.brokers.ids, "e:80"))
+        )
         assert set(allowed) == {broker for broker in "bcd" if may(found, bundle(0, "g/0"), "a", broker)}
 
 
@@ -105,7 +106,7 @@ def test_a_plan_is_counted_along():
 
 def test_only_brokers_that_policies_allow_are_compared():
     """A broker that the namespace may not use is no better place."""
-    isolation = isolation_of({"p": {"namespaces": ["g/.*"], "primary": ["[ab]"], "secondary": []}})
+    isolation = parse_isolation({"p": {"namespaces": ["g/.*"], "primary": ["[ab]"], "secondary": []}})
     found = spread(cluster(a="01", b="2", c=""), isolation)
 
     assert may(found, bundle(0, "g/0"), "a", "b")

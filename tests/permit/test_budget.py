@@ -15,9 +15,7 @@ from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 NONE = {
     "max_unloads_per_hour": 0,
     "max_unloads_per_day": 0,
-    "max_unloads_per_source_per_hour": 0,
-    "max_unloads_per_destination_per_hour": 0,
-    "max_unloads_per_namespace_per_hour": 0,
+    "max_unloads_per_broker_per_hour": 0,
 }
 
 
@@ -39,6 +37,10 @@ def unload(number: int = 200, namespace: str = "t/n", source: str = "b0:80", des
     return Unload(bundle(number, namespace), source, destination, 1, 1)
 
 
+FROM, TO = unload(destination="b2:80"), unload(source="b2:80")
+"""From the broker that gave, and to the one that took."""
+
+
 def refused(history: list[Sent], one: Unload | None = None, seen: Snapshot | None = None, **limits: int | None) -> str:
     """Why the unload is refused, after this history; empty when it is not."""
     guardrails = Guardrails.model_validate({**NONE, **limits})
@@ -51,9 +53,7 @@ def refused(history: list[Sent], one: Unload | None = None, seen: Snapshot | Non
     [
         ("max_unloads_per_hour", 5, "unloads-per-hour: 5 of 5 used"),
         ("max_unloads_per_day", 5, "unloads-per-day: 5 of 5 used"),
-        ("max_unloads_per_source_per_hour", 5, "unloads-per-source: 5 of 5 used of b0:80"),
-        ("max_unloads_per_destination_per_hour", 5, "unloads-per-destination: 5 of 5 used of b1:80"),
-        ("max_unloads_per_namespace_per_hour", 5, "unloads-per-namespace: 5 of 5 used of t/n"),
+        ("max_unloads_per_broker_per_hour", 5, "unloads-per-source: 5 of 5 used of b0:80"),
     ],
 )
 def test_each_limit(limit: str, value: int, reason: str):
@@ -65,16 +65,18 @@ def test_each_limit(limit: str, value: int, reason: str):
 
 
 @pytest.mark.parametrize(
-    ("limit", "other"),
+    ("one", "reason"),
     [
-        ("max_unloads_per_source_per_hour", {"source": "b2:80"}),
-        ("max_unloads_per_destination_per_hour", {"destination": "b2:80"}),
-        ("max_unloads_per_namespace_per_hour", {"namespace": "t/other"}),
+        (unload(), "unloads-per-source: 5 of 5 used of b0:80"),
+        (unload(source="b2:80"), "unloads-per-destination: 5 of 5 used of b1:80"),
+        (unload(destination="b2:80"), "unloads-per-source: 5 of 5 used of b0:80"),
+        (unload(source="b2:80", destination="b3:80"), ""),
+        (unload(source="b1:80", destination="b0:80"), ""),
     ],
 )
-def test_others_do_not_count(limit: str, other: dict[str, Any]):
-    """Each source, destination and namespace has a budget of its own."""
-    assert refused(sent(5), unload(**other), **{limit: 5}) == ""
+def test_each_broker_has_a_budget_for_each_way(one: Unload, reason: str):
+    """What came to a broker does not count for what leaves it, nor the other way."""
+    assert refused(sent(5), one, max_unloads_per_broker_per_hour=5).partition(",")[0] == reason
 
 
 @pytest.mark.parametrize(
@@ -93,29 +95,27 @@ def test_the_window_slides(limit: str, minutes_ago: float, counts: bool):
 
 
 @pytest.mark.parametrize(
-    ("limit", "bundles", "brokers", "most"),
+    ("limit", "bundles", "brokers", "one", "most"),
     [
-        ("max_unloads_per_hour", 40, 3, 30),
-        ("max_unloads_per_hour", 510, 3, 51),
-        ("max_unloads_per_day", 40, 3, 100),
-        ("max_unloads_per_day", 510, 3, 255),
-        ("max_unloads_per_source_per_hour", 12, 3, 20),
-        ("max_unloads_per_source_per_hour", 510, 3, 255),
-        ("max_unloads_per_destination_per_hour", 40, 3, 20),
-        ("max_unloads_per_destination_per_hour", 510, 5, 51),
-        ("max_unloads_per_namespace_per_hour", 12, 3, 20),
-        ("max_unloads_per_namespace_per_hour", 250, 3, 62),
+        ("max_unloads_per_hour", 40, 3, unload(), 30),
+        ("max_unloads_per_hour", 510, 3, unload(), 51),
+        ("max_unloads_per_day", 40, 3, unload(), 100),
+        ("max_unloads_per_day", 510, 3, unload(), 255),
+        ("max_unloads_per_broker_per_hour", 12, 3, FROM, 20),
+        ("max_unloads_per_broker_per_hour", 510, 3, FROM, 255),
+        ("max_unloads_per_broker_per_hour", 40, 3, TO, 20),
+        ("max_unloads_per_broker_per_hour", 510, 5, TO, 51),
     ],
 )
-def test_what_is_not_set_is_relative(limit: str, bundles: int, brokers: int, most: int):
-    """A tenth of all bundles an hour, half of them a day, half of a broker or a namespace; small ones move still."""
+def test_what_is_not_set_is_relative(limit: str, bundles: int, brokers: int, one: Unload, most: int):
+    """A tenth of all bundles an hour, half of them a day, half of a broker's; small ones move still."""
     seen = cluster(bundles, brokers)
-    assert refused(sent(most - 1), seen=seen, **{limit: None}) == ""
-    assert refused(sent(most), seen=seen, **{limit: None}).startswith("unloads-per-")
+    assert refused(sent(most - 1), one, seen=seen, **{limit: None}) == ""
+    assert refused(sent(most), one, seen=seen, **{limit: None}).startswith("unloads-per-")
 
 
 def test_what_was_let_through_counts_at_once():
-    """And the one that is used most is told of brokers and namespaces, of which many are none."""
+    """And the broker that is used most is told."""
     budget = Budget(cluster(), sent(2), Guardrails(max_unloads_per_hour=3, max_unloads_per_day=0))
     assert budget.refusal(unload()) is None
     budget.take(unload(201, "t/m", destination="b2:80"))
@@ -125,9 +125,8 @@ def test_what_was_let_through_counts_at_once():
         Used("unloads-per-day", "", 3, None),
         Used("unloads-per-source", "b0:80", 3, 20),
         Used("unloads-per-destination", "b1:80", 2, 20),
-        Used("unloads-per-namespace", "t/n", 2, 20),
     )
-    assert [one.left for one in budget.usage()] == [0, None, 17, 18, 18]
+    assert [one.left for one in budget.usage()] == [0, None, 17, 18]
 
 
 def test_without_history_only_what_is_for_all_is_told():

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lbd.decide import STRATEGIES, build
+from lbd.decide.strategies import STRATEGIES, build
 from lbd.load.scoring import Weights
 from lbd.model import Memory, Unload
-from lbd.permit.anti_affinity import Spread
-from lbd.permit.drained import marked
+from lbd.permit.eligibility import marked
 from lbd.permit.evidence import judge
 from lbd.permit.limits import Ledger
-from lbd.permit.policies import Groups, Policies, isolation_of
+from lbd.permit.policies import Groups, GroupSpread, Policies, parse_isolation
 from lbd.permit.settings import Guardrails
-from lbd.place.candidates import Standing
+from lbd.place.picker import RunningLoads
 from lbd.reason import Reason
 from tests import builders
 from tests.builders import bundle, report, snapshot, stats
@@ -76,7 +75,7 @@ def test_no_placement_answers_one_even_where_no_report_is_trusted():
     policies = Policies(groups=Groups(frozenset({"t/n"})), active=SEEN.brokers.ids, drained=frozenset({D}))
     doubted = np.full(4, Reason.FIRST_SAMPLE.code, dtype=np.int8)
     doubted[3] = Reason.DRAINED.code
-    found = Standing(SEEN, policies, doubted, 1000).candidates(bundle(99))
+    found = RunningLoads(SEEN, policies, doubted, 1000).candidates(bundle(99))
     assert found.brokers == (A, B, C)
     assert [(skip.what, skip.reason) for skip in found.left_out] == [(D, Reason.DRAINED)]
 
@@ -87,15 +86,15 @@ def test_a_drained_broker_is_no_better_place_for_a_group():
     unload = Unload(bundle(20), C, D, 20.0, 2000.0)
     free = Policies(groups=groups, active=SEEN.brokers.ids)
     drained = Policies(groups=groups, active=SEEN.brokers.ids, drained=frozenset({C}))
-    assert Spread(SEEN, free).refusal(unload) is not None
-    assert Spread(SEEN, drained).refusal(unload) is None
+    assert GroupSpread(SEEN, free).refusal(unload) is not None
+    assert GroupSpread(SEEN, drained).refusal(unload) is None
 
 
 def test_isolation_policies_count_drained_brokers_as_pulsar_does():
     """A secondary does not join because a primary is drained: Pulsar would not let it."""
     given = {"namespaces": ["t/n"], "primary": ["a"], "secondary": ["b"]}
     given["auto_failover_policy"] = {"policy_type": "min_available", "parameters": {"min_limit": "1"}}  # type: ignore[assignment]
-    policies = Policies(isolation_of({"p": given}), active=SEEN.brokers.ids, drained=frozenset({A}))
+    policies = Policies(parse_isolation({"p": given}), active=SEEN.brokers.ids, drained=frozenset({A}))
     assert policies.brokers("t/n") == frozenset()
     found = policies.forbids("t/n", A), policies.forbids("t/n", B)
     assert [one[0] for one in found if one is not None] == [Reason.DRAINED, Reason.ISOLATION_POLICY]

@@ -6,7 +6,7 @@ import pytest
 
 from lbd.observe.parse import MODULAR_REPORT, TOP_BUNDLES_REPORT
 from lbd.permit.eligibility import barred
-from lbd.permit.policies import Isolation, isolation_of
+from lbd.permit.policies import Isolation, parse_isolation
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
@@ -80,15 +80,15 @@ def test_excluded_namespaces(excluded: str, reason: str):
 @pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", ""), ("t/free", ""), ("x/t/iso", "policy-unknown")])
 def test_policies_of_the_first_version_are_unknown(namespace: str, reason: str):
     """Those of other namespaces say where a bundle may go, not that it stays."""
-    assert reason == reason_of(bundle(1, namespace), isolation_of(POLICY))
+    assert reason == reason_of(bundle(1, namespace), parse_isolation(POLICY))
 
 
 def test_unreadable_policies_bind_everything():
     """What is not known is not moved."""
     assert "policy-unknown" == reason_of(bundle(1), Isolation(known=False))
     for pattern in ("(", "a{99999999999}", "(" * 5000 + ")" * 5000):
-        assert not isolation_of({"p": {"namespaces": [pattern], "primary": []}}).known
-    assert not isolation_of({"p": {}}).known
+        assert not parse_isolation({"p": {"namespaces": [pattern], "primary": []}}).known
+    assert not parse_isolation({"p": {}}).known
 
 
 @pytest.mark.parametrize("rate", [float("nan"), -1.0, float("inf")])

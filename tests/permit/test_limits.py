@@ -11,7 +11,7 @@ from lbd.load.scoring import Weights, scores
 from lbd.model import Snapshot, Unload
 from lbd.observe.parse import TOP_BUNDLES_REPORT
 from lbd.permit.limits import Ledger, permit
-from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
+from lbd.permit.policies import Groups, Isolation, Policies, parse_isolation
 from lbd.permit.settings import Guardrails
 from lbd.reason import Reason
 from tests.builders import bundle, permission, report, snapshot, stats
@@ -60,7 +60,7 @@ def test_a_destination_is_a_broker_that_reports(destination: str | None, told: s
 
 def test_primaries_of_a_policy_are_no_destination():
     """They are kept for the namespaces of that policy."""
-    isolation = isolation_of({"p": {"namespaces": ["x/y"], "primary": ["b"], "secondary": []}})
+    isolation = parse_isolation({"p": {"namespaces": ["x/y"], "primary": ["b"], "secondary": []}})
 
     assert ["isolation-policy"] == outcome(cluster(), [unload(0)], isolation)
 

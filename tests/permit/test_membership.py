@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbd.permit.membership import departures, settled_at
+from lbd.permit.evidence import departures, settled_at
 
 NOW = 1_800_000_000.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from lbd.permit.move_costs import column
+from lbd.permit.eligibility import column
 from lbd.permit.settings import Guardrails
 from tests.builders import bundle, report, snapshot, stats
 
@@ -34,7 +34,7 @@ def test_the_cost_of_each_bundle(costs: dict[str, object], expected: list[float]
 @pytest.mark.parametrize(
     ("costs", "told"),
     [
-        ({"t/a": -1}, "t/a: -1.0: wanted 0 or more, or never"),
+        ({"t/a": -1}, "t/a: -1.0: wanted 0 to 1,000,000, or never"),
         ({"t": 1}, "'t': wanted tenant/namespace or tenant/*"),
         ({"t/a": "dear"}, "Input should be 'never'"),
         ({"t/a": float("nan")}, "finite number"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.permit.own_topic import carries, kept_bundles
+from lbd.permit.eligibility import carries, leader_topic_bundles
 from lbd.reason import Reason
 from tests import builders
 
@@ -21,10 +21,10 @@ def test_exactly_the_bundle_of_the_topic_is_kept(numbers: set[int]):
     """Of any set of bundles, with others of another namespace and heartbeat bundles among them."""
     names = [builders.bundle(number) for number in numbers]
     others = [builders.bundle(number, "t/m") for number in numbers] + ["pulsar/h:80/0x00000000_0xffffffff"]
-    kept = kept_bundles([*names, *others], TOPIC)
+    kept = leader_topic_bundles([*names, *others], TOPIC)
 
     assert kept == ({OWN: Reason.LEADER_TOPIC} if OWN in names else {})
-    assert kept_bundles([*names, *others], "") == {}
+    assert leader_topic_bundles([*names, *others], "") == {}
 
 
 @pytest.mark.parametrize(

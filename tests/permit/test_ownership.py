@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lbd.permit.ownership import AWAY_SECONDS, look
+from lbd.permit.evidence import AWAY_SECONDS, compare_owners
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 Owned = dict[str, list[int]]
@@ -17,7 +17,7 @@ def changes(*rounds: Owned | tuple[float, Owned]) -> list[list[int]]:
         later, owned = one if isinstance(one, tuple) else (60.0, one)
         now += later
         reports = {f"{who}:80": report(50, {bundle(n): stats(1) for n in numbers}) for who, numbers in owned.items()}
-        owners, changed = look(owners, snapshot(reports, now))
+        owners, changed = compare_owners(owners, snapshot(reports, now))
         found.append(sorted(names[name] for name in changed))
     return found
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lbd.permit.policies import Groups, Isolation, Policies, isolation_of
+from lbd.permit.policies import Groups, Isolation, Policies, parse_isolation
 from lbd.reason import Reason
 from tests.builders import bundle, report, snapshot, stats
 
@@ -59,7 +59,7 @@ def policy(namespaces: str, primary: str, secondary: str = "", min_limit: int | 
 )
 def test_where_a_namespace_may_be(policies: dict[str, Any], namespace: str, allowed: str):
     """LoadManagerShared.applyNamespacePolicies, and for several policies that match what all of them allow."""
-    assert {f"{name}:80" for name in allowed} == isolation_of(policies).brokers(namespace, ACTIVE)
+    assert {f"{name}:80" for name in allowed} == parse_isolation(policies).brokers(namespace, ACTIVE)
 
 
 def test_what_is_not_known_allows_nothing():
@@ -89,14 +89,32 @@ def test_what_is_not_known_allows_nothing():
 )
 def test_one_policy_that_cannot_be_read_makes_all_unknown(given: Any):
     """Whom it binds cannot be told."""
-    assert not isolation_of({"good": policy("t/n", "a"), "p": given}).known
+    assert not parse_isolation({"good": policy("t/n", "a"), "p": given}).known
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (policy("t/(", "a"), "isolation policy 'p' is not understood: 't/(': "),
+        (policy(r"(a+)+\1", "a"), r"isolation policy 'p' is not understood: '(a+)+\\1': RE2 cannot run it"),
+        ({"namespaces": ["t/n"]}, "isolation policy 'p' is not understood: KeyError 'primary'"),
+    ],
+)
+def test_why_policies_are_unknown(given: Any, problem: str):
+    """The policy and its pattern are named, wherever a move is refused for it."""
+    policies = Policies(parse_isolation({"good": policy("t/n", "a"), "p": given}), Groups(), ACTIVE)
+    reason = policies.forbids("t/n", "a:80")
+
+    assert reason is not None
+    assert reason[0] is Reason.POLICY_UNKNOWN
+    assert reason[1].startswith(problem)
 
 
 def test_pools_gather_namespaces_that_may_be_on_the_same_brokers():
     """One for each set of brokers; policies with the same set share one, and no bundle is in two."""
     names = [bundle(1, "t/n"), bundle(1, "t/iso"), bundle(1, "u/same"), bundle(1, "v/other")]
     seen = snapshot({broker: report(10, {name: stats(1)}) for broker, name in zip(ACTIVE, names, strict=True)})
-    found = isolation_of(
+    found = parse_isolation(
         {"p": policy("t/iso", "[ab]"), "q": policy("u/.*", "a|b"), "r": policy("v/.*", "b", "c", 2)}
     ).pools(seen, ACTIVE)
 
@@ -126,7 +144,7 @@ def test_without_a_policy_there_are_no_pools():
 )
 def test_why_a_broker_is_forbidden(namespace: str, broker: str, told: str | None):
     """In words that name the policy."""
-    found = Policies(isolation_of({"p": policy("t/iso", "[ab]")}), Groups(), ACTIVE).forbids(namespace, broker)
+    found = Policies(parse_isolation({"p": policy("t/iso", "[ab]")}), Groups(), ACTIVE).forbids(namespace, broker)
 
     assert told == (found and found[1])
 
@@ -134,4 +152,4 @@ def test_why_a_broker_is_forbidden(namespace: str, broker: str, told: str | None
 @pytest.mark.parametrize("text", [r"t/a\[b\[c", "t/[ab][cd]", r"t/[a\[b]", "t/a&&b", "t/n"])
 def test_patterns_that_mean_the_same_in_both_languages(text: str):
     """Escaped brackets, classes after one another, and ampersands outside of them."""
-    assert isolation_of({"p": policy(text, "a")}).known
+    assert parse_isolation({"p": policy(text, "a")}).known

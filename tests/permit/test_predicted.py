@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.load.linear import CPU
+from lbd.load.estimate import CPU
 from lbd.load.scoring import Weights, scores
 from lbd.model import RESOURCES, Slopes, Unload
 from lbd.permit.limits import Ledger, permit

@@ -131,7 +131,7 @@ def test_of_several_the_one_that_ends_last_is_told():
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"from": 1320}, 'quiet_hours.0.from: 1320: wanted a time such as "22:00", in quotes'),
+        ({"from": 1320}, 'quiet_hours.0.from: 1320: wanted a time such as "22:00"; midnight'),
         ({"from": "9:00"}, "wanted a time such as"),
         ({"to": "25:00"}, "wanted a time such as"),
         ({"to": "22:00"}, "wanted a beginning before midnight and another end"),

@@ -10,7 +10,7 @@ import pytest
 
 from lbd.load.scoring import Weights, scores
 from lbd.permit.budget import Sent
-from lbd.permit.unshown import borne, unshown
+from lbd.permit.predicted import borne, unshown
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 SEEN = snapshot({"a:1": report(40, {bundle(0): stats(100), bundle(1): stats(300)}), "b:1": report(20)})
@@ -87,6 +87,17 @@ def test_all_that_a_broker_gave_is_no_more_than_what_it_had():
 def test_a_report_that_has_settled_shows_them(settled: bool, expected: float):
     """Nothing is counted twice."""
     found = unshown(SCORES, [HALF_A_MINUTE_AGO], SEEN, np.array([False, settled]))
+    assert found.tolist() == pytest.approx([0.0, expected])
+
+
+@pytest.mark.parametrize(
+    ("interval", "ago", "expected"),
+    [(60.0, 140, 10.0), (60.0, 160, 0.0), (180.0, 160, 10.0), (180.0, 440, 10.0), (180.0, 460, 0.0)],
+)
+def test_they_count_until_two_samples_must_have_come(interval: float, ago: float, expected: float):
+    """Where brokers sample every three minutes a move of five minutes ago may show in none of them yet."""
+    sent = [replace(HALF_A_MINUTE_AGO, at=TAKEN_AT - ago)]
+    found = unshown(SCORES, sent, SEEN, np.array([False, False]), interval)
     assert found.tolist() == pytest.approx([0.0, expected])
 
 

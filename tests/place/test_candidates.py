@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +9,9 @@ import pytest
 
 from lbd.load.scoring import Weights
 from lbd.observe.parse import TOP_BUNDLES_REPORT
-from lbd.permit.policies import Groups, Isolation, Policies, Policy
-from lbd.place import PlaceMemory, build, look
-from lbd.place.answers import answer_all
-from lbd.place.candidates import Standing, without_doubted
+from lbd.permit.policies import Groups, Isolation, Pattern, Policies, Policy
+from lbd.place.picker import RunningLoads, answer_all, without_doubted
+from lbd.place.placements import PlaceMemory, broker_loads, build
 from lbd.reason import Reason
 from tests import builders
 
@@ -30,12 +28,12 @@ TRUSTED = np.zeros(3, dtype=np.int8)
 FREE = Groups(frozenset({"t/new"}))
 
 
-def standing(policies: Policies | None = None, doubted: np.ndarray = TRUSTED, topics: int = 1000) -> Standing:
+def standing(policies: Policies | None = None, doubted: np.ndarray = TRUSTED, topics: int = 1000) -> RunningLoads:
     """Three brokers that may have anything."""
-    return Standing(SNAPSHOT, policies or Policies(groups=FREE, active=(A, B, C)), doubted, topics)
+    return RunningLoads(SNAPSHOT, policies or Policies(groups=FREE, active=(A, B, C)), doubted, topics)
 
 
-def left_out(found: Standing, bundle: str = NEW) -> dict[str, Reason]:
+def left_out(found: RunningLoads, bundle: str = NEW) -> dict[str, Reason]:
     """The brokers that may not have it, with their reasons."""
     candidates = found.candidates(bundle)
     assert set(candidates.brokers) | {skip.what for skip in candidates.left_out} == {A, B, C}
@@ -44,7 +42,7 @@ def left_out(found: Standing, bundle: str = NEW) -> dict[str, Reason]:
 
 def isolated(*primaries: str) -> Isolation:
     """A policy that keeps t/new on these hosts."""
-    return Isolation((Policy("p", (re.compile("t/new"),), tuple(map(re.compile, primaries))),))
+    return Isolation((Policy("p", (Pattern("t/new"),), tuple(map(Pattern, primaries))),))
 
 
 def test_everybody_may_have_it_where_nothing_forbids():
@@ -64,7 +62,7 @@ def test_everybody_may_have_it_where_nothing_forbids():
     ],
     ids=["isolation", "isolation unknown", "group unknown", "topics above the limit", "one doubted", "all doubted"],
 )
-def test_a_broker_is_left_out_with_its_reason(found: Standing, wanted: dict[str, Reason]):
+def test_a_broker_is_left_out_with_its_reason(found: RunningLoads, wanted: dict[str, Reason]):
     """Exactly the topic limit is still allowed, as in Pulsar; where no report is trusted, all may have it."""
     assert left_out(found) == wanted
 
@@ -87,7 +85,7 @@ def test_an_anti_affinity_group_spreads_also_over_the_answers():
 
 def test_answers_count_for_those_after_them_and_owned_bundles_take_no_share():
     """Only bundles without an owner are remembered."""
-    seen = look(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights(), asked=2)
+    seen = broker_loads(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights(), asked=2)
     owners = {NEW: None, builders.bundle(1, "t/new"): A, builders.bundle(2, "t/new"): None}
     found, memory = answer_all(owners, standing(), build("rendezvous"), seen, PlaceMemory())
     assert [(one.bundle, one.owner) for one in found] == sorted(owners.items())
@@ -97,7 +95,7 @@ def test_answers_count_for_those_after_them_and_owned_bundles_take_no_share():
 def test_no_candidate_is_an_answer_of_its_own():
     """None, with every broker's reason."""
     found = standing(Policies(Isolation(known=False), FREE, (A, B, C)))
-    seen = look(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights())
+    seen = broker_loads(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights())
     (answer,), memory = answer_all({NEW: None}, found, build("rendezvous"), seen, PlaceMemory())
     assert (answer.placed.broker, answer.placed.reason) == (None, "no broker may have it")
     assert memory == PlaceMemory()
@@ -105,7 +103,7 @@ def test_no_candidate_is_an_answer_of_its_own():
 
 def test_the_load_of_a_doubted_broker_is_not_looked_at():
     """A placement sees no number for it."""
-    seen = look(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights())
+    seen = broker_loads(SNAPSHOT, builders.first_averages(SNAPSHOT), Weights())
     found = without_doubted(seen, np.array([0, 82, 0], dtype=np.int8))
     assert np.isnan(found.usage).tolist() == [False, True, False]
     assert replace(found, usage=seen.usage, smoothed=seen.smoothed).ids == seen.ids
@@ -116,5 +114,5 @@ def test_bundles_that_are_not_told_of_count_by_their_brokers_total():
     told = {builders.bundle(1): builders.stats(100)}
     found = builders.report(20, told, msg_rate_in=400.0, load_report_type=TOP_BUNDLES_REPORT)
     seen = builders.snapshot({"a:80": found})
-    looked = look(seen, builders.first_averages(seen), Weights())
+    looked = broker_loads(seen, builders.first_averages(seen), Weights())
     assert looked.long_rates.tolist() == [[400.0, 100.0]]

@@ -13,7 +13,7 @@ import numpy as np
 from lbd.load import scoring
 from lbd.load.scoring import Weights
 from lbd.model import RESOURCES, Brokers
-from lbd.place import Placed, PlaceMemory, Seen, build
+from lbd.place.placements import BrokerLoads, PlaceMemory, PlacementChoice, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ def column(brokers: Mapping[str, Any], *keys: str) -> np.ndarray:
     return np.array([[found.get(key, 0.0) for key in keys] for found in brokers.values()]).reshape(-1, len(keys))
 
 
-def seen(brokers: Mapping[str, Any], weights: Mapping[str, float]) -> Seen:
+def seen(brokers: Mapping[str, Any], weights: Mapping[str, float]) -> BrokerLoads:
     """The brokers of a case, scored by the code that scores live reports."""
     names = [REPORTED_AS.get(resource, resource) for resource in RESOURCES]
     usage, limit = (
@@ -46,10 +46,10 @@ def seen(brokers: Mapping[str, Any], weights: Mapping[str, float]) -> Seen:
     used = scoring.scores(columns, Weights(**weights)) / 100.0
     long_rates = column(brokers, "longTermMsgRateIn", "longTermMsgRateOut")
     bundles = column(brokers, "numBundles")[:, 0].astype(np.int32)
-    return Seen(0.0, tuple(brokers), used, used, long_rates, column(brokers, "msgRateIn", "msgRateOut"), bundles)
+    return BrokerLoads(0.0, tuple(brokers), used, used, long_rates, column(brokers, "msgRateIn", "msgRateOut"), bundles)
 
 
-def agrees(expected: Any, placed: Placed) -> bool:
+def agrees(expected: Any, placed: PlacementChoice) -> bool:
     """The same broker; where Pulsar draws, the same brokers to draw from, and one of them."""
     if isinstance(expected, dict):
         return tuple(sorted(expected["any_of"])) == placed.choices and placed.broker in placed.choices
@@ -96,7 +96,7 @@ def test_the_extensible_managers_least_resource_usage_answers_as_pulsar_does():
         brokers = case["input"]["brokers"]
         used = np.array([np.nan if told is None else told["weightedMaxEMA"] for told in brokers.values()])
         none = np.zeros((len(brokers), 2))
-        looked = Seen(0.0, tuple(brokers), used, used, none, none, np.zeros(len(brokers), dtype=np.int32))
+        looked = BrokerLoads(0.0, tuple(brokers), used, used, none, none, np.zeros(len(brokers), dtype=np.int32))
         placed = build(case["strategy"], case["settings"])(BUNDLE, case["input"]["candidates"], looked, PlaceMemory())
         assert agrees(case["expected"], placed), case["id"]
 

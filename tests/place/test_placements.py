@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.load.scoring import Weights
-from lbd.place import DEFAULT, PLACEMENTS, RULES, PlaceMemory, build, look
+from lbd.place.placements import DEFAULT, PLACEMENTS, RULES, PlaceMemory, broker_loads, build
 from tests import builders
 
 BUNDLE = builders.bundle(7)
@@ -24,7 +24,7 @@ def looked(*cpu: float):
         for at, points in enumerate(cpu)
     }
     snapshot = builders.snapshot(reports)
-    return look(snapshot, builders.first_averages(snapshot), Weights())
+    return broker_loads(snapshot, builders.first_averages(snapshot), Weights())
 
 
 def test_the_registry_is_complete():

@@ -11,23 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.place import PlaceMemory, Seen, build
+from lbd.place.placements import BrokerLoads, PlaceMemory, build
 from tests.builders import TAKEN_AT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lbd.place import Placed
+    from lbd.place.placements import PlacementChoice
 
 BROKERS = tuple(f"broker-{number}:8080" for number in range(1, 6))
 LOADS = st.lists(st.floats(0, 80), min_size=2, max_size=12)
 
 
-def seen(points: Mapping[str, float], *, age_seconds: float = 0.0, asked: int = 1, taken_at: float = TAKEN_AT) -> Seen:
+def seen(
+    points: Mapping[str, float], *, age_seconds: float = 0.0, asked: int = 1, taken_at: float = TAKEN_AT
+) -> BrokerLoads:
     """Brokers of which only the score matters."""
     used, none = np.array([*points.values()]) / 100, np.zeros((len(points), 2))
     bundles = np.zeros(len(points), dtype=np.int32)
-    return Seen(taken_at, tuple(points), used, used, none, none, bundles, age_seconds=age_seconds, asked=asked)
+    return BrokerLoads(taken_at, tuple(points), used, used, none, none, bundles, age_seconds=age_seconds, asked=asked)
 
 
 def bundles(number: int) -> list[str]:
@@ -36,7 +38,7 @@ def bundles(number: int) -> list[str]:
 
 
 def answers(
-    looked: Seen, wanted: list[str], memory: PlaceMemory | None = None, candidates: tuple[str, ...] | None = None
+    looked: BrokerLoads, wanted: list[str], memory: PlaceMemory | None = None, candidates: tuple[str, ...] | None = None
 ) -> tuple[dict[str, str], PlaceMemory]:
     """All bundles placed one after the other, and what is remembered then."""
     found, memory = dict[str, str](), memory or PlaceMemory()
@@ -47,7 +49,9 @@ def answers(
     return found, memory
 
 
-def ask(bundle: str, looked: Seen, memory: PlaceMemory, candidates: tuple[str, ...] | None = None) -> Placed:
+def ask(
+    bundle: str, looked: BrokerLoads, memory: PlaceMemory, candidates: tuple[str, ...] | None = None
+) -> PlacementChoice:
     """One answer."""
     return build("rendezvous")(bundle, candidates or looked.ids, looked, memory)
 

@@ -7,24 +7,26 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 import responses
 
 from lbd.errors import AdminError, ObserveError
 from lbd.observe.parse import parse_report
-from lbd.pulsar.admin import Admin, broker_of
-from lbd.pulsar.asking import reason_of
-from lbd.pulsar.http import Answer
+from lbd.pulsar.admin import Admin, broker_at, error_reason
+from lbd.pulsar.http import Response
 from lbd.pulsar.settings import PulsarSettings
+from lbd.simulate.fake_cluster import heartbeats
+from lbd.simulate.faults import Fault, Reply, Switch, ok, page, refused
 from tests import fake_pulsar
 from tests.daemon.test_service import eventually
-from tests.fake_pulsar import FakePulsar, Reply, ok, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.fake_pulsar import FakePulsar
 
 LOWER, UPPER = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 SPLIT_AWAY = "t/n/0x00000000_0x40000000"
@@ -44,7 +46,7 @@ def pulsar() -> Iterator[FakePulsar]:
 def admin(pulsar: FakePulsar, **changes: object) -> Admin:
     """The cluster's admin API, asked at its first broker first, with its brokers known."""
     found = Admin(PulsarSettings.model_validate({"admin_urls": pulsar.urls, **changes}))
-    found.http.trust({f"127.0.0.{number}" for number in (1, 2, 3)})
+    found.http.trust(pulsar.ids)
     return found
 
 
@@ -82,10 +84,10 @@ class TestQuestions:
     def test_active_brokers_are_trusted_from_then_on(self, pulsar: FakePulsar) -> None:
         """One admin URL is enough to reach all brokers; before the list is known only that one is spoken to."""
         asked = Admin(PulsarSettings(admin_urls=(pulsar.urls[0],)))
-        with pytest.raises(AdminError, match=r"127\.0\.0\.3 is no broker of this cluster"):
+        with pytest.raises(AdminError, match=r"127\.0\.0\.3:\d+ is no broker of this cluster"):
             asked.load_report(pulsar.ids[2])
         assert asked.active_brokers() == sorted(pulsar.ids)
-        assert parse_report(asked.load_report(pulsar.ids[2]), "b").broker_version_string == "4.0.8"
+        assert parse_report(asked.load_report(pulsar.ids[2]).body, "b").broker_version_string == "4.0.8"
 
     def test_a_broker_that_left_is_no_longer_trusted(self, pulsar: FakePulsar) -> None:
         """Its address may belong to somebody else tomorrow."""
@@ -114,10 +116,10 @@ class TestQuestions:
         assert (found.broker, found.base) == (None, "http://127.0.0.2:8080")
 
     def test_owned(self, pulsar: FakePulsar) -> None:
-        """What a broker owns, its own heartbeat bundle among it; nothing of one that is unknown."""
+        """What a broker owns, its own heartbeat bundles among it; nothing of one that is unknown."""
         asked = admin(pulsar)
-        heartbeat = f"pulsar/{pulsar.ids[0]}/0x00000000_0xffffffff"
-        assert asked.owned(pulsar.ids[0]) == {heartbeat: True, LOWER: True, UPPER: True}
+        own = dict.fromkeys(heartbeats(fake_pulsar.CLUSTER, pulsar.ids[0]), True)
+        assert asked.owned(pulsar.ids[0]) == {**own, LOWER: True, UPPER: True}
         third = pulsar.ids[2]
         pulsar.gone.add(third)
         assert asked.owned(third) == {}
@@ -134,14 +136,14 @@ class TestQuestions:
     def test_ready(self, pulsar: FakePulsar) -> None:
         """A broker is ready when it says so; silence and refusal are a no."""
         asked = admin(pulsar)
-        pulsar.brokers[1].ready = False
+        pulsar.fault("/brokers/ready", page(503), broker=pulsar.ids[1])
         pulsar.kill(pulsar.ids[2])
         assert [asked.ready(broker) for broker in pulsar.ids] == [True, False, False]
 
     def test_version_and_date(self, pulsar: FakePulsar) -> None:
         """The broker that is named tells both, the date by its own clock."""
         pulsar.brokers[1].version = "4.2.4"
-        pulsar.brokers[1].clock_ahead_seconds = 3600
+        pulsar.faults.on(Switch(Fault.CLOCK_SKEW, pulsar.ids[1], seconds=3600))
         version, date = admin(pulsar).version_and_date(pulsar.ids[1])
         assert version == "4.2.4"
         assert parsedate_to_datetime(str(date)).timestamp() == pytest.approx(time.time() + 3600, abs=5)
@@ -150,7 +152,7 @@ class TestQuestions:
         """404 means that there are none."""
         policies = {"p": {"namespaces": ["t/.*"], "primary": ["127.0.0.1"], "secondary": []}}
         assert admin(pulsar).isolation_policies() == {}
-        pulsar.isolation = policies
+        pulsar.policies.isolation = policies
         assert admin(pulsar).isolation_policies() == policies
 
     @pytest.mark.parametrize(
@@ -343,7 +345,7 @@ class TestWrongAnswers:
         """A proxy, another service, a version to come: an error of the request, never a bug in lbd."""
         asked = admin(pulsar, cluster="c")
         for body in bodies:
-            pulsar.rules.clear()
+            pulsar.faults.off()
             pulsar.fault(path, ok(body))
             with pytest.raises(AdminError, match="is this a broker's web address") as caught:
                 ask(asked)
@@ -378,7 +380,7 @@ class TestWrongAnswers:
 )
 def test_reason_of(body: bytes, expected: str) -> None:
     """The first line of Pulsar's reason; nothing for HTML, an empty body, or anything else."""
-    assert reason_of(Answer(500, body, "http://b1:8080/x")) == expected
+    assert error_reason(Response(500, body, "http://b1:8080/x")) == expected
 
 
 def test_closed_it_keeps_no_connection(pulsar: FakePulsar) -> None:
@@ -405,7 +407,7 @@ def test_of_a_nested_refusal_nothing_is_built() -> None:
     gc.callbacks.append(lambda phase, _: collected.append(phase))
     gc.set_threshold(100)
     try:
-        assert reason_of(Answer(500, b'{"cpu": ' + b"[" * 100_000, "http://b1:8080/x")) == ""
+        assert error_reason(Response(500, b'{"cpu": ' + b"[" * 100_000, "http://b1:8080/x")) == ""
     finally:
         gc.set_threshold(*before)
         gc.callbacks.pop()
@@ -426,57 +428,126 @@ def test_of_a_nested_refusal_nothing_is_built() -> None:
 def test_broker_of(base: str, expected: str | None) -> None:
     """By address, else by host where only one broker has it."""
     known = ["b1:8080", "b2:8080", "same:1", "same:2"]
-    assert broker_of(base, known, {"b2:8080": "https://b2:8443"}) == expected
+    assert broker_at(base, known, {"b2:8080": "https://b2:8443"}) == expected
 
 
 class TestTls:
     SECURE = "https://b1:8443"
+    REPORT = f"{SECURE}/admin/v2/broker-stats/load-report"
+    FIRST: ClassVar = {"webServiceUrl": "http://b1:8080", "webServiceUrlTls": "https://b1:8443"}
+
+    def known(self, *urls: str) -> Admin:
+        """Its brokers b1 and b2 are listed."""
+        found = Admin(PulsarSettings(admin_urls=urls or (self.SECURE,), cluster="c"))
+        found.transfers = False
+        found._active = ["b1:8080", "b2:8080"]
+        found.http.trust(found._active, found._learn)
+        return found
 
     def test_the_secure_address_of_a_broker_is_asked_for_once(self) -> None:
-        """Its id has the plain port; where a request about it is redirected tells the address."""
-        asked = Admin(PulsarSettings(admin_urls=(self.SECURE,), cluster="c"))
-        asked.http.trust({"b1", "b2"})
+        """Its id has the plain port; where another broker redirects a request about it tells the address."""
+        asked = self.known()
         with responses.RequestsMock() as mock:
+            mock.get(self.REPORT, json=self.FIRST)
             owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
             mock.get(owned, status=307, headers={"Location": "https://b2:8443/admin/v2/x"})
             assert [asked.base("b2:8080"), asked.base("b2:8080")] == ["https://b2:8443"] * 2
-            assert len(mock.calls) == 1
+            assert len(mock.calls) == 2
 
     def test_a_broker_without_tls_is_not_spoken_to(self) -> None:
         """A token is not sent in the clear."""
-        asked = Admin(PulsarSettings(admin_urls=(self.SECURE,), cluster="c"))
         with responses.RequestsMock() as mock:
+            mock.get(self.REPORT, json=self.FIRST)
             owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
             mock.get(owned, status=307, headers={"Location": "http://b2:8080/admin/v2/x"})
             with pytest.raises(ObserveError, match="wanted https"):
-                asked.base("b2:8080")
+                self.known().base("b2:8080")
 
-    def test_a_broker_that_is_an_admin_url_is_not_asked_what_it_owns(self) -> None:
-        """While it takes bundles over that can hang it for good; its load report tells the address as well."""
-        asked = Admin(PulsarSettings(admin_urls=("https://b1.dead:8443", self.SECURE), cluster="c"))
+    @pytest.mark.parametrize("url", [SECURE, "https://pulsar.example", "https://10.0.0.1:8443"])
+    def test_a_broker_that_is_an_admin_url_is_not_asked_what_it_owns(self, url: str) -> None:
+        """By whatever name: while it takes bundles over that can hang it, and its load report tells as well."""
         with responses.RequestsMock() as mock:
-            mock.get("https://b1.dead:8443/admin/v2/brokers/configuration/runtime", status=503)
-            runtime = {"loadManagerClassName": fake_pulsar.MODULAR}
-            mock.get(f"{self.SECURE}/admin/v2/brokers/configuration/runtime", json=runtime)
-            told = {"webServiceUrl": "http://b1:8080", "webServiceUrlTls": "https://b1.example:8443"}
-            mock.get(f"{self.SECURE}/admin/v2/broker-stats/load-report", json=told)
-            assert asked.base("b1:8080") == "https://b1.example:8443"
+            mock.get("https://dead:8443/admin/v2/broker-stats/load-report", status=503)
+            mock.get(f"{url}/admin/v2/broker-stats/load-report", json=self.FIRST)
+            assert self.known("https://dead:8443", url).base("b1:8080") == self.SECURE
 
-    @pytest.mark.parametrize("reply", [{"status": 503}, {"json": {"webServiceUrl": "http://b1:8081"}}])
-    def test_where_it_does_not_tell_the_others_do(self, reply: dict[str, Any]) -> None:
-        """It is ill, or another one on the same host."""
-        asked = Admin(PulsarSettings(admin_urls=(self.SECURE,), cluster="c"))
+    def test_nor_is_one_that_does_not_tell_who_it_is(self) -> None:
+        """It may be that very broker: the other one redirects, and where there is none that is an error."""
         with responses.RequestsMock() as mock:
-            mock.get(f"{self.SECURE}/admin/v2/brokers/configuration/runtime", json={})
-            mock.get(f"{self.SECURE}/admin/v2/broker-stats/load-report", **reply)
-            owned = f"{self.SECURE}/admin/v2/brokers/c/b1:8080/ownedNamespaces"
-            mock.get(owned, status=307, headers={"Location": "https://b1:9443/admin/v2/x"})
-            assert asked.base("b1:8080") == "https://b1:9443"
+            mock.get(self.REPORT, status=503)
+            other = {"webServiceUrl": "http://b2:8080", "webServiceUrlTls": "https://b2:8443"}
+            mock.get("https://b2:8443/admin/v2/broker-stats/load-report", json=other)
+            owned = "https://b2:8443/admin/v2/brokers/c/b1:8080/ownedNamespaces"
+            mock.get(owned, status=307, headers={"Location": "https://b1:8443/admin/v2/x"})
+            assert self.known(self.SECURE, "https://b2:8443").base("b1:8080") == self.SECURE
+        with responses.RequestsMock() as mock:
+            mock.get(self.REPORT, status=503)
+            with pytest.raises(
+                AdminError, match=r"b1:8080 is reached over https cannot be found out: .*HTTP 503"
+            ) as no:
+                self.known().base("b1:8080")
+        assert no.value.status == 503
+
+    def test_who_answers_is_asked_once_for_all_brokers(self) -> None:
+        """A load report may be large."""
+        asked = self.known()
+        with responses.RequestsMock() as mock:
+            mock.get(self.REPORT, json=self.FIRST)
+            for broker in ("b2", "b3"):
+                owned = f"{self.SECURE}/admin/v2/brokers/c/{broker}:8080/ownedNamespaces"
+                mock.get(owned, status=307, headers={"Location": f"https://{broker}:8443/admin/v2/x"})
+            assert [asked.base(f"{one}:8080") for one in ("b1", "b2", "b3")] == [
+                f"https://{one}:8443" for one in ("b1", "b2", "b3")
+            ]
+            assert len(mock.calls) == 3
+
+    def test_a_redirect_to_a_broker_whose_address_was_not_needed_yet(self) -> None:
+        """An unload goes from the leader to an owner that nobody has asked: its address is found out first."""
+        with responses.RequestsMock() as mock:
+            mock.get(self.REPORT, json=self.FIRST)
+            mock.put(f"{self.SECURE}/x", status=307, headers={"Location": "https://b2:8443/x"})
+            owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
+            mock.get(owned, status=307, headers={"Location": "https://b2:8443/admin/v2/x"})
+            mock.put("https://b2:8443/x", status=204)
+            assert self.known().http.send("PUT", f"{self.SECURE}/x").status == 204
+
+    @pytest.mark.parametrize("other", ["https://b2:9443", "https://b3:8443"])
+    def test_a_redirect_to_another_address_than_the_broker_has(self, other: str) -> None:
+        """Another port of its host is somebody else; so is a host that is not listed."""
+        with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+            mock.get(self.REPORT, json=self.FIRST)
+            mock.put(f"{self.SECURE}/x", status=307, headers={"Location": f"{other}/x"})
+            owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
+            mock.get(owned, status=307, headers={"Location": "https://b2:8443/admin/v2/x"})
+            with pytest.raises(AdminError, match=r"b\d:\d443 is no broker of this cluster"):
+                self.known().http.send("PUT", f"{self.SECURE}/x")
+            assert not [call for call in mock.calls if str(call.request.url).startswith(other)]
+
+    def test_an_address_on_another_host_is_not_the_brokers_own(self) -> None:
+        """Whoever tells it."""
+        asked = self.known()
+        with responses.RequestsMock() as mock:
+            mock.get(self.REPORT, json=self.FIRST)
+            owned = f"{self.SECURE}/admin/v2/brokers/c/b2:8080/ownedNamespaces"
+            mock.get(owned, status=307, headers={"Location": "https://evil.example:8443/admin/v2/x"})
+            with pytest.raises(AdminError, match=r"evil\.example:8443 is no broker"):
+                asked.load_report("b2:8080")
+
+    def test_a_leader_of_an_old_version_that_tells_https(self) -> None:
+        """Before 3.0.3 only serviceUrl is, and that is https where TLS ports are open: its load report proves it."""
+        asked = Admin(PulsarSettings(admin_urls=("http://b1:8080",), cluster="c"))
+        asked._active = ["b1:8080"]
+        asked.http.trust(asked._active, asked._learn)
+        with responses.RequestsMock() as mock:
+            mock.get("http://b1:8080/admin/v2/broker-stats/load-report", json=self.FIRST)
+            mock.get(f"{self.SECURE}/admin/v2/brokers/ready", body="ok")
+            assert asked.ready_at(self.SECURE)
+            assert not asked.ready_at("https://b1:9443")
 
     def test_under_the_extensible_manager_a_broker_is_known_by_its_host(self) -> None:
         """No load report tells the address: one that answers for the broker at the broker's own host is its own."""
         asked = Admin(PulsarSettings(admin_urls=("https://b2:8443",), cluster="c"))
-        asked.http.trust({"b2"})
+        asked.http.trust(["b2:8080"])
         with responses.RequestsMock() as mock:
             mock.get("https://b2:8443/admin/v2/brokers/c/b2:8080/ownedNamespaces", json={})
             runtime = {"loadManagerClassName": fake_pulsar.EXTENSIBLE}
@@ -520,7 +591,7 @@ class TestAddresses:
     @pytest.mark.parametrize("base", ["http://pulsar-01:8080", "http://PULSAR-01:8080", "https://pulsar-01:8443"])
     def test_capital_letters_in_an_advertised_name(self, base: str) -> None:
         """Names of hosts are compared without regard to case, and told as the cluster writes them."""
-        assert broker_of(base, ["PULSAR-01:8080", "PULSAR-02:8080"], {}) == "PULSAR-01:8080"
+        assert broker_at(base, ["PULSAR-01:8080", "PULSAR-02:8080"], {}) == "PULSAR-01:8080"
 
     def test_brokers_with_capital_letters_are_reached(self, pulsar: FakePulsar) -> None:
         """A list of brokers in capital letters makes their addresses trusted."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lbd.pulsar import paths
-from lbd.pulsar.endpoints import ADMIN, OTHER, TEMPLATES, endpoint
-from lbd.pulsar.metered import Meter
+from lbd.pulsar.http import ADMIN_SECONDS, count_request
+from lbd.pulsar.paths import ADMIN, OTHER, TEMPLATES, endpoint
 
 BUNDLE = "a b/n/0x00000000_0x40000000"
+READY, UNLOAD = "/admin/v2/brokers/ready", "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/unload"
 TOPIC = "persistent://t/n/topic"
 
 
@@ -63,11 +64,16 @@ def test_a_lookup_and_an_expiry():
 
 def test_answers_are_counted_by_method_endpoint_and_code():
     """And those that never came."""
-    meter = Meter()
-    meter.answered("GET", paths.READY, 200, 0.003)
-    meter.answered("GET", paths.READY, 200, 99.0)
-    meter.answered("PUT", paths.unload(BUNDLE), None, 60.0)
-    found = meter.read()
-    ready = found["GET", "/admin/v2/brokers/ready", "200"]
-    assert (sum(ready.counts), ready.counts[-1], ready.total) == (2, 1, 99.003)
-    assert [key[2] for key in found] == ["200", "none"]
+    counted = {(READY, "200", "GET"): 2, (UNLOAD, "none", "PUT"): 1}
+    before = {key: count(*key) for key in counted}
+    count_request("GET", paths.READY, 200, 0.003)
+    count_request("GET", paths.READY, 200, 99.0)
+    count_request("PUT", paths.unload(BUNDLE), None, 60.0)
+    assert {key: count(*key) - before[key] for key in counted} == counted
+
+
+def count(endpoint: str, code: str, method: str) -> float:
+    """How many requests of this kind this process has made."""
+    wanted = {"endpoint": endpoint, "code": code, "method": method}
+    samples = [one for family in ADMIN_SECONDS.collect() for one in family.samples if one.labels == wanted]
+    return sum(one.value for one in samples if one.name.endswith("_count"))

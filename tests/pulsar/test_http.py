@@ -10,20 +10,23 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import pytest
 import requests
 import responses
 from responses import matchers
 
-from lbd.errors import AdminError, UsageError
+from lbd.clock import boot_seconds
+from lbd.errors import AdminError, RefusedError, UsageError
+from lbd.pulsar.admin import Admin
 from lbd.pulsar.http import MAX_HOPS, Http
 from lbd.pulsar.settings import BasicSettings, PulsarSettings, TlsSettings
 from tests import fake_pulsar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ONE, TWO, THREE = "http://b1:8080", "http://b2:8080", "http://b3:8080"
@@ -35,7 +38,7 @@ UNLOAD = "/admin/v2/namespaces/t/n/0x00000000_0xffffffff/unload"
 def http(*urls: str, **changes: object) -> Http:
     """An Http of a cluster whose brokers b1, b2 and b3 are known."""
     found = Http(PulsarSettings.model_validate({"admin_urls": urls or (ONE,), **changes}))
-    found.trust({"b1", "b2", "b3"})
+    found.trust(["b1:8080", "b2:8080", "b3:8080"])
     return found
 
 
@@ -107,20 +110,84 @@ class TestRedirects:
             )
         assert (answer.status, answer.base) == (204, THREE)
 
+    @pytest.mark.security("a redirect to a host outside the cluster: not followed, gets no token")
     @pytest.mark.parametrize("location", [f"{FOREIGN}/x", "//evil.example:8080/x", "https://evil.example/x"])
     def test_a_redirect_to_a_foreign_host_is_not_followed(self, location: str, tmp_path: Path) -> None:
         """Nothing is sent there: with an unknown URL the mock itself would fail, in other words."""
         with responses.RequestsMock() as mock:
             mock.get(f"{ONE}/x", status=307, headers={"Location": location})
-            with pytest.raises(AdminError, match=r"evil\.example is no broker of this cluster"):
+            with pytest.raises(AdminError, match=r"evil\.example:\d+ is no broker of this cluster"):
                 http(token_file=secret(tmp_path / "token")).send("GET", f"{ONE}/x")
             assert [call.request.url for call in mock.calls] == [f"{ONE}/x"]
+
+    @pytest.mark.parametrize(
+        "location",
+        [
+            "http://b2:8081/x",
+            "http://b2/x",
+            "https://b2/x",
+            "http://b2:80/x",
+            "http://b2.example:8080/x",
+            "http://b2:8080@evil.example:8080/x",
+            "http://lbd:secret@b2:8080/x",
+            "http://@b2:8080/x",
+            "http://evil.example\\@b2:8080/x",
+            "http://evil.example\\.b2:8080/x",
+            "http://b2%2eevil.example:8080/x",
+            "http://b2:8080:80/x",
+            "http://b2:0/x",
+            "http://b2:99999/x",
+            "http://[b2]:8080/x",
+            "ftp://b2:8080/x",
+            "//b2:8081/x",
+            "gopher:b2:8080",
+        ],
+    )
+    def test_no_other_port_and_no_other_way_to_write_a_host(self, location: str, tmp_path: Path) -> None:
+        """A broker is host and port: who else listens on its host is sent no token, nor who hides behind its name."""
+        with responses.RequestsMock() as mock:
+            mock.put(f"{ONE}/x", status=307, headers={"Location": location})
+            with pytest.raises(AdminError, match=r"not followed") as refused:
+                http(token_file=secret(tmp_path / "token")).send("PUT", f"{ONE}/x")
+            assert len(mock.calls) == 1
+        assert not refused.value.sent
+
+    @pytest.mark.parametrize(
+        ("listed", "asked"),
+        [
+            ("b2:8080", "http://b2:8080"),
+            ("b2:8080", "http://B2:8080"),
+            ("b2:8080", "http://b2.:8080"),
+            ("b2.:8080", "http://b2:8080"),
+            ("b2:80", "http://b2"),
+            ("b2", "http://b2:80"),
+            ("https://b2", "https://b2:443"),
+            ("[::1]:8080", "http://[::1]:8080"),
+            ("[::1]:8080", "http://[0:0:0:0:0:0:0:1]:8080"),
+            ("[FE80::A]:8080", "http://[fe80::a]:8080"),
+            ("10.0.0.1:8080", "http://10.0.0.1:8080"),
+        ],
+    )
+    def test_one_address_in_several_spellings(self, listed: str, asked: str) -> None:
+        """Case, a last dot, the port that a scheme stands for, and the zeros of IPv6 make no other address."""
+        asking = http()
+        asking.trust([listed])
+        assert asking._trusts(f"{asked}/x")
+
+    @pytest.mark.parametrize("url", ["http://proxy:1", "https://proxy", "http://10.0.0.1:8080"])
+    def test_admin_urls_are_trusted_as_they_are_given(self, url: str) -> None:
+        """Though no broker is listed there, and no other port of theirs."""
+        asking = http(url)
+        asking.trust(["b1:8080"])
+        assert asking._trusts(f"{url}/x")
+        assert not asking._trusts(f"http://{urlsplit(url).hostname}:2/x")
 
     def test_a_first_request_to_a_foreign_host_is_refused_too(self) -> None:
         """Whatever gave the address: it is no broker of this cluster."""
         with pytest.raises(AdminError, match="no broker of this cluster"):
             http().send("GET", f"{FOREIGN}/x")
 
+    @pytest.mark.security("a redirect from https to http: not followed, gets no token")
     def test_a_token_is_not_carried_from_https_to_http(self, tmp_path: Path) -> None:
         """A redirect out of TLS would send the token in the clear."""
         with responses.RequestsMock() as mock:
@@ -146,6 +213,37 @@ class TestRedirects:
             with pytest.raises(AdminError, match="still redirected after 5 hops"):
                 http().send("GET", f"{ONE}/x")
             assert len(mock.calls) == 1 + MAX_HOPS
+
+    def test_all_hops_have_one_deadline(self) -> None:
+        """A leader that redirects late leaves the owner no time: the unload is not sent there, and that is known."""
+        with responses.RequestsMock() as mock:
+            mock.add_callback("PUT", f"{ONE}/x", lambda _: (time.sleep(0.3), (307, {"Location": f"{TWO}/x"}, b""))[1])
+            with pytest.raises(AdminError, match=r"PUT http://b2:8080/x: no time left; not sent") as late:
+                http().send("PUT", f"{ONE}/x", timeout_seconds=75, deadline=boot_seconds() + 0.2)
+            assert len(mock.calls) == 1
+        assert not late.value.sent
+
+    def test_past_its_deadline_nothing_is_sent(self) -> None:
+        """The mock knows no URL."""
+        with responses.RequestsMock(), pytest.raises(AdminError, match="no time left") as late:
+            http().send("PUT", f"{ONE}/x", deadline=boot_seconds())
+        assert not late.value.sent
+
+    def test_each_hop_after_the_first_may_be_stopped(self) -> None:
+        """What raises before a hop comes through as it is, and nothing is sent to that broker."""
+        asked: list[str] = []
+
+        def before_hop(base: str) -> None:
+            asked.append(base)
+            if base == THREE:
+                raise RefusedError("paused")
+
+        with responses.RequestsMock() as mock:
+            mock.put(f"{ONE}/x", status=307, headers={"Location": f"{TWO}/y?z=1"})
+            mock.put(f"{TWO}/y", status=307, headers={"Location": f"{THREE}/x"})
+            with pytest.raises(RefusedError, match="paused"):
+                http().send("PUT", f"{ONE}/x", before_hop=before_hop)
+        assert asked == [TWO, THREE]
 
     def test_without_hops_the_redirect_is_the_answer(self) -> None:
         """Who owns a bundle is read from where the request would be sent."""
@@ -240,6 +338,7 @@ class TestCredentials:
             http().send("GET", f"{ONE}/x")
             assert "Authorization" not in mock.calls[0].request.headers
 
+    @pytest.mark.security("a token file with unusable content: refused without showing it")
     @pytest.mark.parametrize(
         ("content", "complaint"),
         [
@@ -269,10 +368,12 @@ class TestCredentials:
             http(token_file=tmp_path / "absent").send("GET", f"{ONE}/x")
         assert str(tmp_path / "absent") in str(caught.value)
 
+    @pytest.mark.security("an error with a token or password in reach: does not contain it")
     @pytest.mark.parametrize("where", ["refused", "foreign", "circle", "too long"])
-    def test_no_error_tells_a_secret(self, where: str, tmp_path: Path) -> None:
+    def test_no_error_tells_a_secret(self, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Neither token nor query appears in what goes wrong."""
-        asker = http(token_file=secret(tmp_path / "token"), max_answer_bytes=1024 * 1024)
+        monkeypatch.setattr("lbd.pulsar.http.MAX_RESPONSE_BYTES", 1024 * 1024)
+        asker = http(token_file=secret(tmp_path / "token"))
         with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
             mock.get(f"{ONE}/refused", body=requests.ConnectionError(f"Connection refused, headers Bearer {TOKEN}"))
             mock.get(f"{ONE}/foreign", status=307, headers={"Location": f"{FOREIGN}/x?key={TOKEN}"})
@@ -283,19 +384,88 @@ class TestCredentials:
         assert TOKEN not in str(caught.value)
 
 
+class TestEchoes:
+    """A peer that sends back what it was sent, as a debugging page or a proxy's error does."""
+
+    PASSWORD = "pass:word/with+signs=="
+    PAIR = base64.b64encode(f"lbd:{PASSWORD}".encode()).decode()
+    LONG = "eyJhbGciOiJIUzI1NiJ9." + "ab-_" * 100 + ".sig"
+
+    def asking(self, tmp_path: Path, secret_text: str) -> Http:
+        if secret_text == self.LONG:
+            return http(token_file=secret(tmp_path / "token", self.LONG))
+        return http(basic=BasicSettings(username="lbd", password_file=secret(tmp_path / "password", self.PASSWORD)))
+
+    @pytest.mark.parametrize("sent", [LONG, PAIR, PASSWORD])
+    @pytest.mark.parametrize(
+        "spelt", [str, lambda text: base64.b64encode(text.encode()).decode(), quote, lambda t: t[:30]]
+    )
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            lambda text: {"status": 500, "json": {"reason": f"no: Authorization: Bearer {text}"}},
+            lambda text: {"status": 500, "json": {"reason": "x" * 190 + text}},
+            lambda text: {"body": f"Authorization: {text}"},
+            lambda text: {"body": f'{{"reason": "{text}"}}'},
+            lambda text: {"status": 307, "headers": {"Location": f"http://{quote(text, safe='')}:80/"}},
+            lambda text: {"status": 307, "headers": {"Location": f"http://[{text}"}},
+            lambda text: {"status": 307, "headers": {"Location": f"/a/{quote(text, safe='')}"}},
+            lambda text: {"body": requests.ConnectionError(f"Connection aborted: {text}")},
+            lambda text: {"headers": {"Content-Encoding": text}},
+        ],
+        ids=["reason", "cut reason", "no JSON", "other JSON", "host", "no address", "circle", "connection", "packing"],
+    )
+    def test_no_message_shows_what_was_sent(
+        self, answer: Callable[[str], dict[str, Any]], spelt: Callable[[str], str], sent: str, tmp_path: Path
+    ) -> None:
+        """Neither as it was sent, nor in base64, nor as part of a URL, nor a beginning of it."""
+        text = spelt(sent)
+        admin = Admin(PulsarSettings(admin_urls=(ONE,), cluster="c"))
+        admin.http = self.asking(tmp_path, sent)
+        with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+            mock.get(re.compile(".*"), **answer(text))
+            with pytest.raises(AdminError) as told:
+                admin.active_brokers()
+        for part in (text, text[:20], sent[:20]):
+            assert part.lower() not in str(told.value).lower()
+
+    def test_a_token_that_was_replaced_is_hidden_still(self, tmp_path: Path) -> None:
+        """A proxy may tell of the request before."""
+        token = secret(tmp_path / "token", "first-secret-token")
+        asker = http(token_file=token)
+        with responses.RequestsMock() as mock:
+            mock.get(f"{ONE}/x", body="ok")
+            mock.get(f"{ONE}/x", body=requests.ConnectionError("was first-secret-token, is second-secret-token"))
+            asker.send("GET", f"{ONE}/x")
+            secret(token, "second-secret-token")
+            with pytest.raises(AdminError, match=r"was \[redacted\], is \[redacted\]"):
+                asker.send("GET", f"{ONE}/x")
+
+    def test_a_version_that_is_none(self, tmp_path: Path) -> None:
+        """Versions are shown."""
+        admin = Admin(PulsarSettings(admin_urls=(ONE,), cluster="c"))
+        admin.http = self.asking(tmp_path, self.LONG)
+        with responses.RequestsMock() as mock:
+            mock.get(re.compile(".*"), body=f"Authorization: Bearer {self.LONG}")
+            assert admin.version_at(ONE) == "Authorization: Bearer [redacted]"
+
+
 class TestBounds:
-    def test_an_answer_too_long_is_refused(self) -> None:
-        """One byte more than max_answer_bytes."""
+    @pytest.mark.security("an answer without an end: refused at its limit")
+    def test_an_answer_too_long_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One byte more than the limit."""
+        monkeypatch.setattr("lbd.pulsar.http.MAX_RESPONSE_BYTES", 1024 * 1024)
         with responses.RequestsMock() as mock:
             mock.get(f"{ONE}/x", body=b"x" * (1024 * 1024 + 1))
             with pytest.raises(AdminError, match="exceeds 1048576 bytes"):
-                http(max_answer_bytes=1024 * 1024).send("GET", f"{ONE}/x")
+                http().send("GET", f"{ONE}/x")
 
-    def test_an_answer_just_short_enough_is_taken(self) -> None:
-        """Exactly max_answer_bytes."""
+    def test_an_answer_just_short_enough_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Exactly the limit."""
+        monkeypatch.setattr("lbd.pulsar.http.MAX_RESPONSE_BYTES", 1024 * 1024)
         with responses.RequestsMock() as mock:
             mock.get(f"{ONE}/x", body=b"x" * 1024 * 1024)
-            assert len(http(max_answer_bytes=1024 * 1024).send("GET", f"{ONE}/x").body) == 1024 * 1024
+            assert len(http().send("GET", f"{ONE}/x").body) == 1024 * 1024
 
     def test_refused(self) -> None:
         """Nobody listens there: one line, no stack of library names, and certainly nothing was done."""
@@ -429,7 +599,7 @@ class TestWhileATokenIsReplaced:
 def test_hosts_are_compared_without_regard_to_case(listed: str, asked: str) -> None:
     """A broker that advertises itself in capital letters is trusted, whoever redirects there."""
     asker = http()
-    asker.trust({listed})
+    asker.trust([f"{listed}:8080"])
     with responses.RequestsMock() as mock:
         mock.get(f"{ONE}/x", status=307, headers={"Location": f"http://{asked}:8080/x"})
         mock.get(re.compile(r"(?i)http://pulsar-01:8080/x"), body="here")

@@ -66,13 +66,95 @@ def test_old_lines_are_let_go_of(status: int, fine: bool):
             topic().forget(60)
 
 
+def test_who_is_connected_to_write(broker: responses.RequestsMock):
+    """With the address and the time that the broker tells of each; what it does not tell is unknown."""
+    told = {"producerName": "lbd-h-1-ab12", "address": "/10.0.0.1:4711", "connectedSince": "2026-07-01T10:00:00Z"}
+    broker.get(f"{AT}/stats", json={"msgRateIn": 0.0, "publishers": [told, {"producerName": "odd\n"}]})
+
+    assert [str(one) for one in topic().writers()] == [
+        "'lbd-h-1-ab12' at /10.0.0.1:4711, connected since 2026-07-01T10:00:00Z",
+        "'odd\\n' at an unknown address, connected since an unknown time",
+    ]
+
+
+TWO_DAYS = 172_800
+
+
+@pytest.mark.security("a message TTL or subscription expiration that loses cool-downs of leader.topic: told")
 @pytest.mark.parametrize(
-    ("publishers", "leader"), [([], None), ([{"producerName": "lbd-host-1", "accessMode": "Exclusive"}], "lbd-host-1")]
+    ("own", "namespace", "default", "problem"),
+    [
+        (None, None, None, ""),
+        (None, 0, 60, ""),
+        (0, 60, 60, ""),
+        (None, TWO_DAYS, None, ""),
+        (TWO_DAYS, 60, None, ""),
+        (None, TWO_DAYS - 1, None, "expire after 172799 s"),
+        (3600, None, None, "expire after 3600 s"),
+        (None, None, 7200, "expire after 7200 s"),
+        (3600, 0, 0, "expire after 3600 s"),
+    ],
 )
-def test_who_leads_is_who_writes(broker: responses.RequestsMock, publishers: list[dict[str, str]], leader: str | None):
-    """By the name it gave."""
-    broker.get(f"{AT}/stats", json={"msgRateIn": 0.0, "publishers": publishers})
-    assert topic().leader() == leader
+def test_lines_that_expire_too_early(
+    broker: responses.RequestsMock, own: int | None, namespace: int | None, default: int | None, problem: str
+):
+    """The topic's TTL goes before the namespace's, and that before the brokers' default; 0 is never."""
+    policies(broker, {"message_ttl_in_seconds": namespace}, {"ttlDurationDefaultInSeconds": default}, own)
+    found = topic().early_loss(TWO_DAYS)
+    assert problem in found
+    assert bool(found) is bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "default", "lost"),
+    [(None, 0, False), (None, None, False), (0, 60, False), (None, 60, True), (5, 0, True)],
+)
+def test_a_subscription_that_expires(
+    broker: responses.RequestsMock, namespace: int | None, default: int | None, lost: bool
+):
+    """The one that keeps the lines has no consumer, so its end is only a matter of time."""
+    expiry = {"subscription_expiration_time_minutes": namespace}
+    policies(broker, expiry, {"subscriptionExpirationTimeMinutes": default}, None)
+    assert ("subscription 'lbd-kept'" in topic().early_loss(TWO_DAYS)) is lost
+
+
+def policies(
+    broker: responses.RequestsMock, namespace: dict[str, int | None], runtime: dict[str, int | None], own: int | None
+) -> None:
+    """What the broker answers of the topic's namespace, of itself, and of the topic."""
+    settings = {key: str(value) for key, value in runtime.items() if value is not None}
+    broker.get(f"{BASE}/admin/v2/namespaces/pulsar/system", json=namespace)
+    broker.get(f"{BASE}/admin/v2/brokers/configuration/runtime", json=settings)
+    if own is None:
+        broker.get(f"{AT}/messageTTL", status=204)
+    else:
+        broker.get(f"{AT}/messageTTL", json=own)
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_brokers_without_policies_of_topics(broker: responses.RequestsMock, status: int):
+    """Then the namespace's holds."""
+    broker.get(f"{BASE}/admin/v2/namespaces/pulsar/system", json={"message_ttl_in_seconds": 60})
+    broker.get(f"{BASE}/admin/v2/brokers/configuration/runtime", json={})
+    broker.get(f"{AT}/messageTTL", status=status)
+    assert "expire after 60 s" in topic().early_loss(TWO_DAYS)
+
+
+@pytest.mark.parametrize(
+    ("granted", "roles"),
+    [({}, []), ({"app": ["consume"], "etl": ["produce", "consume"], "bi": ["produce"]}, ["bi", "etl"])],
+)
+def test_which_roles_may_write(broker: responses.RequestsMock, granted: dict[str, list[str]], roles: list[str]):
+    """Those that were granted to produce."""
+    broker.get(f"{BASE}/admin/v2/brokers/configuration/runtime", json={"authorizationEnabled": "true"})
+    broker.get(f"{AT}/permissions", json=granted)
+    assert topic().producers_allowed() == roles
+
+
+def test_without_authorization_all_may_write(broker: responses.RequestsMock):
+    """Nobody is asked for more."""
+    broker.get(f"{BASE}/admin/v2/brokers/configuration/runtime", json={"authorizationEnabled": "false"})
+    assert topic().producers_allowed() is None
 
 
 def test_a_service_address_that_nobody_serves(monkeypatch: pytest.MonkeyPatch):
@@ -90,7 +172,7 @@ def test_what_no_client_can_be_made_of(tmp_path: Path):
     with pytest.raises(UsageError, match=r"pulsar.service_url is not set"):
         SharedLog(PulsarSettings(), TOPIC, "me")
     with pytest.raises(ObserveError, match=r"pulsar.service_url nonsense"):
-        SharedLog(PulsarSettings(service_url="nonsense"), TOPIC, "me")
+        SharedLog(PulsarSettings().model_copy(update={"service_url": "nonsense"}), TOPIC, "me")
     secret = PulsarSettings(service_url="pulsar://127.0.0.1:1", token_file=tmp_path / "token")
     with pytest.raises(UsageError, match=r"secret cannot be sent"):
         SharedLog(secret, TOPIC, "me")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lbd.pulsar import listening
-from lbd.pulsar.listening import GIVEN_UP_AFTER_SECONDS, Listening
+from lbd.pulsar import client
+from lbd.pulsar.client import GIVEN_UP_AFTER_SECONDS, Listening
 from lbd.pulsar.load_topics import TOPICS
 from lbd.pulsar.settings import PulsarSettings
 
@@ -37,9 +37,9 @@ class Consumer:
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     """In place of the library."""
     found = Consumer()
-    monkeypatch.setattr(listening, "library", lambda _: SimpleNamespace(PulsarException=OSError))
-    monkeypatch.setattr(listening, "connected", lambda *_: found)
-    monkeypatch.setattr(listening, "time", SimpleNamespace(monotonic=lambda: found.now))
+    monkeypatch.setattr(client, "library", lambda _: SimpleNamespace(PulsarException=OSError))
+    monkeypatch.setattr(client, "connected", lambda *_: found)
+    monkeypatch.setattr(client, "boot_seconds", lambda: found.now)
     return found
 
 

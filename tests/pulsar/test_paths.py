@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
 import zlib
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lbd.bundles import topic_namespace
 from lbd.errors import UsageError
 from lbd.pulsar import paths
 
@@ -15,30 +20,56 @@ WHOLE = "t/n/0x00000000_0xffffffff"
 HALF = 1 << 31
 
 
-@st.composite
-def bundles(draw: st.DrawFn) -> str:
-    """Names of bundles, at least 1/4096 of the ring wide, as no namespace is split finer by default."""
-    lower = draw(st.integers(0, 0xFFFFFFFF - (1 << 20)))
-    upper = draw(st.integers(lower + (1 << 20), 0xFFFFFFFF))
-    namespace = draw(st.sampled_from(["t/n", "public/default", "my-tenant/a.b=c"]))
-    return f"{namespace}/0x{lower:08x}_0x{upper:08x}"
+LAST = 0xFFFFFFFF
+VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "topic-hash.jsonl.gz"
 
 
-@given(bundles())
-def test_a_made_up_topic_falls_into_its_bundle(bundle: str) -> None:
-    """Pulsar hashes the full topic name with CRC32; the made-up name lies in [lower, upper)."""
-    namespace, _, span = bundle.rpartition("/")
-    lower, upper = (int(end, 16) for end in span.split("_"))
-    topic = f"non-persistent://{namespace}/{paths.topic_in(bundle)}"
-    assert lower <= zlib.crc32(topic.encode()) < upper + (upper == 0xFFFFFFFF)
+def hash_of(bundle: str) -> int:
+    """Where Pulsar hashes the topic that is made up for this bundle: CRC32 of its full name."""
+    namespace = bundle.rpartition("/")[0]
+    return zlib.crc32(f"non-persistent://{namespace}/{paths.topic_in(bundle)}".encode())
+
+
+@pytest.mark.security("a bundle of any width, down to one hash: a topic name in it is computed, not searched for")
+@given(st.integers(0, LAST - 1), st.integers(1, LAST), st.text("abc-_=.%ö", min_size=1))
+@example(0, 1, "n")
+@example(0, LAST, "n")
+@example(LAST - 1, 1, "n")
+@example(LAST - 2, 1, "n")
+def test_a_made_up_topic_falls_into_its_bundle(lower: int, width: int, namespace: str) -> None:
+    """Ranges are [lower, upper), and the last one includes its end."""
+    upper = min(lower + width, LAST)
+    assert lower <= hash_of(f"t/{namespace}/0x{lower:08x}_0x{upper:08x}") < upper + (upper == LAST)
+
+
+@given(st.integers(0, LAST - 2))
+def test_a_bundle_one_hash_wide_has_a_topic(only: int) -> None:
+    """Each of the 2**32 hashes is reached."""
+    assert hash_of(f"t/n/0x{only:08x}_0x{only + 1:08x}") == only
+
+
+def test_pulsars_own_hashes_are_reached() -> None:
+    """Of 200 topics, as Pulsar 5.0.1 hashed them: a bundle of this hash alone, in the topic's namespace."""
+    with gzip.open(VECTORS) as file:
+        cases = [json.loads(line) for line in file]
+    for case in cases:
+        namespace, hashed = topic_namespace(case["input"]["topic"]), case["expected"]["hash"]
+        assert hash_of(f"{namespace}/0x{hashed:08x}_0x{hashed + 1:08x}") == hashed
+    assert len(cases) == 200
 
 
 @pytest.mark.parametrize("number", range(16))
 def test_a_made_up_topic_falls_into_each_sixteenth(number: int) -> None:
     """The bundles of a namespace split in sixteen, the last of which ends at 0xffffffff."""
-    lower, upper = number << 28, min((number + 1) << 28, 0xFFFFFFFF)
-    topic = paths.topic_in(f"t/n/0x{lower:08x}_0x{upper:08x}")
-    assert zlib.crc32(f"non-persistent://t/n/{topic}".encode()) >> 28 == number
+    lower, upper = number << 28, min((number + 1) << 28, LAST)
+    assert hash_of(f"t/n/0x{lower:08x}_0x{upper:08x}") >> 28 == number
+
+
+def test_a_made_up_topic_has_a_plain_name() -> None:
+    """Octal digits, always as many: nothing that a path would quote, and the same name each time."""
+    topic = paths.topic_in(WHOLE)
+    assert re.fullmatch(r"lbd-nudge-[0-7]{12}", topic)
+    assert topic == paths.topic_in(WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +137,7 @@ def test_what_is_no_bundle_is_named(name: str, complaint: str) -> None:
 )
 def test_version_of(text: str, expected: tuple[int, int, int]) -> None:
     """Versions as brokers report them; zeros where the text says nothing."""
-    assert paths.version_of(text) == expected
+    assert paths.parse_version(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -152,7 +183,7 @@ def test_releases_that_lose_avg_shedder(version: str, expected: bool) -> None:
             paths.topic_hash_positions("a b/n/0x00000000_0xffffffff"),
             "/admin/v2/namespaces/a%20b/n/0x00000000_0xffffffff/topicHashPositions",
         ),
-        (paths.lookup(WHOLE), "/lookup/v2/topic/non-persistent/t/n/lbd-nudge-0"),
+        (paths.lookup(WHOLE), f"/lookup/v2/topic/non-persistent/t/n/{paths.topic_in(WHOLE)}"),
         (paths.isolation_policies("c"), "/admin/v2/clusters/c/namespaceIsolationPolicies"),
     ],
 )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lbd.errors import AdminError
-from lbd.pulsar.http import Http, host_of
+from lbd.pulsar.broker_health import BrokerHealth, unresponsive_text
+from lbd.pulsar.http import Http
 from lbd.pulsar.settings import PulsarSettings
-from lbd.pulsar.silence import Silences, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,13 +66,13 @@ def listening(broker: Broker) -> Iterator[Broker]:
 def http(broker: Broker) -> Http:
     """Asks again every twentieth of a second."""
     settings = PulsarSettings(admin_urls=(broker.base,), read_timeout_seconds=0.3, connect_timeout_seconds=0.3)
-    return Http(settings, Silences(again_seconds=0.05))
+    return Http(settings, BrokerHealth(again_seconds=0.05))
 
 
-def known(answers: Callable[[str], bool]) -> Silences:
+def known(answers: Callable[[str], bool]) -> BrokerHealth:
     """Of brokers that are asked so, and then no more."""
-    found = Silences(again_seconds=3600)
-    found.asked_by(answers)
+    found = BrokerHealth(again_seconds=3600)
+    found.asked_by(lambda base, _: answers(base))
     return found
 
 
@@ -158,6 +158,40 @@ def test_of_several_that_time_out_together_one_asks():
     silences.close()
 
 
+def test_one_thread_asks_them_all() -> None:
+    """However many they are; each has its turn, and the time for an answer that lets the others have theirs."""
+    asked: list[tuple[str, float]] = []
+    bases = [f"http://b{number}:8080" for number in range(50)]
+    silences = BrokerHealth(again_seconds=0.05)
+    silences.asked_by(lambda base, seconds: bool(asked.append((base, seconds))))
+    before = set(threading.enumerate())
+    for base in bases:
+        silences.unanswered(base, 100.0)
+    del asked[:]
+    for _ in range(600):
+        if len({base for base, _ in asked}) == len(bases):
+            break
+        threading.Event().wait(PATIENCE_SECONDS / 600)
+    assert [one.name for one in set(threading.enumerate()) - before] == ["lbd-asks-again"]
+    silences.close()
+    assert {base for base, _ in asked} == set(bases)
+    assert {seconds for _, seconds in asked} == {1.0}
+
+
+def test_its_thread_ends_with_the_last_and_begins_again() -> None:
+    """Nobody is silent most of the time."""
+    silences = BrokerHealth(again_seconds=0.01)
+    for _ in range(3):
+        answers = iter([False, False, True])
+        silences.asked_by(lambda _, __, answers=answers: next(answers))  # type: ignore[misc]
+        silences.unanswered(ONE, 100.0)
+        for _ in range(600):
+            if silences.since(ONE) is None and silences._thread is None:
+                break
+            threading.Event().wait(PATIENCE_SECONDS / 600)
+        assert (silences.since(ONE), silences._thread) == (None, None)
+
+
 def test_what_one_part_found_out_all_know() -> None:
     """Turns, plans and placements ask the same brokers."""
     with listening(Broker()) as broker:
@@ -176,7 +210,7 @@ def test_mistrust_ends_with_the_session(listed: list[str], trusted: bool):
     """It was of a process: what comes back under the same name is another one, or has joined anew."""
     silences = known(lambda _: True)
     silences.mistrust(ONE, "b1:8080")
-    silences.listed(listed, {host_of(broker) for broker in listed})
+    silences.listed(listed, listed)
     for _ in range(600 if trusted else 4):
         if silences.since(ONE) is None:
             break
@@ -189,11 +223,11 @@ def test_mistrust_ends_with_the_session(listed: list[str], trusted: bool):
 def test_one_that_left_is_asked_no_more(listed: list[str], asked_on: bool):
     """Whoever has its address next would be sent a token."""
     asked: list[str] = []
-    silences = Silences(again_seconds=0.05)
-    silences.asked_by(lambda base: bool(asked.append(base)))
-    silences.listed(["b1:8080", "b2:8080"], {"b1", "b2"})
+    silences = BrokerHealth(again_seconds=0.05)
+    silences.asked_by(lambda base, _: bool(asked.append(base)))
+    silences.listed(["b1:8080", "b2:8080"], ["b1:8080", "b2:8080"])
     silences.unanswered(ONE, 100.0)
-    silences.listed(listed, {host_of(broker) for broker in listed})
+    silences.listed(listed, listed)
     before = len(asked)
     for _ in range(600):
         if (len(asked) > before + 2) if asked_on else silences.since(ONE) is None:
@@ -214,4 +248,4 @@ def test_after_its_end_nothing_is_noted() -> None:
 
 def test_the_day_is_told_where_it_is_another() -> None:
     """Weeks later a time of day would mislead."""
-    assert re.fullmatch(r"does not answer since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", in_words(1.0))
+    assert re.fullmatch(r"does not answer since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", unresponsive_text(1.0))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from lbd.config import Settings
 from lbd.score.scorecard import Moved, Scorecard, scorecard
 from lbd.simulate.run import Simulation
-from lbd.simulate.scenario import load
-from lbd.simulate.settings import settled
+from lbd.simulate.scenario import load, settled
 
 if TYPE_CHECKING:
     from lbd.reason import Reason

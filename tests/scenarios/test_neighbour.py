@@ -9,8 +9,7 @@ import pytest
 from lbd.config import Settings
 from lbd.reason import Reason
 from lbd.simulate.run import Simulation
-from lbd.simulate.scenario import Scenario
-from lbd.simulate.settings import settled
+from lbd.simulate.scenario import Scenario, settled
 
 if TYPE_CHECKING:
     from lbd.model import Unload

@@ -8,8 +8,7 @@ from lbd.config import Settings
 from lbd.reason import Reason
 from lbd.score.scorecard import scorecard
 from lbd.simulate.run import Simulation
-from lbd.simulate.scenario import load, shipped
-from lbd.simulate.settings import settled
+from lbd.simulate.scenario import load, settled, shipped
 from tests.scenarios.runs import run
 
 SEEDS = (1, 2, 3, 4, 5)

@@ -14,7 +14,7 @@ from lbd.score.bounds import best_peak, fewest_moves, fewest_moves_between
 from tests.score.worlds import placed, placements, plans
 
 if TYPE_CHECKING:
-    from lbd.score.placement import Placement
+    from lbd.score.bounds import BundleHistory
 
 
 def bound(sizes: list[float], owner: list[int], room: list[float]) -> int:
@@ -116,7 +116,7 @@ def test_what_fits_nowhere_moves_others(sizes: list[float], owner: list[int], ro
 
 
 @given(placements())
-def test_no_plan_reaches_a_peak_with_fewer_moves(found: Placement):
+def test_no_plan_reaches_a_peak_with_fewer_moves(found: BundleHistory):
     """Unequal brokers, policies, bundles that are where they may not be: the peak of every plan needs its moves."""
     for moves, owner in plans(found):
         room = found.room(found.peak(owner))
@@ -162,7 +162,7 @@ def test_who_is_too_low_may_give_what_saves_it_no_arrival():
 
 
 @given(placements())
-def test_no_plan_is_as_even_with_fewer_moves(found: Placement):
+def test_no_plan_is_as_even_with_fewer_moves(found: BundleHistory):
     """The same of plans that leave nobody lower either: what it asks for is what each plan took, or less."""
     for moves, owner in plans(found):
         room, wanted = found.room(found.peak(owner)), found.wanted(found.trough(owner))
@@ -170,7 +170,7 @@ def test_no_plan_is_as_even_with_fewer_moves(found: Placement):
 
 
 @given(placements(), st.integers(0, 5))
-def test_no_plan_of_so_many_moves_gets_lower(found: Placement, moves: int):
+def test_no_plan_of_so_many_moves_gets_lower(found: BundleHistory, moves: int):
     """The lowest peak of all plans with at most so many moves is not below the bound."""
     best = min(found.peak(owner) for needed, owner in plans(found) if needed <= moves)
     assert best_peak(found, moves) <= best + 1e-6
@@ -199,7 +199,7 @@ def test_no_plan_of_so_many_moves_gets_lower(found: Placement, moves: int):
         "what stands against its policy may stay",
     ],
 )
-def test_the_best_peak(found: Placement, moves: int, wanted: float):
+def test_the_best_peak(found: BundleHistory, moves: int, wanted: float):
     """Points of the highest broker that no plan gets below."""
     assert best_peak(found, moves) == pytest.approx(wanted)
 

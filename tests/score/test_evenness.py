@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from lbd.score.evenness import evenness, gaps, mean_evenness, thrashing
+from lbd.score.scorecard import evenness, gaps, mean_evenness, thrashing
 
 SCORES = arrays(
     float, array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.floats(0.5, 100, allow_nan=False, width=32)

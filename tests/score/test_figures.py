@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from lbd.score.evenness import Evenness
-from lbd.score.figures import EVENNESS, FIGURES, WHEN
-from lbd.score.scorecard import Scorecard
+from lbd.score.scorecard import EVENNESS, FIGURES, WHEN, Evenness, Scorecard
 
 
 def names(kind: type) -> list[str]:

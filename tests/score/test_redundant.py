@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from lbd.score.redundant import dispensable, redundant_moves
+from lbd.score.scorecard import dispensable, redundant_moves
 from tests.score.worlds import placed, placements
 
 if TYPE_CHECKING:
-    from lbd.score.placement import Placement
+    from lbd.score.bounds import BundleHistory
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         "one that had to go",
     ],
 )
-def test_redundant(found: Placement, moves: int, wanted: int):
+def test_redundant(found: BundleHistory, moves: int, wanted: int):
     """So many moves could have been left out for as low a peak."""
     assert redundant_moves(found, moves) == wanted
 
@@ -55,18 +55,18 @@ def test_redundant(found: Placement, moves: int, wanted: int):
     ],
     ids=["from the lowest", "onto the lowest", "two onto the lowest", "past the lowest", "two that changed places"],
 )
-def test_redundant_as_even(found: Placement, moves: int, wanted: int):
+def test_redundant_as_even(found: BundleHistory, moves: int, wanted: int):
     """So many could have been left out for as low a peak, and as high a lowest score."""
     assert redundant_moves(found, moves, as_even=True) == wanted
 
 
-def without(found: Placement, stay: np.ndarray) -> float:
+def without(found: BundleHistory, stay: np.ndarray) -> float:
     """The peak if these had stayed with their first owner."""
     return found.peak(np.where(stay, found.first, found.last))
 
 
 @given(placements())
-def test_what_is_dispensable_could_be_left_out(found: Placement):
+def test_what_is_dispensable_could_be_left_out(found: BundleHistory):
     """All of it together: the peak is no higher, nothing is put back against a policy, and only moves are told."""
     stay = dispensable(found)
     assert without(found, stay) <= found.peak(found.last) * (1 + 1e-6) + 1e-6
@@ -75,7 +75,7 @@ def test_what_is_dispensable_could_be_left_out(found: Placement):
 
 
 @given(placements())
-def test_what_is_dispensable_for_being_as_even_could_be_left_out(found: Placement):
+def test_what_is_dispensable_for_being_as_even_could_be_left_out(found: BundleHistory):
     """All of it together: nor is the trough lower, nothing is put back against a policy, and only moves are told."""
     stay = dispensable(found, as_even=True)
     left = np.where(stay, found.first, found.last)
@@ -86,7 +86,7 @@ def test_what_is_dispensable_for_being_as_even_could_be_left_out(found: Placemen
 
 
 @given(placements())
-def test_it_is_none_where_none_can_be_left_out(found: Placement):
+def test_it_is_none_where_none_can_be_left_out(found: BundleHistory):
     """Never more than the largest of all subsets that could; and some where a single move could."""
     moved = np.flatnonzero((found.first != found.last) & found.may_stay())
     peak = found.peak(found.last)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.score.placement import Placement, everywhere
-from lbd.score.scorecard import scorecard
-from lbd.score.trace import Trace
+from lbd.score.bounds import BundleHistory, everywhere
+from lbd.score.scorecard import Trace, scorecard
 from tests.score.runs import EVEN, OVER_HIGH, OVER_LOW, move, run, seen
 
 
@@ -60,7 +59,7 @@ def test_what_others_would_have_done():
     """Four bundles of ten points on x; three went, which left y at the 30 that one move would have reached."""
     sizes, first, last = np.full(4, 10.0), np.zeros(4, dtype=np.int32), np.array([0, 1, 1, 1], dtype=np.int32)
     there = np.ones(2, dtype=np.bool_)
-    found = Placement(sizes, first, last, np.zeros(2), np.ones(2), there, everywhere(4, 2))
+    found = BundleHistory(sizes, first, last, np.zeros(2), np.ones(2), there, everywhere(4, 2))
     moves = tuple(move(60, bundle) for bundle in "abc")
     card = run(OVER_HIGH, EVEN, moves=moves, placement=found)
     assert (card.moves, card.fewest_moves, card.redundant_moves) == (3, 1, 2)

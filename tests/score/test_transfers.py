@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lbd.score.trace import Trace
-from lbd.score.transfers import Transfer, transfers
+from lbd.score.scorecard import Trace, Transfer, transfers
 from tests.score.runs import EVEN, move, seen
 
 

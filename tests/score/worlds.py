@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from lbd.score.placement import Placement, Pools, everywhere
+from lbd.score.bounds import BundleHistory, Pools, everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +22,13 @@ def placed(
     slope: tuple[float, ...] = (),
     allowed: list[list[bool]] | None = None,
     of: list[int] | None = None,
-) -> Placement:
+) -> BundleHistory:
     """Bundles of these sizes on brokers that are idle at these points; a point for each unit unless said."""
     brokers, bundles = len(idle), len(sizes)
     pools = everywhere(bundles, brokers)
     if allowed is not None:
         pools = Pools(np.array(of, dtype=np.int32), np.array(allowed, dtype=np.bool_))
-    return Placement(
+    return BundleHistory(
         sizes=np.array(sizes, dtype=float),
         first=np.array(first, dtype=np.int32),
         last=np.array(first if last is None else last, dtype=np.int32),
@@ -39,7 +39,7 @@ def placed(
     )
 
 
-def plans(found: Placement) -> Iterator[tuple[int, np.ndarray]]:
+def plans(found: BundleHistory) -> Iterator[tuple[int, np.ndarray]]:
     """Every assignment that policies allow, with how many moves it takes; what stays may stay."""
     brokers = range(found.idle.size)
     choices = [
@@ -52,7 +52,7 @@ def plans(found: Placement) -> Iterator[tuple[int, np.ndarray]]:
 
 
 @st.composite
-def placements(draw: st.DrawFn, bundles: int = 5) -> Placement:
+def placements(draw: st.DrawFn, bundles: int = 5) -> BundleHistory:
     """Up to five bundles on up to three brokers, unequal in background and capacity, in up to two pools."""
     brokers = draw(st.integers(1, 3))
     number = draw(st.integers(1, bundles))

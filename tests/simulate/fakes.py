@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lbd.act.ownership import Clock
+from lbd.act.ownership import ActClock
+from lbd.clock import Timebase
 from lbd.config import Settings
-from lbd.daemon import assembled
 from lbd.daemon import engine as live
-from lbd.daemon.timebase import Timebase
+from lbd.daemon import wiring
 from lbd.model import Result
-from lbd.record.journal.moves import History
-from lbd.record.journal.segments import LIVE_NAME
 from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.store.append_log import LIVE_NAME
+from lbd.store.moves import History
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from lbd.cycle import CycleRecord
     from lbd.daemon.engine import Engine
-    from lbd.record.journal.moves import Move
+    from lbd.store.moves import MoveRecord
+    from lbd.turn.parts import TurnResult
 
 TURN_SECONDS = 15.0
 
@@ -65,14 +65,14 @@ class Run:
     engine: Engine
     folder: Path
 
-    def turn(self) -> CycleRecord:
+    def turn(self) -> TurnResult:
         """The next one."""
         self.cluster.forward(TURN_SECONDS)
         record = self.engine.turn()
         self.engine.wait(60)
         return record
 
-    def turns(self, number: int) -> list[CycleRecord]:
+    def turns(self, number: int) -> list[TurnResult]:
         """So many."""
         return [self.turn() for _ in range(number)]
 
@@ -84,16 +84,16 @@ class Run:
             self.turn()
         raise AssertionError(f"not within {most} turns")
 
-    def until_tried(self) -> list[Move]:
+    def until_tried(self) -> list[MoveRecord]:
         """Until moves were tried; these, told by the journal, once they are seen to be true."""
         self.until(lambda: bool(self.engine._real.journal.attempted_at))
         return self.true_moves()
 
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[MoveRecord]:
         """What the journal says."""
         return list(History(self.folder / LIVE_NAME))
 
-    def true_moves(self) -> list[Move]:
+    def true_moves(self) -> list[MoveRecord]:
         """The same, after each was compared with the cluster's own book of owners."""
         moves = self.moves()
         for move in moves:
@@ -106,29 +106,33 @@ def run(
     cluster: FakePulsar, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: Settings | None = None
 ) -> Iterator[Run]:
     """A real engine on the cluster's clock; what it waits for passes at once, but for sockets."""
-    monkeypatch.setattr(assembled, "CLOCK", Clock(cluster.now, cluster.forward))
+    monkeypatch.setattr(wiring, "CLOCK", ActClock(cluster.now, cluster.forward))
     timebase = Timebase(cluster.now, lambda: cluster.speed)
     with live.engine(chosen or settings(cluster, folder), timebase=timebase) as engine:
         yield Run(cluster, engine, folder)
 
 
-def owner_at(cluster: FakePulsar, bundle: str, at: float) -> str | None:
-    """Who owned it then (epoch seconds), by the cluster's own book."""
+def owners_from(cluster: FakePulsar, bundle: str, at: float) -> list[str | None]:
+    """Its owner then (epoch seconds), and those after it, by the cluster's own book."""
     changes = [one for one in cluster.history() if one.bundle == bundle]
     number = bisect_right([cluster.begun_at + one.seconds for one in changes], at)
     assert number > 0, f"{bundle} never changed its owner"
-    return changes[number - 1].owner
+    return [one.owner for one in changes[number - 1 :]]
 
 
-def assert_true(cluster: FakePulsar, move: Move) -> None:
-    """What the journal says of the move's end is what was so at that moment."""
+def assert_true(cluster: FakePulsar, move: MoveRecord) -> None:
+    """What the journal says of the move's end is what was so at that moment, or later where that was amended."""
     assert move.result is not None, move
     assert move.ended_at is not None, move
     if move.result is Result.UNKNOWN:
         return
-    before = owner_at(cluster, move.bundle, move.at)
-    after = owner_at(cluster, move.bundle, move.ended_at)
+    if move.result is Result.GONE:
+        assert move.bundle not in cluster.owners(), move
+        return
+    before = owners_from(cluster, move.bundle, move.at)[0]
     assert before == move.source, (move, before)
+    after, *later = owners_from(cluster, move.bundle, move.ended_at)
+    after = move.owner if move.detail.startswith("was ") and move.owner in later else after
     assert after == move.owner, (move, after)
     by_result = {Result.LANDED: move.destination, Result.FAILED: move.source, Result.UNOWNED: None}
     if move.result is Result.ELSEWHERE:

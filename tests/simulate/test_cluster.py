@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.errors import UsageError
-from lbd.simulate.cluster import FIRST_CPU, MIB, STEP_SECONDS, moved, noisy, points_at, rates_at, step
-from lbd.simulate.reports import snapshot
+from lbd.simulate.cluster import FIRST_CPU, moved, noisy, points_at, rates_at, snapshot, step
+from lbd.simulate.world import MIB, STEP_SECONDS
 from tests.simulate.worlds import begun, later
 
 BURST = {"id": "b", "bursts": [{"at_minutes": 2, "minutes": 0.5, "points": 40}]}

@@ -8,8 +8,8 @@ import pytest
 
 from lbd.model import bundle_namespace
 from lbd.simulate.cluster import HANDED_OVER_SECONDS
-from lbd.simulate.cutting import Cutting
-from lbd.split.settings import SplitSettings
+from lbd.simulate.run import Cutting
+from lbd.split.triggers import SplitSettings
 from tests.simulate.test_run import simulated
 from tests.simulate.worlds import begun
 

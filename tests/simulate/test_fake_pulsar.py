@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,10 @@ from lbd.errors import AdminError
 from lbd.observe.observer import Observer
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
-from lbd.simulate import fake_pulsar
-from lbd.simulate.fake_pulsar import FakePulsar, Fault, Switch
-from lbd.simulate.fake_pulsar.clock import Clock
-from lbd.simulate.reports import snapshot
+from lbd.simulate.cluster import begin, snapshot
+from lbd.simulate.fake_cluster import FakeClock
+from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.faults import Fault, Switch
 from tests.e2e.agreement import OTHER, THIRD, Call, Side, roles
 from tests.simulate.fakes import hot, run, settings
 from tests.simulate.worlds import begun
@@ -133,7 +134,7 @@ def test_a_load_report_has_the_fields_of_real_ones(file: str, pulsar: FakePulsar
         return "number" if isinstance(found, int | float) else type(found)
 
     real = json.loads((DATA / "reports" / file).read_text())
-    ours = json.loads(admin_of(pulsar).load_report(pulsar.brokers[0]))
+    ours = json.loads(admin_of(pulsar).load_report(pulsar.brokers[0]).body)
     assert shape(ours) == shape(real)
 
 
@@ -227,9 +228,9 @@ def test_a_dead_broker_refuses_connections(pulsar: FakePulsar) -> None:
     assert admin.ready(broker)
 
 
-def test_a_bundle_that_is_being_closed(pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_that_is_being_closed(pulsar: FakePulsar) -> None:
     """Its owner still has it, not actively; another unload and lookups are answered 500 until it is free."""
-    monkeypatch.setattr(fake_pulsar, "UNLOAD_SECONDS", 2.0)
+    pulsar.unload_seconds = 2.0
     bundle, (owner, leader, _) = next(iter(pulsar.owners())), pulsar.brokers
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(admin_of(pulsar).unload, bundle, None, f"http://{owner}")
@@ -241,6 +242,57 @@ def test_a_bundle_that_is_being_closed(pulsar: FakePulsar, monkeypatch: pytest.M
         assert admin.look_up(bundle, f"http://{leader}", authoritative=False).status == 500
         assert first.result().status == 204
     assert bundle not in admin.owned(owner)
+
+
+def test_who_watches_sees_each_request_and_its_answer_faults_included(pulsar: FakePulsar) -> None:
+    """Also one that a fault answers, with the token that it came with."""
+    seen: list[object] = []
+    pulsar.on_request = lambda asked: seen.append((asked.broker, asked.authorization))
+    pulsar.on_reply = lambda _, reply: seen.append(reply.status)
+    pulsar.faults.on(Switch(Fault.UNAVAILABLE, part="/ready"))
+    broker = pulsar.brokers[0]
+    requests.get(f"http://{broker}/admin/v2/brokers/ready", headers={"Authorization": "Bearer secret"}, timeout=5)
+    assert seen == [(broker, "Bearer secret"), 503]
+
+
+def test_bundles_are_scaled_and_split(pulsar: FakePulsar) -> None:
+    """Traffic is what it was so many times over; the halves of a bundle are its owner's, and it is none any more."""
+    bundle, owner = next((name, owner) for name, owner in pulsar.owners().items() if owner is not None)
+    world, _ = pulsar.model()
+    before = world.rates[world.bundles.index(bundle)]
+    pulsar.scale({bundle: 3.0})
+    scaled = pulsar.model()[0]
+    assert scaled.rates[scaled.bundles.index(bundle)].tolist() == pytest.approx((before * 3).tolist())
+    assert scaled.rates.sum() == pytest.approx(world.rates.sum() + 2 * before.sum())
+
+    parts = pulsar.split(bundle)
+    assert [pulsar.owners()[part] for part in parts] == [owner, owner]
+    assert bundle not in pulsar.owners()
+    cut = pulsar.model()[0]
+    assert sum(cut.rates[cut.bundles.index(part)].sum() for part in parts) == pytest.approx(3 * before.sum())
+
+
+def test_brokers_sample_as_often_as_the_world_says() -> None:
+    """Every five seconds here."""
+    world, _ = begun(brokers=[{"id": "a"}, {"id": "b"}])
+    often = replace(world, cpu_interval_seconds=5, cpu_second=np.zeros(2, dtype=np.int32))
+    with FakePulsar(often, begin(often, np.zeros(len(world.bundles), dtype=np.int32))) as cluster:
+        samples = set()
+        for _ in range(4):
+            cluster.forward(5.0)
+            samples.add(float(cluster.model()[1].cpu[0]))
+    assert len(samples) == 4
+    assert min(samples) == pytest.approx(60, abs=1)
+
+
+def test_an_answer_drips_from_its_head_on(pulsar: FakePulsar) -> None:
+    """Byte by byte: after a while there is a part of the first line."""
+    host, _, port = pulsar.brokers[0].rpartition(":")
+    pulsar.faults.on(Switch(Fault.DRIPS, seconds=0.01))
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(b"GET /admin/v2/brokers/ready HTTP/1.1\r\nHost: a\r\n\r\n")
+        found = [connection.recv(4096) for _ in range(5)]
+    assert b"HTTP/1.1 200".startswith(b"".join(found))
 
 
 def test_brokers_join_and_leave_by_the_time_table() -> None:
@@ -298,7 +350,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 def test_the_clock() -> None:
     """It runs as fast as it is told, does not jump when that changes, and never goes back."""
-    clock = Clock(1000.0, begun_at=0.0)
+    clock = FakeClock(1000.0, begun_at=0.0)
     time.sleep(0.02)
     clock.speed = 0.001
     shown = clock.now()

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.simulate.fake_pulsar.book import SESSION_SECONDS, Book
-from lbd.simulate.fake_pulsar.clients import DEAD_OWNER_SECONDS, LATER_SECONDS, Clients
-from lbd.simulate.fake_pulsar.faults import Fault, Faults, Switch
-from lbd.simulate.fake_pulsar.policies import Policies
+from lbd.simulate.fake_cluster import (
+    DEAD_OWNER_SECONDS,
+    LATER_SECONDS,
+    SESSION_SECONDS,
+    Book,
+    Clients,
+    FakePolicies,
+)
+from lbd.simulate.faults import Fault, Faults, Switch
 from tests.simulate.worlds import begun
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ def book(clients: int = 1, version: str = "4.0.8", **changes: Any) -> Book:
     """Brokers A, B (which leads) and C; A has three bundles in each of two namespaces."""
     load = [{"name": name, "brokers": ["a"], "mib_per_second": 6, "bundles": 3} for name in "nm"]
     world, state = begun(**{"brokers": [{"id": one} for one in "abc"], "load": load, **changes})
-    found = Book(world, state, (A, B, C)[: len(world.brokers)], version, Faults(), Policies())
+    found = Book(world, state, (A, B, C)[: len(world.brokers)], version, Faults(), FakePolicies())
     Clients(found, clients, lambda: 1.0)
     return found
 

@@ -11,13 +11,13 @@ import requests
 
 from lbd.model import bundle_namespace
 from lbd.observe.observer import Observer
-from lbd.observe.topics import topics_of
+from lbd.operations.split import bundle_topics
 from lbd.pulsar import paths
-from lbd.record.journal.splits import splits_of
 from lbd.simulate.cluster import points_at, rates_at
-from lbd.simulate.fake_pulsar import FakePulsar, Fault, Switch
-from lbd.split.algorithms import SPECIFIED
-from lbd.split.cut import SplitResult
+from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.faults import Fault, Switch
+from lbd.split.plan import SPECIFIED, SplitResult
+from lbd.store.moves import read_splits
 from tests.simulate.fakes import run, settings
 from tests.simulate.test_fake_pulsar import admin_of, lbd
 from tests.simulate.worlds import begun
@@ -68,18 +68,18 @@ def reported(admin: Admin, cluster: FakePulsar) -> dict[str, float]:
 def test_topics_make_up_their_bundle(pulsar: FakePulsar) -> None:
     """As many as the scenario says, each with a hash inside the range, and their rates are the bundle's."""
     admin, owner = admin_of(pulsar), pulsar.brokers[0]
-    topics = topics_of(admin, BIG, owner)
+    topics = bundle_topics(admin, BIG, owner)
     assert len({topic.name for topic in topics}) == TOPICS
     rates = [topic.msg_rate or 0.0 for topic in topics]
     assert sum(rates) == pytest.approx(2 * reported(admin, pulsar)[BIG])
     for bundle in (name for name, broker in pulsar.owners().items() if broker == pulsar.brokers[1]):
-        assert len(topics_of(admin, bundle, pulsar.brokers[1])) == 1
+        assert len(bundle_topics(admin, bundle, pulsar.brokers[1])) == 1
 
 
 def test_a_split_takes_topics_and_rates_along(pulsar: FakePulsar) -> None:
     """The whole is gone from the report at once; its parts are there with the next statistics, at the same owner."""
     admin, owner = admin_of(pulsar), pulsar.brokers[0]
-    topics, before = topics_of(admin, BIG, owner), reported(admin, pulsar)[BIG]
+    topics, before = bundle_topics(admin, BIG, owner), reported(admin, pulsar)[BIG]
     assert admin.split(BIG, SPECIFIED, (0x40000000, 0x80000000), f"http://{owner}").status == 204
     parts = [
         f"simulated/big/{span}" for span in ("0x00000000_0x40000000", "0x40000000_0x80000000", "0x80000000_0xffffffff")
@@ -89,7 +89,7 @@ def test_a_split_takes_topics_and_rates_along(pulsar: FakePulsar) -> None:
     assert not {BIG, *parts} & reported(admin, pulsar).keys()
 
     pulsar.forward(61)
-    after, cut = reported(admin, pulsar), [topics_of(admin, part, owner) for part in parts]
+    after, cut = reported(admin, pulsar), [bundle_topics(admin, part, owner) for part in parts]
     assert [topic.name for part in cut for topic in sorted(part, key=lambda one: one.position)] == [
         topic.name for topic in sorted(topics, key=lambda one: one.position)
     ]
@@ -108,7 +108,7 @@ def test_a_part_can_be_moved_and_cut_again(pulsar: FakePulsar) -> None:
     assert admin.split(low, "topic_count_equally_divide", None, f"http://{third}").status == 204
     found = [name for name, owner in pulsar.owners().items() if owner == third]
     assert len(found) == 2
-    halves = {len(topics_of(admin, name, third)) for name in found}
+    halves = {len(bundle_topics(admin, name, third)) for name in found}
     assert max(halves) - min(halves) <= 1
 
 
@@ -173,7 +173,7 @@ def test_lbd_split_shows_and_splits(pulsar: FakePulsar, tmp_path: Path) -> None:
     assert "20" in shown.stdout
     done = lbd(pulsar, tmp_path, "split", BIG, "--algorithm", "topic_count_equally_divide", "--apply")
     assert done.exit_code == 0, done.output
-    found = splits_of(tmp_path / "state")[0]
+    found = read_splits(tmp_path / "state")[0]
     assert found.ended is not None
     assert {bundle for bundle in pulsar.owners() if "/big/" in bundle} == set(found.ended.parts)
     told = lbd(pulsar, tmp_path, "history", "--splits")
@@ -202,7 +202,7 @@ def test_a_split_that_goes_wrong_is_told_as_it_is(
     reached = {"admin_urls": list(pulsar.admin_urls[1:]), "read_timeout_seconds": 1}
     found = lbd(pulsar, tmp_path, "split", BIG, "--apply", pulsar=reached)
     assert found.exit_code == code, found.output
-    assert [one.ended.result.value for one in splits_of(tmp_path / "state") if one.ended] == [result] * (
+    assert [one.ended.result.value for one in read_splits(tmp_path / "state") if one.ended] == [result] * (
         result is not None
     )
     assert (BIG in pulsar.owners()) == (result != "split")
@@ -227,11 +227,11 @@ def test_the_daemon_splits_what_is_too_big_to_move(
             before = gap(cluster)
             if not enabled:
                 running.turns(60)
-                assert (splits_of(tmp_path), running.moves(), gap(cluster)) == ([], [], before)
+                assert (read_splits(tmp_path), running.moves(), gap(cluster)) == ([], [], before)
                 return
             running.until(lambda: gap(cluster) < before / 2, most=400)
             running.true_moves()
-        made = [split.ended for split in splits_of(tmp_path) if split.ended is not None]
+        made = [split.ended for split in read_splits(tmp_path) if split.ended is not None]
         assert {one.result for one in made} == {SplitResult.SPLIT}
         assert {part for one in made for part in one.parts} >= {name for name in cluster.owners() if "/big/" in name}
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lbd.simulate.cluster import STEP_SECONDS, moved
-from lbd.simulate.leap import leap, steps_at_once
+from lbd.simulate.cluster import leap, moved, steps_at_once
+from lbd.simulate.world import STEP_SECONDS
 from tests.simulate.worlds import begun, later
 
 if TYPE_CHECKING:
-    from lbd.simulate.cluster import State
+    from lbd.simulate.world import ClusterState
 
 BROKERS: list[dict[str, Any]] = [
     {"id": "a", "background": 5, "capacity": 2},
@@ -33,7 +33,7 @@ LOADS: list[dict[str, Any]] = [
 ]
 
 
-def same(one: State, other: State) -> None:
+def same(one: ClusterState, other: ClusterState) -> None:
     """Equal but for rounding."""
     assert (one.seconds, one.disturbed) == (other.seconds, other.disturbed)
     assert one.owner.tolist() == other.owner.tolist()

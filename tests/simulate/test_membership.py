@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lbd.simulate.cluster import STEP_SECONDS, step
-from lbd.simulate.membership import Membership, Outage
-from lbd.simulate.reports import snapshot
+from lbd.simulate.cluster import snapshot, step
+from lbd.simulate.world import STEP_SECONDS, Membership, Outage
 from tests.simulate.worlds import begun, later
 
 ALWAYS, NEVER = np.full(3, -inf), np.full(3, inf)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.act.orders import Pace
+from lbd.act.executor import Pace
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
-from lbd.simulate.moving import UNLOAD_SECONDS, Moving, unload_seconds
+from lbd.simulate.run import UNLOAD_SECONDS, Moving, unload_seconds
 
 BEGUN = 1000.0
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lbd.simulate.placing import at_random, least_message_rate
+from lbd.simulate.world import at_random, least_message_rate
 from tests.simulate.worlds import begun, later
 
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lbd.cli.simulate_files import recorder
+from lbd.cli.simulate import recorder
 from lbd.config import Settings
 from lbd.observe.parse import build_snapshot, parse_report
 from lbd.replay import rounds
-from lbd.simulate.cluster import moved
-from lbd.simulate.finished import finish
-from lbd.simulate.recorded import estimated_bytes, load_reports
-from lbd.simulate.reports import snapshot
-from lbd.simulate.settings import settled
+from lbd.simulate.cluster import moved, snapshot
+from lbd.simulate.run import estimated_bytes, finish, load_reports
+from lbd.simulate.scenario import settled
 from tests.simulate.worlds import begun, later, scenario
 
 if TYPE_CHECKING:

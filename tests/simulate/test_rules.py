@@ -13,16 +13,16 @@ from lbd.config import Settings
 from lbd.model import Result
 from lbd.permit import evidence
 from lbd.simulate.run import Simulation
-from lbd.simulate.settings import settled
+from lbd.simulate.scenario import settled
 from tests.simulate.worlds import scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbd.cycle import CycleRecord
     from lbd.model import Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.simulate.run import Turned
+    from lbd.turn.parts import TurnResult
 
 SHAPES = st.one_of(
     st.just({"kind": "steady"}),
@@ -150,7 +150,7 @@ class Watcher:
                 known.append(cpu)
                 self.seen_since_move[broker] = self.seen_since_move.get(broker, 9) + 1
 
-    def _check_state(self, record: CycleRecord, observation: Observation) -> None:
+    def _check_state(self, record: TurnResult, observation: Observation) -> None:
         """Rules 2, 3 and 8: nothing begins without a leader or beside moves under way; what landed is where it says."""
         if record.unfinished or observation.leader is None:
             assert not record.unloads
@@ -160,7 +160,7 @@ class Watcher:
         begun = [unload.bundle for unload in (*record.unloads, *record.unfinished)]
         assert len(begun) == len(set(begun))
 
-    def _check_plan(self, seconds: float, record: CycleRecord) -> None:
+    def _check_plan(self, seconds: float, record: TurnResult) -> None:
         """Rules 1, 5, 8 and the guardrails, for everything that one turn begins."""
         if not record.unloads:
             return
@@ -207,8 +207,7 @@ def watched(
 ) -> int:
     """How many bundles a run with an eager lbd began to move; each of its turns is shown."""
     chosen = scenario(points_per_mib=0.5, **found)
-    overrides = {"avg_shedder.background_load": "ignore", **(tried or {})}
-    chosen_settings = settled(chosen, Settings.model_validate(EAGER), overrides)
+    chosen_settings = settled(chosen, Settings.model_validate(EAGER), tried or {})
     begun = 0
     for turned in Simulation(chosen, chosen_settings, seed, lambda: 0.0).turns():
         see(turned)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from lbd.config import Settings
-from lbd.cycle import CycleRecord
 from lbd.errors import LbdError
 from lbd.reason import Reason
 from lbd.simulate import run as running
 from lbd.simulate.run import Simulation, Turned
-from lbd.simulate.settings import settled
+from lbd.simulate.scenario import settled
+from lbd.turn.parts import TurnResult
 from tests.simulate.worlds import scenario
 
 QUICK: dict[str, Any] = {"guardrails.max_traffic_per_turn": 1.0}
@@ -123,7 +123,7 @@ def test_time_is_measured_outside():
 
 def test_a_turn_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch):
     """A run with a bug in it has no scorecard."""
-    monkeypatch.setattr(running, "turn", lambda _: CycleRecord(error=LbdError("broken")))
+    monkeypatch.setattr(running, "turn", lambda _: TurnResult(error=LbdError("broken")))
     found = scenario()
     with pytest.raises(LbdError, match="broken"):
         list(Simulation(found, settled(found, Settings(), {}), 1, lambda: 0.0).turns())

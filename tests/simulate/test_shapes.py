@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from lbd.simulate.shapes import Shape
+from lbd.simulate.world import Shape
 
 SHAPE: TypeAdapter[Shape] = TypeAdapter(Shape)
 WAVE = {"kind": "wave", "amplitude": 0.5, "peak_at_hours": 14}

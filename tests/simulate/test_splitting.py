@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.simulate.reports import snapshot
-from lbd.simulate.splitting import split
-from lbd.simulate.topics import topic_at, topics_in, topics_of
-from lbd.split.topic_hash import holds, namespace_of, topic_hash
+from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.simulate.cluster import simulated_topics, snapshot, split, topic_at, topics_in
 from tests.simulate.worlds import begun, later
 
 HASHES = st.integers(0, 0xFFFFFFFF)
@@ -21,14 +19,14 @@ ONE = {"name": "n", "brokers": ["a"], "mib_per_second": 60, "bundles": 1, "topic
 def test_a_topic_has_the_hash_that_was_asked_for(position: int, other: int) -> None:
     """And another name for another hash."""
     name = topic_at("t/n", position)
-    assert (topic_hash(name), namespace_of(name)) == (position, "t/n")
+    assert (topic_hash(name), topic_namespace(name)) == (position, "t/n")
     assert (name == topic_at("t/n", other)) == (position == other)
 
 
 @pytest.mark.parametrize("span", ["0x00000000_0xffffffff", "0x10000000_0x20000000", "0xfffffff0_0xffffffff"])
 def test_topics_lie_in_their_bundle(span: str) -> None:
     """All of them, at different places, the same ones each time."""
-    found = topics_of(f"t/n/{span}", 16)
+    found = simulated_topics(f"t/n/{span}", 16)
     assert len({topic.name for topic in found}) == 16
     assert all(holds(f"t/n/{span}", topic.position) for topic in found)
     assert [topic.position for topic in found] == sorted(topic.position for topic in found)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from lbd.config import Settings
-from lbd.simulate.finished import Finished, finish
-from lbd.simulate.settings import settled
+from lbd.simulate.run import Finished, finish
+from lbd.simulate.scenario import settled
 from tests.simulate.worlds import scenario
 
 if TYPE_CHECKING:
-    from lbd.score.placement import Placement
-    from lbd.score.trace import Trace
+    from lbd.score.bounds import BundleHistory
+    from lbd.score.scorecard import Trace
 
 SPIKE = {"kind": "spike", "to": 2, "at_minutes": 15, "minutes": 5}
 
@@ -26,7 +26,7 @@ def ran(**changes: Any) -> Finished:
     return finish("a test", found, settings, 1, lambda: 0.0)
 
 
-def placement(trace: Trace) -> Placement:
+def placement(trace: Trace) -> BundleHistory:
     """It is there."""
     assert trace.placement is not None
     return trace.placement

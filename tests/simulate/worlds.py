@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lbd.simulate.build import cluster
-from lbd.simulate.cluster import STEP_SECONDS, step
+from lbd.simulate.cluster import cluster, step
 from lbd.simulate.scenario import Scenario
+from lbd.simulate.world import STEP_SECONDS
 
 if TYPE_CHECKING:
-    from lbd.simulate.cluster import State, World
+    from lbd.simulate.world import ClusterState, World
 
 
 def scenario(**changes: Any) -> Scenario:
@@ -24,12 +24,12 @@ def scenario(**changes: Any) -> Scenario:
     return Scenario.model_validate({**values, **changes})
 
 
-def begun(seed: int = 1, **changes: Any) -> tuple[World, State]:
+def begun(seed: int = 1, **changes: Any) -> tuple[World, ClusterState]:
     """The same as a cluster at its beginning."""
     return cluster(scenario(**changes), seed)
 
 
-def later(world: World, state: State, seconds: int) -> State:
+def later(world: World, state: ClusterState, seconds: int) -> ClusterState:
     """The cluster so many seconds later."""
     for _ in range(seconds // STEP_SECONDS):
         state = step(world, state)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lbd.bundles import topic_hash
 from lbd.errors import UsageError
-from lbd.split.algorithms import (
+from lbd.split.plan import (
     Flow,
     Topic,
     flow_or_qps_equally_divide,
@@ -20,7 +21,6 @@ from lbd.split.algorithms import (
     specified_positions_divide,
     topic_count_equally_divide,
 )
-from lbd.split.topic_hash import topic_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lbd.bundles import FULL_RANGE, holds, parse_boundaries, range_name, topic_hash, topic_namespace
 from lbd.errors import UsageError
-from lbd.split.topic_hash import FULL_RANGE, holds, namespace_of, parse_boundaries, range_name, topic_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ def cases() -> list[dict[str, Any]]:
 
 def holding(topic: str, boundaries: Iterable[int]) -> list[str]:
     """The bundles that hold a topic, of those into which a namespace is cut."""
-    bundles = [f"{namespace_of(topic)}/{range_name(*ends)}" for ends in pairwise(boundaries)]
+    bundles = [f"{topic_namespace(topic)}/{range_name(*ends)}" for ends in pairwise(boundaries)]
     return [bundle for bundle in bundles if holds(bundle, topic_hash(topic))]
 
 
@@ -69,7 +69,7 @@ def test_a_topic_is_in_exactly_one_bundle(cuts: set[int], name: str):
 def test_what_is_no_topic_is_told(text: str):
     """In one line, with the form that is wanted."""
     with pytest.raises(UsageError, match="is no topic; wanted persistent://tenant/namespace/topic"):
-        namespace_of(text)
+        topic_namespace(text)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.observe.parse import BundleStats
-from lbd.split.settings import SplitSettings
-from lbd.split.triggers import Due, too_large, within_namespaces
+from lbd.split.triggers import Due, SplitSettings, too_large, within_namespaces
 from tests.builders import bundle, first_averages, report, snapshot
 
 if TYPE_CHECKING:

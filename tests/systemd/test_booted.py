@@ -55,16 +55,16 @@ def machine(checkout: Path) -> Iterator[Machine]:
         pytest.skip(str(missing))
     with booted(checkout, checkout.parent / "console") as found:
         found.must("useradd --create-home oncall && systemctl is-active systemd-journald")
-        for line in readme("## As a service", "`lbd calibrate` each week"):
+        for line in lines("README.md", "## As a service", "Tokens, reload, stop, weekly"):
             found.must(line)
         yield found
 
 
-def readme(begin: str, end: str) -> list[str]:
-    """The lines for a shell between two places."""
-    text = (ROOT / "README.md").read_text()
+def lines(page: str, begin: str, end: str) -> list[str]:
+    """The lines for a shell between two places of a page."""
+    text = (ROOT / page).read_text()
     first, last = (text.count("\n", 0, text.index(place)) for place in (begin, end))
-    shown = [one for one in snippets(ROOT / "README.md") if one.kind == "shell" and first < one.line < last]
+    shown = [one for one in snippets(ROOT / page) if one.kind == "shell" and first < one.line < last]
     return [line for one in shown for _, line in one.commands]
 
 
@@ -142,7 +142,7 @@ def test_bad_settings_end_it_for_good(machine: Machine):
 
 def test_calibration_runs_by_its_timer(machine: Machine):
     """The timer waits for Sunday; what it starts reads history without a network and writes a proposal of its own."""
-    for line in readme("`lbd calibrate` each week", "## In Kubernetes"):
+    for line in lines("docs/operating.md", "Weekly calibration", "## Several instances"):
         machine.must(line)
     timers = machine.must("systemctl list-timers --no-pager")
     assert re.search(r" lbd-calibrate\.timer +lbd-calibrate\.service$", timers, re.MULTILINE)

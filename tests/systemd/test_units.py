@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from lbd.config import load
-from lbd.record.history import FOLDER
+from lbd.store.history_round import HISTORY_FOLDER
 from tests.daemon.test_service import Notified, settings_for
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_calibration_reads_the_daemons_history_and_writes_elsewhere():
     assert "StateDirectory=lbd-calibrate\n" in unit
     assert "ReadWritePaths" not in unit
     assert {"User=lbd", "ProtectSystem=strict", "PrivateNetwork=yes"} <= set(unit.splitlines())
-    assert f"ConditionPathIsDirectory={load(None, {}).settings.state_dir / FOLDER}\n" in unit
+    assert f"ConditionPathIsDirectory={load(None, {}).settings.state_dir / HISTORY_FOLDER}\n" in unit
 
 
 def test_the_command_of_calibration_makes_a_new_directory_each_time(tmp_path: Path):

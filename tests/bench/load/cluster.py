@@ -16,12 +16,13 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from lbd.pulsar.paths import LOAD_REPORT, RUNTIME_CONFIGURATION
-from lbd.simulate.build import cluster
-from lbd.simulate.fake_pulsar import FakePulsar, Request
+from lbd.simulate.cluster import cluster
+from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.faults import Request
 from lbd.simulate.scenario import Scenario
 
 if TYPE_CHECKING:
-    from lbd.simulate.fake_pulsar.http import Reply
+    from lbd.simulate.faults import Reply
 
 NAMESPACES, EACH = 100, 600
 HOT_NAMESPACES, HOT_EACH = 50, 100

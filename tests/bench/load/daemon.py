@@ -18,7 +18,7 @@ from lbd.daemon.engine import Engine
 from lbd.daemon.service import Service
 
 if TYPE_CHECKING:
-    from lbd.cycle import CycleRecord
+    from lbd.turn.parts import TurnResult
 
 
 class Turned(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class _Watch:
 
     def __init__(self, path: Path) -> None:
         self._path, self._turn, self._whole = path, Engine.turn, Service._turn
-        self._record: CycleRecord | None = None
+        self._record: TurnResult | None = None
         self._turned = self._collecting = self._collected = 0.0
         gc.callbacks.append(self._collection)
 
@@ -60,7 +60,7 @@ class _Watch:
         else:
             self._collected = max(self._collected, time.perf_counter() - self._collecting)
 
-    def turn(self, engine: Engine) -> CycleRecord:
+    def turn(self, engine: Engine) -> TurnResult:
         """The turn itself."""
         self._record = self._turn(engine)
         self._turned = time.time()

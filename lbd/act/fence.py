@@ -1,0 +1,84 @@
+"""The fence of one move: until when, and on which conditions, a request that changes something may still start.
+
+An old leader sends for at most :data:`SEND_WITHIN_SECONDS` after the last proof that it leads; its successor touches an
+open move no earlier than :data:`HEIR_WAITS_SECONDS` after it became the leader. Both count seconds of their own
+machine's boot clock, so no clocks are compared, and neither SIGSTOP nor a suspended machine extends the first one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbd.clock import boot_seconds
+from lbd.errors import AdminError, LbdError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.reason import Reason
+
+SEND_WITHIN_SECONDS = 15.0
+"""From the first of a move's last checks on, each of its requests, at each hop, begins within so long or not at all.
+
+Checks, intent and redirects take 0.1 s on a healthy cluster; a leader topic may take 10 s to acknowledge an intent.
+"""
+
+ARRIVES_WITHIN_SECONDS = 5.0
+"""How long a request that has begun may need until its broker has it: a connection may take 3 s."""
+
+HEIR_WAITS_SECONDS = SEND_WITHIN_SECONDS + ARRIVES_WITHIN_SECONDS
+"""Whoever comes to lead leaves the moves of those before it alone for so long."""
+
+RENEW_WITHIN_SECONDS = 5.0
+"""With less than so much left of a fence it is renewed before the next request."""
+
+
+class Fence:
+    """Guards the requests of one move.
+
+    ``leads`` raises :class:`LbdError` when another lbd may lead; with ``again`` it has that proven by the others anew.
+    ``held`` tells why nothing may be begun now.
+    """
+
+    def __init__(
+        self,
+        begun: float | None = None,
+        clock: Callable[[], float] = boot_seconds,
+        leads: Callable[[bool], None] = lambda _: None,
+        held: Callable[[], tuple[Reason, str] | None] = lambda: None,
+    ) -> None:
+        """``begun`` is when its last checks began, in seconds of the boot ``clock``; None: now."""
+        self._clock, self._leads, self._held = clock, leads, held
+        self.until = (clock() if begun is None else begun) + SEND_WITHIN_SECONDS
+
+    def pass_on(self, _: str = "") -> None:
+        """Before an unload begins, or goes on to another broker. Raises :class:`AdminError` when it must not."""
+        self.check()
+        hold = self._held()
+        if hold is not None:
+            raise AdminError(f"{hold[0].told(hold[1])}; not sent", sent=False)
+
+    def check(self) -> None:
+        """Raises :class:`AdminError` when no request of the move may begin now."""
+        self._prove(again=False)
+        late = self._clock() - self.until
+        if late > 0:
+            spent = f"{SEND_WITHIN_SECONDS + late:.0f} s after its checks, wanted {SEND_WITHIN_SECONDS:.0f} at most"
+            raise AdminError(f"{spent}; not sent", sent=False)
+
+    def renew(self) -> None:
+        """Before a request that ends the move: a fence whose time is nearly over is proven anew.
+
+        Raises :class:`AdminError` when it cannot be. A hold does not keep a bundle that was let go from its place.
+        """
+        begun = self._clock()
+        if self.until - begun < RENEW_WITHIN_SECONDS:
+            self._prove(again=True)
+            self.until = begun + SEND_WITHIN_SECONDS
+        self.check()
+
+    def _prove(self, *, again: bool) -> None:
+        try:
+            self._leads(again)
+        except LbdError as error:
+            raise AdminError(f"{error}; not sent", sent=False) from error

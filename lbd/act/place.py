@@ -1,0 +1,105 @@
+"""Place an unowned bundle on a given broker, and verify it.
+
+An authoritative lookup of a made-up topic, sent to a broker, makes that broker acquire the bundle without asking the
+leader. If the bundle is owned already, the response names its owner and nothing moves (2.11.0 to 5.0.0-M1, modular
+manager).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbd.act.fence import Fence
+from lbd.act.ownership import ActClock, Ownership
+from lbd.act.unload import NUDGE_WAIT_SECONDS, PROOF_SECONDS, gone
+from lbd.errors import AdminError, LbdError
+from lbd.model import Outcome, Result, Skip, Unload
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.act.unload import Forbids
+    from lbd.pulsar.admin import Admin
+
+
+@dataclass(frozen=True)
+class AlreadyOwned(Skip):
+    """Left alone: ``owner`` has it by now."""
+
+    owner: str = ""
+
+
+class Placer:
+    """Places single bundles of one cluster. ``forbids`` is asked last: why policies have come to forbid it.
+
+    ``held`` tells before each request why nothing may be begun now.
+    """
+
+    def __init__(
+        self,
+        admin: Admin,
+        clock: ActClock,
+        forbids: Forbids,
+        held: Callable[[], tuple[Reason, str] | None] = lambda: None,
+    ) -> None:
+        self.admin, self._clock, self._forbids, self._held = admin, clock, forbids, held
+        self._ownership = Ownership(admin, clock)
+
+    def place(self, bundle: str, broker: str, reason: str) -> Outcome | Skip:
+        """Place once. Never raises for what a broker does; the outcome's unload has no source."""
+        wanted, begun = Unload(bundle, "", broker, 0.0, 0.0, reason), self._clock.monotonic()
+        fence = Fence(clock=self._clock.boot, held=self._held)
+        try:
+            refused = self._refused(wanted)
+        except LbdError as error:
+            return Skip(bundle, Reason.NOT_CHECKED, f"{error}; not asked for")
+        if refused is not None:
+            return refused
+        return replace(self._placed(wanted, fence), seconds=self._clock.monotonic() - begun)
+
+    def _refused(self, wanted: Unload) -> Skip | None:
+        """The last look: whether it still is nobody's, and the broker is there and allowed."""
+        bundle, broker = wanted.bundle, wanted.destination or ""
+        owner = self._ownership.owner_within(bundle, 0.0, NUDGE_WAIT_SECONDS)
+        if owner is not None:
+            return AlreadyOwned(bundle, Reason.OWNER_CHANGED, f"{owner} owns it by now; left alone", owner)
+        if broker not in self.admin.active_brokers():
+            return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is no longer active; not asked for")
+        if not self.admin.ready(broker):
+            return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is not ready; not asked for")
+        return self._forbids(wanted, planned=True)
+
+    def _placed(self, wanted: Unload, fence: Fence) -> Outcome:
+        """Whatever the lookup was answered, who owns the bundle then is what counts."""
+        why = self._looked_up(wanted, fence)
+        try:
+            owner = self._ownership.owner_within(wanted.bundle, PROOF_SECONDS)
+        except LbdError as error:
+            return Outcome(wanted, Result.UNKNOWN, None, "; ".join(filter(None, (why, str(error)))))
+        if owner == wanted.destination:
+            return Outcome(wanted, Result.LANDED, owner)
+        if owner is None and (words := self._gone(wanted.bundle)):
+            return Outcome(wanted, Result.GONE, None, f"{why}; {words}" if why else words)
+        if owner is None:
+            unowned = "nobody owns it; the next client's lookup assigns it"
+            return Outcome(wanted, Result.UNOWNED, None, f"{why}; {unowned}" if why else unowned)
+        elsewhere = f"a client's lookup was faster: {owner} has it, wanted {wanted.destination}"
+        return Outcome(wanted, Result.ELSEWHERE, owner, elsewhere)
+
+    def _gone(self, bundle: str) -> str:
+        try:
+            return gone(self.admin, bundle)
+        except LbdError:
+            return ""
+
+    def _looked_up(self, wanted: Unload, fence: Fence) -> str:
+        """Why the lookup may not have done it; empty when it was answered as it should be."""
+        try:
+            base = self.admin.base(wanted.destination or "")
+            fence.pass_on()
+            answer = self.admin.look_up(wanted.bundle, base, authoritative=True, deadline=fence.until)
+        except AdminError as error:
+            return str(error)
+        return "" if answer.status == 200 else f"the lookup was answered HTTP {answer.status}"

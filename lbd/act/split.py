@@ -1,0 +1,145 @@
+"""One split: check, send, verify. A 204 is no proof: a broker with nothing to cut also returns it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from lbd.act.fence import Fence
+from lbd.act.ownership import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Ownership
+from lbd.bundles import parse_boundaries, range_in_name, range_name
+from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
+from lbd.model import bundle_namespace
+from lbd.pulsar.admin import error_reason
+from lbd.split.plan import Cut, CutOutcome, SplitResult, judged, split_parts
+
+if TYPE_CHECKING:
+    from lbd.act.ownership import ActClock
+    from lbd.pulsar.admin import Admin
+
+
+PROOF_SECONDS = 5.0
+"""New boundaries are there with the 204; a broker whose cache is behind may tell the old ones for moments."""
+
+REFUSED_SECONDS = 0.3
+OWNER_SECONDS = 0.3
+
+NAMED = 4
+"""Bundles that an error names."""
+
+FOUND_OPEN = "found open after a restart"
+UNOWNED = "nobody owns it; for a split the leader would place it, unchecked: lbd place --apply does it first"
+
+
+class Splitter:
+    """Splits single bundles of one cluster."""
+
+    def __init__(self, admin: Admin, clock: ActClock) -> None:
+        self._admin, self._clock = admin, clock
+        self._ownership = Ownership(admin, clock)
+
+    def boundaries(self, namespace: str) -> tuple[int, ...]:
+        """Where the namespace's bundles begin and end now. Raises :class:`RefusedError` when there is no namespace.
+
+        Raises :class:`ObserveError` when they cannot be had.
+        """
+        found = self._admin.boundaries(namespace)
+        if found is None:
+            raise RefusedError(f"{namespace}: the cluster has no such namespace")
+        try:
+            return parse_boundaries(found)
+        except UsageError as error:
+            raise ObserveError(f"{namespace}: {error}") from error
+
+    def owner(self, bundle: str, boundaries: tuple[int, ...]) -> str:
+        """Who owns the bundle. Raises :class:`RefusedError` when it is none (any more), or nobody's."""
+        namespace, ends = bundle_namespace(bundle), range_in_name(bundle)
+        if ends not in pairwise(boundaries):
+            there = [range_name(*other) for other in pairwise(boundaries) if other[0] < ends[1] and ends[0] < other[1]]
+            more = f" and {len(there) - NAMED} more" if len(there) > NAMED else ""
+            raise RefusedError(f"{bundle} is no bundle; {namespace} has {', '.join(there[:NAMED])}{more} there")
+        found = self._ownership.owner_within(bundle, OWNER_SECONDS)
+        if found is None:
+            raise RefusedError(f"{bundle}: {UNOWNED}")
+        return found
+
+    def check(self, cut: Cut) -> None:
+        """The last look before the request. Raises :class:`RefusedError`, or why it cannot be looked at."""
+        found = self.owner(cut.bundle, self.boundaries(bundle_namespace(cut.bundle)))
+        if found != cut.owner:
+            raise RefusedError(f"{cut.bundle}: {found} owns it, not {cut.owner}; ask again")
+
+    def send(self, cut: Cut, fence: Fence | None = None) -> CutOutcome:
+        """Ask once, within the ``fence`` that began with its check.
+
+        Never raises for what a broker does: everything ends in an outcome, with the reason in words.
+        """
+        begun = self._clock.monotonic()
+        try:
+            outcome = self._sent(cut, fence or Fence(clock=self._clock.boot))
+        except LbdError as error:
+            outcome = CutOutcome(cut, SplitResult.UNKNOWN, detail=str(error))
+        return replace(outcome, seconds=self._clock.monotonic() - begun)
+
+    def finish(self, cut: Cut, age_seconds: float) -> CutOutcome | None:
+        """The outcome of a split that a killed process began so long ago; None while it cannot be told yet.
+
+        A broker may still be at it as long as an answer is waited for. After twice that time what cannot be told is
+        UNKNOWN.
+        """
+        patience = self._admin.settings.read_timeout_seconds
+        try:
+            result, found = judged(cut, self.boundaries(bundle_namespace(cut.bundle)))
+        except LbdError as error:
+            unknown = CutOutcome(cut, SplitResult.UNKNOWN, detail=f"{FOUND_OPEN}; {error}")
+            return unknown if age_seconds >= 2 * patience else None
+        if result is SplitResult.NOT_SPLIT and age_seconds < patience:
+            return None
+        return self._with_owner(CutOutcome(cut, result, found, detail=FOUND_OPEN))
+
+    def _sent(self, cut: Cut, fence: Fence) -> CutOutcome:
+        algorithm, positions = cut.asked_as
+        try:
+            base = self._admin.base(cut.owner)
+            fence.pass_on()
+            answer = self._admin.split(
+                cut.bundle, algorithm, positions, base, begin_by=fence.until, before_hop=fence.pass_on
+            )
+        except AdminError as error:
+            return self._proven(cut, str(error), PROOF_SECONDS if error.sent else 0.0, in_doubt=error.sent)
+        if answer.status == 204:
+            return self._proven(cut, "", PROOF_SECONDS)
+        return self._proven(cut, f"HTTP {answer.status}{error_reason(answer)}", REFUSED_SECONDS)
+
+    def _proven(self, cut: Cut, told: str, seconds: float, *, in_doubt: bool = False) -> CutOutcome:
+        """What the boundaries say; ``in_doubt``: no answer came, and a whole range may still be cut later."""
+        deadline, pause = self._clock.monotonic() + seconds, FIRST_PAUSE_SECONDS
+        while True:
+            result, found = judged(cut, self.boundaries(bundle_namespace(cut.bundle)))
+            if result is not SplitResult.NOT_SPLIT or self._clock.monotonic() >= deadline:
+                break
+            self._clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        if result is SplitResult.NOT_SPLIT:
+            why = told or "the broker answered 204 and did nothing"
+            return CutOutcome(cut, SplitResult.UNKNOWN if in_doubt else result, detail=why)
+        return self._with_owner(CutOutcome(cut, result, found, detail=told))
+
+    def _with_owner(self, outcome: CutOutcome) -> CutOutcome:
+        """Parts belong to the owner of the whole at first; anything else is said."""
+        cut = outcome.cut
+        if outcome.result in {SplitResult.NOT_SPLIT, SplitResult.UNKNOWN}:
+            return outcome
+        try:
+            parts = split_parts(cut.bundle, outcome.found)
+            missing = [part for part in parts if not self._admin.owns(cut.owner, part)]
+        except AdminError as error:
+            return _noting(outcome, f"who owns the parts is not known: {error}")
+        if missing:
+            return _noting(outcome, f"{cut.owner} does not own {', '.join(missing[:3])}")
+        return replace(outcome, owner=cut.owner)
+
+
+def _noting(outcome: CutOutcome, words: str) -> CutOutcome:
+    return replace(outcome, detail=f"{outcome.detail}; {words}" if outcome.detail else words)

@@ -1,0 +1,476 @@
+"""One unload: check, send, nudge, verify.
+
+A 204 is no proof: the leader gives the destination to the first lookup that comes, and then forgets it (#24884), so
+clients that reconnect at the same moment can pull the bundle elsewhere. Therefore: check, unload, nudge, and ask for
+the owner. Every request that changes something passes a fence (``fence.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from lbd.act.fence import Fence
+from lbd.act.ownership import ActClock, Ownership
+from lbd.errors import AdminError, LbdError
+from lbd.model import Outcome, Result, Skip, Unload, bundle_namespace, bundle_range
+from lbd.pulsar import paths
+from lbd.pulsar.admin import error_reason
+from lbd.pulsar.http import timed_out
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbd.pulsar.admin import Admin, Leader
+    from lbd.pulsar.http import Response
+
+
+Nudge = Literal["leader", "destination", "none"]
+"""Who is asked to take the bundle right after the 204: the leader (who then forgets the destination, as it should), the
+destination itself (which leaves the destination noted at the leader), or nobody but the clients."""
+
+
+class Forbids(Protocol):
+    """Why policies have come to forbid a move; without ``planned`` what it was planned with is not known."""
+
+    def __call__(self, move: Unload, *, planned: bool) -> Skip | None: ...
+
+
+NUDGE_WAIT_SECONDS = 0.3
+"""A leader's lookup places a bundle within 50 ms; after this, nobody is going to."""
+
+PROOF_SECONDS = 5.0
+
+POLICIES_HOLD_SECONDS = 1.0
+"""Policies looked at within so long need not be asked for again: clients reconnect within it."""
+
+POLICIES_EVERY_SECONDS = 2.0
+"""While a source closes topics policies are asked for so often. Closing takes up to a minute, usually 0.02 s."""
+
+OK, RANGE_IS_NO_BUNDLE = 200, 412
+FOUND_OPEN = "found open after a restart"
+
+
+@dataclass(frozen=True)
+class ReadyMove:
+    """A move that may be sent now: the leader to send it to, and whether that version knows destinations.
+
+    ``transferred``: brokers hand the bundle over themselves, so that no leader notes anything, and no lookup helps.
+    ``checked_at`` is when its checks began, by the boot clock; ``planned``: by this very process. ``accepts``: whether
+    another broker may have the bundle instead.
+    """
+
+    move: Unload
+    leader: Leader
+    named: bool
+    transferred: bool = False
+    checked_at: float | None = None
+    planned: bool = True
+    fence: Fence | None = None
+    accepts: Callable[[str], bool] = lambda _: False
+
+    @property
+    def destination(self) -> str | None:
+        """What is asked for."""
+        return self.move.destination if self.named else None
+
+    @property
+    def notes(self) -> str | None:
+        """What the leader notes as soon as it is asked."""
+        return None if self.transferred else self.destination
+
+
+@dataclass
+class _Flight:
+    """A move under way. ``noted`` is what the leader may have noted, ``policies_at`` when they were looked at last."""
+
+    ready: ReadyMove
+    fence: Fence
+    noted: str | None
+    policies_at: float = float("-inf")
+    minding: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def move(self) -> Unload:
+        return self.ready.move
+
+
+class Unloader:
+    """Unloads single bundles of one cluster. ``forbids`` is asked last: why policies have come to forbid a move."""
+
+    def __init__(
+        self,
+        admin: Admin,
+        clock: ActClock,
+        nudge: Nudge = "leader",
+        forbids: Forbids = lambda _, *, planned: None,  # noqa: ARG005
+    ) -> None:
+        self._admin = admin
+        self._forbids = forbids
+        self._clock = clock
+        self._nudge = nudge
+        self._ownership = Ownership(admin, clock)
+
+    def check(self, move: Unload) -> ReadyMove | Skip:
+        """The last look before the request: who owns it, whether destination and leader are there. Never raises."""
+        begun = self._clock.boot()
+        try:
+            found = self._refused(move) or self._leader_for(move)
+        except LbdError as error:
+            return Skip(move.bundle, Reason.NOT_CHECKED, f"{error}; not sent")
+        return replace(found, checked_at=begun) if isinstance(found, ReadyMove) else found
+
+    def send(self, ready: ReadyMove) -> Outcome:
+        """Try once. Never raises for what a broker does: everything ends in an outcome, with the reason in words."""
+        begun = self._clock.monotonic()
+        flight = self._flight(ready, None)
+        outcome = self._cleared(flight, self._sent(flight))
+        leader = ready.leader.broker if outcome.noted is None else self._leads_now()
+        return replace(outcome, seconds=self._clock.monotonic() - begun, leader=leader)
+
+    def finish(self, move: Unload, age_seconds: float, fence: Fence | None = None) -> Outcome | None:
+        """The outcome of a move that a killed process began so long ago; None while it cannot be told yet.
+
+        A source that still owns the bundle may be closing its topics until an unload's time is over. What nobody owns
+        is placed where it was meant to go, if that is there. After twice that time what cannot be told is UNKNOWN.
+        """
+        waits = age_seconds < self._patience_seconds
+        try:
+            owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
+            if owner == move.source and waits:
+                return None
+            wrong, ready = self._missing(move, planned=False), self._leader_for(move)
+            if isinstance(ready, ReadyMove):
+                ready = replace(ready, planned=False, fence=fence)
+            if wrong is None and isinstance(ready, ReadyMove):
+                return self._found_open(ready, owner)
+            return self._found_stranded(move, owner, wrong, ready, waits=waits)
+        except LbdError as error:
+            if age_seconds < 2 * self._patience_seconds:
+                return None
+            return unproven(Outcome(move, Result.UNKNOWN, None, f"{FOUND_OPEN}; {error}", noted=self._may_note(move)))
+
+    def judge(self, move: Unload) -> Outcome:
+        """What the move has come to by now. Raises :class:`LbdError` while that cannot be told."""
+        return self._judged(move, self._ownership.owner_within(move.bundle, 0.0))
+
+    def _flight(self, ready: ReadyMove, noted: str | None) -> _Flight:
+        return _Flight(ready, ready.fence or Fence(ready.checked_at, self._clock.boot), noted)
+
+    def _may_note(self, move: Unload) -> str | None:
+        """What a leader may have noted of a move that was asked for; nothing where brokers hand bundles over."""
+        try:
+            return None if self._admin.transfers else move.destination
+        except LbdError:
+            return move.destination
+
+    def _found_open(self, ready: ReadyMove, owner: str | None) -> Outcome:
+        flight = self._flight(ready, ready.notes)
+        flight.policies_at = self._clock.boot()
+        if owner is None and not self._gone(ready.move.bundle):
+            found = replace(self._place(flight), detail=FOUND_OPEN)
+        else:
+            found = self._judged(ready.move, owner, FOUND_OPEN, ready.notes)
+        return replace(self._cleared(flight, found), leader=ready.leader.broker)
+
+    def _found_stranded(
+        self, move: Unload, owner: str | None, wrong: Skip | None, ready: ReadyMove | Skip, *, waits: bool
+    ) -> Outcome | None:
+        """Its destination will not do any more, or nobody leads. None while somebody may still take the bundle."""
+        flight = self._flight(ready, self._may_note(move)) if isinstance(ready, ReadyMove) else None
+        gone = owner is None and self._gone(move.bundle)
+        policy = wrong is not None and wrong.reason is not Reason.DESTINATION_FORBIDDEN
+        if flight is not None and wrong is not None and owner is None and policy and not gone:
+            found = self._kept_off(flight, wrong)
+            return self._cleared(flight, replace(found, detail=f"{FOUND_OPEN}; {found.detail}"))
+        if owner is None and waits and not gone:
+            return None
+        why = wrong.detail if wrong is not None else ready.detail if isinstance(ready, Skip) else ""
+        found = self._judged(move, owner, f"{FOUND_OPEN}; {why}", self._may_note(move))
+        return self._cleared(flight, found) if flight is not None else unproven(found)
+
+    def _refused(self, move: Unload) -> Skip | None:
+        if move.destination is None:
+            return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, "no destination is named; not sent")
+        owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
+        if owner != move.source:
+            told = f"{owner or 'nobody'} owns it, not {move.source}; not sent"
+            return Skip(move.bundle, Reason.OWNER_CHANGED, told)
+        paths.topic_in(move.bundle)  # raises for a bundle that could not be looked up once it is unloaded
+        return self._missing(move, planned=True)
+
+    def _missing(self, move: Unload, *, planned: bool) -> Skip | None:
+        """Why the destination will not do; ``planned``: by this very process, which knows what it was planned with."""
+        destination = move.destination or ""
+        if destination not in self._admin.active_brokers():
+            return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is no longer active; not sent")
+        if not self._admin.ready(destination):
+            return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is not ready; not sent")
+        return self._forbids(move, planned=planned)
+
+    def _leader_for(self, move: Unload) -> ReadyMove | Skip:
+        leader = self._admin.leader()
+        if leader is None:
+            return Skip(move.bundle, Reason.LEADER_UNREACHABLE, "no broker leads, the destination would be lost")
+        if not self._admin.ready_at(leader.base):
+            gone = f"leader {leader.base} does not answer; it is replaced after a session time-out if it has died"
+            return Skip(move.bundle, Reason.LEADER_UNREACHABLE, gone)
+        named = paths.knows_destinations(self._admin.version_at(leader.base))
+        return ReadyMove(move, leader, named, self._admin.transfers)
+
+    def _leads_now(self) -> str | None:
+        """Who may have the note: a leader that took over while the request was under way, too; None where unknown."""
+        try:
+            leader = self._admin.leader()
+        except LbdError:
+            return None
+        return leader.broker if leader is not None else None
+
+    def _sent(self, flight: _Flight) -> Outcome:
+        try:
+            return self._unloaded(flight)
+        except LbdError as error:
+            return Outcome(flight.move, Result.UNKNOWN, None, str(error), noted=flight.noted)
+
+    def _unloaded(self, flight: _Flight) -> Outcome:
+        ready, begun = flight.ready, self._clock.monotonic()
+        try:
+            flight.fence.pass_on()
+            flight.noted, flight.policies_at = ready.notes, self._clock.boot()
+            answer = self._asked(flight)
+        except AdminError as error:
+            return self._in_doubt(flight, str(error), self._closing(begun) if error.sent else 0.0)
+        if answer.status == 204:
+            return replace(self._place(flight), confirmed=True)
+        reason = error_reason(answer)
+        told = f"HTTP {answer.status}{reason}"
+        if answer.status == RANGE_IS_NO_BUNDLE:
+            owner = self._ownership.owner_within(ready.move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
+            return self._judged(ready.move, owner, told, flight.noted)
+        return self._in_doubt(flight, told, NUDGE_WAIT_SECONDS if reason else self._closing(begun))
+
+    def _asked(self, flight: _Flight) -> Response:
+        """The unload itself, under one deadline over all brokers that it is sent on to."""
+        ready = flight.ready
+        anew = partial(self._look_anew, flight)
+        with self._minded(flight):
+            where = ready.destination, ready.leader.base
+            return self._admin.unload(ready.move.bundle, *where, begin_by=flight.fence.until, before_hop=anew)
+
+    def _look_anew(self, flight: _Flight, base: str) -> None:
+        """What was checked before the request may have changed until it is sent on. Raises :class:`AdminError`."""
+        flight.fence.pass_on()
+        refusal = self._refused(flight.move)
+        if refusal is not None:
+            raise AdminError(f"{refusal.reason.told(refusal.detail)}, on its way to {base}", sent=False)
+        flight.policies_at = self._clock.boot()
+        flight.fence.pass_on()
+
+    @contextmanager
+    def _minded(self, flight: _Flight) -> Iterator[None]:
+        """While the source closes topics: a destination that policies come to forbid is not left noted."""
+        done = threading.Event()
+        threading.Thread(target=self._mind, args=(flight, done), name="lbd-mind", daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
+            with flight.minding:
+                pass  # a note that is being turned is waited for; a thread that only sleeps would delay the nudge
+
+    def _mind(self, flight: _Flight, done: threading.Event) -> None:
+        move, leader = flight.move, flight.ready.leader
+        if flight.ready.notes is None or leader.broker in {None, move.source}:
+            return
+        while flight.noted != move.source and not done.wait(POLICIES_EVERY_SECONDS):
+            try:
+                forbidden = self._forbids(move, planned=flight.ready.planned) is not None
+                with flight.minding:
+                    if forbidden and not done.is_set():
+                        self._note(flight, move.source)
+            except LbdError:
+                continue  # the next look may be had, and what is placed is looked at again
+
+    def _note(self, flight: _Flight, broker: str) -> bool:
+        """Whether the leader has noted another broker; never to be asked of a leader that owns the bundle.
+
+        Raises :class:`AdminError`.
+        """
+        flight.fence.renew()
+        where = flight.move.bundle, broker, flight.ready.leader.base
+        noted = self._admin.note(*where, deadline=flight.fence.until)
+        if noted:
+            flight.noted = broker
+        return noted
+
+    @property
+    def _patience_seconds(self) -> float:
+        """Longer than a broker closes topics, and than the session of a dead one lives."""
+        return self._admin.settings.unload_timeout_seconds
+
+    def _closing(self, begun: float) -> float:
+        """How much longer the source may be closing topics for a request that it did not answer itself."""
+        return max(self._patience_seconds - (self._clock.monotonic() - begun), PROOF_SECONDS)
+
+    def _in_doubt(self, flight: _Flight, why: str, seconds: float) -> Outcome:
+        """No answer, or a refusal: it may happen all the same, and whoever owns the bundle in the end decides."""
+        move = flight.move
+        if not self._ownership.let_go(move.bundle, move.source, seconds, self._patience_seconds):
+            return self._judged(move, move.source, why, flight.noted)
+        if self._gone(move.bundle):
+            return self._judged(move, None, why, flight.noted)
+        placed = self._place(flight)
+        return replace(placed, detail=f"{why}; {placed.detail}" if placed.detail else why)
+
+    def _place(self, flight: _Flight) -> Outcome:
+        """The source let go: nudge until somebody owns the bundle, and say who."""
+        refusal = self._forbidden(flight)
+        if refusal is not None:
+            return self._kept_off(flight, refusal)
+        ready, move, owner, consumed = flight.ready, flight.move, None, False
+        answer: int | AdminError = OK
+        nudge = "none" if ready.transferred else self._nudge
+        if nudge == "leader" and ready.named:
+            consumed = self._look_up(flight, ready.leader.base, authoritative=False) == OK
+            owner = self._soon(move)
+        if owner is None and nudge != "none":
+            answer = self._look_up(flight, self._admin.base(move.destination or ""), authoritative=True)
+        if owner is None:
+            owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)
+        if owner is None and isinstance(answer, AdminError):
+            owner = self._given_back(flight, answer)
+        noted = None if consumed and owner == move.destination else flight.noted
+        return self._judged(move, owner, noted=noted)
+
+    def _forbidden(self, flight: _Flight) -> Skip | None:
+        """Why policies have come to forbid the destination since they were looked at, or that they cannot be had."""
+        if flight.ready.transferred or self._clock.boot() - flight.policies_at < POLICIES_HOLD_SECONDS:
+            return None
+        try:
+            return self._forbids(flight.move, planned=flight.ready.planned)
+        except LbdError as error:
+            return Skip(flight.move.bundle, Reason.POLICY_UNKNOWN, str(error))
+
+    def _kept_off(self, flight: _Flight, refusal: Skip) -> Outcome:
+        """The destination must not have it any more: it is given back to its source, or to another that may have it.
+
+        They take it without asking the leader, whose note is turned to the owner then.
+        """
+        move, why = flight.move, f"{refusal.reason.told(refusal.detail)}, after it was sent"
+        owner = self._soon(move)
+        for broker in self._others(move) if owner is None else ():
+            if self._may_have(flight, broker):
+                self._look_up(flight, self._admin.base(broker), authoritative=True)
+                owner = self._soon(move)
+            if owner is not None:
+                break
+        if owner is None:
+            owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
+        return self._judged(move, owner, why, flight.noted)
+
+    def _others(self, move: Unload) -> tuple[str, ...]:
+        """Who may have a bundle whose destination must not, the source first."""
+        active = self._admin.active_brokers()
+        return (move.source, *(broker for broker in active if broker not in {move.source, move.destination}))
+
+    def _may_have(self, flight: _Flight, broker: str) -> bool:
+        """Of the source, which had it, only isolation policies are asked for; a load that is new is judged, too."""
+        move = replace(flight.move, destination=broker)
+        back = broker == move.source
+        try:
+            allowed = self._missing(move, planned=not back and flight.ready.planned) is None
+        except LbdError:
+            return False
+        return allowed and (back or flight.ready.accepts(broker))
+
+    def _given_back(self, flight: _Flight, failure: AdminError) -> str | None:
+        """What a destination does not take, nor answer, is better off where it was than with nobody.
+
+        One that hangs is left alone from now on; one that has died is seen by whoever asks it next.
+        """
+        move = flight.move
+        if timed_out(failure):
+            self._admin.mistrust(move.destination or "")
+        self._look_up(flight, self._admin.base(move.source), authoritative=True)
+        return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
+
+    def _soon(self, move: Unload) -> str | None:
+        """The owner shortly after a lookup at the leader; None also while that cannot be told yet."""
+        try:
+            return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
+        except AdminError:
+            return None
+
+    def _look_up(self, flight: _Flight, base: str, *, authoritative: bool) -> int | AdminError:
+        """The status of a lookup, or why none came; what it led to is seen by who owns the bundle."""
+        try:
+            flight.fence.renew()
+            until = flight.fence.until
+            answer = self._admin.look_up(flight.move.bundle, base, authoritative=authoritative, deadline=until)
+        except AdminError as error:
+            return error
+        return answer.status
+
+    def _judged(self, move: Unload, owner: str | None, why: str = "", noted: str | None = None) -> Outcome:
+        """Every end of a move comes from here: what it came to, and that in words."""
+        gone = "" if owner is not None else self._gone(move.bundle)
+        words = {
+            Result.LANDED: "",
+            Result.FAILED: "" if why else f"the brokers answered 204, and {move.source} owns it",
+            Result.ELSEWHERE: f"landed on {owner}, wanted {move.destination}",
+            Result.UNOWNED: "nobody owns it; the next client's lookup assigns it",
+            Result.GONE: gone,
+        }
+        result = judged(move, owner, gone=bool(gone))
+        return Outcome(move, result, owner, "; ".join(filter(None, (why, words[result]))), noted=noted)
+
+    def _gone(self, bundle: str) -> str:
+        """Why there is no such bundle any more; empty where it is there, or brokers do not tell."""
+        try:
+            return gone(self._admin, bundle)
+        except LbdError:
+            return ""
+
+    def _cleared(self, flight: _Flight, outcome: Outcome) -> Outcome:
+        """Have a left-over note name the present owner: whenever it is used, the bundle stays where it is.
+
+        Not of a leader that owns the bundle, which would unload it instead of sending the request on.
+        """
+        owner, leader = outcome.owner, flight.ready.leader
+        if outcome.noted in {None, owner} or owner is None or leader.broker in {None, owner}:
+            return unproven(outcome)
+        try:
+            noted = self._note(flight, owner)
+        except LbdError:
+            return unproven(outcome)
+        return replace(outcome, noted=owner) if noted else unproven(outcome)
+
+
+def unproven(outcome: Outcome) -> Outcome:
+    """That an unload was answered, 204 or not, does not prove that it reached the leader."""
+    return replace(outcome, older_note=outcome.noted is not None)
+
+
+def gone(admin: Admin, bundle: str) -> str:
+    """Why there is no such bundle any more, empty where there is one.
+
+    Raises :class:`LbdError` where brokers do not tell.
+    """
+    boundaries = admin.boundaries(bundle_namespace(bundle))
+    if boundaries is None:
+        return "the bundle is no more: its namespace was deleted"
+    if bundle_range(bundle) not in {f"{lower}_{upper}" for lower, upper in pairwise(boundaries)}:
+        return "the bundle is no more: it was split"
+    return ""
+
+
+def judged(move: Unload, owner: str | None, *, gone: bool = False) -> Result:
+    """What an unload came to, seen from who owns the bundle after it may or may not have happened."""
+    if owner is None:
+        return Result.GONE if gone else Result.UNOWNED
+    return {move.destination: Result.LANDED, move.source: Result.FAILED}.get(owner, Result.ELSEWHERE)

@@ -1,0 +1,542 @@
+"""Routes that change something: each logs who, why, and the result.
+
+Commands (unload, place, split, drain, fill, a plan) are executed by the daemon's own thread, one after the other; a
+route waits for the result.
+
+A change that is repeated under the same idempotency key gets the previous response, and is not executed twice. Keys are
+kept in memory, for a day at most; a restart forgets them. The header is that of
+draft-ietf-httpapi-idempotency-key.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import msgspec
+import structlog
+from anyio import from_thread
+from fastapi import APIRouter, Header, Path, Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from lbd.api.problems import ProblemError, problem
+from lbd.api.read import Part, last_turn
+from lbd.api.shapes import Applied, Drained, DrainsTold, Paused, Released, Resumed, Started, answer, answer_with
+from lbd.errors import LbdError
+from lbd.place.placements import DEFAULT
+from lbd.pulsar.paths import bounds
+from lbd.split.plan import Algorithm
+from lbd.store.control import (
+    FAILED,
+    REFUSED,
+    Control,
+    DrainRequest,
+    FillRequest,
+    Pause,
+    PlaceRequest,
+    PlanRequest,
+    RequestResult,
+    SplitRequest,
+    UnloadRequest,
+    new_id,
+)
+from lbd.store.drains import Drains, DrainTold, drains_in_force
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.api.backend import Backend
+    from lbd.store.control import Request
+
+
+KEPT = 1000
+KEPT_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Done:
+    """What was asked for under a key; ``response`` is None while it is being done."""
+
+    asked: bytes
+    at: float
+    response: Response | None = None
+
+
+class Once:
+    """What was answered under which key. ``monotonic`` is seconds that no clock can set back."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._done: OrderedDict[str, _Done] = OrderedDict()
+
+    def answer(self, key: str | None, asked: bytes, act: Callable[[], Response]) -> Response:
+        """Do it, unless it was done under this key: then its answer.
+
+        Raises :class:`ProblemError` for a key that was used for something else (422), or is being worked on (409).
+        """
+        if key is None:
+            return act()
+        digest = sha256(asked).digest()
+        before = self._begun(key, digest)
+        if before is not None:
+            return before
+        try:
+            response = act()
+        except BaseException:
+            with self._lock:
+                del self._done[key]
+            raise
+        with self._lock:
+            self._done[key] = _Done(digest, self._monotonic(), response)
+        return response
+
+    def _begun(self, key: str, digest: bytes) -> Response | None:
+        with self._lock:
+            self._forget()
+            found = self._done.get(key)
+            if found is None:
+                self._done[key] = _Done(digest, self._monotonic())
+                return None
+        if found.asked != digest:
+            raise ProblemError(422, "this idempotency key was used for another change; take a new one")
+        if found.response is None:
+            raise ProblemError(409, "the change of this idempotency key is under way; ask again later")
+        return found.response
+
+    def _forget(self) -> None:
+        """Answers that are old, and the oldest of too many; what is under way stays."""
+        oldest = self._monotonic() - KEPT_SECONDS
+        ended = [key for key, one in self._done.items() if one.response is not None]
+        for number, key in enumerate(ended):
+            if len(ended) - number >= KEPT or self._done[key].at < oldest:
+                del self._done[key]
+
+
+# --- who asks, and the log
+
+LONGEST_PAUSE_SECONDS = 366 * 86_400.0
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="asked again, done once; kept for a day"),
+]
+
+
+def _one_line(text: str) -> str:
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    if text and not line:
+        raise ValueError("wanted words")
+    return line
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+"""Words in one line: they are shown on terminals and in logs."""
+
+
+class Requester(BaseModel):
+    """Who asks for a change, and why: for the log, and for whoever meets it."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    owner: Line = Field(min_length=1, max_length=100, description="a person or program")
+    reason: Line = Field("", max_length=500)
+
+
+Body = TypeVar("Body", bound=Requester)
+
+
+def signed(request: HttpRequest, body: Body) -> Body:
+    """With the user that the kernel names for a local connection; root may ask for another user, as sudo does."""
+    user = getattr(request.state, "user", "")
+    return body.model_copy(update={"owner": user}) if user else body
+
+
+class ChangeLog:
+    """Makes changes one way: once for each key, and each with its line in the log."""
+
+    def __init__(self) -> None:
+        self._once = Once(time.monotonic)
+        self._log = structlog.get_logger()
+
+    def make(
+        self, request: HttpRequest, key: str | None, who: Requester, change: Callable[[], tuple[str, Response]]
+    ) -> Response:
+        """``change`` returns its result in words, and the answer."""
+        asked = f"{request.url.path}\n{who.model_dump_json()}".encode()
+        return self._once.answer(key, asked, lambda: self._audited(request, who, change))
+
+    def _audited(self, request: HttpRequest, who: Requester, change: Callable[[], tuple[str, Response]]) -> Response:
+        try:
+            result, found = change()
+        except (LbdError, ProblemError) as error:
+            status = error.status if isinstance(error, ProblemError) else "refused"
+            self._tell(request, who, f"{status}: {error}")
+            raise
+        self._tell(request, who, result)
+        return found
+
+    def _tell(self, request: HttpRequest, who: Requester, result: str) -> None:
+        came_from = request.client.host if request.client is not None else None
+        asked = who.model_dump(exclude={"owner", "reason"}, exclude_none=True)
+        facts = {"by": who.owner, "why": who.reason, "asked": asked, "result": result, "address": came_from}
+        self._log.info("change asked for over the API", what=request.url.path, **facts)
+
+
+# --- pause and resume
+
+
+class PauseBody(Requester):
+    """Nothing is moved until this ends."""
+
+    for_seconds: float | None = Field(
+        None, ge=1, le=LONGEST_PAUSE_SECONDS, description="it ends by itself then; null: until it is resumed"
+    )
+
+
+def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
+    """A pause, and its end."""
+    router = APIRouter(prefix="/v1", tags=["changing"])
+
+    @router.post("/pause")
+    def pause(request: HttpRequest, body: PauseBody, key: Key = None) -> Response:
+        """Keep lbd from moving anything, also over restarts; it goes on observing and counting.
+
+        What is in flight is brought to its end. A pause that was there is replaced, and told.
+        """
+        body = signed(request, body)
+
+        def change() -> tuple[str, Response]:
+            now = backend.now()
+            until = now + body.for_seconds if body.for_seconds is not None else None
+            wanted = Pause(now, until, body.reason, body.owner)
+            replaced = Control(backend.state_dir).pause(wanted)
+            found = Paused(wanted, replaced, os.getpid())
+            backend.board.events.tell("pause", found)
+            lasts = f"for {body.for_seconds:g} s" if body.for_seconds is not None else "until it is resumed"
+            return f"paused {lasts}", answer(found)
+
+        return changes.make(request, key, body, change)
+
+    @router.post("/resume")
+    def resume(request: HttpRequest, body: Requester, key: Key = None) -> Response:
+        """End a pause; ``ended`` is null where none was in force."""
+        body = signed(request, body)
+
+        def change() -> tuple[str, Response]:
+            control = Control(backend.state_dir)
+            ended = control.paused(backend.now())
+            control.resume()
+            found = Resumed(ended, os.getpid())
+            backend.board.events.tell("pause", {"paused": None, "replaced": ended})
+            return "ended a pause" if ended is not None else "nothing was paused", answer(found)
+
+        return changes.make(request, key, body, change)
+
+    return router
+
+
+# --- commands: executed by the daemon's own thread
+
+STATUS_OF = {2: 400, 3: 503, REFUSED: 409, FAILED: 502}
+"""What a result's exit code is in HTTP; 0 is 200, any other a bug."""
+
+LONGEST_WAIT_SECONDS = 86_400.0
+Broker = Annotated[Line, Field(min_length=1, max_length=300, description="host:port, as brokers are listed")]
+Bundle = Annotated[Line, Field(min_length=1, max_length=1000, description="tenant/namespace/0xLLLLLLLL_0xUUUUUUUU")]
+Target = Annotated[Line, Field(min_length=1, max_length=2000, description="a bundle, topic or namespace")]
+Override = Annotated[
+    Line | None,
+    Field(min_length=1, max_length=500, description="why limits may be passed, a pause among them; null: they hold"),
+]
+
+
+class CommandBody(Requester):
+    """A command, and how long its result is waited for; one that was not begun by then never is."""
+
+    timeout_seconds: float = Field(120, ge=1, le=LONGEST_WAIT_SECONDS, description="wait so long for the result")
+
+
+class UnloadBody(CommandBody):
+    """One unload."""
+
+    bundle: Bundle
+    destination: Broker | None = Field(None, description="null: lbd picks one that all guardrails allow")
+    override: Override = None
+
+
+class SplitBody(CommandBody):
+    """One split, at the positions of a plan that was shown."""
+
+    bundle: Bundle
+    broker: Broker = Field(description="the owner of the bundle; where it has another one, nothing is split")
+    algorithm: Algorithm
+    positions: list[Annotated[int, Field(ge=0, le=0xFFFFFFFF)]] = Field(min_length=1, max_length=1000)
+    override: Override = None
+
+
+class PlaceBody(CommandBody):
+    """Unowned bundles that are to be placed."""
+
+    targets: list[Target] = Field(min_length=1, max_length=1000)
+    strategy: str = Field(DEFAULT, max_length=100)
+
+
+class FillBody(CommandBody):
+    """A broker that is to get its share."""
+
+    broker: Broker
+    override: Override = None
+
+
+class DrainBody(FillBody):
+    """A broker that is to own nothing."""
+
+    for_seconds: float | None = Field(
+        None, ge=1, le=LONGEST_PAUSE_SECONDS, description="it ends by itself then; null: after 24 hours"
+    )
+
+
+class Runner:
+    """Has commands executed, once for each key, and answers with their results.
+
+    A command whose client has gone, or whose time is over, or that still waits when lbd is ``ending``, is withdrawn.
+    """
+
+    def __init__(self, backend: Backend, changes: ChangeLog, ending: threading.Event) -> None:
+        self._backend, self._changes, self._ending = backend, changes, ending
+
+    def run(
+        self,
+        request: HttpRequest,
+        key: str | None,
+        body: CommandBody,
+        command: Request,
+        respond: Callable[[RequestResult], object] = lambda found: found,
+    ) -> Response:
+        """``respond`` makes the response of a result with exit code 0."""
+        return self._changes.make(request, key, body, lambda: self._result(request, command, respond))
+
+    def _result(
+        self, request: HttpRequest, command: Request, respond: Callable[[RequestResult], object]
+    ) -> tuple[str, Response]:
+        """A response that is returned is kept under the key; an error that is raised is not: nothing was begun."""
+        found, untouched = self._backend.ask(
+            command, lambda: self._ending.is_set() or from_thread.run(request.is_disconnected)
+        )
+        if found is None:
+            gone = not self._ending.is_set() and from_thread.run(request.is_disconnected)
+            return self._unanswered(command, gone=gone, untouched=untouched)
+        if found.exit_code == 0:
+            return found.sentence, answer(respond(found))
+        members = msgspec.to_builtins(found)
+        if isinstance(command, PlanRequest):
+            members["moves"] = members.pop("placed", [])
+        status = STATUS_OF.get(found.exit_code, 500)
+        if found.exit_code == FAILED or any(one.result is not None for one in found.placed or ()):
+            return found.sentence, problem(status, found.sentence, **members)
+        raise ProblemError(status, found.sentence, **members)
+
+    def _unanswered(self, command: Request, *, gone: bool, untouched: bool) -> tuple[str, Response]:
+        seconds = command.expires_at - command.at
+        late = "the client has gone" if gone else f"No answer within {seconds:g} s"
+        status, why = (503, "lbd is ending") if self._ending.is_set() else (504, late)
+        see = "/v1/drains" if isinstance(command, DrainRequest | FillRequest) else "/v1/moves, or lbd history"
+        words = f"{why}: nothing was begun." if untouched else f"{why}: it is under way, see {see}."
+        members = msgspec.to_builtins(RequestResult(FAILED, words, id=command.id))
+        if untouched:
+            raise ProblemError(status, words, **members)
+        return words, problem(status, words, **members)
+
+
+def _times(backend: Backend, body: CommandBody) -> tuple[float, float]:
+    """Now, and when the command expires; epoch seconds."""
+    now = backend.now()
+    return now, now + body.timeout_seconds
+
+
+def commands(backend: Backend, runner: Runner) -> APIRouter:
+    """One unload, a placement, a split: each is executed to its end."""
+    router = APIRouter(prefix="/v1", tags=["changing"])
+
+    @router.post("/unload")
+    def unload(request: HttpRequest, body: UnloadBody, key: Key = None) -> Response:
+        """Unload a bundle to a broker, and verify that it landed there; 409 refused, 502 failed or elsewhere."""
+        bounds(body.bundle)
+        body = signed(request, body)
+        wanted = (body.bundle, body.destination, body.override, body.owner)
+        return runner.run(request, key, body, UnloadRequest(new_id()[0], *wanted, *_times(backend, body)))
+
+    @router.post("/place")
+    def place(request: HttpRequest, body: PlaceBody, key: Key = None) -> Response:
+        """Place the unowned bundles of these; owned ones stay. 409: one could not be placed, 502: it is elsewhere."""
+        body = signed(request, body)
+        wanted = (body.targets, body.strategy, body.owner)
+        return runner.run(request, key, body, PlaceRequest(new_id()[0], *wanted, *_times(backend, body)))
+
+    @router.post("/split")
+    def split(request: HttpRequest, body: SplitBody, key: Key = None) -> Response:
+        """Split a bundle, and read the new boundaries back. It cannot be undone."""
+        bounds(body.bundle)
+        body = signed(request, body)
+        wanted = (body.bundle, body.broker, body.algorithm, tuple(body.positions), body.override, body.owner)
+        return runner.run(request, key, body, SplitRequest(new_id()[0], *wanted, *_times(backend, body)))
+
+    return router
+
+
+def split_plans(backend: Backend) -> APIRouter:
+    """Where bundles would be cut; brokers are asked for it, and nothing is changed."""
+    router = APIRouter(prefix="/v1", tags=["reading"])
+
+    @router.get("/split")
+    def due() -> Response:
+        """All bundles above a limit of the ``split:`` section: the JSON of ``lbd split --auto``."""
+        return answer(backend.plan_due_splits())
+
+    @router.get("/split/{tenant}/{namespace}/{bundle}")
+    def one(
+        tenant: Part,
+        namespace: Part,
+        bundle: Part,
+        algorithm: Annotated[Algorithm | None, Query(description="null: split.algorithm")] = None,
+        positions: Annotated[list[int], Query(max_length=1000)] = [],  # noqa: B006 - FastAPI copies it
+    ) -> Response:
+        """One bundle: the JSON of ``lbd split BUNDLE``."""
+        name = f"{tenant}/{namespace}/{bundle}"
+        bounds(name)
+        return answer(backend.plan_split(name, algorithm, positions))
+
+    return router
+
+
+# --- ``/v1/drain``, ``/v1/fill`` and ``/v1/release``: plan, start, progress
+
+Named = Annotated[str, Path(min_length=1, max_length=300, description="host:port")]
+
+
+class ReleaseBody(Requester):
+    """A drain that is to end."""
+
+    broker: Broker
+
+
+def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
+    """A drain, a fill, and the end of a drain."""
+    router = APIRouter(prefix="/v1", tags=["changing"])
+
+    @router.post("/drain")
+    def drain(request: HttpRequest, body: DrainBody, key: Key = None) -> Response:
+        """Begin to move everything off a broker, and keep it empty; ``GET /v1/drains`` and events tell how far it is.
+
+        Where the others cannot do without it nothing is begun (409). A drain that is in force goes on.
+        """
+        body = signed(request, body)
+        wanted = (body.broker, body.for_seconds, body.reason, body.override, body.owner)
+        asked = DrainRequest(new_id()[0], *wanted, *_times(backend, body))
+
+        def begun(found: RequestResult) -> Started:
+            drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
+            return Started(body.broker, found.sentence, asked.at, drain)
+
+        return runner.run(request, key, body, asked, begun)
+
+    @router.post("/fill")
+    def fill(request: HttpRequest, body: FillBody, key: Key = None) -> Response:
+        """Begin to bring a broker up to the mean, by a slice of each one above it."""
+        body = signed(request, body)
+        asked = FillRequest(new_id()[0], body.broker, body.override, body.owner, *_times(backend, body))
+        return runner.run(request, key, body, asked, lambda found: Started(body.broker, found.sentence, asked.at, None))
+
+    @router.post("/release")
+    def release(request: HttpRequest, body: ReleaseBody, key: Key = None) -> Response:
+        """End a drain; ``released`` is null where there was none. What was moved stays where it is."""
+        body = signed(request, body)
+        return changes.make(request, key, body, lambda: _released(backend, body.broker))
+
+    return router
+
+
+def drains(backend: Backend) -> APIRouter:
+    """What may be read: the drains in force, and what one would do."""
+    router = APIRouter(prefix="/v1", tags=["reading"])
+
+    @router.get("/drains")
+    def in_force() -> Response:
+        """The drains in force with how far each has come, and the last fill."""
+        return answer(_drain_status(backend))
+
+    @router.get("/drain/{broker}")
+    def show_drain(broker: Named) -> Response:
+        """Whether the others can do without a broker, and where its bundles would go; brokers are asked for it."""
+        return answer(backend.show_drain(broker))
+
+    @router.get("/fill/{broker}")
+    def show_fill(broker: Named) -> Response:
+        """What a broker would be given; brokers are asked for it."""
+        return answer(backend.show_fill(broker))
+
+    return router
+
+
+def _drain_status(backend: Backend) -> DrainsTold:
+    found = [DrainTold(drain, work) for drain, work in drains_in_force(backend.state_dir, backend.now())]
+    return DrainsTold(found, Drains(backend.state_dir).works().fill)
+
+
+def _released(backend: Backend, broker: str) -> tuple[str, Response]:
+    found = Drains(backend.state_dir).release(broker)
+    backend.board.events.tell("drain", Drained(broker, None, found))
+    words = f"released {broker}" if found is not None else f"{broker} is not drained"
+    return words, answer(Released(found))
+
+
+# --- ``/v1/plan``: what a turn would start, and how exactly that plan is started
+
+Skips = Annotated[bool, Query(description="false: without what is not moved, which may be a line for each bundle")]
+
+
+def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
+    """The plan of the last turn, and its moves as a command."""
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/plan", tags=["reading"])
+    def plan(*, skips: Skips = True) -> Response:
+        """The JSON of ``lbd dry-run`` by the round of the last turn, with the plan's ``id``."""
+        found = backend.plan(last_turn(backend))
+        return answer_with(found.content if skips else found.brief)
+
+    @router.post("/plan/{name}/apply", tags=["changing"])
+    def apply(
+        request: HttpRequest,
+        name: Annotated[str, Path(max_length=100, description="the plan's id")],
+        body: CommandBody,
+        key: Key = None,
+    ) -> Response:
+        """Begin exactly the moves of that plan, and tell how each ended. Where one of them cannot be made any more,
+        nothing is begun (409), and these are named.
+        """
+        body = signed(request, body)
+        found = backend.planned(name)
+        moves = list(found.moves) if found is not None else []
+        asked = PlanRequest(new_id()[0], name, moves, body.reason, body.owner, *_times(backend, body))
+        if found is None:
+            return changes.make(request, key, body, lambda: _unknown(name))
+        if not moves:
+            return changes.make(request, key, body, lambda: ("nothing to move", answer(NO_MOVES)))
+        return runner.run(request, key, body, asked, lambda done: Applied(0, done.sentence, done.placed or []))
+
+    return router
+
+
+NO_MOVES = Applied(0, "The plan has no moves.", [])
+
+
+def _unknown(name: str) -> tuple[str, Response]:
+    raise ProblemError(404, f"no plan {name!r:.100} is known; the last few of GET /v1/plan are")

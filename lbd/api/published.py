@@ -1,0 +1,275 @@
+"""Published state of the API: counters for ``/metrics``, events, and the last turn.
+
+The last turn is one immutable value behind a reference that each turn replaces. Counters cover the life of the process,
+and are cheap enough for the threads that turn and move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from prometheus_client import Counter, Histogram
+
+from lbd.model import Outcome, Result, Skip
+from lbd.pulsar.http import ADMIN_SECONDS
+from lbd.redaction import redacted_json
+from lbd.turn.record import BrokerFacts, brokers, fewest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from prometheus_client import Metric
+
+    from lbd.config import Settings
+    from lbd.store.status import Status
+    from lbd.turn.parts import TurnResult
+
+
+LANDING_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""An idle bundle lands in 0.13 to 0.2 s on 4.0.8, one of 1,250 topics in a second; a broker gives up after 60 s."""
+
+ANSWER_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+TURN_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+NOT_SENT = "not-sent"
+
+
+VERDICTS = ("balanced", "waiting", "moving", "held", "not-fixable", "unknown")
+
+
+class Tally:
+    """Thread-safe. Every label is of a closed set, so that nothing grows with the cluster or with who asks."""
+
+    def __init__(self) -> None:
+        self._turns = Counter("lbd_turns", "Turns ended, by what they came to.", ["result"], registry=None)
+        self._unloads = Counter("lbd_unloads", "Moves ended, by their proven outcome.", ["outcome"], registry=None)
+        words = "Ends put right later, by what they are now."
+        self._amended = Counter("lbd_unloads_amended", words, ["outcome"], registry=None)
+        words = "From an unload's request to the proof that it landed."
+        self._landing = Histogram("lbd_unload_landing_seconds", words, buckets=LANDING_SECONDS, registry=None)
+        words = "What asking all brokers for their reports took."
+        self._observing = Histogram("lbd_observe_seconds", words, buckets=TURN_SECONDS, registry=None)
+        labels = ["method", "route", "code"]
+        self._answers = Histogram(
+            "lbd_api_request_seconds", "Requests to the API.", labels, buckets=ANSWER_SECONDS, registry=None
+        )
+        self._planned = Counter("lbd_planned_moves", "Moves that turns planned.", registry=None)
+        words = "The fewest moves of any plans that get the highest broker as low."
+        self._needed = Counter("lbd_needed_moves", words, registry=None)
+        for result in (*VERDICTS, "error"):
+            self._turns.labels(result)
+        for outcome in (*(one.value for one in Result), NOT_SENT):
+            self._unloads.labels(outcome)
+        for one in Result:
+            self._amended.labels(one.value)
+
+    def turn(self, record: TurnResult, verdict: str) -> None:
+        """A turn has ended."""
+        self._planned.inc(len(record.unloads))
+        self._needed.inc(fewest(record))
+        self._turns.labels("error" if record.error is not None else verdict).inc()
+        if record.observation is not None:
+            self._observing.observe(record.observation.seconds)
+
+    def moved(self, ended: Outcome | Skip) -> None:
+        """A move has ended, or was not sent; an amended end is counted by itself, as nothing is counted back."""
+        if isinstance(ended, Skip):
+            self._unloads.labels(NOT_SENT).inc()
+        elif ended.amended:
+            self._amended.labels(ended.result.value).inc()
+        else:
+            self._unloads.labels(ended.result.value).inc()
+            if ended.result is Result.LANDED:
+                self._landing.observe(ended.seconds)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request to the API was answered; ``route`` is its pattern, never what somebody sent."""
+        self._answers.labels(method, route, str(status)).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """All of it, and the requests of this process to brokers."""
+        before = (self._turns, self._unloads, self._amended, self._landing, self._observing, self._answers)
+        for one in (*before, ADMIN_SECONDS, self._planned, self._needed):
+            yield from one.collect()
+
+
+# --- server-sent events, sent to current listeners and not stored
+
+LISTENERS = 32
+"""More are refused: each costs a connection, and a dashboard left open in a browser asks for ever."""
+
+WAITING_EVENTS = 64
+"""A listener that is so far behind is let go; it comes back, and reads anew what it has missed."""
+
+HEARTBEAT_SECONDS = 15.0
+RETRY_MILLISECONDS = 3000
+
+
+class TooManyError(Exception):
+    """All places are taken."""
+
+
+class _Listener:
+    """One connection's queue. Events come from any thread, and are taken in the loop of the connection."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING_EVENTS)
+        self.ended = False
+
+    def put(self, event: bytes | None) -> None:
+        """In the loop's own thread. One that lags is told to end: it has missed something."""
+        self.ended = self.ended or event is None or self.queue.full()
+        if self.ended:
+            while not self.queue.empty():
+                self.queue.get_nowait()
+            event = None
+        self.queue.put_nowait(event)
+
+
+class Events:
+    """All listeners."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: set[_Listener] = set()
+        self._number = 0
+
+    def tell(self, name: str, data: Any) -> None:  # noqa: ANN401 - whatever msgspec encodes
+        """From any thread; costs next to nothing while nobody listens."""
+        with self._lock:
+            self._number += 1
+            self._listeners -= {one for one in self._listeners if one.ended}  # also where nobody came to read it
+            listeners, number = tuple(self._listeners), self._number
+        if listeners:
+            event = b"id: %d\nevent: %s\ndata: %s\n\n" % (
+                number,
+                name.encode(),
+                redacted_json(msgspec.json.encode(data)),
+            )
+            self._hand(listeners, event)
+
+    @property
+    def listening(self) -> int:
+        """How many listen."""
+        with self._lock:
+            return len(self._listeners)
+
+    def close(self) -> None:
+        """End every stream."""
+        with self._lock:
+            listeners = tuple(self._listeners)
+        self._hand(listeners, None)
+
+    def listen(self) -> AsyncIterator[bytes]:
+        """The stream of one connection. Raises :class:`TooManyError`."""
+        listener = _Listener()
+        with self._lock:
+            if len(self._listeners) >= LISTENERS:
+                raise TooManyError
+            self._listeners.add(listener)
+        return self._stream(listener)
+
+    async def _stream(self, listener: _Listener) -> AsyncIterator[bytes]:
+        try:
+            yield b"retry: %d\n\n" % RETRY_MILLISECONDS
+            while True:
+                try:
+                    event = await asyncio.wait_for(listener.queue.get(), HEARTBEAT_SECONDS)
+                except TimeoutError:
+                    event = b": still here\n\n"
+                if event is None:
+                    return
+                yield event
+        finally:
+            with self._lock:
+                self._listeners.discard(listener)
+
+    @staticmethod
+    def _hand(listeners: tuple[_Listener, ...], event: bytes | None) -> None:
+        for listener in listeners:
+            try:
+                listener.loop.call_soon_threadsafe(listener.put, event)
+            except RuntimeError:  # its loop has ended, and the stream with it
+                continue
+
+
+# --- the last turn
+
+GAPS = 5760
+"""Turns whose gap is kept in memory: a day of them at the default interval."""
+
+
+class GapPoint(msgspec.Struct, frozen=True):
+    """How far apart the brokers were in one turn: scores in points, ``at`` epoch seconds; None where unknown."""
+
+    at: float
+    highest: float | None
+    lowest: float | None
+    mean: float | None
+    verdict: str
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """One turn, as it is shown: nothing in it changes any more."""
+
+    status: Status
+    record: TurnResult
+    settings: Settings
+
+    @cached_property
+    def brokers(self) -> list[BrokerFacts]:
+        """What the turn knows of each broker."""
+        return brokers(self.record)
+
+    @cached_property
+    def gap(self) -> GapPoint:
+        """Highest, lowest and mean score of the brokers that gave one."""
+        scores = [one.score for one in self.status.brokers if one.score is not None]
+        kind = self.status.verdict.kind if self.status.verdict is not None else "unknown"
+        if not scores:
+            return GapPoint(self.status.at, None, None, None, kind)
+        return GapPoint(self.status.at, max(scores), min(scores), round(float(np.mean(scores)), 3), kind)
+
+
+class Board:
+    """Written by the daemon's threads, read by the API's. Readers take :attr:`last` once and go on with that."""
+
+    def __init__(self) -> None:
+        self.last: Published | None = None
+        self.events = Events()
+        self.tally = Tally()
+        self._gaps: deque[GapPoint] = deque(maxlen=GAPS)
+        self._lock = threading.Lock()
+
+    def publish(self, published: Published) -> None:
+        """A turn has ended."""
+        with self._lock:
+            self._gaps.append(published.gap)
+        self.tally.turn(published.record, published.gap.verdict)
+        self.last = published
+        self.events.tell("turn", published.status)
+
+    def again(self, status: Status) -> Published:
+        """The last turn with a status that tells more than it did when it ended."""
+        assert self.last is not None
+        self.last = replace(self.last, status=status)
+        self.events.tell("turn", status)
+        return self.last
+
+    def moved(self, ended: Outcome | Skip, move: dict[str, Any]) -> None:
+        """A move has ended; ``move`` is how the log tells it."""
+        self.tally.moved(ended)
+        self.events.tell("move", move)
+
+    def gaps(self, since: float) -> list[GapPoint]:
+        """Gaps of the turns after a time (epoch seconds), the oldest first."""
+        with self._lock:
+            return [point for point in self._gaps if point.at > since]

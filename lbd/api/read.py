@@ -1,0 +1,291 @@
+"""Routes that read: the last turn, kept turns and moves, placements, and events."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Path, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from lbd.api.guard import WorkLimit
+from lbd.api.problems import ProblemError
+from lbd.api.published import TooManyError
+from lbd.api.shapes import Alive, Readiness, SeenBroker, SeenBundle, SnapshotTold, StrategyTold, answer
+from lbd.config import strategy_section
+from lbd.errors import UsageError
+from lbd.fields import derived
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT
+from lbd.place.placements import DEFAULT, PLACEMENTS
+from lbd.store.control import Control
+from lbd.store.drains import drains_in_force
+from lbd.store.explain import Explainer
+from lbd.store.moves import Following, History, history
+from lbd.store.status import document
+from lbd.store.turns import TURNS_FOLDER, KeptTurns, named
+from lbd.turn.record import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.api.backend import Backend
+    from lbd.api.published import Published
+    from lbd.model import BoolArray, Snapshot
+    from lbd.store.moves import MoveRecord
+
+
+A_DAY_SECONDS = 86_400.0
+Rows = Annotated[bool, Query(description="rows as arrays, as they are kept, and not by the names of their fields")]
+KEPT_SECONDS = 366 * A_DAY_SECONDS
+
+
+def explaining(backend: Backend) -> APIRouter:
+    """The route."""
+    router = APIRouter(prefix="/v1", tags=["reading"])
+
+    def told(what: str | None, last: int, since_seconds: float, *, rows: bool) -> Response:
+        now = backend.now()
+        rest = backend.settings.guardrails.cool_down_minutes * 60
+        explainer = Explainer(backend.state_dir, now=now, since=now - since_seconds, last=last, cool_down_seconds=rest)
+        try:
+            found = explainer.of(what)
+            return answer(found if rows else named(found))
+        except UsageError as error:
+            raise ProblemError(404, str(error)) from error
+
+    @router.get("/explain")
+    def explain_last(
+        last: Annotated[int, Query(ge=1, le=1000, description="tell of so many moves")] = 5,
+        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
+        *,
+        rows: Rows = False,
+    ) -> Response:
+        """The last turn: the JSON of ``lbd explain``."""
+        return told(None, last, since_seconds, rows=rows)
+
+    @router.get("/explain/{what:path}")
+    def explain(
+        what: Annotated[str, Path(max_length=1000, description="a broker, bundle or topic, or a turn by its number")],
+        last: Annotated[int, Query(ge=1, le=1000, description="tell of so many moves")] = 5,
+        since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
+        *,
+        rows: Rows = False,
+    ) -> Response:
+        """Why it moved or did not: the JSON of ``lbd explain WHAT``."""
+        return told(what or None, last, since_seconds, rows=rows)
+
+    return router
+
+
+# --- ``/v1/placement``: which broker a bundle, or the bundle of a topic, should go to
+
+Strategy = Annotated[str, Query(max_length=100, description=f"one of {', '.join(PLACEMENTS)}")]
+Part = Annotated[str, Path(min_length=1, max_length=500)]
+
+
+def placement(backend: Backend) -> APIRouter:
+    """The routes."""
+    router = APIRouter(prefix="/v1", tags=["reading"])
+    asking = WorkLimit(at_once=8, waiting=40)
+
+    async def picked(text: str, strategy: str) -> Response:
+        """What is known is answered here and now: another thread would be waited for."""
+        last = last_turn(backend)
+        found = backend.pick_at_once(text, strategy)
+        if found is None:
+            async with asking.place():  # a broker that does not answer must not take the threads of all other requests
+                found = await run_in_threadpool(backend.pick, last, text, strategy)
+        return answer(found)
+
+    @router.get("/placement")
+    async def placement_of_topic(
+        topic: Annotated[str, Query(max_length=2000, description="persistent://tenant/namespace/topic")],
+        strategy: Strategy = DEFAULT,
+    ) -> Response:
+        """Where the bundle of a topic should go if nobody owned it, by lbd's picker, and why. It changes nothing."""
+        if "://" not in topic:
+            raise ProblemError(400, f"{topic!r:.200} is no topic; wanted persistent://tenant/namespace/topic")
+        return await picked(topic, strategy)
+
+    @router.get("/placement/{tenant}/{namespace}/{bundle}")
+    async def placement_of_bundle(
+        tenant: Part, namespace: Part, bundle: Part, strategy: Strategy = DEFAULT
+    ) -> Response:
+        """The same for a bundle, 0xLLLLLLLL_0xUUUUUUUU."""
+        return await picked(f"{tenant}/{namespace}/{bundle}", strategy)
+
+    return router
+
+
+# --- the last turn, earlier ones, and events
+
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events as they happen.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+Last = Annotated[int, Query(ge=1, le=1000, description="so many, the newest first")]
+Name = Annotated[str | None, Query(max_length=1000)]
+
+
+def last_turn(backend: Backend) -> Published:
+    """The turn that is shown. Raises :class:`ProblemError` before the first one has ended."""
+    found = backend.board.last
+    if found is None:
+        raise ProblemError(503, "no turn has ended yet", {"retry-after": "1"})
+    return found
+
+
+def probes(backend: Backend) -> APIRouter:
+    """Is it alive, is it of use: for orchestrators. They tell nothing of the cluster, and keep no connection open."""
+    close = {"connection": "close"}
+    router = APIRouter(tags=["probes"])
+
+    @router.get("/healthz")
+    async def healthz() -> Response:
+        """200 while turns or moves end; 503 once three turns are missing (at least a minute)."""
+        silent, patience = backend.silent_seconds(), backend.patience_seconds()
+        return answer(Alive(silent < patience, round(silent, 1), patience), 200 if silent < patience else 503, close)
+
+    @router.get("/readyz")
+    async def readyz() -> Response:
+        """200 when the last turn has observed the cluster, and is not late."""
+        last = backend.board.last
+        late = last is None or last.status.late(backend.now())
+        ready = not late and last is not None and last.record.observation is not None
+        return answer(Readiness(ready), 200 if ready else 503, close)
+
+    return router
+
+
+def reading(backend: Backend) -> APIRouter:
+    """The rest of what may be read."""
+    router = APIRouter(prefix="/v1", tags=["reading"])
+    following = Following(backend.state_dir)
+
+    @router.get("/status")
+    def status() -> Response:
+        """What the last turn saw, waits for and moves: the JSON of ``lbd status``."""
+        last, now = last_turn(backend), backend.now()
+        drains = drains_in_force(backend.state_dir, now)
+        return answer(document(last.status, last.status.pid, Control(backend.state_dir).paused(now), now, drains))
+
+    @router.get("/snapshot")
+    def last_snapshot(
+        broker: Name = None, namespace: Name = None, last: Annotated[int, Query(ge=0, le=10_000)] = 100
+    ) -> Response:
+        """The load of the last round: every broker, and the bundles with most traffic, of one broker or namespace."""
+        return answer(snapshot(last_turn(backend), broker, namespace, last))
+
+    @router.get("/gaps")
+    def gaps(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
+        """Highest, lowest and mean score of each turn of this process, a day at most, the oldest first."""
+        return answer(backend.board.gaps(since))
+
+    @router.get("/strategy")
+    async def strategy() -> Response:
+        """Who decides what moves, with its settings: thresholds are points of score."""
+        found = backend.settings
+        settings = getattr(found, strategy_section(found.strategy)).model_dump(mode="json")
+        return answer(StrategyTold(found.strategy, settings))
+
+    @router.get("/decisions")
+    def decisions(last: Last = 20) -> Response:
+        """Turns as they are kept for ``lbd explain``; quiet ones that said the same count as one."""
+        kept = KeptTurns(backend.state_dir / TURNS_FOLDER)
+        return answer([named(turn) for turn in islice(kept, last)])
+
+    @router.get("/moves")
+    def moves(last: Last = 100, bundle: Name = None, broker: Name = None) -> Response:
+        """Moves of the journal, also those under way, the newest first."""
+        if bundle is None and broker is None:
+            return answer(following.newest(last))
+        return answer(list(reversed(deque(_moves(history(backend.state_dir), bundle, broker), last))))
+
+    @router.get("/events", responses=EVENTS)
+    async def events() -> StreamingResponse:
+        """Server-sent events: ``turn`` (the status) after each turn, ``move`` as each move ends, ``pause`` as one
+        begins or ends, ``drain`` as the work on a broker goes on.
+        """
+        try:
+            stream = backend.board.events.listen()
+        except TooManyError:
+            raise ProblemError(503, "too many listen already", {"retry-after": "30"}) from None
+        return StreamingResponse(stream, headers={"cache-control": "no-store"}, media_type="text/event-stream")
+
+    return router
+
+
+def _moves(found: History, bundle: str | None, broker: str | None) -> Iterator[MoveRecord]:
+    for move in found:
+        if bundle in {None, move.bundle} and broker in {None, move.source, move.destination, move.owner}:
+            yield move
+
+
+# --- the load of a round as JSON
+
+
+def snapshot(published: Published, broker: str | None, namespace: str | None, last: int) -> SnapshotTold:
+    """Brokers, and so many (``last``) bundles with most bytes/s, of one broker or namespace where one is named.
+
+    Raises :class:`UsageError` for a broker that gave no report.
+    """
+    record = published.record
+    if record.observation is None or record.decision is None:
+        return SnapshotTold(None, published.status.cluster, [], [], 0)
+    seen = record.observation.snapshot
+    chosen = _selected_rows(seen, broker, namespace)
+    return SnapshotTold(
+        taken_at=seen.taken_at,
+        cluster=record.observation.cluster,
+        brokers=[derived(SeenBroker, one) for one in published.brokers],
+        bundles=_bundles(seen, _largest(seen, chosen, last)),
+        bundles_all=int(chosen.sum()),
+    )
+
+
+def _selected_rows(seen: Snapshot, broker: str | None, namespace: str | None) -> BoolArray:
+    """Rows, bool (R,); where brokers tell of their largest bundles only, the others are there, too."""
+    chosen: BoolArray = seen.rows.reported | (seen.rows.listed if seen.partial else False)
+    if broker is not None:
+        at = seen.brokers.index().get(broker)
+        if at is None:
+            raise UsageError(f"{broker}: no such broker in this round; there are {', '.join(seen.brokers.ids[:5])}")
+        chosen &= seen.rows.owner() == at
+    if namespace is not None:
+        names = np.array([name == namespace for name in seen.namespaces.names], dtype=np.bool_)
+        chosen &= names[seen.namespaces.of[seen.rows.bundle]]
+    return chosen
+
+
+def _largest(seen: Snapshot, chosen: BoolArray, last: int) -> list[int]:
+    """Rows, at most ``last``, the most bytes/s first; among equals as the brokers report them."""
+    rows = np.flatnonzero(chosen)
+    weight = np.nan_to_num(seen.rows.rates[rows, BYTES_IN] + seen.rows.rates[rows, BYTES_OUT])
+    if 0 < last < rows.size:  # to sort them all takes thirty times as long
+        rows = rows[weight >= np.partition(weight, -last)[-last]]
+        weight = np.nan_to_num(seen.rows.rates[rows, BYTES_IN] + seen.rows.rates[rows, BYTES_OUT])
+    found: list[int] = rows[np.argsort(-weight, kind="stable")][:last].tolist()
+    return found
+
+
+def _bundles(seen: Snapshot, rows: list[int]) -> list[SeenBundle]:
+    names, owner = seen.rows.bundle[rows].tolist(), seen.rows.owner()[rows].tolist()
+    told = seen.rows.reported[rows]
+    carried = np.where(told[:, None], seen.rows.rates[rows], np.nan).tolist()
+    counts = [own if known else [None] * 3 for own, known in zip(seen.rows.counts[rows].tolist(), told, strict=True)]
+    return [
+        SeenBundle(
+            bundle=seen.bundles[name],
+            broker=seen.brokers.ids[broker],
+            msg_rate_in=number(rates[MSG_IN]),
+            msg_rate_out=number(rates[MSG_OUT]),
+            throughput_in=number(rates[BYTES_IN]),
+            throughput_out=number(rates[BYTES_OUT]),
+            topics=topics,
+            producers=producers,
+            consumers=consumers,
+        )
+        for name, broker, rates, (topics, producers, consumers) in zip(names, owner, carried, counts, strict=True)
+    ]

@@ -1,0 +1,96 @@
+"""Commands for the running lbd, and the identity of the caller."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from lbd.cli.render import plain
+from lbd.errors import ObserveError, UsageError
+from lbd.files import user_name
+from lbd.store.control import RequestResult
+from lbd.store.status import running
+from lbd.text import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbd.api.client import Client, Command
+    from lbd.config import Settings
+
+
+def lbd_client(settings: Settings, api_url: str | None) -> Client | None:
+    """The lbd of ``--api``, else the one that holds the state directory; None if none does."""
+    pid = running(settings.state_dir) if api_url is None else None
+    if api_url is None and pid is None:
+        return None
+    from lbd.api.client import Client, LocalClient  # noqa: PLC0415 - a command that acts by itself needs no client
+
+    return (
+        Client(api_url, settings.api.token_file)
+        if api_url is not None
+        else LocalClient(settings.state_dir, process(pid or 0))
+    )
+
+
+def send_command(client: Client, command: Command) -> dict[str, Any]:
+    """The response, or the result of a command that was refused or failed; waits up to the command's timeout."""
+    waiting = duration_text(command.expires_at - command.at)
+    click.echo(f"Asked {client.name}; waiting up to {waiting} for its answer.", err=True)
+    return client.command(command)
+
+
+@contextmanager
+def handing(settings: Settings, api_url: str | None) -> Iterator[Callable[[Command], RequestResult]]:
+    """A callable that executes a command and returns its result: in an lbd that runs, else in this process.
+
+    Raises :class:`~lbd.errors.RefusedError` if another lbd has locked the state directory since.
+    """
+    client = lbd_client(settings, api_url)
+    if client is not None:
+        yield lambda command: read(send_command(client, command), RequestResult)
+        return
+    from lbd.daemon import standalone  # noqa: PLC0415 - a running lbd needs no parts that act
+
+    with standalone.working(settings) as work:
+        yield work
+
+
+def read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for
+    """Decode a response. Raises :class:`ObserveError` if it has another shape."""
+    try:
+        return msgspec.convert(told, kind)
+    except msgspec.ValidationError as error:
+        raise ObserveError(f"the answer of that lbd cannot be read: {error}; is it another version?") from error
+
+
+def override_reason(override: str | None) -> str | None:
+    """The reason of ``--override`` in one line. Raises :class:`UsageError` if it is empty."""
+    reason = one_line(override) if override is not None else None
+    if reason == "":
+        raise UsageError("--override: the reason is empty; say why limits may be passed")
+    return reason
+
+
+def print_note(form: str, sentence: str) -> None:
+    """Print a note; to stderr if stdout has JSON."""
+    click.echo(plain(sentence), err=form == "json")
+
+
+def one_line(words: str) -> str:
+    """The text without line ends and control characters."""
+    return " ".join(plain(words).split())
+
+
+def by() -> str:
+    """The user who runs the command; behind sudo, the original user."""
+    return one_line(os.environ.get("SUDO_USER") or user_name(os.getuid()))
+
+
+def process(pid: int) -> str:
+    """The running lbd as text; 0 is a process whose id is not known yet."""
+    return f"lbd (process {pid or '?'})"

@@ -1,0 +1,162 @@
+"""``lbd status``, ``lbd pause`` and ``lbd resume``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from lbd.cli import status_text as text
+from lbd.cli.options import api_option, duration, format_option, settings_options
+from lbd.cli.render import json_out
+from lbd.cli.request import by, one_line, print_note, process
+from lbd.errors import ObserveError, UsageError
+from lbd.store.control import Control, Pause
+from lbd.store.drains import drains_in_force
+from lbd.store.status import after_its_end, document, read_status, running, standby_text, unwritable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lbd.cli.options import Read
+    from lbd.store.status import Status
+
+
+@click.command("status")
+@api_option
+@format_option
+@settings_options
+def status(read: Read, form: str, api_url: str | None) -> None:
+    """Show whether lbd runs, what its last turn saw and did, moves in flight, drains and a pause.
+
+    Exit code 3 if no lbd runs on the state directory, or if its last turn is older than three intervals and half a
+    minute.
+
+    \b
+    Example: lbd status --format json
+    """
+    settings, now, pid = read().settings, time.time(), None
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
+
+        found, pause, now, drains = remote.status(remote.client(api_url, settings))
+        pid, where = found.pid, api_url
+    else:
+        pid = running(settings.state_dir)
+        found, where = _last_turn(settings.state_dir, pid), process(pid or 0)
+        pause, drains = Control(settings.state_dir).paused(now), drains_in_force(settings.state_dir, now)
+    if form == "json":
+        json_out(document(found, pid, pause, now, drains))
+    else:
+        text.show_status(found, pid, pause, now, drains)
+    told = text.freshness(found, pid, now)
+    if pid is None:
+        raise ObserveError(f"{settings.state_dir}: no lbd runs on this state directory; {told}")
+    if found.late(now):
+        untold = "" if api_url else _untold(settings.state_dir)
+        raise ObserveError(f"{where}: {told}{untold}")
+
+
+def _untold(state_dir: Path) -> str:
+    """The note for a late status: if the disk is the cause, turns continue and the log says so."""
+    trouble = unwritable(state_dir)
+    return f"; {state_dir} {trouble}, so later turns cannot be shown: see lbd's log" if trouble else ""
+
+
+def _last_turn(state_dir: Path, pid: int | None) -> Status:
+    try:
+        found = read_status(state_dir)
+    except UsageError as error:
+        raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
+    return found if pid is not None else after_its_end(found, state_dir)
+
+
+@click.command("pause")
+@api_option
+@click.option(
+    "--for",
+    "seconds",
+    callback=duration,
+    metavar="DURATION",
+    help="How long: 90s, 15m, 2h, ...  [default: until lbd resume]",
+)
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown wherever the pause is shown.")
+@format_option
+@settings_options
+def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: str | None) -> None:
+    """Stop all moves, also over restarts. lbd keeps observing and counting.
+
+    \b
+    Example: lbd pause --for 2h --reason "broker upgrade"
+    """
+    settings, now = read().settings, time.time()
+    state_dir = settings.state_dir
+    wanted = Pause(now, now + seconds if seconds is not None else None, one_line(reason), by())
+    pid: int | None
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
+
+        asked = remote.client(api_url, settings)
+        wanted, replaced, pid = remote.pause(asked, wanted)
+        leader = remote.remote_leader(asked)
+    else:
+        replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
+        leader = local_leader(state_dir, pid)
+    if form == "json":
+        json_out({"paused": wanted, "replaced": replaced, "running": pid})
+    print_note(form, f"Paused {text.pause_text(wanted, now)}.")
+    if replaced is not None:
+        print_note(form, f"This replaces the pause {text.pause_text(replaced, now, in_force=False)}.")
+    if pid is None:
+        print_note(form, f"No lbd is running on {state_dir}; the pause holds for the next one.")
+    if leader is not None:
+        print_note(form, f"It holds here, and for all once this lbd leads; {leader}: pause that one, too.")
+
+
+@click.command("resume")
+@api_option
+@format_option
+@settings_options
+def resume(read: Read, form: str, api_url: str | None) -> None:
+    """End a pause.
+
+    \b
+    Example: lbd resume
+    """
+    settings, now = read().settings, time.time()
+    state_dir = settings.state_dir
+    pid: int | None
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
+
+        asked = remote.client(api_url, settings)
+        in_force, pid = remote.resume(asked, by())
+        found, leader = None, remote.remote_leader(asked)
+    else:
+        control = Control(state_dir)
+        in_force = control.paused(now)
+        found, pid = control.resume(), running(state_dir)
+        leader = local_leader(state_dir, pid)
+    if form == "json":
+        json_out({"ended": in_force, "running": pid})
+    if in_force is not None:
+        print_note(form, f"Ended the pause {text.pause_text(in_force, now, in_force=False)}.")
+    elif found is not None:
+        print_note(form, f"Nothing was paused: the pause {text.pause_text(found, now)}.")
+    else:
+        print_note(form, "Nothing was paused.")
+    if pid is None:
+        print_note(form, f"No lbd is running on {state_dir}.")
+    if leader is not None:
+        print_note(form, f"It holds here only; {leader}: resume that one.")
+
+
+def local_leader(state_dir: Path, pid: int | None) -> str | None:
+    """The leader, if it is not the lbd that runs here; from its last turn."""
+    if pid is None:
+        return None
+    try:
+        return standby_text(read_status(state_dir))
+    except UsageError:  # it has ended no turn yet
+        return None

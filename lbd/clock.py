@@ -1,0 +1,104 @@
+"""Clocks: seconds since the machine started (for deadlines and cool-downs, suspended time included), and daemon time.
+
+``time.monotonic`` stands still on Linux while the machine sleeps, so a deadline by it would last longer than a
+successor waits.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_seconds() -> float:
+    """Seconds since the start of the machine; nobody can set this clock."""
+    return time.clock_gettime(_CLOCK)
+
+
+class Moment(NamedTuple):
+    """A point in time that no set clock moves: ``up`` seconds after the start of the machine that ``boot`` names.
+
+    Moments of different starts cannot be compared.
+    """
+
+    boot: str
+    up: float
+
+
+def moment() -> Moment:
+    """Now."""
+    return Moment(boot_name(), boot_seconds())
+
+
+@cache
+def boot_name() -> str:
+    """A short name of this start of the machine; of this process where the system does not name its starts."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")[:12]
+    except (OSError, ValueError):
+        return secrets.token_hex(6)
+
+
+# --- the time of a daemon: this machine's, or a faster one
+
+STEP_SECONDS = 2.0
+"""NTP slews what is less than half a second."""
+
+
+@dataclass(frozen=True)
+class Timebase:
+    """``now`` is epoch seconds, ``pace`` how many of them pass in a second of this machine, at this moment.
+
+    ``boot`` is the clock that nobody can set, by which rests and budgets last at least as long as by ``now``; None
+    where ``now`` is not the machine's.
+
+    Only what lbd decides by is told by it. What waits for an answer (time-outs, proofs of a landing, the pause between
+    two unloads) takes as long as sockets take, and stays on the machine's own clock.
+    """
+
+    now: Callable[[], float] = time.time
+    pace: Callable[[], float] = lambda: 1.0
+    boot: Callable[[], Moment | None] = lambda: None
+
+    def takes(self, seconds: float) -> float:
+        """Seconds of this machine in which so many pass."""
+        return seconds / self.pace()
+
+    def at(self, machine_time: float) -> float:
+        """What this clock shows when the machine's shows ``machine_time`` (epoch seconds), at the present pace."""
+        return self.now() + (machine_time - time.time()) * self.pace()
+
+
+SYSTEM = Timebase(boot=moment)
+
+
+class Steps:
+    """Whether the machine's clock was set: its time and the time that nobody can set go apart then."""
+
+    def __init__(self, now: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._monotonic = now, monotonic
+        self._apart = now() - monotonic()
+
+    def since_last_look(self) -> float:
+        """Seconds by which it was set ahead, negative for back; 0 for less than :data:`STEP_SECONDS`.
+
+        Where the process stood still between the two looks that this takes, nothing is known until the next time.
+        """
+        begun, now, ended = self._monotonic(), self._now(), self._monotonic()
+        if ended - begun > STEP_SECONDS / 2:
+            return 0.0
+        step = now - begun - self._apart
+        if abs(step) < STEP_SECONDS:
+            return 0.0
+        self._apart += step
+        return step

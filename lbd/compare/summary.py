@@ -1,0 +1,162 @@
+"""A comparison in words and rows, and its recommendation: as even as the best, with the fewest moves. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lbd.compare.side_by_side import RECORDED
+from lbd.load.estimate import CPU, Source
+from lbd.score.scorecard import FIGURES, figures
+from lbd.simulate.world import MIB
+from lbd.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lbd.compare.side_by_side import Compared, Run
+    from lbd.load.estimate import LoadModel
+    from lbd.load.model_error import ModelError
+
+
+ALIKE_POINTS = 2.0
+"""Gaps at the end that differ by less are alike: scores at rest vary by so much."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A candidate's label, and the reasons, each a clause."""
+
+    label: str
+    reasons: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """In one line."""
+        return f"{self.label}: {'; '.join(self.reasons)}"
+
+
+def recommended(found: Compared) -> Recommendation | None:
+    """The candidate to take; None where there is but one.
+
+    Of those that broke no policy, and whose brokers were in the end as near each other as the nearest's within
+    :data:`ALIKE_POINTS`, or within the low threshold, the one with the fewest moves; then with the least traffic moved,
+    the least time above the threshold, and the first that was asked for.
+    """
+    runs = [run for run in found.runs if run.label != RECORDED]
+    if len(runs) < 2:
+        return None
+    lawful = [run for run in runs if not run.card.policy_violations] or runs
+    enough = max(min(map(_gap, lawful)) + ALIKE_POINTS, found.thresholds[0])
+    even = [run for run in lawful if _gap(run) <= enough]
+    best = min(even, key=lambda run: (run.card.moves, run.card.traffic_moved, run.card.minutes_over_low))
+    return Recommendation(best.label, tuple(_reasons(best, runs, even, found.thresholds[0])))
+
+
+def _gap(run: Run) -> float:
+    return run.card.last.gap_points
+
+
+def _reasons(best: Run, runs: Sequence[Run], even: Sequence[Run], low: float) -> list[str]:
+    found = [_choice_text(best, even, low), _moved(best, even)]
+    unlawful = [run.label for run in runs if run.card.policy_violations]
+    uneven = [f"{run.label} ({_gap(run):.1f})" for run in runs if run not in even and run.label not in unlawful]
+    found += [f"less even in the end: {', '.join(uneven)}"] if uneven else []
+    found += [f"against a policy: {', '.join(unlawful)}"] if unlawful else []
+    return found
+
+
+def _choice_text(best: Run, even: Sequence[Run], low: float) -> str:
+    nearest = min(map(_gap, even))
+    if _gap(best) <= low:
+        return f"ends {_gap(best):.1f} points apart, within the low threshold of {low:g}"
+    beside = "no other ends nearer" if _gap(best) <= nearest else f"the nearest {nearest:.1f}"
+    return f"ends {_gap(best):.1f} points apart, {beside}"
+
+
+def _moved(best: Run, even: Sequence[Run]) -> str:
+    card = best.card
+    fewest = card.fewest_moves_as_even
+    needed = f", at least {fewest} needed to be as even" if fewest is not None else ""
+    told = f"{counted(card.moves, 'move')}{needed}, {card.traffic_moved:.0%} of the traffic"
+    others = [f"{run.label} {run.card.moves} and {run.card.traffic_moved:.0%}" for run in even if run is not best]
+    return f"{told}; as even: {', '.join(others)}" if others else told
+
+
+# --- rows and words, for a terminal and for a page
+
+SAME = ("turns", "hours")
+"""Figures that all runs share."""
+
+UNRECORDED = ("turn_p50_seconds", "turn_p99_seconds", "unserved_bundle_seconds", "policy_violations")
+"""Figures of what really happened that no report tells."""
+
+
+def title(found: Compared) -> str:
+    """What was compared, for how long, and by which thresholds."""
+    card, (low, high) = found.runs[0].card, found.thresholds
+    lasted = f"{card.hours:.1f} h" if card.hours >= 1 else f"{card.hours * 60:.0f} min"
+    return f"{found.name}: {card.turns} turns in {lasted}, thresholds {low:g} and {high:g} points"
+
+
+def scorecard_json(run: Run) -> dict[str, Any]:
+    """The scorecard; of what was recorded nobody knows what no report tells."""
+    return {**asdict(run.card), **(dict.fromkeys(UNRECORDED) if run.label == RECORDED else {})}
+
+
+def rows(found: Compared) -> Iterator[tuple[str, ...]]:
+    """A label and a value for each run, of every figure that some run has."""
+    cards = [_figures(run) for run in found.runs]
+    for figure in FIGURES:
+        values = [card[figure.name] for card in cards]
+        if figure.name not in SAME and any(value is not None for value in values):
+            yield (figure.label, *map(figure.told, values))
+
+
+def _figures(run: Run) -> dict[str, float | None]:
+    found = figures(run.card)
+    return {**found, **dict.fromkeys(UNRECORDED)} if run.label == RECORDED else found
+
+
+def sentences(found: Compared) -> Iterator[str]:
+    """What the last turn of each run said."""
+    return (f"{run.label}, in the end: {run.sentence}" for run in found.runs if run.sentence)
+
+
+def advice(found: Compared) -> Iterator[str]:
+    """Which to take, and why."""
+    best = recommended(found)
+    if best is not None:
+        yield f"recommended: {best.told}"
+
+
+def rests_on(found: Compared) -> Iterator[str]:
+    """The load model behind a comparison over a recording, and its error."""
+    if found.model is not None and found.error is not None:
+        yield from _slopes(found.model)
+        yield error_text(found.error)
+
+
+def _slopes(model: LoadModel) -> Iterator[str]:
+    """CPU is what mostly binds: its slope, background, and where the slope comes from."""
+    unit, each = ("MiB/s", MIB) if model.measure == "throughput" else ("1,000 msg/s", 1000.0)
+    yield f"load model, CPU in points (each for {unit} in + out):"
+    for at, broker in enumerate(model.brokers):
+        source, slope, half = model.sources[at][CPU], model.slope[at, CPU] * each, model.half_width[at, CPU] * each
+        if source is Source.GIVEN:
+            yield f"  {broker}: background as recorded, slope {slope:.3g} (given)"
+        else:
+            known = f"background {model.background[at, CPU]:.1f}, slope {slope:.3g} +- {half:.2g}"
+            yield f"  {broker}: {known} ({source.value}, {model.samples[at]} samples)"
+
+
+def error_text(error: ModelError) -> str:
+    """How far the model was off, in one line."""
+    early = f"; {error.unpredicted} more came before anything told a slope" if error.unpredicted else ""
+    if not error.number:
+        return f"error of the model: not known, no recorded move changed a broker's load by a point or more{early}"
+    return (
+        f"error of the model on {error.number} changes that really happened: {error.mean_absolute:.1f} points on "
+        f"average, {error.p95:.1f} at p95, bias {error.bias:+.1f} (taking scores to stay as they were: "
+        f"{error.unchanged_mean_absolute:.1f}){early}"
+    )

@@ -1,0 +1,494 @@
+"""The daemon's side of the API: the state published after each turn, the current plan, and the picker.
+
+The plan is what a turn would start if the imbalance lasts, from the round of the last turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import numpy as np
+import structlog
+
+from lbd.api.published import Board, Published
+from lbd.api.server import Server, listen_locally, listen_on
+from lbd.api.shapes import Drained, PlacementResponse, PlanResponse
+from lbd.api.token import TokenFile
+from lbd.bundles import holds, range_in_name, topic_hash
+from lbd.daemon.status import move_line, with_leader
+from lbd.errors import ObserveError, UsageError, as_lbd_error
+from lbd.files import remove
+from lbd.operations.drain import plan_json, show_drain, show_fill
+from lbd.operations.dry import parts_of_known, unsampled
+from lbd.operations.parts import PolicyReader
+from lbd.operations.place import Fixed, live_bundles, meant, placement, target
+from lbd.operations.split import due_document, plan_due, plan_split
+from lbd.permit.policies import Policies
+from lbd.place.picker import RunningLoads, answer_all, without_doubted
+from lbd.place.placements import BrokerLoads, PlaceMemory, broker_loads
+from lbd.pulsar.admin import Admin
+from lbd.split.plan import as_document
+from lbd.store.control import SOCKET, PlannedMove
+from lbd.store.drains import Drains
+from lbd.turn.record import document
+from lbd.turn.turn import turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from lbd.api.shapes import DrainPlan
+    from lbd.config import Settings
+    from lbd.daemon.engine import Engine
+    from lbd.model import CodeArray, IntArray, Outcome, Skip, Snapshot
+    from lbd.observe.observer import Observation
+    from lbd.operations.place import Target
+    from lbd.permit.policies import Groups, Isolation
+    from lbd.place.placements import Placement as Rule
+    from lbd.pulsar.broker_health import BrokerHealth
+    from lbd.split.plan import Algorithm, DueSplitsDocument, SplitDocument
+    from lbd.store.control import Request, RequestResult
+    from lbd.store.status import Status
+    from lbd.turn.parts import TurnResult
+
+
+KEPT = 16
+"""Plans that may still be applied; the oldest are forgotten."""
+
+
+class Planner:
+    """Plans of one running lbd. Thread-safe; each round is planned for once, and no turn waits for it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._admin = Admin(engine.settings.pulsar, engine.silences)
+        self._lock = threading.Lock()
+        self._last: tuple[Published, PlanResponse] | None = None
+        self._known: OrderedDict[str, PlanResponse] = OrderedDict()
+
+    def plan(self, published: Published) -> PlanResponse:
+        """What would be unloaded. Raises :class:`~lbd.errors.LbdError` where that cannot be said."""
+        with self._lock:
+            if self._last is None or self._last[0] is not published:
+                found = _plan(self._planned(published))
+                self._last = published, found
+                self._known[found.id] = found
+                while len(self._known) > KEPT:
+                    self._known.popitem(last=False)
+            return self._last[1]
+
+    def find(self, name: str) -> PlanResponse | None:
+        """One of the last plans that were shown."""
+        with self._lock:
+            return self._known.get(name)
+
+    def _planned(self, published: Published) -> TurnResult:
+        record, settings = published.record, published.settings
+        if record.observation is None or record.kept is None or record.averages is None:
+            raise ObserveError(f"the last turn says nothing to plan by: {record.sentence}")
+        self._admin.active_brokers()
+        looked, policies = Fixed(record.observation), PolicyReader(self._admin)
+        kept, journal = unsampled(record.kept), self._engine.journal
+        found = turn(parts_of_known(settings, looked, policies, kept, record.averages, journal, lambda: None))
+        if found.error is not None:
+            raise found.error
+        return found
+
+
+def _plan(record: TurnResult) -> PlanResponse:
+    assert record.observation is not None
+    told = document(record, everything=False)
+    moves = tuple(
+        PlannedMove(unload.bundle, unload.source, unload.destination)
+        for unload in record.unloads
+        if unload.destination is not None
+    )
+    snapshot = record.observation.snapshot
+    seen = (record.observation.cluster, snapshot.taken_at, told["brokers"], moves)
+    return PlanResponse(sha256(msgspec.json.encode(seen)).hexdigest()[:16], told, moves)
+
+
+# --- the picker, from the last turn's round; brokers are contacted only for what is unknown
+# The values of a round are laid out once (:class:`_Look`); a question then costs a few dictionary look-ups and a hash
+# per broker. Answers for unowned bundles are remembered, because no report shows their effect yet.
+
+Kind = TypeVar("Kind")
+
+POLICIES_SECONDS = 60.0
+"""Groups and boundaries of a namespace are asked for again after this; a turn's own plan always asks anew."""
+
+LATEST_SECONDS = 2 * POLICIES_SECONDS
+"""Until then a group is asked for again beside the answers, and later before the next one."""
+
+NAMESPACES = 10_000
+"""Kept at most; then all are asked for again."""
+
+
+@dataclass(frozen=True, eq=False)
+class _PublishedRound:
+    """One turn's round, laid out for questions. ``isolation`` was read with it.
+
+    ``allowed`` are the brokers on which it allows each namespace that was asked about.
+    """
+
+    published: Published
+    isolation: Isolation
+    drained: frozenset[str]
+    seen: BrokerLoads
+    allowed: dict[str, frozenset[str]] = field(default_factory=dict)
+    _cuts: dict[str, tuple[list[int], list[str]]] = field(default_factory=dict)
+
+    @property
+    def record(self) -> TurnResult:
+        return self.published.record
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        return self.observation.snapshot
+
+    @property
+    def observation(self) -> Observation:
+        assert self.record.observation is not None
+        return self.record.observation
+
+    @property
+    def doubted(self) -> CodeArray:
+        assert self.record.evidence is not None
+        return self.record.evidence.paired
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Of each bundle."""
+        return {name: at for at, name in enumerate(self.snapshot.bundles)}
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """Broker position of each bundle, int32 (N,)."""
+        rows = self.snapshot.rows
+        found: IntArray = np.full(len(self.snapshot.bundles), -1, dtype=np.int32)
+        found[rows.bundle] = rows.owner()
+        return found
+
+    def owner_of(self, bundle: str) -> str | None:
+        """As brokers reported it."""
+        at = self.position.get(bundle)
+        return self.snapshot.brokers.ids[int(self.owner[at])] if at is not None and self.owner[at] >= 0 else None
+
+    def rate_of(self, bundle: str) -> dict[str, float]:
+        """Its long-term messages/s, in + out, by its name; nothing where it is not known."""
+        at = self.position.get(bundle)
+        averages = self.record.averages
+        return {} if at is None or averages is None else {bundle: float(averages.long[at, :2].sum())}
+
+    def cuts(self, namespace: str) -> tuple[list[int], list[str]]:
+        """Where the bundles begin that brokers report of a namespace, and these bundles; both in that order."""
+        if namespace not in self._cuts:
+            known = self.snapshot.namespaces
+            code = known.names.index(namespace) if namespace in known.names else -1
+            names = [self.snapshot.bundles[at] for at in np.flatnonzero(known.of == code).tolist()]
+            ordered = sorted((range_in_name(name)[0], name) for name in names)
+            self._cuts[namespace] = [lower for lower, _ in ordered], [name for _, name in ordered]
+        return self._cuts[namespace]
+
+    def bundle_of(self, wanted: Target) -> str | None:
+        """The reported bundle that is meant, if there is one."""
+        if wanted.kind == "bundle":
+            return wanted.text if wanted.text in self.position else None
+        return self.bundle_with(wanted.namespace, topic_hash(wanted.text)) if wanted.kind == "topic" else None
+
+    def bundle_with(self, namespace: str, position: int) -> str | None:
+        """The reported bundle that holds a topic's hash."""
+        lowers, names = self.cuts(namespace)
+        at = bisect_right(lowers, position) - 1
+        return names[at] if at >= 0 and holds(names[at], position) else None
+
+
+class Picker:
+    """Answers of one lbd. Thread-safe. ``now`` is epoch seconds."""
+
+    def __init__(self, settings: Settings, now: Callable[[], float], silences: BrokerHealth | None = None) -> None:
+        self._now = now
+        self._admin = Admin(settings.pulsar, silences)
+        self._policies = PolicyReader(self._admin)
+        self._lock, self._laying = threading.Lock(), threading.Lock()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="lbd-picker")
+        self._look: _PublishedRound | None = None
+        self._memory = PlaceMemory()
+        self._groups: dict[str, tuple[float, Groups]] = {}
+        self._asking: set[str] = set()
+        self._bundles: dict[str, tuple[float, list[str]]] = {}
+
+    def published(self, published: Published) -> None:
+        """A turn has ended: where anybody has asked before, its round is laid out beside the turns."""
+        if self._look is not None:
+            self._beside(self._lay_out, published)
+
+    def close(self) -> None:
+        """Lay out no more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._admin.close()
+
+    def pick_at_once(self, text: str, strategy: str) -> PlacementResponse | None:
+        """The same as :meth:`pick` where all of it is known, in a millisecond; None where a broker must be asked."""
+        place, wanted, known = placement(strategy), target(text), self._look
+        if known is None:
+            return None
+        bundle, groups = known.bundle_of(wanted), self._remembered(known, wanted.namespace)
+        if bundle is None or groups is None:
+            return None
+        return self._answer(known, bundle, groups, place, strategy)
+
+    def pick(self, published: Published, text: str, strategy: str) -> PlacementResponse:
+        """Where one bundle, or the bundle of one topic, should go if nobody owned it.
+
+        Raises :class:`UsageError` for what is none and :class:`ObserveError` while no round is known.
+        """
+        place, wanted = placement(strategy), target(text)
+        known = self._look or self._lay_out(published)
+        if known is None:
+            raise ObserveError("the last turn observed nothing; ask again after the next one")
+        bundle = self._bundle(known, wanted)
+        groups = self._remembered(known, wanted.namespace) or self._ask_groups(known, wanted.namespace)
+        return self._answer(known, bundle, groups, place, strategy)
+
+    def _answer(
+        self, known: _PublishedRound, bundle: str, groups: Groups, place: Rule, strategy: str
+    ) -> PlacementResponse:
+        policies = Policies(known.isolation, groups, known.observation.active, known.drained, known.allowed)
+        most_topics = known.published.settings.guardrails.max_topics_per_broker
+        standing = RunningLoads(known.snapshot, policies, known.doubted, most_topics)
+        age = max(self._now() - known.snapshot.taken_at, 0.0)
+        seen = replace(known.seen, age_seconds=age, bundle_rates=known.rate_of(bundle))
+        with self._lock:
+            (answer,), self._memory = answer_all({bundle: known.owner_of(bundle)}, standing, place, seen, self._memory)
+        return PlacementResponse.of(answer, known.observation, age, strategy)
+
+    def _lay_out(self, published: Published) -> _PublishedRound | None:
+        with self._laying:
+            if self._look is not None and self._look.published is published:
+                return self._look
+            record = published.record
+            if record.observation is None or record.averages is None or record.evidence is None:
+                return self._look
+            self._admin.active_brokers()
+            drained = frozenset(Drains(published.settings.state_dir).in_force(self._now()))
+            seen = broker_loads(record.observation.snapshot, record.averages, published.settings.weights)
+            found = _PublishedRound(
+                published, self._policies.isolation(), drained, without_doubted(seen, record.evidence.paired)
+            )
+            _ = found.position, found.owner, found.snapshot.namespaces
+            self._look = found
+            return found
+
+    def _bundle(self, known: _PublishedRound, wanted: Target) -> str:
+        """The bundle meant: of those that brokers report, else as the cluster has cut the namespace."""
+        if wanted.kind == "namespace":
+            raise UsageError(f"{wanted.text!r} is a namespace; wanted one bundle or topic")
+        return known.bundle_of(wanted) or next(iter(meant((wanted,), self._cut).topics))
+
+    def _cut(self, namespace: str) -> list[str]:
+        """The bundles of a namespace that brokers may not report, as nobody owns them."""
+        at, found = self._bundles.get(namespace, (0.0, []))
+        if not 0 <= self._now() - at < POLICIES_SECONDS:
+            self._admin.active_brokers()
+            found = live_bundles(self._admin)(namespace)
+            _keep(self._bundles, namespace, (self._now(), found))
+        return found
+
+    def _remembered(self, known: _PublishedRound, namespace: str) -> Groups | None:
+        """What is known of a namespace, and is not old; what has begun to be is asked for beside the answers."""
+        at, found = self._groups.get(namespace, (0.0, None))
+        age = self._now() - at
+        if found is None or not 0 <= age < LATEST_SECONDS:
+            return None
+        if age >= POLICIES_SECONDS and namespace not in self._asking:
+            self._asking.add(namespace)
+            self._beside(self._ask_groups, known, namespace)
+        return found
+
+    def _beside(self, work: Callable[..., object], *args: object) -> None:
+        """Work that no answer waits for; what it fails of is told."""
+        with suppress(RuntimeError):  # closed meanwhile, and so asked by nobody any more
+            self._pool.submit(work, *args).add_done_callback(_log_stale)
+
+    def _ask_groups(self, known: _PublishedRound, namespace: str) -> Groups:
+        names = (*known.snapshot.namespaces.names, namespace)
+        try:
+            with self._laying:
+                found = self._policies.groups((namespace,), frozenset(name.partition("/")[0] for name in names))
+        finally:
+            self._asking.discard(namespace)
+        _keep(self._groups, namespace, (self._now(), found))
+        return found
+
+
+def _log_stale(work: Future[object]) -> None:
+    """Answers go on by what was known before, and say how old that is."""
+    error = None if work.cancelled() else work.exception()
+    if isinstance(error, Exception):
+        structlog.get_logger().warning(
+            "placements go by an older round, or older policies", why=str(as_lbd_error(error))
+        )
+
+
+def _keep(kept: dict[str, Kind], namespace: str, found: Kind) -> None:
+    if len(kept) >= NAMESPACES:
+        kept.clear()
+    kept[namespace] = found
+
+
+# --- published state and requests
+
+
+class Serving:
+    """The API beside the turns of an engine: for commands on this machine always, on TCP where ``api.enabled``.
+
+    A port that is taken costs the API, not the turns.
+
+    ``url`` is where it listens on TCP, None where it does not. ``silent_seconds`` is how long ago a turn or move ended,
+    ``patience_seconds`` how much of that is too much.
+    """
+
+    def __init__(
+        self, engine: Engine, silent_seconds: Callable[[], float], patience_seconds: Callable[[], float]
+    ) -> None:
+        self.board = Board()
+        self.silent_seconds, self.patience_seconds = silent_seconds, patience_seconds
+        self._engine = engine
+        self.url: str | None = None
+        self._server: Server | None = None
+        self._local: Server | None = None
+        self._picker, self._planner = self._asked()
+        self._trouble, self._local_trouble, self._token = "", "", TokenFile(None)
+        engine.draining.on_work = lambda work: self.board.events.tell("drain", Drained(work.broker, work))
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._engine.settings
+
+    @property
+    def state_dir(self) -> Path:
+        """What is kept."""
+        return self.settings.state_dir
+
+    def now(self) -> float:
+        """Epoch seconds, by the daemon's clock."""
+        return self._engine.timebase.now()
+
+    def pick_at_once(self, text: str, strategy: str) -> PlacementResponse | None:
+        """Where one bundle, or that of a topic, should go; None where a broker must be asked first."""
+        return self._picker.pick_at_once(text, strategy)
+
+    def pick(self, published: Published, text: str, strategy: str) -> PlacementResponse:
+        """Where one bundle, or that of a topic, should go."""
+        return self._picker.pick(published, text, strategy)
+
+    def plan(self, published: Published) -> PlanResponse:
+        """What would be unloaded if the imbalance lasts."""
+        return self._planner.plan(published)
+
+    def planned(self, name: str) -> PlanResponse | None:
+        """A plan that was shown lately."""
+        return self._planner.find(name)
+
+    def show_drain(self, broker: str) -> DrainPlan:
+        """Whether a broker can be spared, by a look of its own at the cluster."""
+        return plan_json(show_drain(self.settings, broker, self._engine.looking))
+
+    def plan_split(self, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
+        """Where one bundle would be cut, by a look of its own at the cluster."""
+        section, admin = self.settings.split, self._engine.looking.admin
+        return as_document(plan_split(admin, bundle, algorithm or section.algorithm, section, positions))
+
+    def plan_due_splits(self) -> DueSplitsDocument:
+        """What the rule would split, by a look of its own at the cluster."""
+        return due_document(plan_due(self.settings, self._engine.looking))
+
+    def ask(self, request: Request, gone: Callable[[], bool]) -> tuple[RequestResult | None, bool]:
+        """The result of a request, and whether nothing was begun."""
+        return self._engine.requests.ask(request, gone)
+
+    def show_fill(self, broker: str) -> DrainPlan:
+        """What a broker would be given, by a look of its own at the cluster."""
+        return plan_json(show_fill(self.settings, broker, self._engine.looking))
+
+    def start(self) -> None:
+        """Listen in the state directory, and on TCP where settings want it."""
+        try:
+            self._local = Server(self, listen_locally(self.state_dir / SOCKET), local=True)
+        except UsageError as error:
+            self._local_trouble = str(error)
+            structlog.get_logger().error("no commands; lbd goes on without them", why=self._local_trouble)
+        self._start_tcp()
+
+    def _start_tcp(self) -> None:
+        api = self.settings.api
+        self._trouble = ""
+        if not api.enabled:
+            return
+        self._token = TokenFile(api.token_file)
+        try:
+            listening = listen_on(api)
+            self.url, self._server = api.url(listening.getsockname()[1]), Server(self, listening)
+        except UsageError as error:
+            self._trouble = str(error)
+            structlog.get_logger().error("no API; lbd goes on without it", why=self._trouble)
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        self._end_tcp()
+        if self._local is not None:
+            with suppress(OSError):
+                remove(self.state_dir / SOCKET)
+            self._local.stop()
+            self._local = None
+        self._picker.close()
+
+    def take(self, before: Settings) -> None:
+        """The engine's settings have changed from these."""
+        picker = self._picker
+        self._picker, self._planner = self._asked()
+        picker.close()
+        if self.settings.api != before.api or self._trouble or self.settings.api.secure:  # certificates are renewed
+            self._end_tcp()
+            self._start_tcp()
+
+    def _asked(self) -> tuple[Picker, Planner]:
+        """Who answers, by the settings in force; of brokers that do not they know what the turns know."""
+        return Picker(self.settings, self.now, self._engine.silences), Planner(self._engine)
+
+    def _end_tcp(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+        self._server, self.url = None, None
+
+    def publish(self, record: TurnResult, status: Status) -> Status:
+        """Show a turn; returns its status with what there is to say of the API."""
+        token = self._token.trouble if self._server is not None else ""
+        warnings = [*status.warnings, *filter(None, (self._local_trouble, self._trouble, token))]
+        status = msgspec.structs.replace(status, api=self.url, warnings=warnings)
+        published = Published(status, record, self.settings)
+        self.board.publish(published)
+        self._picker.published(published)
+        return status
+
+    def led(self) -> Status | None:
+        """Show who leads by now; the status of the last turn with that, None before the first."""
+        last = self.board.last
+        return None if last is None else self.board.again(with_leader(last.status, self._engine.leading)).status
+
+    def moved(self, ended: Outcome | Skip) -> None:
+        """A move has ended."""
+        sentence, facts = move_line(ended)
+        self.board.moved(ended, {"sentence": sentence, **facts})

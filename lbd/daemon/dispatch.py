@@ -1,0 +1,208 @@
+"""Dispatch of manual requests: started one after the other, checked as in a turn, and answered.
+
+A plan that a person has seen is carried out as a whole, or not at all if the cluster has changed since.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lbd.act.executor import DryRun
+from lbd.decide.manual import ByPlan
+from lbd.errors import LbdError, RefusedError
+from lbd.model import Outcome, Result, Skip
+from lbd.operations.place import Fixed
+from lbd.operations.requests import overriding, request_reason, split_hold, wanting
+from lbd.store.control import (
+    FAILED,
+    REFUSED,
+    DrainRequest,
+    FillRequest,
+    PlacedBundle,
+    PlaceRequest,
+    PlanRequest,
+    RequestResult,
+    SplitRequest,
+)
+from lbd.store.state import Scratch
+from lbd.text import counted
+from lbd.turn.turn import turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.daemon.wiring import Assembled
+    from lbd.operations.requests import Requests
+    from lbd.store.control import Request, UnloadRequest
+    from lbd.turn.parts import Parts, TurnResult
+
+
+TOLD = 3
+"""Stale moves in the sentence; the answer names all."""
+
+
+@dataclass
+class _UnderWay:
+    """A plan whose moves have begun, and those that have ended."""
+
+    request: PlanRequest
+    ended: dict[str, PlacedBundle] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> RequestResult | None:
+        """Once all have ended."""
+        done = [self.ended.get(move.bundle) for move in self.request.moves]
+        told = [one for one in done if one is not None]
+        return _moves_result(told) if len(told) == len(done) else None
+
+
+class Applying:
+    """What applies one plan after the other. Thread-safe: moves end in threads of their own."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._lock = threading.Lock()
+        self._under_way: _UnderWay | None = None
+
+    def apply(self, request: PlanRequest, parts: Parts) -> None:
+        """Judge all moves by one look at the cluster; only if each may still be made are they begun.
+
+        Raises :class:`~lbd.errors.LbdError` where that cannot be judged, or something holds all moves.
+        """
+        fixed = _wanting(request, replace(parts, observer=Fixed(parts.observer.observe())))
+        trial = turn(replace(fixed, actuator=DryRun(), store=_copy(fixed)))
+        if trial.error is not None:
+            raise trial.error
+        if trial.hold is not None:
+            raise RefusedError(request_reason(trial, ""))
+        if stale := _dropped_moves(request, trial):
+            self._requests.answer(request, _refused(request, stale))
+            return
+        with self._lock:
+            self._under_way = _UnderWay(request)
+        record = turn(fixed)
+        for one in _dropped_moves(request, record):
+            self._end(one)
+
+    def ended(self, ended: Outcome | Skip) -> None:
+        """A move has ended, of whatever plan."""
+        if isinstance(ended, Skip):
+            self._end(PlacedBundle(ended.what, None, None, None, ended.reason.told(ended.detail)))
+        else:
+            unload = ended.unload
+            self._end(PlacedBundle(unload.bundle, unload.destination, ended.result, ended.owner, ended.detail))
+
+    def _end(self, one: PlacedBundle) -> None:
+        with self._lock:
+            flying = self._under_way
+            if flying is None or one.bundle not in {move.bundle for move in flying.request.moves}:
+                return
+            flying.ended[one.bundle] = one
+            answer = flying.answer
+            if answer is None:
+                return
+            self._under_way = None
+        self._requests.answer(flying.request, answer)
+
+
+def _wanting(request: PlanRequest, parts: Parts) -> Parts:
+    moves = tuple((move.bundle, move.source, move.destination) for move in request.moves)
+    reason = f"plan {request.plan}, {request.by}{request.reason and f': {request.reason}'}"
+    return replace(parts, strategy=ByPlan(moves, parts.weights, reason))
+
+
+def _copy(parts: Parts) -> Scratch:
+    """What a trial may change."""
+    observation = parts.observer.observe()
+    return Scratch(parts.store.load(), parts.store.load_averages(observation.snapshot.taken_at))
+
+
+def _dropped_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundle]:
+    """Moves of the plan that this turn would not make, each with the reason."""
+    begun = {unload.bundle for unload in record.unloads}
+    return [
+        PlacedBundle(move.bundle, move.destination, None, None, request_reason(record, move.bundle))
+        for move in request.moves
+        if move.bundle not in begun
+    ]
+
+
+def _refused(request: PlanRequest, stale: list[PlacedBundle]) -> RequestResult:
+    shown = "; ".join(f"{one.bundle}: {one.detail}" for one in stale[:TOLD])
+    more = f"; and {len(stale) - TOLD} more" if len(stale) > TOLD else ""
+    drifted = f"{len(stale)} of {counted(len(request.moves), 'move')} cannot be made any more: {shown}{more}"
+    return RequestResult(
+        REFUSED, f"Refused: the cluster has drifted since the plan, nothing was begun; {drifted}.", placed=stale
+    )
+
+
+def _moves_result(moves: list[PlacedBundle]) -> RequestResult:
+    landed = sum(one.result is Result.LANDED for one in moves)
+    missed = [one for one in moves if one.result not in {None, Result.LANDED}]
+    unsent = [one for one in moves if one.result is None]
+    words = [f"{landed} landed"]
+    words += [f"{len(missed)} not where they should be: {missed[0].bundle}: {missed[0].detail}"] if missed else []
+    words += [f"{len(unsent)} not sent: {unsent[0].bundle}: {unsent[0].detail}"] if unsent else []
+    code = FAILED if missed else REFUSED if unsent else 0
+    return RequestResult(code, f"{counted(len(moves), 'move')}: {', '.join(words)}.", placed=moves)
+
+
+# --- dispatcher
+
+
+class Dispatcher:
+    """Begins what stands in ``requests`` with the parts of a live lbd; thread-safe only where it hears what ended."""
+
+    def __init__(self, real: Assembled, requests: Requests) -> None:
+        self._real, self._requests = real, requests
+        self._applying = Applying(requests)
+
+    def begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
+        """It is begun, unless something holds it, and ends in an answer."""
+        if isinstance(request, SplitRequest):
+            self._split(request)
+            return
+        self._requests.begun(request)
+        if self._real.observing is not None:
+            self._requests.refuse(request, "this lbd only observes (--observe)")
+            return
+        try:
+            self._judge(request, parts)
+        except LbdError as error:
+            self._requests.fail(request, error)
+
+    def ended(self, ended: Outcome | Skip) -> None:
+        """A move has ended, in a thread of its own."""
+        self._requests.ended(ended)
+        self._applying.ended(ended)
+
+    def _split(self, request: SplitRequest) -> None:
+        real, observe_only = self._real, self._real.observing is not None
+        hold = split_hold(request, real.held, real.executor.unfinished, observe_only=observe_only)
+        real.splitting.serve(request, real.settings, self._requests, hold)
+
+    def _judge(
+        self,
+        request: UnloadRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest,
+        parts: Callable[[UnloadRequest | None], Parts],
+    ) -> None:
+        real = self._real
+        if isinstance(request, DrainRequest | FillRequest):
+            self._requests.answer(request, real.draining.begin(request, real.tools(parts(None))))
+        elif isinstance(request, PlaceRequest):
+            self._requests.answer(request, real.placing.place(request, parts(None), real.placer))
+        elif isinstance(request, PlanRequest):
+            self._applying.apply(request, parts(None))
+        else:
+            self._unload(request, overriding(parts(request), request))
+
+    def _unload(self, request: UnloadRequest, parts: Parts) -> None:
+        """A turn that wants just this, and ends in an answer."""
+        request, parts, picked = self._real.placing.destination(request, parts)
+        record = turn(wanting(parts, request, picked))
+        if record.error is not None:
+            self._requests.fail(request, record.error)
+        elif not record.unloads:
+            self._requests.refuse(request, request_reason(record, request.bundle))

@@ -1,0 +1,413 @@
+"""Leader election among several lbds: the leader is the one that may write the leader topic; the others follow it.
+
+A thread reads the topic, tries to become the writer, and gives up a role that it cannot hold. A new writer first reads
+up to its own first line, so that it knows every intent of its predecessors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lbd.clock import boot_seconds
+from lbd.errors import LbdError, ObserveError, UsageError, as_lbd_error
+from lbd.permit.budget import DAY_SECONDS
+from lbd.pulsar.client import SharedLog
+from lbd.pulsar.leader_topic import LeaderTopic
+from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
+from lbd.reason import Reason
+from lbd.store.journal import Journal
+from lbd.store.shared import Leads, Ordered, SharedJournal, SharedOrders, decoded, leads
+from lbd.text import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lbd.act.executor import Executor
+    from lbd.clock import Timebase
+    from lbd.config import Settings
+    from lbd.operations.split import Splitting
+    from lbd.pulsar.leader_topic import Writer
+    from lbd.store.shared import Shared
+    from lbd.store.state import StateDir
+    from lbd.turn.parts import Hold
+
+
+READ_SECONDS = 1.0
+ELECT_EVERY_SECONDS = 2.0
+AGAIN_AFTER_SECONDS = 2.0
+TIDY_EVERY_SECONDS = 3600.0
+KEPT_SECONDS = int(2 * DAY_SECONDS)
+"""Budgets look back a day; twice that bridges a standby whose clock or start is late."""
+
+WRITERS_EVERY_SECONDS = 15.0
+"""Longer than an lbd that was let write takes to say that it leads: who writes at two looks and has not is none."""
+
+STOP_SECONDS = 5.0
+OWN_NAME = re.compile(r"lbd-.+-\d+-[0-9a-f]{4}")
+"""As :func:`own_name` gives them."""
+
+
+class Log(Protocol):
+    """The topic, as this machine is connected to it."""
+
+    def read(self, seconds: float) -> Sequence[bytes]: ...
+    def elect(self) -> bool: ...
+    def publish(self, line: bytes) -> None: ...
+    def lost(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+def own_name() -> str:
+    """How this process is called where several are: by its machine and process id."""
+    return f"lbd-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+@dataclass
+class _TopicState:
+    """What the topic and the tries to have it came to. ``leader`` is the last one that began.
+
+    ``writers`` are the names of those that were connected at the last look, ``stayed`` who was at the one before, too.
+    """
+
+    leader: Leads | None = None
+    trouble: str = ""
+    unread: int = 0
+    early_loss: str = ""
+    writers: frozenset[str] = frozenset()
+    stayed: tuple[Writer, ...] = ()
+
+    @property
+    def strangers(self) -> str:
+        """Who keeps every lbd from leading without leading itself; empty where nobody does."""
+        name = self.leader.name if self.leader is not None else ""
+        found = sorted(str(one) for one in self.stayed if one.producer_name != name)
+        return "; ".join(found)
+
+
+class Leadership:
+    """Elects, follows, and says who leads. Thread-safe.
+
+    ``on_gain`` is called when this lbd comes to lead, before anything may move; ``on_change`` with a sentence whenever
+    it is known that somebody else leads, or nobody, and of each order taken over; ``on_words`` when :attr:`words` are
+    others than before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        journal: SharedJournal,
+        now: Callable[[], float],
+        connect: Callable[[], Log],
+        tidy: Callable[[], None] = lambda: None,
+        orders: SharedOrders | None = None,
+        writers: Callable[[], Sequence[Writer]] = tuple,
+        early_loss: Callable[[], str] = str,
+    ) -> None:
+        """``connect`` opens the topic, ``tidy`` lets go of its old lines, ``writers`` says who is connected to write.
+
+        ``early_loss`` says how lines are lost before their time. All of these raise :class:`LbdError`.
+        """
+        self._writers, self._early_loss = writers, early_loss
+        self.name, self.journal, self._orders = name, journal, orders
+        self._now, self._connect, self._tidy = now, connect, tidy
+        self.on_gain: Callable[[], None] = lambda: None
+        self.on_change: Callable[[str], None] = lambda _: None
+        self.on_words: Callable[[], None] = lambda: None
+        self._said = ""
+        self._seen = _TopicState()
+        self._leads, self._stopping = threading.Event(), threading.Event()
+        self._elect_at = self._tidy_at = self._writers_at = self._losses_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="lbd-leader", daemon=True)
+
+    def serve(self, executor: Executor, splitting: Splitting) -> None:
+        """Whose open moves and splits are taken over when this lbd comes to lead."""
+
+        def inherit() -> None:
+            executor.halt(Reason.ROUND_STOPPED, "not asked for: another lbd may have led since it was planned")
+            splitting.halt()
+            executor.inherit(dict(self.journal.open))
+            splitting.inherit(dict(self.journal.open_splits))
+
+        executor.inherit({})
+        splitting.inherit({})
+        self.journal.on_foreign, self.on_gain = executor.moved_elsewhere, inherit
+
+    def start(self) -> None:
+        """Begin to follow and to try, once."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the topic to others, at once where its broker answers."""
+        self._stopping.set()
+        self.journal.resign()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    @property
+    def leading(self) -> bool:
+        """Whether this lbd may move."""
+        return self._leads.is_set() and self.journal.leading
+
+    def wait(self, seconds: float) -> bool:
+        """Whether this lbd leads within that time, from its start on."""
+        self.start()
+        return self._leads.wait(seconds) and self.leading
+
+    def hold(self) -> Hold | None:
+        """Why nothing may move from here."""
+        return None if self.leading else (Reason.NOT_LEADER, self.words)
+
+    @property
+    def words(self) -> str:
+        """Who leads, as far as this lbd knows."""
+        found, trouble = self._seen.leader, self._seen.trouble
+        if self.leading and found is not None:
+            return f"this lbd leads since {utc(found.at)}"
+        if trouble:
+            return f"who leads is not known: {trouble}"
+        if strangers := self._seen.strangers:
+            return f"this lbd stands by, no lbd can lead: leader.topic is written by {strangers}; stop that producer"
+        if found is None or found.name == self.name:
+            return "this lbd stands by, nobody leads yet"
+        return f"this lbd stands by, {found.name} leads since {utc(found.at)}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know of it."""
+        seen = self._seen
+        unread = f"leader.topic: {seen.unread} lines cannot be read; is another lbd newer, or does another write?"
+        forgets = "an lbd that was away for longer knows neither cool-downs nor budgets of before"
+        found = (
+            unread if seen.unread else "",
+            f"leader.topic: {seen.early_loss}: {forgets}" if seen.early_loss else "",
+            f"leader.topic: no lbd can lead, it is written by {seen.strangers}" if seen.strangers else "",
+        )
+        return tuple(filter(None, found))
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+                self._seen.trouble = ""
+            except Exception as error:  # noqa: BLE001 - without its thread no lbd would lead; it is told and tried again
+                self._seen.trouble = str(as_lbd_error(error))
+            self._lost()
+            self._spoken()
+            self._stopping.wait(AGAIN_AFTER_SECONDS)
+
+    def _lost(self) -> None:
+        if self._leads.is_set():
+            self._leads.clear()
+            self.on_change(f"leads no more{self._seen.trouble and f': {self._seen.trouble}'}")
+
+    def _spoken(self) -> None:
+        """Who leads is told at once, and not with the next turn."""
+        words = self.words
+        if words != self._said:
+            self._said = words
+            self.on_words()
+
+    def _follow(self) -> None:
+        """Until the topic, or the right to write it, is lost; then all begins anew, from its first line."""
+        log = self._connect()
+        before, self._seen.unread = self._seen.leader, 0
+        try:
+            while self._take(log.read(READ_SECONDS)):
+                pass  # what was written before this lbd came
+            self._seen.trouble = ""
+            self._heard(before)
+            while not self._stopping.is_set() and self._tried(log):
+                before = self._seen.leader
+                self._spoken()
+                self._take(log.read(READ_SECONDS))
+                self._heard(before)
+                self._spoken()
+        finally:
+            self.journal.resign()
+            log.close()
+
+    def _tried(self, log: Log) -> bool:
+        """Try to lead where nobody does, not too often; False when what was had is lost."""
+        self._look_for_losses()
+        if self._leads.is_set():
+            tidied = self._tidied()
+            if self._orders is not None and self.journal.leading:
+                self._orders.tell(log.publish, everything=tidied)
+            return self.journal.leading and not log.lost()
+        if time.monotonic() >= self._elect_at:
+            self._elect_at = time.monotonic() + ELECT_EVERY_SECONDS
+            if log.elect():
+                self._seen.writers, self._seen.stayed = frozenset(), ()
+                self._begin(log)
+            else:
+                self._look_for_writers()
+        return True
+
+    def _look_for_writers(self) -> None:
+        """Another lbd says in the topic that it leads; any other producer is only known to the topic's broker."""
+        if time.monotonic() < self._writers_at:
+            return
+        self._writers_at = time.monotonic() + WRITERS_EVERY_SECONDS
+        try:
+            found = self._writers()
+        except LbdError:
+            return  # a look in vain tells nothing, neither good nor bad
+        self._seen.stayed = tuple(one for one in found if one.producer_name in self._seen.writers)
+        self._seen.writers = frozenset(one.producer_name for one in found)
+
+    def _look_for_losses(self) -> None:
+        if time.monotonic() < self._losses_at:
+            return
+        self._losses_at = time.monotonic() + TIDY_EVERY_SECONDS
+        with suppress(LbdError):
+            self._seen.early_loss = self._early_loss()
+
+    def _begin(self, log: Log) -> None:
+        """Lead: everything that was written before is known, and open moves are taken over, before any is made."""
+        term = secrets.token_hex(8)
+        log.publish(leads(self._now(), self.name, term))
+        deadline = boot_seconds() + ACKNOWLEDGED_WITHIN_SECONDS
+        while self._seen.leader is None or self._seen.leader.term != term:
+            if boot_seconds() > deadline:
+                raise ObserveError("the leader topic cannot be read to its end")
+            self._take(log.read(READ_SECONDS))
+        if self._orders is not None:
+            self._orders.tell(log.publish, everything=True)
+        self.journal.lead(log.publish)
+        self.on_gain()
+        self._leads.set()
+        self.on_change("leads")
+
+    def _tidied(self) -> bool:
+        """Whether it was time to let go of old lines; what still stands is to be told again then."""
+        if time.monotonic() < self._tidy_at:
+            return False
+        self._tidy_at = time.monotonic() + TIDY_EVERY_SECONDS
+        try:
+            self._tidy()
+        except LbdError as error:
+            self.on_change(f"old lines of the leader topic stay: {error}")
+        return True
+
+    def _take(self, lines: Sequence[bytes]) -> bool:
+        found = [decoded(line) for line in lines]
+        known: list[Shared] = [entry for entry in found if entry is not None]
+        self.journal.take(known)
+        for words in self._orders.take(one for one in known if isinstance(one, Ordered)) if self._orders else ():
+            self.on_change(words)
+        self._seen.unread += len(found) - len(known)
+        self._seen.leader = next((one for one in reversed(known) if isinstance(one, Leads)), self._seen.leader)
+        return bool(lines)
+
+    def _heard(self, before: Leads | None) -> None:
+        """Another one that began after this lbd has taken its place."""
+        now = self._seen.leader
+        if now is not None and now != before and now.name != self.name:
+            self.journal.resign()
+            self.on_change(f"{now.name} leads")
+
+
+def leadership(settings: Settings, journal: SharedJournal, now: Callable[[], float]) -> Leadership:
+    """The part for a live lbd. The topic is made, where it is not there, by who comes first."""
+    name, topic = own_name(), settings.leader.topic
+    admin = LeaderTopic(settings.pulsar, topic)
+
+    def connect() -> Log:
+        admin.create()
+        return SharedLog(settings.pulsar, topic, name)
+
+    orders = SharedOrders(settings.state_dir, now)
+    return Leadership(
+        name,
+        journal,
+        now,
+        connect,
+        lambda: admin.forget(KEPT_SECONDS),
+        orders,
+        admin.writers,
+        lambda: admin.early_loss(KEPT_SECONDS),
+    )
+
+
+# --- role: alone, which is the default, or one of several that elect a leader
+
+LED_WITHIN_SECONDS = 15.0
+"""How long a command waits to lead, where no other lbd does."""
+
+
+class Role(Protocol):
+    """Whether this lbd may move. ``on_change`` hears of it in words, ``words`` says it at any time.
+
+    ``on_words`` is called whenever these are others than before.
+    """
+
+    on_change: Callable[[str], None]
+    on_words: Callable[[], None]
+
+    @property
+    def leading(self) -> bool: ...
+    @property
+    def words(self) -> str: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+    def hold(self) -> Hold | None: ...
+    def wait(self, seconds: float) -> bool: ...
+    def serve(self, executor: Executor, splitting: Splitting) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Alone:
+    """No other lbd is to be reckoned with: the lock of the state directory keeps those of this machine apart."""
+
+    leading, words, warnings = True, "", ()
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[str], None] = lambda _: None
+        self.on_words: Callable[[], None] = lambda: None
+
+    def hold(self) -> None:
+        """Nothing holds it."""
+
+    def wait(self, seconds: float) -> bool:
+        """It leads."""
+        del seconds
+        return True
+
+    def serve(self, executor: Executor, splitting: Splitting) -> None:
+        """What the journal has open is its own."""
+
+    def start(self) -> None:
+        """There is nobody to follow."""
+
+    def stop(self) -> None:
+        """There is nobody to leave it to."""
+
+
+def open_role(settings: Settings, state: StateDir, timebase: Timebase, *, observe_only: bool) -> tuple[Journal, Role]:
+    """The journal of a state directory that is held, and where its lbd stands.
+
+    One that only observes needs not agree with anybody.
+    """
+    now, boot = timebase.now, timebase.boot
+    if observe_only or not settings.leader.enabled:
+        return Journal(state.journal, now, state_lost=lambda: state.lost, boot=boot), Alone()
+    journal = SharedJournal(state.journal, now, state_lost=lambda: state.lost, boot=boot)
+    return journal, leadership(settings, journal, now)
+
+
+def refuse_changes(before: Settings, settings: Settings) -> None:
+    """Raises :class:`UsageError` for what a reload cannot change."""
+    if settings.state_dir != before.state_dir:
+        raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
+    if settings.leader != before.leader:
+        raise UsageError("leader: another value takes effect with a restart, not with a reload")

@@ -1,0 +1,279 @@
+"""Records of each turn beside counters and moves: the kept turn for ``lbd explain``, history, and the watchdog's.
+
+The watchdog asks whether the brokers' own shedder should have acted: its rule, with its settings, on lbd's data.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from queue import Full, Queue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.strategies import build
+from lbd.errors import as_lbd_error
+from lbd.load.scoring import Weights
+from lbd.model import Memory
+from lbd.operations.from_broker import from_broker_conf
+from lbd.pulsar.paths import shedder_class
+from lbd.reason import Group, Reason
+from lbd.store.history_round import HISTORY_FOLDER
+from lbd.store.turns import TURNS_FOLDER, Turns, save_bundles
+from lbd.turn.record import history_round, reported_bundles, turn_record
+from lbd.turn.strategy_config import effective
+from lbd.turn.watchdog import OwnShedder, WatchdogMemory, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbd.config import Settings
+    from lbd.model import Decision, Permission, Snapshot
+    from lbd.permit.evidence import Evidence
+    from lbd.store.history import HistoryWriter
+    from lbd.turn.parts import TurnResult
+    from lbd.turn.watchdog import Alarm, Key
+
+
+KNOWN = "AvgShedder"
+INTERVAL_KEY = "loadBalancerSheddingIntervalMinutes"
+SPARE_ROUNDS = 2
+"""Rounds beyond its hit count that a leader is given: its samples are not lbd's."""
+
+
+def own_shedder(record: TurnResult) -> OwnShedder | None:
+    """What the brokers' shedder should do now; None where it is off, or nothing was seen.
+
+    Only AvgShedder's rule is known here. Of another one only its name is told.
+    """
+    seen, decision, averages, evidence = record.observation, record.decision, record.averages, record.evidence
+    if seen is None or decision is None or averages is None or evidence is None or not seen.shedding_on:
+        return None
+    name = shedder_class(seen.shedder) or "a shedder that is not named"
+    if name != KNOWN:
+        return OwnShedder(name)
+    found = from_broker_conf(seen.shedder, stock=True).settings
+    settings = AvgShedderSettings.model_validate(found.get("avg_shedder", {})).stock()
+    weights = Weights.model_validate(found.get("weights", {}))
+    allowed = _allowed(seen.snapshot, decision, evidence)
+    answer = build(settings.eager(), weights)(seen.snapshot, averages, allowed, Memory())
+    rounds = settings.hit_count_low + SPARE_ROUNDS
+    return OwnShedder(name, _sources(answer), rounds * 60.0 * _interval_minutes(seen.shedder))
+
+
+def _allowed(snapshot: Snapshot, decision: Decision, evidence: Evidence) -> Permission:
+    """Every broker that gives a usable report, and bundles that no policy, nor lbd's doubt in their numbers, bars."""
+    free = [reason.code for reason in Reason if reason.group is Group.NORMAL]
+    codes = np.where(np.isin(decision.verdicts, free), np.int8(0), decision.verdicts).astype(np.int8)
+    everyone = np.ones(len(snapshot.brokers), dtype=np.bool_)
+    return replace(evidence.permission(codes), counts=everyone, settled=everyone)
+
+
+def _sources(answer: Decision) -> dict[str, str]:
+    """The brokers that would give bundles, with how far they are from their partners."""
+    apart = {pair.source: f"{pair.difference:.1f} points above {pair.destination}" for pair in answer.facts.pairs}
+    return {unload.source: apart[unload.source] for unload in answer.unloads}
+
+
+def _interval_minutes(runtime: Mapping[str, str]) -> float:
+    try:
+        return float(max(1, int(runtime.get(INTERVAL_KEY, "1"))))
+    except (ValueError, OverflowError):
+        return 1.0
+
+
+# --- history, written in a thread of its own: no turn waits for a disk, and none fails because of one
+
+WAITING_ROUNDS = 8
+"""Rounds that may wait for the disk; a round of 65,000 bundles is some 10 MB."""
+
+SHARE = 0.01
+"""Of its own time on a processor history may take so much of the time that passes."""
+
+ALLOWANCE_SECONDS = 5.0
+"""Beside its share: libraries are loaded at the start."""
+
+STOP_SECONDS = 10.0
+"""A stop waits so long for what is still to be written."""
+
+
+class Historian:
+    """Keeps rounds of turns while ``settings.history.enabled``. Nothing here raises."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._root = settings.state_dir / HISTORY_FOLDER
+        self._turns: Queue[tuple[TurnResult, Settings] | None] = Queue(WAITING_ROUNDS)
+        self._thread: Thread | None = None
+        self._written = _Written()
+        self._behind = 0
+
+    def keep(self, record: TurnResult) -> None:
+        """Hand a turn over; one for which there is no room is lost, and counted."""
+        if not self._settings.history.enabled:
+            return
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name="history", daemon=True)
+            self._thread.start()
+        try:
+            self._turns.put_nowait((record, self._settings))
+        except Full:
+            self._behind += 1
+
+    def take(self, settings: Settings) -> None:
+        """Go on with other settings."""
+        self._settings = settings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know."""
+        found = self._written
+        return tuple(
+            text
+            for count, text in (
+                (found.trouble, found.trouble),
+                (found.lost, f"{self._root}: {found.lost:,} rounds could not be written and are lost"),
+                (found.torn, f"{self._root}/torn: {found.torn} files that a kill or a disk tore were set aside"),
+                (self._behind, f"{self._root}: {self._behind:,} rounds were not kept: the disk is too slow"),
+                (
+                    found.left_out,
+                    f"{self._root}: {found.left_out:,} rounds were left out: history took over {SHARE:.0%}",
+                ),
+            )
+            if count
+        )
+
+    def close(self) -> None:
+        """Write what waits; a disk that answers nothing is not waited for any longer than ``STOP_SECONDS``."""
+        if self._thread is not None:
+            with suppress(Full):
+                self._turns.put(None, timeout=STOP_SECONDS)
+                self._thread.join(STOP_SECONDS)
+            self._thread = None
+
+    def _work(self) -> None:
+        """Until it is closed: one turn after the other, within its share of time."""
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pools keep tens of MB for the next file
+        from lbd.store.history import HistoryWriter as Writer  # noqa: PLC0415 - pyarrow is loaded where it is needed, beside turns
+
+        writer, begun = Writer(self._root, self._settings.history), time.monotonic()
+        while (found := self._turns.get()) is not None:
+            if time.thread_time() > SHARE * (time.monotonic() - begun) + ALLOWANCE_SECONDS:
+                self._written.left_out += 1
+                continue
+            try:
+                _keep(writer, *found)
+            except Exception as error:  # noqa: BLE001 - a bug here must not end the daemon; it is told
+                self._written.trouble = f"{self._root}: a round is not kept: {as_lbd_error(error)}"
+            else:
+                self._written.take(writer)
+        writer.flush()
+        self._written.take(writer)
+
+
+class _Written:
+    """What the thread says of its work."""
+
+    trouble, lost, torn, left_out = "", 0, 0, 0
+
+    def take(self, writer: HistoryWriter) -> None:
+        self.trouble, self.lost, self.torn = writer.trouble, writer.lost, writer.torn
+
+
+def _keep(writer: HistoryWriter, record: TurnResult, settings: Settings) -> None:
+    """Under the settings that the turn was made with."""
+    writer.settings = settings.history
+    found = history_round(record, settings.strategy, effective(settings).model_dump_json())
+    if found is not None:
+        writer.add(found)
+
+
+# --- recorder
+
+BUNDLES_EVERY_SECONDS = 60.0
+"""They are as large as the averages, and owners change by lbd's own moves, which the journal tells."""
+
+AGAIN_SECONDS = 4 * 3600.0
+"""An alarm that lasts is told again so often."""
+
+
+class Keeper:
+    """Keeps each turn, and follows what the watchdog says of them. Nothing here raises."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._folder = settings.state_dir / TURNS_FOLDER
+        self._turns = Turns(settings.state_dir)
+        self._historian = Historian(settings)
+        self._watch = WatchdogMemory()
+        self._bundles_at = 0.0
+        self._trouble = ""
+        self.alarms: tuple[Alarm, ...] = ()
+
+    def keep(self, record: TurnResult, now: float) -> TurnResult:
+        """Keep a turn that ended at ``now`` (epoch seconds); returns it with its number."""
+        try:
+            self._watch, self.alarms = watch(self._watch, record, own_shedder(record))
+            number = self._turns.keep(turn_record(record, now))
+            self._keep_bundles(record)
+        except Exception as error:  # noqa: BLE001 - the turn has acted: what is only told of it must not end the daemon
+            self._trouble = f"this turn is not kept: {as_lbd_error(error)}"
+            return record
+        numbered = replace(record, number=number)
+        self._historian.keep(numbered)
+        return numbered
+
+    def take(self, settings: Settings) -> None:
+        """Go on with other settings."""
+        self._historian.take(settings)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know: alarms, and what could not be kept."""
+        own = tuple(trouble for trouble in (self._turns.trouble, self._trouble) if trouble)
+        return (*(alarm.text for alarm in self.alarms), *own, *self._historian.warnings)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._turns.close()
+        self._historian.close()
+
+    def _keep_bundles(self, record: TurnResult) -> None:
+        found = reported_bundles(record)
+        if found is None or (
+            0 <= found.at - self._bundles_at < BUNDLES_EVERY_SECONDS and not _record_is_current(record)
+        ):
+            return
+        try:
+            save_bundles(self._folder, found)
+        except OSError as error:
+            self._trouble = f"{self._folder}: owners of bundles are not kept: {error.strerror or error}"
+        else:
+            self._bundles_at, self._trouble = found.at, ""
+
+
+def _record_is_current(record: TurnResult) -> bool:
+    """Whether bundles have moved, or been judged, since: then what was kept of them is no longer so."""
+    fired = record.decision is not None and any(pair.fired for pair in record.decision.facts.pairs)
+    return fired or bool(record.outcomes)
+
+
+class AlarmLog:
+    """Which alarms are news: they are told when they begin, at a slow pace while they last, and when they end."""
+
+    def __init__(self) -> None:
+        self._told: dict[Key, tuple[Alarm, float]] = {}
+
+    def news(self, alarms: tuple[Alarm, ...], now: float) -> Iterator[tuple[str, Alarm]]:
+        """``begins``, ``lasts`` or ``ended``, with the alarm. ``now`` is monotonic seconds."""
+        for alarm in alarms:
+            before = self._told.get(alarm.key)
+            if before is None or now - before[1] >= AGAIN_SECONDS:
+                self._told[alarm.key] = alarm, now
+                yield ("begins" if before is None else "lasts"), alarm
+        for key in self._told.keys() - {alarm.key for alarm in alarms}:
+            yield "ended", self._told.pop(key)[0]

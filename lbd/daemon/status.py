@@ -1,0 +1,136 @@
+"""The daemon's report of a turn: its line in the log, and ``status.json``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lbd import __version__
+from lbd.errors import UnheardError
+from lbd.fields import derived
+from lbd.model import Outcome, Skip
+from lbd.operations.parts import broker_loads
+from lbd.reason import Reason
+from lbd.split.plan import CutOutcome
+from lbd.store.status import BrokerStatus, BudgetStatus, Status, UnfinishedStatus
+from lbd.store.turns import named
+from lbd.turn.record import brokers, outcome_record, pair_statuses
+from lbd.turn.verdict import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.config import Settings
+    from lbd.daemon.election import Role
+    from lbd.daemon.engine import Engine
+    from lbd.errors import LbdError
+    from lbd.observe.observer import Observation
+    from lbd.turn.parts import TurnResult
+
+
+def log_level(record: TurnResult) -> int:
+    """How loudly a turn is told: one that failed is an error, one that has only begun to listen is none."""
+    failed = record.error is not None and not isinstance(record.error, UnheardError)
+    return logging.ERROR if failed else logging.INFO
+
+
+def turn_line(record: TurnResult) -> dict[str, Any]:
+    """What a search in the log would look for."""
+    seen = record.observation
+    return {
+        "verdict": (found := verdict(record)).kind,
+        "why": found.reason,
+        "planned": len(record.unloads),
+        "outcomes": [f"{one.unload.bundle} {one.result.value} {one.owner}" for one in record.outcomes],
+        "unfinished": len(record.unfinished),
+        "hold": record.hold[0].label if record.hold is not None else None,
+        "brokers": len(seen.active) if seen is not None else None,
+        "requests": seen.requests if seen is not None else None,
+        "seconds": round(seen.seconds, 3) if seen is not None else None,
+        "skips": [f"{one.what}: {one.reason.label}: {one.detail}" for one in record.skips if "/0x" not in one.what],
+    }
+
+
+def move_line(ended: Outcome | Skip) -> tuple[str, dict[str, Any]]:
+    """One move's end, or what it is by now where it was told otherwise before."""
+    if isinstance(ended, Skip):
+        return f"not sent: {ended.what}: {ended.reason.label}", {"bundle": ended.what, "detail": ended.detail}
+    found = named(outcome_record(ended))
+    result, detail = found.pop("result"), found.pop("detail")
+    amended = "amended, " if ended.amended else ""
+    return f"{amended}{result}: {found['bundle']}", {**found, "noted": ended.noted, "detail": detail}
+
+
+def split_line(ended: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:
+    """One split's end, or why none was tried."""
+    if not isinstance(ended, CutOutcome):
+        return f"not split: {ended}", {}
+    cut = ended.cut
+    return f"{ended.result.value}: {cut.bundle}", {
+        "bundle": cut.bundle,
+        "algorithm": cut.algorithm,
+        "parts": list(ended.parts),
+        "owner": ended.owner,
+        "seconds": round(ended.seconds, 3),
+        "reason": cut.reason,
+        "detail": ended.detail,
+    }
+
+
+def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: float | None) -> Status:
+    """What ``lbd status`` shows."""
+    seen = record.observation
+    return Status(
+        pid=os.getpid(),
+        version=__version__,
+        at=engine.timebase.now(),
+        interval_seconds=engine.settings.interval_seconds,
+        next_turn_at=next_turn_at,
+        turns=turns,
+        cluster=seen.cluster if seen is not None else engine.settings.pulsar.cluster or "",
+        turn=record.number,
+        sentence=record.sentence,
+        verdict=verdict(record),
+        hold=record.hold[0].label if record.hold is not None else None,
+        observe_only=engine.observe_only,
+        leader=engine.leading.words or None,
+        brokers=_brokers(record, engine.settings),
+        pairs=pair_statuses(record),
+        unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
+        moves_last_hour=engine.attempts_last_hour,
+        budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
+        requests=seen.requests if seen is not None else 0,
+        seconds=round(seen.seconds, 3) if seen is not None else 0.0,
+        warnings=[*engine.warnings, *_unreported(seen)],
+        error=str(record.error) if record.error is not None else None,
+    )
+
+
+def _unreported(seen: Observation | None) -> Iterator[str]:
+    """Brokers that answer, and give no report that can be used; of those that answer nothing the sentence tells."""
+    missing = {} if seen is None else {broker: why for broker, why in seen.missing.items() if broker not in seen.silent}
+    for broker, why in list(missing.items())[:1]:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        yield f"{broker} gives no report{more}: {why}"
+
+
+def with_leader(status: Status, leading: Role) -> Status:
+    """The same, when another one leads than in its turn."""
+    stands_by, hold = leading.hold(), status.hold
+    if stands_by is not None:
+        hold = stands_by[0].label
+    elif hold == Reason.NOT_LEADER.label:
+        hold = None
+    return msgspec.structs.replace(status, leader=leading.words or None, hold=hold)
+
+
+def _brokers(record: TurnResult, settings: Settings) -> list[BrokerStatus]:
+    """Each broker with what was learned of it."""
+    found = brokers(record)
+    if record.observation is None or not found:
+        return []
+    known = broker_loads(record.observation.snapshot, record.slopes, settings)
+    return [derived(BrokerStatus, row, load=one) for row, one in zip(found, known, strict=True)]

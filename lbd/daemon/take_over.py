@@ -1,0 +1,118 @@
+"""``in_broker_shedding: take-over`` in the loop: shedding that is on is turned off before a turn may move."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from lbd.act import broker_shedding
+from lbd.act.broker_shedding import SheddingSwitch, nothing_taken
+from lbd.act.ownership import ActClock
+from lbd.errors import LbdError, RefusedError
+from lbd.pulsar.admin import Admin
+from lbd.store.state import StateDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.config import Settings
+    from lbd.observe.observer import Observation
+
+
+NOTE = "take-over.json"
+ELSEWHERE = " Of several lbds the one that led then has the note: run lbd release on its machine."
+
+
+class ClusterObserver(Protocol):
+    """An observer of one cluster."""
+
+    admin: Admin
+
+    def observe(self) -> Observation: ...
+    def wait_to_hear(self, say: Callable[[str], None]) -> None: ...
+    def close(self) -> None: ...
+
+
+def shedding_switch(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> SheddingSwitch:
+    """The switch whose note is in the state directory; that must be locked while it is used."""
+    return SheddingSwitch(admin, settings.state_dir / NOTE, ActClock(time.monotonic, time.sleep), now)
+
+
+def watching(
+    settings: Settings,
+    observer: ClusterObserver,
+    now: Callable[[], float] = time.time,
+    may: Callable[[], bool] = lambda: True,
+) -> ClusterObserver:
+    """The observer that ``in_broker_shedding`` asks for; ``may``: whether it may change anything now."""
+    taking = settings.in_broker_shedding == "take-over"
+    return TakingOver(observer, shedding_switch(settings, observer.admin, now), may) if taking else observer
+
+
+class TakingOver:
+    """An observer that turns the brokers' own shedding off wherever it sees it on."""
+
+    def __init__(
+        self, observer: ClusterObserver, switch: SheddingSwitch, may: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.admin = observer.admin
+        self._observer = observer
+        self._switch = switch
+        self._may = may
+
+    def observe(self) -> Observation:
+        """One round. Where shedding is on, or a take-over is unfinished, it is taken over and a second round is had.
+
+        A take-over that fails is told in ``shedding_note``, and ``shedding_on`` keeps the turn from moving anything.
+        """
+        seen = self._observer.observe()
+        try:
+            if not (self._may() and self._wanted(seen)):
+                return seen
+            self._switch.take_over()
+        except LbdError as error:
+            doubtful = seen.shedding_on or tuple(seen.missing) or seen.active
+            return replace(seen, shedding_on=doubtful, shedding_note=f"take-over failed: {error}")
+        return self._observer.observe()
+
+    def _wanted(self, seen: Observation) -> bool:
+        note = self._switch.note
+        if seen.shedding_on or (note is not None and note.phase != "taken"):
+            return True
+        if not seen.missing:
+            self._switch.seen_off()
+        return False
+
+    def wait_to_hear(self, say: Callable[[str], None]) -> None:
+        """Have the first round wait."""
+        self._observer.wait_to_hear(say)
+
+    def close(self) -> None:
+        """End the observer."""
+        self._observer.close()
+
+
+def release(settings: Settings) -> str:
+    """``lbd release``: give shedding back while no lbd runs. One sentence on what was done.
+
+    Raises :class:`RefusedError` when another lbd holds the state directory: it would take over again.
+    """
+    path = settings.state_dir / NOTE
+    noted = broker_shedding.load(path) is not None
+    elsewhere = ELSEWHERE if settings.leader.enabled and not noted else ""
+    if not noted and (settings.in_broker_shedding == "refuse" or not path.parent.is_dir()):
+        return f"{nothing_taken(path)}{elsewhere}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(StateDir(settings.state_dir).locked())
+        except RefusedError as error:
+            raise RefusedError(f"{error}; stop it before lbd release, or it takes over again") from error
+        return f"{shedding_switch(settings, Admin(settings.pulsar)).release()}{elsewhere}"
+
+
+def release_at_stop(settings: Settings, admin: Admin, now: Callable[[], float] = time.time) -> str:
+    """The same at a plain stop of a daemon, which holds the lock itself; empty where ``restore_on_stop`` is not set."""
+    asked = settings.restore_on_stop and settings.in_broker_shedding == "take-over"
+    return shedding_switch(settings, admin, now).release() if asked else ""

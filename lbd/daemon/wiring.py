@@ -1,0 +1,269 @@
+"""The one place where the real parts of a live lbd are put together, on a cluster and a state directory.
+
+A turn hands its plan to the executor; an lbd that only observes has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace as replace_fields
+
+from lbd.act.executor import DryRun, Executor, FinishedMoves, Orders, Pace
+from lbd.act.place import Placer
+from lbd.act.unload import Unloader
+from lbd.daemon.election import refuse_changes
+from lbd.daemon.take_over import watching
+from lbd.observe.observer import Observer
+from lbd.operations.drain import Draining, Tools
+from lbd.operations.parts import Learned, PolicyReader
+from lbd.operations.place import LivePicker
+from lbd.operations.requests import OVERRIDDEN_HOLDS, ordered
+from lbd.operations.split import CLOCK, Splitting
+from lbd.permit.evidence import touched_since, unsettle
+from lbd.permit.quiet_hours import quiet_until
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.broker_health import BrokerHealth
+from lbd.reason import Reason
+from lbd.store.control import Control
+from lbd.store.state import Remembered, Scratch, StateDir
+from lbd.turn.parts import OwnershipWatch
+from lbd.turn.strategy_config import parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lbd.act.executor import Accepts
+    from lbd.clock import Timebase
+    from lbd.config import Settings
+    from lbd.daemon.election import Role
+    from lbd.daemon.take_over import ClusterObserver
+    from lbd.model import Outcome, Skip, Unload
+    from lbd.store.control import UnloadRequest
+    from lbd.store.journal import Journal
+    from lbd.turn.parts import Hold, Parts, TurnResult
+
+
+@dataclass(frozen=True)
+class Acting:
+    """Hands plans to the executor."""
+
+    executor: Executor
+    orders: Orders
+    acts = True
+
+    def collect(self) -> FinishedMoves:
+        """What ended since the last turn."""
+        return self.executor.collect()
+
+    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
+        """Begin; returns at once."""
+        self.executor.start(plan, accepts, self.orders)
+
+    def settled(self) -> None:
+        """The brokers touched are on disk as such."""
+        self.executor.settled()
+
+    def halt(self, reason: Reason, detail: str) -> None:
+        """Begin no more of what was handed over."""
+        self.executor.halt(reason, detail)
+
+
+@dataclass(frozen=True)
+class BesideTurn(Acting):
+    """The same for a plan made beside the turns, which leaves to them what has ended."""
+
+    def collect(self) -> FinishedMoves:
+        """Only what is under way."""
+        return FinishedMoves(unfinished=self.executor.unfinished)
+
+    def settled(self) -> None:
+        """Nothing was collected."""
+
+    def halt(self, reason: Reason, detail: str) -> None:
+        """A hold is the turns' to apply."""
+
+
+class Observing(DryRun):
+    """Moves nothing, and says once for each imbalance what would move: until the sources have ceased to be any."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
+        """Remember whom it was said of."""
+        del accepts
+        self._told |= {unload.source for unload in plan}
+
+    def seen(self, record: TurnResult) -> None:
+        """A source that no pair names any more may be told of again."""
+        if record.decision is not None:
+            self._told &= {pair.source for pair in record.decision.facts.pairs}
+
+    def hold(self) -> Hold | None:
+        """The strategy counts on below its limit while what it would do has been said."""
+        if not self._told:
+            return None
+        return Reason.OBSERVE_ONLY, f"what would move from {', '.join(sorted(self._told))} was said before"
+
+
+# --- parts of a live lbd
+
+OBSERVED_BESIDE = frozenset({Reason.IN_BROKER_SHEDDING})
+"""Under it a lbd that only observes still tells what it would move: it is tried while brokers balance themselves."""
+
+
+class Assembled:
+    """Parts on a state directory that is held, and what keeps them from acting.
+
+    ``ended`` hears of each move as it ends, from the thread that made it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDir,
+        joined: tuple[Journal, Role],
+        timebase: Timebase,
+        ended: Callable[[Outcome | Skip], None],
+        *,
+        observe_only: bool,
+    ) -> None:
+        self.settings, self.timebase = settings, timebase
+        self.journal, self.leading = joined
+        journal = self.journal
+        self.observing = Observing() if observe_only else None
+        self.memory = Remembered(state)
+        self.executor = Executor(journal, timebase.now, ended)
+        self.control = Control(settings.state_dir)
+        self.silences = BrokerHealth()
+        self.looking = self._look(settings)
+        self.observer = self._observed(settings)
+        self.policies = PolicyReader(self.observer.admin)
+        self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
+        self.placing = LivePicker(journal, ended)
+        self.learned = Learned(settings, timebase.now())
+        self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
+        self._watch = OwnershipWatch()
+        self.leading.serve(self.executor, self.splitting)
+
+    def _look(self, settings: Settings) -> Observer:
+        return Observer(Admin(settings.pulsar, self.silences), self.timebase.now)
+
+    def _observed(self, settings: Settings) -> ClusterObserver:
+        """A lbd that only observes takes nothing over either."""
+        looking, now = self.looking, self.timebase.now
+        return looking if self.observing else watching(settings, looking, now, self._leads)
+
+    def take(self, settings: Settings) -> None:
+        """Go on with other settings; counters, averages, journal and moves stay.
+
+        So does who looks at the cluster, unless it is to be reached otherwise: what brokers told on topics would have
+        to be heard anew, which takes a quarter of an hour.
+        """
+        refuse_changes(self.settings, settings)
+        self.executor.halt(Reason.ROUND_STOPPED, "not asked for: the settings were read again")
+        self.splitting.halt()
+        if settings.pulsar != self.settings.pulsar:
+            self.looking.close()
+            if settings.pulsar.admin_urls != self.settings.pulsar.admin_urls:
+                self.silences.close()  # what hangs there is asked with these brokers' token, and may be none of them
+                self.silences = BrokerHealth()
+            self.looking = self._look(settings)
+            self.policies = PolicyReader(self.looking.admin)
+        self.settings, self.observer = settings, self._observed(settings)
+        self.learned.take(settings)
+
+    def recover(self, seconds: float = 0.0) -> None:
+        """Close what a killed process left open, or one that led before."""
+        if self.observing is None and self._leads():
+            self.executor.recover(self._unloader, seconds)
+            self.splitting.recover()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.leading.stop()
+        self.executor.close()
+        self.observer.close()
+        self.silences.close()
+        self.journal.close()
+
+    def hold(self) -> Hold | None:
+        """What keeps a turn from firing."""
+        said = self.observing.hold() if self.observing else None
+        ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self.paused()
+        return ordered or said or self.draining.hold()
+
+    def _leads(self) -> bool:
+        return self.leading.leading
+
+    def _ordered(self) -> Hold | None:
+        return self._lost() or self.leading.hold() or self.paused()
+
+    def _lost(self) -> Hold | None:
+        """Without its journal and its lock nobody would know of a move, and another lbd may be at work."""
+        return (Reason.STATE_LOST, lost) if (lost := self.journal.lost) else None
+
+    def paused(self) -> Hold | None:
+        """The pause in force."""
+        return ordered(self.control, self.timebase.now())
+
+    def held(self) -> Hold | None:
+        """What keeps a planned unload from being sent; quiet hours may begin while a plan is under way."""
+        return self.hold() or self._quiet()
+
+    def ordered(self) -> Hold | None:
+        """What others lead and people have ordered: all that keeps a drain, which holds the turns, from an unload."""
+        return self._ordered() or self._quiet()
+
+    def _quiet(self) -> Hold | None:
+        quiet = quiet_until(self.settings.guardrails.quiet_hours, self.timebase.now())
+        return (Reason.QUIET_HOURS, quiet[1]) if quiet is not None else None
+
+    @property
+    def placer(self) -> Placer:
+        """What places bundles that nobody owns."""
+        return Placer(self.observer.admin, CLOCK, self.policies.forbids, self._ordered)
+
+    def _unloader(self) -> Unloader:
+        return Unloader(self.observer.admin, CLOCK, forbids=self.policies.forbids)
+
+    def _orders(self, request: UnloadRequest | None = None) -> Orders:
+        """A pause or quiet hours hold what is planned, too; a request by hand may override them."""
+        pace = Pace.of(self.settings.guardrails)
+        if request is None or request.override is None:
+            return Orders(self._unloader(), pace, self.held)
+        return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
+
+    def parts(self) -> Parts:
+        """Those of a turn."""
+        settings = self.settings
+        actuator = self.observing or Acting(self.executor, self._orders())
+        return replace(
+            parts_of(settings, self.observer, self.policies, self.journal, self.memory, actuator),
+            learn=self.learned,
+            watch=self._watch,
+            ordered_hold=self.hold,
+            ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
+            leader_topic=settings.leader.kept_topic,
+            drained=self.draining.drained,
+        )
+
+    def tools(self, parts: Parts) -> Tools:
+        """Those of a drain or a fill, which its own hold does not hold."""
+        parts = replace(parts, ordered_hold=lambda: self.splitting.hold() or self._ordered())
+        return Tools(self.settings, parts, self.observer.admin, self._unloader())
+
+    def alone(self, request: UnloadRequest | None) -> Parts:
+        """Those of a request by hand where no turn runs beside it."""
+        return replace(self.parts(), actuator=Acting(self.executor, self._orders(request)))
+
+    def beside(self, request: UnloadRequest | None) -> Parts:
+        """Beside the turns: counters, samples and what has ended are left to them, and so they know less of moves."""
+        kept = self.memory.load()
+        touched = touched_since(kept.written_at, self.journal.sent)
+        kept = replace_fields(kept, samples=unsettle(kept.samples, touched))
+        store = Scratch(kept, self.memory.load_averages(self.timebase.now()))
+        acts = BesideTurn(self.executor, self._orders(request))
+        return replace(self.parts(), actuator=acts, store=store, watch=OwnershipWatch(), learn=self.learned.known)

@@ -1,0 +1,498 @@
+"""AvgShedder: pair the most with the least loaded broker, and level each pair by half of its difference in traffic.
+
+Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :class:`~lbd.model.Decision` out.
+
+``profile: stock`` is what Pulsar 5.0 does, to the last bit. ``profile: live`` differs in five points:
+
+- A broker's only bundle stays: its move only shifts the problem, and its clients, elsewhere.
+- If bandwidth makes the source's score, bytes are moved. Pulsar prefers messages even if bytes are the problem.
+- A gap that would stay above ``low_threshold`` even if all traffic were level is reported and left: moving bundles
+  cannot close it.
+- A destination that would become so loaded that it had to give bundles to the next colder broker is filled to the
+  average only, so that no bundle moves twice if most brokers are cold.
+- A pair may leave :data:`NEGLIGIBLE_POINTS` unexchanged.
+
+Versions before 5.0 keep a planned destination that is overloaded, where 5.0 replaces it; the guardrails refuse it then.
+Where Java's result depends on the order of a hash map (brokers of equal score, bundles of equal traffic), lbd orders by
+name.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from lbd.decide.candidates import COLUMNS, UNITS, Measure, Offers
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.load import scoring
+from lbd.load.estimate import smallest_gap
+from lbd.load.scoring import broker_conf
+from lbd.model import Decision, Facts, Hits, Memory, Pair, Permission, Skip, Unload
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from lbd.decide.candidates import Candidates
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, FloatArray, Snapshot
+
+
+class AvgShedderSettings(StrategySettings):
+    """Settings of ``strategy: avg-shedder``."""
+
+    name = "avg-shedder"
+    assumed = "hit counts taken as reached"
+
+    low_threshold: float = Field(
+        15,
+        ge=0,
+        le=MOST_POINTS,
+        **broker_conf(
+            "loadBalancerAvgShedderLowThreshold",
+            "Points between the brokers of a pair, needed for hit_count_low samples",
+        ),
+    )
+    high_threshold: float = Field(
+        40,
+        ge=0,
+        le=MOST_POINTS,
+        **broker_conf(
+            "loadBalancerAvgShedderHighThreshold",
+            "Points between the brokers of a pair, needed for hit_count_high samples only",
+        ),
+    )
+    hit_count_low: int = Field(
+        8,
+        ge=0,
+        le=MOST_HITS,
+        **broker_conf("loadBalancerAvgShedderHitCountLowThreshold", "Samples in a row at low_threshold"),
+    )
+    hit_count_high: int = Field(
+        2,
+        ge=0,
+        le=MOST_HITS,
+        **broker_conf("loadBalancerAvgShedderHitCountHighThreshold", "Samples in a row at high_threshold"),
+    )
+    max_unload_percentage: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        **broker_conf("maxUnloadPercentage", "Fraction of the difference to move. 0.2 before Pulsar 5.0"),
+    )
+    min_unload_message: float = Field(
+        1000, ge=0, le=MOST_MESSAGES, **broker_conf("minUnloadMessage", "Minimum to move, in messages/s in + out")
+    )
+    min_unload_message_throughput: float = Field(
+        1024 * 1024,
+        ge=0,
+        le=MOST_BYTES,
+        **broker_conf("minUnloadMessageThroughput", "Minimum to move, in bytes/s in + out"),
+    )
+    broker_overloaded_threshold_percentage: float = Field(
+        85,
+        ge=0,
+        le=MOST_POINTS,
+        **broker_conf(
+            "loadBalancerBrokerOverloadedThresholdPercentage",
+            "Score, in points, above which Pulsar 5.0 replaces a planned destination",
+        ),
+    )
+
+    def eager(self) -> AvgShedderSettings:
+        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
+        return self.model_copy(
+            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
+        )
+
+    @property
+    def wanted_hits(self) -> Hits:
+        """Hit counts at which a pair fires."""
+        return Hits(self.hit_count_low, self.hit_count_high)
+
+
+# --- fill: the bundles for a wanted amount, the largest first, each only if it still fits
+# Source: AvgShedder.selectBundleForUnloading. No backtracking; amounts are subtracted one by one in double, so that an
+# amount that fits exactly in Pulsar fits here too. That a part may be left over is lbd's own: Pulsar goes on while
+# anything fits.
+
+
+def fill(candidates: Candidates, amount: float, spare: float = 0.0) -> list[int]:
+    """Positions of the candidates taken, in the order taken: by falling traffic, each while it fits into what is left.
+
+    Once one is taken and no more than ``spare`` is left, that is enough. Zero and NaN traffic never fits. Where costs
+    differ, dearer bundles are taken only for what cheaper ones leave.
+    """
+    positive = np.flatnonzero(candidates.traffic > 0)
+    if candidates.costs is None:
+        return _filled(candidates, positive, amount, spare)[0]
+    taken: list[int] = []
+    for cost in np.unique(candidates.costs[positive]):
+        if taken and amount <= spare:
+            break
+        more, amount = _filled(candidates, positive[candidates.costs[positive] == cost], amount, spare)
+        taken.extend(more)
+    return taken
+
+
+def _filled(candidates: Candidates, among: NDArray[np.intp], left: float, spare: float) -> tuple[list[int], float]:
+    """Those taken among some positions, and how much of the amount is left."""
+    order = among[np.argsort(-candidates.traffic[among], kind="stable")]
+    negated = (-candidates.traffic[order]).tolist()
+    if _has_ties(negated):
+        order = np.array(sorted(order.tolist(), key=lambda at: _by_name(candidates, at)), dtype=order.dtype)
+    taken: list[int] = []
+    at = 0
+    while (at := bisect_left(negated, -left, lo=at)) < len(negated):
+        taken.append(int(order[at]))
+        left += negated[at]
+        at += 1
+        if left <= spare:
+            break
+    return taken, left
+
+
+def _has_ties(ordered: list[float]) -> bool:
+    return len(set(ordered)) < len(ordered)
+
+
+def _by_name(candidates: Candidates, at: int) -> tuple[float, str]:
+    return -float(candidates.traffic[at]), candidates.names[candidates.bundles[at]]
+
+
+# --- relays: how much a pair's destination takes if it would have to give it away again; lbd's own, not Pulsar's
+# AvgShedder looks at two brokers at a time. The most and the least loaded one are levelled to their mean. If most
+# brokers are cold, that mean is far above the rest: the destination is the source of a later pair, and its new bundles
+# move twice. On three brokers of 4.2.4 one hot broker was levelled by fourteen moves, four and then ten, by way of the
+# middle one. Less is taken only if the destination and the next colder broker would be too far apart afterwards:
+# another round is needed in any case.
+
+
+def portion(cold: float, rise: float, scores: Sequence[float], apart: float) -> float:
+    """How much of what would lift a destination by ``rise`` points it takes, above 0 and at most 1.
+
+    ``scores`` are those of all brokers that are compared, rising, and ``cold`` is the destination's. Lifted ``apart``
+    points or more above the next colder one that is not filled before it, it is lifted to the average of all instead:
+    the rest is for the others.
+    """
+    following = bisect_left(scores, cold) + 1
+    if following >= len(scores) or cold + rise - scores[following] < apart:
+        return 1.0
+    room = fmean(scores) - cold
+    return min(room / rise, 1.0) if room > 0 else 1.0
+
+
+# --- pairing: pairs of brokers, and hit counts of those that were too far apart
+# Source: AvgShedder.findBrokerPairs. Counters belong to brokers, not to pairs; a broker keeps its count when its
+# partner changes, and while it is away.
+
+
+@dataclass(frozen=True, eq=False)
+class PairingInput:
+    """What pairing looks at: ``scores`` is float64 (B,) in points, aligned with ``ids``."""
+
+    ids: tuple[str, ...]
+    scores: FloatArray
+    permission: Permission
+    settings: AvgShedderSettings
+
+
+def pair_up(seen: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Memory]:
+    """Pairs at or above the low threshold, outermost first, and the counters after this round.
+
+    With an odd count the middle broker is paired with itself, and counts on both sides, as in Pulsar. A round without
+    pairs clears all counters, but for present brokers that gave no new evidence.
+    """
+    counters = dict(memory.hits)
+    ranked = _ranked(seen)
+    outer = zip(ranked[: (len(ranked) + 1) // 2], reversed(ranked), strict=False)
+    pairs = tuple(pair for low, high in outer if (pair := _compare(seen, low, high, counters)) is not None)
+    if not pairs:
+        silent = {broker for broker, counts in zip(seen.ids, seen.permission.counts, strict=True) if not counts}
+        counters = {broker: hits for broker, hits in counters.items() if broker in silent}
+    return pairs, Memory(counters)
+
+
+def _ranked(seen: PairingInput) -> list[int]:
+    """Positions of the brokers in pairing, by ascending score, then by name (Java: hash order)."""
+    taking_part = [at for at in range(len(seen.ids)) if seen.permission.paired[at] == 0]
+    points = seen.scores.tolist()
+    return sorted(taking_part, key=lambda at: points[at])
+
+
+def _compare(seen: PairingInput, low: int, high: int, counters: dict[str, Hits]) -> Pair | None:
+    difference = float(seen.scores[high]) - float(seen.scores[low])
+    evidence = [at for at in (low, high) if seen.permission.counts[at]]
+    if difference < seen.settings.low_threshold:
+        for at in evidence:
+            counters.pop(seen.ids[at], None)
+        return None
+    settled = bool(seen.permission.settled[low] and seen.permission.settled[high])
+    for at in evidence if settled else ():
+        _count(counters, seen.ids[at], difference, seen.settings)
+    return _judge(seen, seen.ids[high], seen.ids[low], difference, counters, may_fire=settled and bool(evidence))
+
+
+def _count(counters: dict[str, Hits], broker: str, difference: float, settings: AvgShedderSettings) -> None:
+    """A difference equal to a threshold counts; one at the high threshold advances both counters."""
+    at_high = not difference < settings.high_threshold  # NaN is not
+    counters[broker] = counters.get(broker, Hits()).one_more(high=at_high)
+
+
+def _judge(
+    seen: PairingInput, source: str, destination: str, difference: float, counters: dict[str, Hits], *, may_fire: bool
+) -> Pair:
+    """Fire when any of the four counters has reached its threshold; firing clears all four, whatever follows."""
+    both = [counters.get(broker, Hits()) for broker in (source, destination)]
+    hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
+    wanted = Hits(seen.settings.hit_count_low, seen.settings.hit_count_high)
+    fired = hits.reach(wanted) and may_fire and seen.permission.hold is None
+    for broker in (source, destination):
+        if fired:
+            counters.pop(broker, None)
+        elif seen.permission.hold is not None and broker in counters:
+            counters[broker] = counters[broker].below(wanted)
+    return Pair(source, destination, difference, hits, wanted, fired)
+
+
+# --- exchange: how much a pair should move, and with which bundles
+# Source: AvgShedder.selectBundleForUnloading. Totals are those of the latest report, a bundle's traffic is its
+# short-term average: the two can disagree, in Pulsar as here.
+
+NEGLIGIBLE_POINTS = 3.0
+"""Points that a pair may leave unexchanged once a bundle moves (stock: 0).
+
+The pair is then far below the threshold, and the small bundles that would fill the rest have clients, too. A simulated
+day of waves took 48 moves instead of 103 (docs/decisions/results/0007-simulated-cluster.md)."""
+
+NEGLIGIBLE_PART = 0.4
+"""No more than this of an amount is left, however small the amount: else a pair would need another round."""
+
+
+class Levelling:
+    """Chooses bundles for the fired pairs of one round, and says of everything else why not.
+
+    ``verdicts`` is int8 (N,): a :class:`~lbd.reason.Reason` code per bundle, filled in for the sources that fired.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        averages: Averages,
+        permission: Permission,
+        settings: AvgShedderSettings,
+        facts: Facts,
+    ) -> None:
+        self._snapshot, self._permission = snapshot, permission
+        self._offers = Offers(snapshot, averages, permission)
+        self._settings, self._facts = settings, facts
+        self._position = snapshot.brokers.index()
+        self._scores: list[float] = facts.scores.tolist()
+        self._compared: list[float] = sorted(facts.scores[permission.paired == 0].tolist())
+        self._minimum: dict[Measure, float] = {
+            "msg_rate": settings.min_unload_message,
+            "throughput": settings.min_unload_message_throughput,
+        }
+        self.verdicts = permission.barred.copy()
+        self.unloads: list[Unload] = []
+        self.skips: list[Skip] = []
+
+    def serve(self, pair: Pair) -> Pair:
+        """Everything that one pair leads to; the pair, with how much was to be moved where it was asked for."""
+        skip = self._held(pair) or self._background(pair) or self._waiting(pair)
+        if skip is None:
+            pair, skip = self._level(pair)
+        if skip is not None:
+            self.skips.append(Skip(pair.ends, *skip))
+        return pair
+
+    def _held(self, pair: Pair) -> tuple[Reason, str] | None:
+        """What is seen now is not to be acted on, nor judged."""
+        source, destination = self._ends(pair)
+        if pair.fired:
+            return None
+        if not (self._permission.settled[source] and self._permission.settled[destination]):
+            return Reason.SETTLING, f"one of them was moved to, moved from or restarted lately; {_hits(pair)}"
+        return None if self._permission.hold is None else (self._permission.hold, _hits(pair))
+
+    def _waiting(self, pair: Pair) -> tuple[Reason, str] | None:
+        source, destination = self._ends(pair)
+        if pair.fired:
+            return None
+        if not (self._permission.counts[source] or self._permission.counts[destination]):
+            return Reason.NO_NEW_SAMPLE, f"neither has a new sample since the last turn; {_hits(pair)}"
+        return Reason.WAITING, _hits(pair)
+
+    def _background(self, pair: Pair) -> tuple[Reason, str] | None:
+        """A gap that levelling the traffic would leave above the low threshold is not the bundles' doing."""
+        if self._settings.is_stock:
+            return None
+        hot, cold = self._ends(pair)
+        left = min(
+            smallest_gap(
+                (self._scores[hot], self._offers.traffic(hot, measure)),
+                (self._scores[cold], self._offers.traffic(cold, measure)),
+            )
+            for measure in self._measures(hot)
+        )
+        if left < self._settings.low_threshold:
+            return None
+        carried = f"{self._offers.traffic(hot, 'msg_rate'):.0f} and {self._offers.traffic(cold, 'msg_rate'):.0f} msg/s"
+        return Reason.BACKGROUND_LOAD, (
+            f"{left:.1f} of {pair.difference:.1f} points would stay if their traffic ({carried}) were levelled: "
+            f"load on {pair.source} that is not its bundles', or a weaker machine"
+        )
+
+    def _ends(self, pair: Pair) -> tuple[int, int]:
+        """Positions of source and destination."""
+        return self._position[pair.source], self._position[pair.destination or ""]
+
+    def _measures(self, hot: int) -> tuple[Measure, ...]:
+        """In which order traffic is measured; Pulsar takes messages, and bytes only where those are too few."""
+        if not self._settings.is_stock and (self._facts.binding[hot] or "").startswith("bandwidth"):
+            return ("throughput",)
+        return ("msg_rate", "throughput")
+
+    def _level(self, pair: Pair) -> tuple[Pair, tuple[Reason, str] | None]:
+        """Move the wanted amount, in the first measure in which it is worth it."""
+        portions = {measure: self._portion(pair, measure) for measure in self._measures(self._ends(pair)[0])}
+        amounts = {measure: self._amount(pair, measure) * portion for measure, portion in portions.items()}
+        for measure, amount in amounts.items():
+            if amount > self._minimum[measure]:
+                pair = replace(pair, measure=measure, wanted=amount)
+                return pair, self._choose(pair, measure, amount, portions[measure])
+        below = (_too_little(pair, measure, amount, self._minimum[measure]) for measure, amount in amounts.items())
+        measure, amount = next(iter(amounts.items()))
+        return replace(pair, measure=measure, wanted=amount), (Reason.BELOW_MINIMUM, "; ".join(below))
+
+    def _amount(self, pair: Pair, measure: Measure) -> float:
+        """How much the pair should exchange."""
+        hot, cold = self._ends(pair)
+        difference = self._offers.traffic(hot, measure) - self._offers.traffic(cold, measure)
+        return difference * self._settings.max_unload_percentage
+
+    def _portion(self, pair: Pair, measure: Measure) -> float:
+        """How much of that its destination takes: all, unless it had to give it away again."""
+        rise = self._rise(pair, measure) * self._settings.max_unload_percentage
+        if self._settings.is_stock or not rise > 0:
+            return 1.0
+        return portion(self._scores[self._ends(pair)[1]], rise, self._compared, self._settings.low_threshold)
+
+    def _rise(self, pair: Pair, measure: Measure) -> float:
+        """Points by which their difference in traffic would lift the destination.
+
+        A source at the end of its CPU shows 100 points however much it carries: what the usual busy broker has for its
+        traffic counts where that is more.
+        """
+        hot, cold = self._ends(pair)
+        first, second = COLUMNS[measure]
+        rates = self._snapshot.brokers.rates
+        with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
+            carried = rates[:, first] + rates[:, second]
+            more = carried - carried[cold]
+            if not more[hot] > 0:
+                return pair.difference
+            busy = (self._permission.paired == 0) & (more > 0) & (more >= more[hot] / 2)
+            usual = np.median((self._facts.scores[busy] - self._scores[cold]) / more[busy])
+            return max(pair.difference, float(usual * more[hot]))
+
+    def _choose(self, pair: Pair, measure: Measure, amount: float, filled: float) -> tuple[Reason, str] | None:
+        broker = self._position[pair.source]
+        candidates, own = self._offers.candidates(broker, measure, self.verdicts), self._offers.own(broker)
+        if own <= 1 and not self._settings.is_stock:
+            self.verdicts[candidates.bundles] = Reason.SOLE_BUNDLE.code
+            return Reason.SOLE_BUNDLE, f"{pair.source} has {own} bundle; split it, or its clients only change brokers"
+        taken = fill(candidates, amount, self._negligible(pair, filled) * amount)
+        sizes = [candidates.traffic > amount, candidates.traffic > 0]
+        passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
+        self.verdicts[candidates.bundles] = passed_over
+        self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
+        told = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
+        self.unloads.extend(self._unload(candidates, at, pair, told) for at in taken)
+        if taken:
+            return None
+        why = self._offers.none_fits(broker, candidates, self.verdicts)
+        return Reason.NOTHING_FITS, f"{amount:.0f} {UNITS[measure]} to move; {why}"
+
+    def _negligible(self, pair: Pair, filled: float) -> float:
+        """What part of an amount may be left."""
+        points = pair.difference * self._settings.max_unload_percentage * filled
+        if self._settings.is_stock or not points > 0:
+            return 0.0
+        return min(NEGLIGIBLE_POINTS / points, NEGLIGIBLE_PART)
+
+    def _unload(self, candidates: Candidates, at: int, pair: Pair, unit: str) -> Unload:
+        choices = self._choices(pair)
+        destination = choices[0] if choices else pair.destination
+        told = f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f}{unit}"
+        return self._offers.unload(int(candidates.bundles[at]), (pair.source, destination), told, choices)
+
+    def _choices(self, pair: Pair) -> tuple[str, ...]:
+        """Healthy brokers instead of a planned destination that is overloaded; Pulsar 5.0 draws one of them.
+
+        Only brokers that take part in this round can be called healthy.
+        """
+        limit = self._settings.broker_overloaded_threshold_percentage
+        if not self._scores[self._ends(pair)[1]] > limit:
+            return ()
+        takes_part = (self._permission.paired == 0) & self._permission.settled
+        healthy = zip(self._snapshot.brokers.ids, self._scores, takes_part.tolist(), strict=True)
+        ends = (pair.source, pair.destination)
+        return tuple(broker for broker, score, part in healthy if part and score <= limit and broker not in ends)
+
+
+def _hits(pair: Pair) -> str:
+    hits, wanted = pair.hits, pair.wanted_hits
+    return f"low hits {hits.low}/{wanted.low}, high hits {hits.high}/{wanted.high}"
+
+
+def _too_little(pair: Pair, measure: Measure, amount: float, minimum: float) -> str:
+    if amount > 0:
+        return f"{amount:.0f} {UNITS[measure]} to move, minimum {minimum:.0f}"
+    return f"{pair.source} carries no more {UNITS[measure]} than {pair.destination}: its load is not its traffic"
+
+
+# --- decision
+
+
+def decide(
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    memory: Memory,
+    settings: AvgShedderSettings,
+    weights: Weights,
+) -> Decision:
+    """One round of AvgShedder.
+
+    With fewer than two brokers to compare nothing is asked, as in Pulsar. Counters advance only for brokers with new
+    evidence (:attr:`~lbd.model.Permission.counts`); in stock rounds that is every broker.
+    """
+    scores = scoring.scores(snapshot.brokers, weights)
+    binding = scoring.binding(snapshot.brokers, weights)
+    comparable = int((permission.paired == 0).sum())
+    if comparable < 2:
+        few = Skip(
+            "cluster", Reason.TOO_FEW_BROKERS, f"{comparable} of {len(snapshot.brokers)} reports can be compared"
+        )
+        return Decision((), (few,), memory, Facts(scores, binding), permission.barred.copy())
+    seen = PairingInput(snapshot.brokers.ids, scores, permission, settings)
+    pairs, remembered = pair_up(seen, memory)
+    facts = Facts(scores, binding, pairs)
+    levelling = Levelling(snapshot, averages, permission, settings, facts)
+    facts = replace(facts, pairs=tuple(levelling.serve(pair) for pair in pairs))
+    skips = tuple(levelling.skips) if pairs else (Skip("cluster", Reason.BALANCED, _balanced(seen)),)
+    return Decision(tuple(levelling.unloads), skips, remembered, facts, levelling.verdicts)
+
+
+def _balanced(seen: PairingInput) -> str:
+    points = seen.scores[seen.permission.paired == 0]
+    gap = float(points.max() - points.min())
+    return f"largest difference {gap:.1f} points, low threshold {seen.settings.low_threshold:g}"

@@ -1,0 +1,876 @@
+"""The strategy ``least-moves``: brokers to the level at which their pool would be even, with as few moves as possible.
+
+lbd's own; settings that it shares with AvgShedder have the same names. A broker that is too far from the level for some
+samples in a row is relieved, or filled, in one turn and by as many others as needed. A bundle is sized in points: those
+that it takes off its source, and those that it puts on its destination, which differ on unequal brokers. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lbd.decide.candidates import Offers
+from lbd.decide.load_estimate import other_work, survey
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.load import scoring
+from lbd.load.scoring import broker_conf
+from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
+from lbd.permit.predicted import Predictor
+from lbd.reason import Group, Reason
+from lbd.score.bounds import IntakeBound, fewest_moves, fewest_removed, least_taken
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from lbd.decide.load_estimate import Ground
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, BoolArray, CodeArray, FloatArray, IntArray, Permission, Snapshot, Unload
+
+
+FULL_POINTS = 85.0
+"""A level above it is called a full cluster."""
+
+FIRST_PART = (
+    "Minimum to move for one broker, in messages/s in + out. It is a tenth of AvgShedder's, because estimated amounts "
+    "move in parts"
+)
+
+
+class LeastMovesSettings(StrategySettings):
+    """Settings of ``strategy: least-moves``."""
+
+    name = "least-moves"
+    assumed = "hit counts taken as reached"
+    wants_slopes = True
+
+    low_threshold: float = Field(
+        7.5,
+        ge=0.1,
+        le=MOST_POINTS,
+        description="Points between a broker and the level at which its pool would be even. The highest and "
+        "the lowest broker must also be twice as far apart",
+    )
+    high_threshold: float = Field(
+        20,
+        ge=0.1,
+        le=MOST_POINTS,
+        description="Points from which a broker waits for few samples only. At least low_threshold",
+    )
+    hit_count_low: int = Field(8, ge=1, le=MOST_HITS, description="Samples in a row at low_threshold")
+    hit_count_high: int = Field(2, ge=1, le=MOST_HITS, description="Samples in a row at high_threshold")
+    aim_points: float = Field(
+        3, ge=0, le=MOST_POINTS, description="Points above the level to which a plan brings brokers that are too high"
+    )
+    min_unload_message: float = Field(100, ge=0, le=MOST_MESSAGES, **broker_conf("minUnloadMessage", FIRST_PART))
+    min_unload_message_throughput: float = Field(
+        100 * 1024,
+        ge=0,
+        le=MOST_BYTES,
+        **broker_conf(
+            "minUnloadMessageThroughput", "Minimum in bytes/s in + out. Reaching one of the two minimums is enough"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        """With the high one below, its few samples would count for the low one, too."""
+        low, high = self.low_threshold, self.high_threshold
+        if high < low:
+            raise ValueError(f"high_threshold {high:g} is below low_threshold {low:g}; wanted at least as much")
+        return self
+
+    def eager(self) -> LeastMovesSettings:
+        """Hit counts taken as reached: what would be unloaded if the imbalance lasts."""
+        return self.model_copy(
+            update={"hit_count_low": min(self.hit_count_low, 1), "hit_count_high": min(self.hit_count_high, 1)}
+        )
+
+    @property
+    def gap_points(self) -> float:
+        """Highest - lowest from which anything moves: what AvgShedder's low threshold of 15 is to 7.5."""
+        return 2 * self.low_threshold
+
+    @property
+    def wanted_hits(self) -> Hits:
+        """Hit counts at which a broker fires."""
+        return Hits(self.hit_count_low, self.hit_count_high)
+
+
+# --- hits: brokers that are too far from the level, and for how long; hit counts as AvgShedder's
+
+
+@dataclass(frozen=True)
+class Far:
+    """A broker, by position, that is ``points`` above the level (or below it, less than 0)."""
+
+    broker: int
+    points: float
+    hits: Hits
+    fired: bool
+
+    @property
+    def relieved(self) -> bool:
+        """Whether it is to give."""
+        return self.fired and self.points > 0
+
+
+def count(
+    ids: tuple[str, ...],
+    above: FloatArray,
+    among: BoolArray,
+    permission: Permission,
+    memory: Memory,
+    settings: LeastMovesSettings,
+) -> tuple[list[Far], dict[str, Hits]]:
+    """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
+
+    ``above`` is float64 (B,), points above the level; ``among`` bool (B,) are those that it was made of. A high one
+    counts only where it is twice the threshold above the lowest, a low one where the highest is that much above it:
+    nobody asks for less.
+
+    A counter advances with a new sample and ends when the broker is within the threshold. After firing it stands one
+    below its limit: what a plan left, because limits held it back or traffic costs otherwise than was thought, goes on
+    with the first sample that tells, not eight samples later.
+    """
+    counters, found = dict(memory.hits), list[Far]()
+    highest, lowest = float(above[among].max(initial=0.0)), float(above[among].min(initial=0.0))
+    for at in among.nonzero()[0].tolist():
+        points, fresh = float(above[at]), bool(permission.counts[at])
+        apart = points - lowest if points > 0 else highest - points
+        if abs(points) < settings.low_threshold or apart < settings.gap_points:
+            if fresh:
+                counters.pop(ids[at], None)
+            continue
+        hits = counters.get(ids[at], Hits())
+        if fresh:
+            hits = hits.one_more(high=abs(points) >= settings.high_threshold)
+        wanted, held = settings.wanted_hits, permission.hold is not None
+        fired = fresh and hits.reach(wanted) and not held
+        kept = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
+        if kept == Hits():
+            counters.pop(ids[at], None)
+        else:
+            counters[ids[at]] = kept
+        found.append(Far(at, points, hits, fired))
+    return sorted(found, key=lambda far: -abs(far.points)), counters
+
+
+# --- level: the points at which brokers would be even if traffic were divisible
+
+STEPS = 50
+"""Halvings of the range: below a millionth of a point."""
+
+DECIMALS = 6
+"""Sums in another order differ in their last bits; a plan must not."""
+
+
+def water_level(ground: Ground, among: BoolArray) -> float:
+    """Points at which these brokers together carry all that may move, each as much as it can; ``among`` is bool (B,).
+
+    All is taken to be of one mix. A broker that is above the level without any of it stays there.
+    """
+    idle, load = ground.idle[among], ground.drives[among[ground.owner]].sum(axis=0)
+    high = float(np.maximum(ground.points[among].max(axis=1), ground.other[among]).max())
+    if not load.any():
+        return round(float(ground.points[among].max(axis=1).mean()), DECIMALS)
+    low = float(min(idle.min(), 0.0))
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        enough = _share(idle, ground.cost[among] * load, middle).sum() >= 1
+        low, high = (low, middle) if enough else (middle, high)
+    return round(high, DECIMALS)
+
+
+def brokers_missing(ground: Ground, among: BoolArray, level: float) -> int:
+    """How many more brokers of the mean capacity would bring the level down to this one."""
+    load = ground.drives[among[ground.owner]].sum(axis=0)
+    carried = np.minimum(_share(ground.idle[among], ground.cost[among] * load, level), 1.0)
+    mean = float(carried.mean())
+    return math.ceil((1 - mean * carried.size) / mean) if mean > 0 else 0
+
+
+def _share(idle: FloatArray, whole: FloatArray, level: float) -> FloatArray:
+    """What share of the whole load each broker carries at a level, (B,); ``whole`` (B, 3): points of all of it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(whole > 0, (level - idle) / whole, np.where(idle <= level, np.inf, 0.0))
+    found: FloatArray = np.maximum(room.min(axis=1), 0.0)
+    return found
+
+
+# --- forecast: what the guardrails will predict of each destination, move by move, because they would refuse the rest
+# The strategy's own points say where the brokers will end; the guardrails' are on the safe side if nothing was learned
+# of a destination itself (``permit/predicted.py``).
+
+
+class Foreseen:
+    """Predicted scores of one round, advanced by each move; without a limit nothing is refused.
+
+    ``scores`` is float64 (B,), the points of the reports.
+    """
+
+    def __init__(self, offers: Offers, scores: FloatArray, weights: Weights) -> None:
+        known = offers.permission
+        self._offers, self._ids = offers, offers.snapshot.brokers.ids
+        self._limit, self._scores, self._predicted = known.max_destination_score, scores, scores.copy()
+        self._predictor = Predictor(offers.snapshot, scores, known.slopes, weights)
+
+    def allows(self, bundle: int, source: int, destination: int) -> bool:
+        """Whether the destination would stay below the limit, and below what its source has now."""
+        if self._limit is None:
+            return True
+        reached = self._reached(bundle, source, destination)
+        return bool(reached <= self._limit and reached < self._scores[source])
+
+    def take(self, bundle: int, source: int, destination: int) -> None:
+        """Count a move that is planned."""
+        if self._limit is not None:
+            self._predicted[destination] = self._reached(bundle, source, destination)
+
+    def _reached(self, bundle: int, source: int, destination: int) -> float:
+        before = float(self._predicted[destination])
+        unload = self._offers.unload(bundle, (self._ids[source], self._ids[destination]), "")
+        return before + self._predictor.rise(unload, before).points
+
+
+# --- choice: the largest bundles of brokers above the level, the last as small as suffices, to the lowest brokers
+# The lower bound of any plan's moves also takes the largest first (``score/bounds.py``); placing by longest processing
+# time is within 4/3 of the best level on equal machines (Graham 1969).
+
+ROUNDING = 1e-6
+"""Points by which two sums of the same numbers may differ."""
+
+SIZES_ALIKE = 1.1
+"""Sizes within such a factor are one size: of these the bundle with the fewest clients goes."""
+
+EXCHANGED_AT_MOST = 16
+"""Of a source's largest bundles so many are tried where no destination has room; for the next ones it is no better."""
+
+
+DESTINATIONS_AT_MOST = 8
+"""So many are asked for until the guardrails would allow one."""
+
+
+@dataclass(frozen=True)
+class PlannedTransfer:
+    """One bundle, a position in the ground's ``bundles``; points off the source, and those that both have after it.
+
+    ``back``: a bundle of the destination's that would go the other way once this one has landed, and so bring both into
+    the band; None where that is not needed, or none does it.
+    """
+
+    candidate: int
+    source: int
+    destination: int
+    taken: float
+    source_after: float
+    destination_after: float
+    back: int | None = None
+
+
+@dataclass(frozen=True)
+class Band:
+    """Points: who is too high is brought to ``top``, but left where it is below ``near``, and who is too low to
+    ``bottom``; giving should leave nobody below ``floor``, and taking nobody above ``limit``, from where they would
+    soon be too far again.
+    """
+
+    floor: float
+    bottom: float
+    level: float
+    top: float
+    limit: float
+    near: float
+
+
+class MovePlan:
+    """Moves of one turn; each changes what the next one sees. ``may`` is bool (B,): who may give and take."""
+
+    def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray, foreseen: Foreseen) -> None:
+        self._ground, self._names, self._band, self._may, self._foreseen = ground, names, band, may, foreseen
+        self._points = ground.points.copy()
+        self._scores = ground.scores.copy()
+        self._free = np.ones(ground.bundles.size, dtype=np.bool_)
+        self._took = np.zeros_like(may)
+        self.refused = set[int]()
+        """Candidates that would have gone to some broker but for what the guardrails foresee there."""
+        self._own: dict[int, IntArray] = {}
+        self._by_owner = np.argsort(ground.owner, kind="stable").astype(np.int32)
+        self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
+
+    def scores_after(self, moves: Iterable[PlannedTransfer]) -> FloatArray:
+        """The score of each broker, in points, after some of the moves planned, float64 (B,)."""
+        points, ground = self._ground.points.copy(), self._ground
+        for move in moves:
+            points[move.source] -= ground.cost[move.source] * ground.drives[move.candidate]
+            points[move.destination] += ground.cost[move.destination] * ground.drives[move.candidate]
+        found: FloatArray = np.maximum(points.max(axis=1), ground.other)
+        return found
+
+    def score(self, broker: int) -> float:
+        """Points of a broker after all moves so far."""
+        return float(self._scores[broker])
+
+    def is_within(self, broker: int) -> bool:
+        """Whether a broker is within the band after all moves so far."""
+        return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
+
+    def relieve(self, sources: Iterable[int], along: Collection[int] = ()) -> Iterator[PlannedTransfer]:
+        """Moves from the highest of these brokers, until each is within the band or has nothing that fits.
+
+        Those that only go ``along`` stay, once one that is higher has nothing that fits: they are not the peak then.
+        """
+        left = np.array(sorted({*sources, *along}), dtype=np.int32)
+        while left.size:
+            source = int(left[self._scores[left].argmax()])
+            done = self._scores[source] <= self._band.near
+            move = None if done else self._relief(source)
+            if move is not None:
+                yield move
+            else:
+                left = left[left != source]
+                if not done and (move := self._overshoot(source)) is not None:
+                    yield move
+                elif not done:
+                    left = left[~np.isin(left, list(along))]
+
+    def needed(self, moves: Sequence[PlannedTransfer], low: Collection[int]) -> list[PlannedTransfer]:
+        """These without what later ones made needless, the smallest first; ``low`` ones are to get what they need.
+
+        A move is taken back where its source stays within the band with it.
+        """
+        gone = set[int]()
+        for move in sorted(moves, key=lambda one: one.taken):
+            one = np.array([move.candidate], dtype=np.int32)
+            back = float(self._after(move.source, one, 1.0)[0])
+            left = float(self._after(move.destination, one, -1.0)[0])
+            if back <= self._band.near and (move.destination not in low or left >= self._band.bottom):
+                self._put_back(move, back, left)
+                gone.add(move.candidate)
+        return self._made([move for move in moves if move.candidate not in gone]) if gone else list(moves)
+
+    def _made(self, moves: Sequence[PlannedTransfer]) -> list[PlannedTransfer]:
+        """These, one after the other from the beginning, each with the points that both ends then have after it."""
+        self._points = self._ground.points.copy()
+        self._scores = self._ground.scores.copy()
+        return [self._moved(replace(self._again(move), back=move.back)) for move in moves]
+
+    def _again(self, move: PlannedTransfer) -> PlannedTransfer:
+        return self._move(move.candidate, move.source, move.destination)
+
+    def _put_back(self, move: PlannedTransfer, source_after: float, destination_after: float) -> None:
+        drives, cost = self._ground.drives[move.candidate], self._ground.cost
+        self._points[move.source] += cost[move.source] * drives
+        self._points[move.destination] -= cost[move.destination] * drives
+        self._scores[move.source], self._scores[move.destination] = source_after, destination_after
+        self._free[move.candidate] = True
+
+    def fill(self, destination: int) -> Iterator[PlannedTransfer]:
+        """Moves to a broker far below the level, each from the highest one that has something that fits."""
+        while self._scores[destination] < self._band.bottom and (move := self._gift(destination)) is not None:
+            yield move
+
+    def _relief(self, source: int) -> PlannedTransfer | None:
+        own = self._worth_moving(source)
+        after = self._after(source, own, -1.0)
+        ends = after <= self._band.top
+        neat = ends & (after >= self._band.floor)
+        least_first = np.argsort(-after, kind="stable")
+        one_does = own[least_first[neat[least_first]]]
+        groups = (
+            one_does[np.argsort(self._ground.clients[one_does], kind="stable")],
+            self._by_size(own[~ends]),
+            own[least_first[(ends & ~neat)[least_first]]],
+        )
+        order = np.concatenate(groups)
+        order = order[np.argsort(self._ground.price[order], kind="stable")]
+        found = self._first(order, source)
+        return found and self._take(found)
+
+    def _worth_moving(self, source: int) -> IntArray:
+        """What lowers it; where not even all of it together is enough, only what a sample can show."""
+        own = self.candidates(source)
+        gain = self._scores[source] - self._after(source, own, -1.0)
+        all_of_it = self._ground.drives[own].sum(axis=0) * self._ground.cost[source]
+        enough = float((self._points[source] - all_of_it).max()) <= self._band.top
+        found: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
+        return found
+
+    def _overshoot(self, source: int) -> PlannedTransfer | None:
+        """The move that leaves the higher of both ends lowest, where nothing fits; None where that is no gain.
+
+        Its destination is above the band then, and gives something small back when its samples have shown it.
+        """
+        tried = (self._lowest(at, source, np.inf) for at in self._worth_moving(source)[:EXCHANGED_AT_MOST].tolist())
+        best = min(filter(None, tried), key=lambda move: max(move.source_after, move.destination_after), default=None)
+        least_gain = self._band.top - self._band.level + float(self._ground.noise[source])
+        if best is None or max(best.source_after, best.destination_after) > self._scores[source] - least_gain:
+            return None
+        return self._take(replace(best, back=self._back(best)))
+
+    def _back(self, move: PlannedTransfer) -> int | None:
+        """The smallest bundle of a destination's own that brings both ends of a move into the band."""
+        own = self.candidates(move.destination)
+        drives, cost = self._ground.drives[own], self._ground.cost
+        moved = self._ground.drives[move.candidate]
+        there = self._points[move.destination] + cost[move.destination] * (moved - drives)
+        here = self._points[move.source] - cost[move.source] * (moved - drives)
+        fits = (there.max(axis=1) <= self._band.limit) & (here.max(axis=1) <= self._band.limit)
+        return int(own[fits][-1]) if fits.any() else None
+
+    def _by_size(self, own: IntArray) -> IntArray:
+        """From the largest down; of sizes that are alike those with the fewest clients first."""
+        sizes = np.maximum(self._ground.drives[own].max(axis=1, initial=1.0), 1.0)
+        found: IntArray = own[np.lexsort((self._ground.clients[own], -np.floor(np.log(sizes) / np.log(SIZES_ALIKE))))]
+        return found
+
+    def _first(self, candidates: IntArray, source: int) -> PlannedTransfer | None:
+        """The first of these that fits somewhere; after one that does not, those that cannot are passed over."""
+        if not candidates.size:
+            return None
+        if (found := self._lowest(int(candidates[0]), source, self._band.limit)) is not None:
+            return found
+        fits = (self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
+        moves = (self._lowest(at, source, self._band.limit) for at in candidates[fits].tolist())
+        return next((move for move in moves if move is not None), None)
+
+    def _gift(self, destination: int) -> PlannedTransfer | None:
+        """Of the highest broker the smallest bundle that is enough, else the largest; both ends stay in the band."""
+        for source in np.argsort(-self._scores, kind="stable").tolist():
+            if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
+                return None
+            if self._may[source] and not self._took[source] and source != destination:
+                own = self.candidates(source)
+                given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
+                top = min(self._band.limit, self._scores[source] - ROUNDING)
+                fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
+                enough = filled >= self._band.bottom
+                chosen = np.concatenate((own[fits & enough][::-1], own[fits & ~enough]))
+                cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
+                for candidate in cheapest.tolist():
+                    if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
+                        return self._take(self._move(candidate, source, destination))
+        return None
+
+    def candidates(self, broker: int) -> IntArray:
+        """What it may still give, from the largest down in the resource that makes its score, then by name."""
+        if broker not in self._own:
+            ground, column = self._ground, int(self._ground.points[broker].argmax())
+            own = self._by_owner[self._start[broker] : self._start[broker + 1]]
+            sizes = ground.drives[own, column]
+            order = np.argsort(-sizes, kind="stable")
+            if not np.diff(sizes[order]).all():
+                names = [self._names[at] for at in ground.bundles[own].tolist()]
+                order = np.array(sorted(order.tolist(), key=lambda at: (-sizes[at], names[at])))
+            self._own[broker] = own[order]
+        found = self._own[broker]
+        return found[self._free[found]]
+
+    def _after(self, broker: int, candidates: IntArray, sign: float) -> FloatArray:
+        """The broker's score with each of the candidates alone taken off it, or put on it."""
+        points = self._points[broker] + sign * self._ground.cost[broker] * self._ground.drives[candidates]
+        found: FloatArray = np.maximum(points.max(axis=1, initial=-np.inf), self._ground.other[broker])
+        return found
+
+    def _room(self, source: int) -> FloatArray:
+        """The most that some other broker could take, in what drives each resource, (3,)."""
+        others = self._may.copy()
+        others[source] = False
+        spare = np.maximum(self._band.limit - self._points[others], 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(self._ground.cost[others] > 0, spare / self._ground.cost[others], np.inf)
+        found: FloatArray = room.max(axis=0, initial=0.0)
+        return found
+
+    def _lowest(self, candidate: int, source: int, top: float) -> PlannedTransfer | None:
+        """The move to the broker that stays lowest with it; None where none stays below ``top`` and the source."""
+        points = self._points + self._ground.cost * self._ground.drives[candidate]
+        after = np.maximum(points.max(axis=1), self._ground.other)
+        after[~self._may] = np.inf
+        after[source] = np.inf
+        for _ in range(DESTINATIONS_AT_MOST):
+            destination = int(after.argmin())
+            if not after[destination] <= min(top, self._scores[source] - ROUNDING):
+                return None
+            if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
+                return self._move(candidate, source, destination)
+            after[destination] = np.inf
+            self.refused.add(candidate)
+        return None
+
+    def _move(self, candidate: int, source: int, destination: int) -> PlannedTransfer:
+        one = np.array([candidate], dtype=np.int32)
+        given, filled = float(self._after(source, one, -1.0)[0]), float(self._after(destination, one, 1.0)[0])
+        return PlannedTransfer(candidate, source, destination, float(self._scores[source]) - given, given, filled)
+
+    def _take(self, move: PlannedTransfer) -> PlannedTransfer:
+        self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
+        return self._moved(move)
+
+    def _moved(self, move: PlannedTransfer) -> PlannedTransfer:
+        drives, cost = self._ground.drives[move.candidate], self._ground.cost
+        self._points[move.source] -= cost[move.source] * drives
+        self._points[move.destination] += cost[move.destination] * drives
+        self._scores[move.source], self._scores[move.destination] = move.source_after, move.destination_after
+        self._free[move.candidate] = False
+        self._took[move.destination] = True
+        return move
+
+
+# --- messages: a plan beside the best possible one, and why there is none
+
+
+def fewest(ground: Ground, moves: int, after: FloatArray, among: BoolArray) -> str:
+    """How many of the moves any plan needs that leaves these brokers no higher, and none lower, than this one does.
+
+    ``after`` is float64 (B,), their scores then.
+    """
+    peak, trough = float(after[among].max()), float(after[among].min())
+    least = least_moves(ground, peak, trough, among)
+    how = "; points estimated as usage/traffic, slopes are not known yet" if ground.estimated else ""
+    rises = trough > float(ground.scores[among].min()) + ROUNDING
+    lowest = f" and a lowest of {trough:.1f}" if rises else ""
+    return f"{moves} planned, at least {least} needed for a highest score of {peak:.1f} points{lowest}{how}"
+
+
+def least_moves(ground: Ground, peak: float, trough: float, among: BoolArray) -> int:
+    """A floor under the moves of any plan with this highest score and this lowest one (``score/bounds.py``).
+
+    The largest of three: each broker relieved in what makes its own score; in what makes the score of most, what leaves
+    must fit in elsewhere; and who is too low takes in what it lacks, in whichever resource it lacks least.
+    """
+    column, on = ground.points.argmax(axis=1), among[ground.owner]
+    drives, owner = ground.drives[on], ground.owner[on]
+    own = column[owner]
+    sizes = drives[np.arange(owner.size), own] * ground.cost[owner, own]
+    leaving = fewest_removed(sizes, owner, np.maximum(peak - ground.idle[np.arange(column.size), column], 0.0))
+    most = int(np.bincount(column[among]).argmax())
+    room = np.where(among[:, None], _traffic(ground, peak), 0.0)
+    fitting = fewest_moves(drives[:, most], owner, room[:, most])
+    low = among & (ground.scores < trough - ROUNDING)
+    wanted = np.where(low[:, None], _traffic(ground, trough), 0.0)
+    return max(leaving, fitting, _taken(drives, owner, room, wanted).fewest(leaving))
+
+
+def _taken(drives: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> IntakeBound:
+    """What brokers take in at least, each in the resource in which it needs fewest; all but owners (., 3)."""
+    each = [least_taken(size, owner, *of) for size, *of in zip(drives.T, room.T, wanted.T, strict=True)]
+    nothing, something = (np.min([getattr(one, given) for one in each], axis=0) for given in ("nothing", "something"))
+    return IntakeBound(nothing, something, (0, 0))
+
+
+def _traffic(ground: Ground, level: float) -> FloatArray:
+    """What of each drive brings a broker to a level, float64 (B, 3); infinite where it costs nothing."""
+    costly = ground.cost > 0
+    spare = np.maximum(level - ground.idle, 0.0)
+    return np.where(costly, spare / np.where(costly, ground.cost, 1.0), np.inf)
+
+
+def nothing_fits(
+    ground: Ground, offers: Offers, plan: MovePlan, verdicts: CodeArray, far: Far, band: Band
+) -> tuple[Reason, str]:
+    """Why nothing more moves to or from a broker that fired, and what would help instead."""
+    if far.points < 0:
+        return Reason.NOTHING_FITS, f"no broker above {band.bottom:.1f} points has a bundle that fits"
+    own = plan.candidates(far.broker)
+    if offers.own(far.broker) and not (ground.owner == far.broker).any():
+        return _barred(offers, far.broker, verdicts)
+    if background := _background(ground, offers, far.broker, band.limit, bool(own.size)):
+        return Reason.BACKGROUND_LOAD, background
+    size = float((ground.cost[far.broker] * ground.drives[own[0]]).max())
+    name = offers.snapshot.bundles[ground.bundles[own[0]]]
+    if int(own[0]) in plan.refused:
+        verdicts[ground.bundles[own[0]]] = Reason.DESTINATION_OVERLOADED.code
+        told = f"{name} makes {size:.1f} points, and the guardrails foresee too much on each broker that could take it"
+        return Reason.DESTINATION_OVERLOADED, told
+    verdicts[ground.bundles[own]] = Reason.TOO_LARGE.code
+    told = f"{name} makes {size:.1f} points and fits nowhere below {band.limit:.1f}"
+    return Reason.TOO_LARGE, f"{told}; split it: lbd split {name} shows where"
+
+
+def _background(ground: Ground, offers: Offers, broker: int, limit: float, has_any: bool) -> str:
+    """What of a broker's load is not that of bundles that may move, where that alone is above the limit."""
+    if not offers.own(broker):
+        return "it has no bundles: its load is not theirs"
+    idle = float(max(ground.idle[broker].max(), ground.other[broker]))
+    not_theirs = "not those of bundles that may move: other work on its machine"
+    if idle > limit or not has_any:
+        return f"{idle:.1f} of its points are {not_theirs}, or bundles that stay"
+    if (beside := other_work(ground, offers, broker)) > limit:
+        told = f"it is at the limit of its CPU, and by what moves did to others like it {beside:.1f} points or more"
+        return f"{told} are {not_theirs}"
+    return ""
+
+
+def _barred(offers: Offers, broker: int, verdicts: CodeArray) -> tuple[Reason, str]:
+    """None of its bundles may move: by the policy that keeps most of them, if it is policies that do."""
+    listed = offers.candidates(broker, "throughput", verdicts)
+    told = offers.none_fits(broker, listed, verdicts)
+    codes, numbers = np.unique(verdicts[offers.listed(broker)], return_counts=True)
+    most = Reason.of(int(codes[numbers.argmax()]))
+    return (most if most.group is Group.POLICY else Reason.NOTHING_FITS), told
+
+
+# --- decision
+
+MOST_MOVES = 2000
+"""Of one plan: more take longer than the reports that it stands on are true."""
+
+NEAR_POINTS = 3.0
+"""So near above its aim a broker is left: a move for less costs as much, and is for little."""
+
+MOST_NEAR_SHARE = 0.85
+"""Of the low threshold, beyond which no broker is left: what fires is too high whatever the settings."""
+
+NEAR_SHARE = 0.75
+"""Of the low threshold: so near the level a broker may end as one that takes; noise does not make it far again."""
+
+
+def decide(
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    memory: Memory,
+    settings: LeastMovesSettings,
+    weights: Weights,
+) -> Decision:
+    """One round of least-moves.
+
+    Brokers that have not settled are left out of it: neither is their level to be trusted, nor do they take.
+    """
+    turn = _PlanningRound(snapshot, averages, permission, settings, weights)
+    if turn.too_few():
+        return turn.decision(memory)
+    above, among = turn.above, turn.among
+    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings)
+    return turn.decision(Memory(turn.remembered(counters, far, turn.answer(far))))
+
+
+class _PlanningRound:
+    """One round, and what it finds."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        averages: Averages,
+        permission: Permission,
+        settings: LeastMovesSettings,
+        weights: Weights,
+    ) -> None:
+        self._snapshot, self._permission, self._settings = snapshot, permission, settings
+        self._offers, self._ids = Offers(snapshot, averages, permission), snapshot.brokers.ids
+        self._scores = scoring.scores(snapshot.brokers, weights)
+        self._binding = scoring.binding(snapshot.brokers, weights)
+        self.verdicts = permission.barred.copy()
+        self.among = (permission.paired == 0) & permission.settled
+        self._ground = survey(snapshot, averages, permission, weights, self.verdicts)
+        self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
+        self.above = np.where(self.among, self._ground.scores - self._level, 0.0)
+        self.estimated = self._ground.estimated
+        foreseen = Foreseen(self._offers, self._scores, weights)
+        self._plan = MovePlan(self._ground, snapshot.bundles, self._band(), self.among, foreseen)
+        self._unloads: list[Unload] = []
+        self._skips: list[Skip] = []
+        self._pairs: list[Pair] = []
+        self._told = ""
+        self._is_full = False
+        self._along: set[int] = set()
+
+    def too_few(self) -> bool:
+        """Whether there are fewer than two brokers to compare; it is said then."""
+        seen, settled = int((self._permission.paired == 0).sum()), int(self.among.sum())
+        if settled >= 2:
+            return False
+        if seen < 2:
+            told = f"{seen} of {len(self._ids)} reports can be compared"
+            self._skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, told))
+        else:
+            told = f"{seen - settled} of {seen} brokers were moved to, moved from or restarted lately"
+            self._skips.append(Skip("cluster", Reason.SETTLING, told))
+        return True
+
+    def answer(self, far: list[Far]) -> set[int]:
+        """Plan for all that are too far, once one of them has fired; say of the others what they wait for.
+
+        Returns the brokers that something moves off or to.
+        """
+        if not far:
+            self._skips.append(Skip("cluster", Reason.BALANCED, self._balanced()))
+        far = self._with_others(far) if any(one.fired for one in far) else far
+        plan = list(islice(self._moves(far), MOST_MOVES))
+        self._is_full = len(plan) == MOST_MOVES
+        low = {one.broker for one in far if one.fired and one.points < 0}
+        needed = {move.candidate: move for move in self._plan.needed([move for _, move in plan], low)}
+        plan = [(at, needed[move.candidate]) for at, move in plan if move.candidate in needed]
+        moves: dict[int, list[PlannedTransfer]] = {}
+        for at, move in plan:
+            moves.setdefault(at, []).append(move)
+        fired_first = sorted(far, key=lambda one: not one.fired)
+        served = {one.broker for one in fired_first if self._serves(one, moves.get(one.broker, []))}
+        made = [move for at, move in plan if at in served]
+        self._unloads = [self._unload(move) for move in made]
+        if made:
+            self._told = fewest(self._ground, len(made), self._plan.scores_after(made), self.among)
+        return served | {end for move in made for end in (move.source, move.destination)}
+
+    def _moves(self, far: list[Far]) -> Iterator[tuple[int, PlannedTransfer]]:
+        """Each move of the plan, with the broker that it is for."""
+        own = [one.broker for one in far if one.relieved and one.broker not in self._along]
+        for move in self._plan.relieve(own, self._along):
+            yield move.source, move
+        for one in far:
+            if one.fired and one.points < 0:
+                yield from ((one.broker, move) for move in self._plan.fill(one.broker))
+
+    def remembered(self, counters: dict[str, Hits], far: list[Far], served: set[int]) -> dict[str, Hits]:
+        """The counters; of brokers that fired in vain none, unless it was for want of room in the plan."""
+        found = dict(counters)
+        for one in far:
+            if one.fired and one.broker not in served:
+                found.pop(self._ids[one.broker], None)
+                if self._is_full:
+                    found[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
+        return found
+
+    def _with_others(self, far: list[Far]) -> list[Far]:
+        """Those above the band go along with one to be relieved: else the highest of them is what a plan comes to.
+
+        With one that is only to be filled go those that are too far above, whatever they still wait for.
+        """
+        known = {one.broker for one in far if one.fired}
+        relieves = any(one.relieved for one in far)
+        least = self._band().near - self._level if relieves else self._settings.low_threshold
+        along = (self.above > least).nonzero()[0].tolist()
+        hits = {one.broker: one.hits for one in far}
+        others = [Far(at, float(self.above[at]), hits.get(at, Hits()), fired=True) for at in along if at not in known]
+        self._along = added = {one.broker for one in others}
+        return sorted([one for one in far if one.broker not in added] + others, key=lambda one: -abs(one.points))
+
+    def decision(self, memory: Memory) -> Decision:
+        """The answer."""
+        facts = Facts(self._scores, self._binding, tuple(self._pairs), self._told)
+        return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
+
+    def _band(self) -> Band:
+        low = self._settings.low_threshold
+        aim = min(self._settings.aim_points, low)
+        far = max(aim, NEAR_SHARE * low)
+        near = max(aim, min(aim + NEAR_POINTS, MOST_NEAR_SHARE * low))
+        level = self._level
+        return Band(level - low, level - far, level, level + aim, level + far, level + near)
+
+    def _balanced(self) -> str:
+        furthest, settings = float(np.abs(self.above).max()), self._settings
+        number = int(self.among.sum())
+        of = f" of {number} settled brokers" if number < len(self._ids) else ""
+        told = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
+        wanted = f", low threshold {settings.low_threshold:g}"
+        if furthest >= settings.low_threshold:
+            apart = float(np.ptp(self.above[self.among]))
+            side = "above" if self.above.max() >= furthest else "below"
+            wanted = f" {side} it, and moved for once all are {settings.gap_points:g} points apart, {apart:.1f} now"
+        return f"{told}{wanted}{self._full()}"
+
+    def _full(self) -> str:
+        """That moving can only share out what is too much; empty where it is not."""
+        if self._level <= FULL_POINTS:
+            return ""
+        missing = brokers_missing(self._ground, self.among, FULL_POINTS)
+        number = "1 broker" if missing == 1 else f"{missing} brokers"
+        return f"; the cluster is full: add {number} of the mean capacity for a level of {FULL_POINTS:g}"
+
+    def _serves(self, far: Far, moves: list[PlannedTransfer]) -> bool:
+        """Whether these moves are to be made for a broker; its pair, and why not, are noted.
+
+        Nothing is to be said of a low one that got enough from those that were too high, nor of who still waits where
+        the other end of its pair fired.
+        """
+        if far.fired and not moves and self._plan.is_within(far.broker):
+            return False
+        pair = self._pair(far)
+        told = [one.fired for one in self._pairs if one.ends == pair.ends]
+        if not told:
+            self._pairs.append(pair)
+        elif told[0] and not far.fired:
+            return False
+        skip = self._waits(far) if not far.fired else self._too_little(far, moves)
+        if skip is not None:
+            self._skips.append(Skip(pair.ends, *skip))
+        elif (left := self._left(far)) is not None:
+            self._skips.append(Skip(pair.ends, *left))
+        return skip is None
+
+    def _left(self, far: Far) -> tuple[Reason, str] | None:
+        """Why a broker is still too far off after its moves; None where it is not."""
+        after, band = self._plan.score(far.broker), self._band()
+        if band.floor <= after <= max(band.limit, band.near):
+            return None
+        why, told = nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, band)
+        return why, f"then still at {after:.1f} points: {told}"
+
+    def _pair(self, far: Far) -> Pair:
+        """A high broker with the lowest, a low one with the highest; how far it is from the level is said beside."""
+        side = "above" if far.points > 0 else "below"
+        usual = self._ground.scores
+        lowest = int(np.where(self.among, usual, np.inf).argmin())
+        highest = int(np.where(self.among, usual, -np.inf).argmax())
+        source, destination = (far.broker, lowest) if far.points > 0 else (highest, far.broker)
+        told = f"{self._ids[far.broker]} is {abs(far.points):.1f} points {side} the level of {self._level:.1f}"
+        return Pair(
+            self._ids[source],
+            self._ids[destination],
+            float(usual[source] - usual[destination]),
+            far.hits,
+            self._settings.wanted_hits,
+            far.fired,
+            why=f"{told}{self._full()}",
+        )
+
+    def _waits(self, far: Far) -> tuple[Reason, str]:
+        wanted = self._settings.wanted_hits
+        told = f"low hits {far.hits.low}/{wanted.low}, high hits {far.hits.high}/{wanted.high}"
+        if self._permission.hold is not None:
+            return self._permission.hold, told
+        if not self._permission.counts[far.broker]:
+            return Reason.NO_NEW_SAMPLE, f"no new sample since the last turn; {told}"
+        return Reason.WAITING, told
+
+    def _too_little(self, far: Far, moves: list[PlannedTransfer]) -> tuple[Reason, str] | None:
+        """Why what was found is not worth it; None where it is."""
+        if not moves and self._is_full:
+            return Reason.TURN_UNLOADS, f"{MOST_MOVES} moves are planned for others; it comes next"
+        if not moves:
+            return nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, self._band())
+        bundles = self._ground.bundles[[move.candidate for move in moves]]
+        messages, volume = (self._offers.carried(bundles, measure) for measure in ("msg_rate", "throughput"))
+        least = self._settings
+        if messages <= least.min_unload_message and volume <= least.min_unload_message_throughput:
+            told = f"{messages:.0f} msg/s to move, minimum {least.min_unload_message:.0f}"
+            least_bytes = f"{volume:.0f} bytes/s to move, minimum {least.min_unload_message_throughput:.0f}"
+            return Reason.BELOW_MINIMUM, f"{told}; {least_bytes}"
+        points, noise = sum(move.taken for move in moves), float(self._ground.noise[far.broker])
+        if points < noise:
+            return Reason.BELOW_MINIMUM, f"{points:.1f} points to move, and samples differ by {noise:.1f} by themselves"
+        return None
+
+    def _unload(self, move: PlannedTransfer) -> Unload:
+        ends = (self._ids[move.source], self._ids[move.destination])
+        bundle = int(self._ground.bundles[move.candidate])
+        self.verdicts[bundle] = Reason.MOVES.code
+        how = "about " if self._ground.estimated else ""
+        told = (
+            f"all even at {self._level:.1f}; {how}{move.taken:.1f} points off, {ends[0]} then {move.source_after:.1f}"
+        )
+        return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}{self._back(move)}")
+
+    def _back(self, move: PlannedTransfer) -> str:
+        """What the destination would give back, once this has landed there."""
+        if move.back is None:
+            return ""
+        name = self._snapshot.bundles[int(self._ground.bundles[move.back])]
+        return f"; too large alone, {name} is to go the other way when it has landed"

@@ -1,0 +1,299 @@
+"""The planning input of least-moves: points of each broker, cost of traffic, and bundles that may move. Pure.
+
+If nothing is known of a broker, its cost of traffic is estimated from all brokers at one moment. A broker's usage over
+its traffic counts all background as traffic. Across similar brokers a line shows the background that they share; the
+less they lie on one, the less of it is used. So a cost is rather too high than too low: a plan then moves too little
+and continues, whereas too much would have to come back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load import scoring
+from lbd.load.effects import together
+from lbd.load.estimate import CPU, DRIVEN, Source, driving
+from lbd.load.fit import OTHERS_SHARE, SATURATED_PERCENT, UNKNOWN, WIDTH, SlopeFit, line
+from lbd.permit.evidence import IMPOSSIBLE_NUMBER, IMPOSSIBLE_SHARE
+from lbd.permit.predicted import OWN
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lbd.decide.candidates import Offers
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, BoolArray, CodeArray, FloatArray, IntArray, Permission, Slopes, Snapshot
+
+
+OWN_RATIO_SHARE = 0.1
+"""Of the mean traffic; a broker that carries less tells by its usage what it is idle, not what traffic costs."""
+
+UNUSUAL_POINTS = 25.0
+"""Of background above the median: other work on a broker's machine is seldom as much (experiments: 1 to 37)."""
+
+MOST_SHARED = 0.5
+"""Of the lowest usage: nobody's traffic is taken to cost nothing."""
+
+
+FEWEST_BROKERS = 3
+UNLIKE_POINTS = 3.0
+"""Brokers alike differ by so much without anybody's doing."""
+
+SURPRISE = 1.5
+SURE_DEVIATIONS = 2.0
+"""So many times more or less than was estimated, and so many deviations from it: a move told better. What is nearer is
+left as it is, since the brokers that were not moved from or to have nothing but the estimate.
+"""
+
+ODD_ONES = 1
+"""One broker has a neighbour, be it one of three."""
+
+SHARED = (Source.CLASS.value, Source.POOLED.value)
+"""Sources that speak of other brokers. A slope of 0, as of one without a limit, tells nothing of others."""
+
+LEAST_SHARE = 0.1
+"""Of an estimate: traffic costs that much at least, whatever a few noisy samples say."""
+
+
+def estimate_slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
+    """Percent for a unit of what drives each resource, float64 (B, 3), and whether some of it is an estimate.
+
+    A slope that nothing tells is the estimate, times what known ones are of theirs in the median; of a broker that
+    carries too little to tell anything, the steepest known one. No slope is more than
+    usage over traffic: no broker has less than no background. And where only others tell a slope, it counts among
+    brokers that look alike, and where it leaves none a background as no other has: else the estimate does, rather a
+    slower machine than so much other work.
+    """
+    ratio, estimate = _ratios(snapshot, known)
+    if known is None:
+        return estimate, True
+    slope = _believed(known, estimate)
+    told = np.isfinite(slope)
+    with np.errstate(all="ignore"):
+        share = np.where((slope > 0) & (estimate > 0), slope / estimate, np.nan)
+    factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
+    steepest = np.nan_to_num(np.where(told, slope, 0.0)).max(axis=0, initial=0.0)
+    unknown = np.where(np.isinf(ratio) & (steepest > 0), steepest, np.array(factors) * estimate)
+    unknown, estimate = _with_effect(unknown, known), _with_effect(estimate, known)
+    found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
+    doubted = _doubted(snapshot, known, found)
+    return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
+
+
+def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
+    """Slopes, (B, 3), without those of CPU that only others tell, where the estimates of many are not in proportion.
+
+    Who takes most tells most of a shared slope: of unlike machines that is the largest alone, and its slope is a
+    fraction of the others'. A few that are out of proportion have a neighbour.
+    """
+    slope = known.slope[:, list(DRIVEN)]
+    if known.sources is None:
+        return slope
+    of_others = np.isin(known.sources, SHARED)
+    with np.errstate(all="ignore"):
+        share = (estimate[:, 0] / slope[:, 0])[of_others]
+    share = share[np.isfinite(share)]
+    middle = float(np.median(share)) if share.size else 1.0
+    odd = int(((share > SURPRISE * middle) | (share * SURPRISE < middle)).sum())
+    if odd > max(ODD_ONES, OTHERS_SHARE * share.size):
+        slope[of_others, 0] = np.nan
+    return slope
+
+
+def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
+    """Estimates, (B, 3), of CPU what moves told of it where that is clearly something else."""
+    if known.effect is None:
+        return estimate
+    found, (seen, deviation) = estimate.copy(), known.effect.T
+    cpu = estimate[:, 0]
+    far = (seen * SURPRISE < cpu) | (seen > SURPRISE * cpu)
+    clear = far & (np.abs(seen - cpu) > SURE_DEVIATIONS * deviation)
+    found[:, 0] = np.where(clear, np.maximum(seen, LEAST_SHARE * cpu), cpu)
+    return found
+
+
+def usual_percent(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
+    """Percent of each resource, float64 (B, 5): on average of the latest samples, where they are known; 0 for none, and
+    for what no broker can use.
+    """
+    used = scoring.percent(snapshot.brokers)
+    if known is not None and known.usual is not None:
+        used = np.where(np.isfinite(known.usual), known.usual, used)
+    return np.where((used >= 0) & (used <= 100 * IMPOSSIBLE_SHARE), used, 0.0)
+
+
+def _believable(snapshot: Snapshot) -> FloatArray:
+    """What each broker carries, float64 (B, 4); 0 where no broker can: it takes no part, and must not bend the others'
+    estimates.
+    """
+    rates = snapshot.brokers.rates
+    return np.where((rates >= 0) & (rates <= IMPOSSIBLE_NUMBER), rates, 0.0)
+
+
+def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
+    """Brokers of whose CPU only others tell the slope, and which would have an unusual background by it; bool (B,)."""
+    if known.sources is None:
+        return np.zeros(len(slope), dtype=np.bool_)
+    used = usual_percent(snapshot, known)[:, CPU]
+    background = used - slope[:, 0] * driving(_believable(snapshot), known.measure)[:, CPU]
+    of_others = np.array([source not in OWN for source in known.sources])
+    found: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
+    return found
+
+
+def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, FloatArray]:
+    """Percent over traffic of each broker, (B, 3), as it is, and without the background that all share."""
+    measure = known.measure if known is not None else "throughput"
+    used = usual_percent(snapshot, known)[:, list(DRIVEN)]
+    traffic = driving(_believable(snapshot), measure)[:, list(DRIVEN)]
+    shared = np.array([shared_background(x, y) for x, y in zip(traffic.T, used.T, strict=True)])
+    return _ratio(used, traffic, np.inf), _ratio(used - shared, traffic, 0.0)
+
+
+def _ratio(used: FloatArray, traffic: FloatArray, without: float) -> FloatArray:
+    """Of brokers with little traffic the cluster's, or ``without`` where that must not bind."""
+    total = traffic.sum(axis=0)
+    with np.errstate(all="ignore"):
+        cluster = np.where(total > 0, used.sum(axis=0) / total, 0.0)
+        own = used / traffic
+    found: FloatArray = np.where(traffic > OWN_RATIO_SHARE * traffic.mean(axis=0), own, without or cluster)
+    return found
+
+
+def shared_background(traffic: FloatArray, used: FloatArray) -> float:
+    """Percent that all brokers use without traffic, at the steepest line that their points allow; both float64 (B,)."""
+    known = traffic > 0
+    found = line([(traffic[known], used[known])])
+    if not np.isfinite(found.half_width):
+        found = _of_few(traffic[known], used[known])
+    if not np.isfinite(found.half_width):
+        return 0.0
+    steepest = max(found.slope, 0.0) + found.half_width
+    most = MOST_SHARED * float(used[known].min())
+    return float(np.clip(np.median(used[known] - steepest * traffic[known]), 0.0, most))
+
+
+def _of_few(traffic: FloatArray, used: FloatArray) -> SlopeFit:
+    """A line through three to seven brokers: too few to tell how far off it they are, so that is taken to be at least
+    what like brokers differ by.
+    """
+    spread = float(((traffic - traffic.mean()) ** 2).sum()) if traffic.size >= FEWEST_BROKERS else 0.0
+    if not spread > 0:
+        return UNKNOWN
+    slope = float(((traffic - traffic.mean()) * used).sum()) / spread
+    left = used - used.mean() - slope * (traffic - traffic.mean())
+    noise = max(float((left**2).sum() / (traffic.size - 2)) ** 0.5, UNLIKE_POINTS)
+    return SlopeFit(slope, WIDTH * noise / spread**0.5, noise)
+
+
+# --- planning input
+# Usage is taken as linear in traffic (``load/estimate.py``), with the background that the latest samples leave: points
+# before a move are a broker's usual usage (``load/samples.py``), and only differences are the model's.
+
+USUAL_NOISE_POINTS = 1.0
+"""Of a sample of CPU at rest, where nothing tells it: levelled brokers vary by two points or so."""
+
+OTHERS = [at for at in scoring.SCORED if at not in DRIVEN]
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """``points`` is float64 (B, 3), weighted percent of the resources that follow traffic; ``other`` (B,) of the rest.
+
+    ``cost`` is float64 (B, 3), points for a unit of what drives each. ``bundles`` int32 (C,) may move, with ``owner``
+    int32 (C,) into the brokers, ``drives`` float64 (C, 3), and ``price`` float64 (C,): cheaper ones are to go first.
+    ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,),
+    points by which what brokers usually show differs at rest; ``estimated``: nothing but usage/traffic tells the cost.
+    """
+
+    points: FloatArray
+    other: FloatArray
+    cost: FloatArray
+    bundles: IntArray
+    owner: IntArray
+    drives: FloatArray
+    price: FloatArray
+    clients: NDArray[np.int64]
+    noise: FloatArray
+    estimated: bool
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """What each broker usually scores, float64 (B,)."""
+        found: FloatArray = np.maximum(self.points.max(axis=1), self.other)
+        return found
+
+    @cached_property
+    def idle(self) -> FloatArray:
+        """Points of each broker without the bundles that may move, float64 (B, 3)."""
+        carried = np.stack([np.bincount(self.owner, one, len(self.points)) for one in self.drives.T], axis=1)
+        found: FloatArray = self.points - self.cost * carried
+        return found
+
+
+def survey(
+    snapshot: Snapshot, averages: Averages, permission: Permission, weights: Weights, verdicts: CodeArray
+) -> Ground:
+    """The ground of one round; ``verdicts`` is told of bundles without statistics."""
+    columns = list(DRIVEN)
+    slopes = permission.slopes
+    weighed = usual_percent(snapshot, slopes) * weights.row()
+    measure = slopes.measure if slopes is not None else "throughput"
+    slope, estimated = estimate_slopes(snapshot, slopes)
+    at, owner, clients = _movable(snapshot, averages, permission, verdicts)
+    costs = permission.costs
+    noise = np.full(len(snapshot.brokers), USUAL_NOISE_POINTS)
+    if slopes is not None:
+        known = np.where(np.isfinite(slopes.noise), slopes.noise, USUAL_NOISE_POINTS)
+        several = np.sqrt(np.maximum(slopes.samples, 1.0)) if slopes.samples is not None else 1.0
+        noise = (known * weights.row())[:, columns].max(axis=1) / several
+    return Ground(
+        points=weighed[:, columns],
+        other=weighed[:, OTHERS].max(axis=1, initial=0.0),
+        cost=slope * weights.row()[columns],
+        bundles=at,
+        owner=owner,
+        drives=driving(np.nan_to_num(averages.short[at]), measure)[:, columns],
+        price=np.zeros(at.size) if costs is None else costs[at],
+        clients=clients,
+        noise=noise,
+        estimated=estimated,
+    )
+
+
+def _movable(
+    snapshot: Snapshot, averages: Averages, permission: Permission, verdicts: CodeArray
+) -> tuple[IntArray, IntArray, NDArray[np.int64]]:
+    """Listed bundles with an average that nothing bars, on brokers that take part; their owners, and their clients."""
+    rows = snapshot.rows
+    owner = rows.owner()
+    on = rows.listed & (permission.paired[owner] == 0)
+    unknown = rows.bundle[on & (averages.samples[rows.bundle] == 0)]
+    verdicts[unknown[verdicts[unknown] == 0]] = Reason.NO_STATISTICS.code
+    free = on & (averages.samples[rows.bundle] > 0) & (permission.barred[rows.bundle] == 0)
+    return rows.bundle[free], owner[free], rows.counts[free].sum(axis=1)
+
+
+# --- other work: the usage of a broker at its CPU limit that is not its bundles'
+# While demand exceeds the limit, its own usage does not show what it gives away. Bundles that came to brokers with the
+# same limit do.
+
+
+def other_work(ground: Ground, offers: Offers, broker: int) -> float:
+    """Points of a broker that are at least not those of bundles that may move; 0 below its limit, or untold.
+
+    What moves did elsewhere counts at the upper end of its 95 % interval.
+    """
+    snapshot, known = offers.snapshot, offers.permission.slopes
+    used = float(usual_percent(snapshot, known)[broker, CPU])
+    if known is None or known.effect is None or used < SATURATED_PERCENT:
+        return 0.0
+    limits = snapshot.brokers.limit[:, CPU]
+    carried = float(ground.drives[ground.owner == broker, 0].sum())
+    left = used - together(known.effect[limits == limits[broker]]).interval[1] * carried
+    return float(ground.points[broker, 0]) * max(left, 0.0) / used

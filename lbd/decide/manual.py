@@ -1,0 +1,122 @@
+"""Strategies for requests: one unload that a person orders, or exactly the moves of a plan that was shown. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load import scoring
+from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Decision, Facts, Skip, Unload
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Memory, Permission, Snapshot
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn."""
+
+    bundle: str
+    destination: str
+    weights: Weights
+    reason: str
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        """The unload, or why it cannot be."""
+        scores = scoring.scores(snapshot.brokers, self.weights)
+        facts = Facts(scores, scoring.binding(snapshot.brokers, self.weights))
+        wanted = self._wanted(snapshot, averages, permission)
+        unloads = (wanted,) if isinstance(wanted, Unload) else ()
+        skips = (wanted,) if isinstance(wanted, Skip) else ()
+        return Decision(unloads, skips, memory, facts, permission.barred.copy())
+
+    def _wanted(self, snapshot: Snapshot, averages: Averages, permission: Permission) -> Unload | Skip:
+        if permission.hold is not None:
+            return Skip(self.bundle, permission.hold)
+        if self.bundle in snapshot.bundles:
+            at = snapshot.bundles.index(self.bundle)
+            if permission.barred[at]:
+                return self._barred(snapshot, at, Reason.of(int(permission.barred[at])))
+        wanted = wanted_unload(self.bundle, snapshot, averages)
+        if isinstance(wanted, Unload) and wanted.source == self.destination:
+            return Skip(self.bundle, Reason.DESTINATION_FORBIDDEN, f"{wanted.source} has it already")
+        return wanted if isinstance(wanted, Skip) else replace(wanted, destination=self.destination, reason=self.reason)
+
+    def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
+        details = {
+            Reason.COOL_DOWN: "it was moved, or tried, a while ago; --override REASON passes this",
+            Reason.CHANGED_HANDS: "its owner changed a while ago, and not by lbd; --override REASON passes this",
+            Reason.PING_PONG: "it moved often of late, or came from there; --override REASON passes this",
+            Reason.NO_STATISTICS: "no broker tells what it carries (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
+            Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
+        }
+        return Skip(self.bundle, reason, details.get(reason, ""))
+
+
+def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload | Skip:
+    """The bundle's unload from the broker that reports it, to nobody yet; or why reports do not tell enough of it."""
+    if bundle not in snapshot.bundles:
+        return Skip(bundle, Reason.ON_NO_REPORT, "no broker reports it: is it a bundle, and in use?")
+    at = snapshot.bundles.index(bundle)
+    if averages.samples[at] == 0:
+        return Skip(bundle, Reason.NO_STATISTICS, "no report has told of its traffic yet")
+    short = averages.short[at]
+    messages, volume = float(short[MSG_IN] + short[MSG_OUT]), float(short[BYTES_IN] + short[BYTES_OUT])
+    return Unload(bundle, _reporting(snapshot, at)[0], None, messages, volume)
+
+
+def _reporting(snapshot: Snapshot, at: int) -> list[str]:
+    """The brokers that report a bundle."""
+    owners = snapshot.rows.owner()[np.flatnonzero(snapshot.rows.bundle == at)]
+    return [snapshot.brokers.ids[int(broker)] for broker in owners]
+
+
+# --- the moves of a plan
+
+Wanted = tuple[str, str, str]
+"""Bundle, source, destination."""
+
+
+@dataclass(frozen=True)
+class ByPlan:
+    """These moves, each from the broker that had the bundle when it was planned; all else is judged as in any turn."""
+
+    moves: tuple[Wanted, ...]
+    weights: Weights
+    reason: str
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        """The moves that can still be made, and why the others cannot."""
+        scores = scoring.scores(snapshot.brokers, self.weights)
+        facts = Facts(scores, scoring.binding(snapshot.brokers, self.weights))
+        found = [self._judged(move, snapshot, averages, permission, memory) for move in self.moves]
+        unloads = tuple(unload for one in found for unload in one.unloads)
+        skips = tuple(skip for one in found for skip in one.skips)
+        return Decision(unloads, skips, memory, facts, permission.barred.copy())
+
+    def _judged(
+        self, move: Wanted, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
+    ) -> Decision:
+        bundle, source, destination = move
+        found = ByHand(bundle, destination, self.weights, self.reason)(snapshot, averages, permission, memory)
+        if not found.unloads:
+            return found
+        left = self._changed(found.unloads[0], source) or _settling(found.unloads[0], snapshot, permission)
+        return found if left is None else replace(found, unloads=(), skips=(left,))
+
+    @staticmethod
+    def _changed(unload: Unload, source: str) -> Skip | None:
+        told = f"{unload.source} has it, {source} had it when it was planned"
+        return Skip(unload.bundle, Reason.OWNER_CHANGED, told) if unload.source != source else None
+
+
+def _settling(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:
+    """A plan levels what reports show: where they lag behind the last moves, it would level that once more."""
+    at = snapshot.brokers.index()
+    moved = [end for end in (unload.source, unload.destination) if end in at and not permission.settled[at[end]]]
+    told = f"moved to, moved from or restarted lately, which reports do not show yet: {', '.join(moved)}"
+    return Skip(unload.bundle, Reason.SETTLING, told) if moved else None

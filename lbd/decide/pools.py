@@ -1,0 +1,125 @@
+"""Each pool of brokers is balanced separately: a strategy is asked once per pool, and sees no other. Pure.
+
+Pairs across pools would need moves that isolation policies forbid (users' reports: apache/pulsar #16476, #16780).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from lbd.model import Decision, Facts, Memory, Skip, counter_key
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lbd.model import Averages, BoolArray, Hits, Permission, Pool, Snapshot, UsualLoad
+
+
+if TYPE_CHECKING:
+    Rule = Callable[[Snapshot, Averages, Permission, Memory], Decision]
+
+V = TypeVar("V")
+
+FIRST_FOR_SECONDS = 60.0
+"""CPU is sampled once a minute: in each sample another pool comes first."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A strategy that balances within the pools that its permission names."""
+
+    rule: Rule
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        """One decision out of those for the pools.
+
+        A broker that gives or takes in one pool is left alone by those asked after it: what it carries then is not
+        what its report says. So each minute another pool is asked first, or those that share brokers would starve.
+        """
+        if not permission.pools:
+            return self.rule(snapshot, averages, permission, memory)
+        busy = np.zeros(len(snapshot.brokers), dtype=np.bool_)
+        answers: list[tuple[Pool, Decision]] = []
+        for pool in _turned(permission.pools, snapshot.taken_at):
+            narrowed = _within(pool, permission, busy)
+            answer = self.rule(snapshot, averages, narrowed, _of_pool(memory, snapshot, pool))
+            answers.append((pool, answer))
+            touched = {end for unload in answer.unloads for end in (unload.source, unload.destination)}
+            busy |= np.array([broker in touched for broker in snapshot.brokers.ids], dtype=np.bool_)
+        return _joined(answers, permission)
+
+
+def _turned(pools: tuple[Pool, ...], taken_at: float) -> tuple[Pool, ...]:
+    first = int(taken_at // FIRST_FOR_SECONDS) % len(pools)
+    return (*pools[first:], *pools[:first])
+
+
+def _within(pool: Pool, permission: Permission, busy: BoolArray) -> Permission:
+    """What a pool's brokers and bundles are permitted, and nothing else."""
+    paired = np.where(pool.brokers, permission.paired, np.int8(Reason.ISOLATION_POLICY.code)).astype(np.int8)
+    barred = np.where(pool.bundles, permission.barred, np.int8(Reason.ISOLATION_POLICY.code)).astype(np.int8)
+    return replace(
+        permission,
+        barred=barred,
+        counts=permission.counts & pool.brokers,
+        paired=paired,
+        settled=permission.settled & ~busy,
+        pools=(),
+    )
+
+
+def _of_pool(memory: Memory, snapshot: Snapshot, pool: Pool) -> Memory:
+    """What is remembered of a pool's brokers, by broker; one that is away keeps its own."""
+    outside = {broker for broker, own in zip(snapshot.brokers.ids, pool.brokers.tolist(), strict=True) if not own}
+    return Memory(
+        _without_pool(memory.hits, pool.name, outside),
+        _without_pool(memory.loads, pool.name, outside),
+        _without_pool(memory.unloaded_at, pool.name, outside),
+    )
+
+
+def _without_pool(values: Mapping[str, V], pool: str, outside: set[str]) -> dict[str, V]:
+    ending = counter_key("", pool)
+    found = {key.removesuffix(ending): value for key, value in values.items() if _in_pool(key, pool)}
+    return {broker: value for broker, value in found.items() if broker not in outside}
+
+
+def _with_pool(values: Mapping[str, V], pool: str) -> dict[str, V]:
+    return {counter_key(broker, pool): value for broker, value in values.items()}
+
+
+def _in_pool(key: str, pool: str) -> bool:
+    broker, _, name = key.partition(" in ")
+    return name == pool and bool(broker)
+
+
+def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Decision:
+    """Memories of pools that are no more are forgotten: who comes back to one begins anew."""
+    hits: dict[str, Hits] = {}
+    loads: dict[str, UsualLoad] = {}
+    unloaded_at: dict[str, float] = {}
+    verdicts = permission.barred.copy()
+    for pool, answer in answers:
+        hits |= _with_pool(answer.memory.hits, pool.name)
+        loads |= _with_pool(answer.memory.loads, pool.name)
+        unloaded_at |= _with_pool(answer.memory.unloaded_at, pool.name)
+        verdicts[pool.bundles] = answer.verdicts[pool.bundles]
+    facts = answers[0][1].facts
+    pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.facts.pairs)
+    unloads = tuple(unload for _, answer in answers for unload in answer.unloads)
+    told = sorted(answers, key=lambda each: not each[1].facts.pairs)
+    skips = tuple(_named(skip, pool) for pool, answer in told for skip in answer.skips)
+    memory = Memory(hits, loads, unloaded_at)
+    plans = "; ".join(f"{pool.name or 'others'}: {answer.facts.told}" for pool, answer in answers if answer.facts.told)
+    return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans), verdicts)
+
+
+def _named(skip: Skip, pool: Pool) -> Skip:
+    """What is said of the cluster is said of a pool."""
+    if skip.what != "cluster" or not pool.name:
+        return skip
+    return replace(skip, what=f"pool {pool.name}")

@@ -1,0 +1,68 @@
+"""The strategies by name. Value in, value out: no clock, no random, no I/O, no logger; import-linter checks it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lbd.decide import (
+    avg_shedder,
+    least_moves,
+    overload_shedder,
+    threshold_shedder,
+    transfer_shedder,
+    uniform_load_shedder,
+)
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.least_moves import LeastMovesSettings
+from lbd.decide.overload_shedder import OverloadShedderSettings
+from lbd.decide.placement import PlacedStrategy
+from lbd.decide.pools import Pooled
+from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.transfer_shedder import TransferShedderSettings
+from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
+from lbd.place import placements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lbd.decide.shedder import StrategySettings
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Decision, Memory, Permission, Snapshot
+
+
+class Strategy(Protocol):
+    """What a turn asks: columns and permissions in, one decision out."""
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision: ...
+
+
+RULES: dict[type[StrategySettings], Callable[..., Decision]] = {
+    AvgShedderSettings: avg_shedder.decide,
+    ThresholdShedderSettings: threshold_shedder.decide,
+    OverloadShedderSettings: overload_shedder.decide,
+    UniformLoadShedderSettings: uniform_load_shedder.decide,
+    TransferShedderSettings: transfer_shedder.decide,
+    LeastMovesSettings: least_moves.decide,
+}
+"""The registry: the rule that belongs to each settings class."""
+
+STRATEGIES = {settings.name: settings for settings in RULES}
+"""Settings class of each strategy, by the name that ``strategy:`` takes."""
+
+
+def build(settings: StrategySettings, weights: Weights, placement: str | None = None) -> Strategy:
+    """The rule that belongs to these settings, ready to be asked; it balances within the pools that it is given.
+
+    Unloads for which it names no destination get one of ``placement``, a name out of
+    :data:`lbd.place.placements.PLACEMENTS`; None where they have it without one.
+    """
+    strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
+    if placement is None or settings.placed_by is None:
+        return strategy
+    return PlacedStrategy(strategy, placements.build(placement), weights)
+
+
+def strategy_settings(name: str, values: Mapping[str, Any]) -> StrategySettings:
+    """Validated settings of one strategy; KeyError for an unknown name, pydantic's ValidationError for values."""
+    return STRATEGIES[name].model_validate(values)

@@ -1,0 +1,535 @@
+"""TransferShedder: bring the brokers' loads within a standard deviation, from the most to the least loaded broker.
+
+Source: Pulsar's TransferShedder.java of the extensible load manager (4.0.8 to 5.0.1), over load reports of the modular
+one, with the extensible manager's settings. Loads are running averages and count heap memory if it has a weight. It
+fires when loads were uneven for some rounds in a row; after a broker gave, none gives for a while. For a bundle that is
+too large to move alone Pulsar also moves smaller bundles of the destination the other way, from the less to the more
+loaded broker. The guardrails never permit that, so only ``profile: stock`` plans it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from lbd.decide.candidates import Offers
+from lbd.decide.shedder import MOST_HITS, MOST_POINTS, StrategySettings
+from lbd.load import scoring
+from lbd.load.scoring import broker_conf, with_memory
+from lbd.model import (
+    BYTES_IN,
+    BYTES_OUT,
+    CLUSTER,
+    MSG_IN,
+    MSG_OUT,
+    Decision,
+    Facts,
+    Hits,
+    Memory,
+    Pair,
+    Skip,
+    UsualLoad,
+)
+from lbd.reason import Group, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, BoolArray, FloatArray, IntArray, Permission, Snapshot, Unload
+
+
+class TransferShedderSettings(StrategySettings):
+    """Settings of ``strategy: transfer-shedder``."""
+
+    name = "transfer-shedder"
+    assumed = "running averages taken as having caught up, and hit counts as reached"
+    placed_by = "least-resource-usage-with-weight-extensible"
+
+    broker_load_target_std: float = Field(
+        0.25,
+        ge=0,
+        le=10,
+        **broker_conf(
+            "loadBalancerBrokerLoadTargetStd", "Target for the standard deviation of the brokers' loads, as a fraction"
+        ),
+    )
+    shedding_condition_hit_count_threshold: int = Field(
+        3,
+        ge=0,
+        le=MOST_HITS,
+        **broker_conf(
+            "loadBalancerSheddingConditionHitCountThreshold", "Samples in a row above the target. One more sample fires"
+        ),
+    )
+    broker_overloaded_threshold_percentage: float = Field(
+        85,
+        ge=0,
+        le=MOST_POINTS,
+        **broker_conf(
+            "loadBalancerBrokerOverloadedThresholdPercentage", "Score, in points, above which a broker is full"
+        ),
+    )
+    max_number_of_broker_shedding_per_cycle: int = Field(
+        3,
+        ge=0,
+        le=10_000,
+        **broker_conf("loadBalancerMaxNumberOfBrokerSheddingPerCycle", "Brokers that give bundles in one round"),
+    )
+    max_number_of_bundles_in_bundle_load_report: int = Field(
+        10,
+        ge=1,
+        le=1_000_000,
+        **broker_conf(
+            "loadBalancerMaxNumberOfBundlesInBundleLoadReport",
+            "Number of a broker's largest bundles that are considered",
+        ),
+    )
+    transfer_enabled: bool = Field(
+        True,
+        **broker_conf(
+            "loadBalancerTransferEnabled",
+            "Whether the strategy names the destination. If false, the placement names it",
+        ),
+    )
+    shedding_delay_in_seconds: float = Field(
+        180,
+        ge=0,
+        le=86_400,
+        **broker_conf(
+            "loadBalanceSheddingDelayInSeconds", "Seconds after a broker gave bundles in which no broker gives any"
+        ),
+    )
+    history_resource_percentage: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        **broker_conf(
+            "loadBalancerHistoryResourcePercentage", "Weight of the previous average in the new one, as a fraction"
+        ),
+    )
+
+    def eager(self) -> TransferShedderSettings:
+        """As if what is seen now had lasted."""
+        return self.model_copy(update={"history_resource_percentage": 0.0, "shedding_condition_hit_count_threshold": 0})
+
+    @property
+    def wanted_hits(self) -> Hits:
+        """The hit with which a round fires."""
+        return Hits(self.shedding_condition_hit_count_threshold + 1, 0)
+
+
+# --- loads: their spread, and which brokers give and take next
+# Source: BrokerLoadData of the extensible manager and TransferShedder's LoadStats.
+
+
+def smoothed(
+    snapshot: Snapshot, permission: Permission, before: Mapping[str, UsualLoad], history: float, weights: Weights
+) -> dict[str, UsualLoad]:
+    """The running averages after this round; the first sample counts as it is.
+
+    Brokers without new evidence keep theirs, those that give no report lose it. A broker that is left out of the round
+    gets none.
+    """
+    usage, rates = with_memory(snapshot.brokers, weights).tolist(), snapshot.brokers.rates.tolist()
+    found: dict[str, UsualLoad] = {}
+    for at, broker in enumerate(snapshot.brokers.ids):
+        now, old = UsualLoad(usage[at], rates[at][BYTES_IN] + rates[at][BYTES_OUT]), before.get(broker)
+        if old is None and permission.paired[at] == 0:
+            found[broker] = now
+        elif old is not None:
+            takes = permission.paired[at] == 0 and bool(permission.counts[at])
+            found[broker] = _mixed(old, now, history) if takes else old
+    return found
+
+
+def _mixed(old: UsualLoad, now: UsualLoad, history: float) -> UsualLoad:
+    return UsualLoad(
+        old.usage * history + (1 - history) * now.usage,
+        old.throughput * history + (1 - history) * now.throughput,
+    )
+
+
+@dataclass
+class Stats:
+    """The loads of the brokers that take part, and these ``ranked`` by them.
+
+    ``low`` and ``high`` are the positions of who is next to take and to give, ``given`` is how many have given.
+    """
+
+    loads: Mapping[str, UsualLoad]
+    settings: TransferShedderSettings
+
+    def __post_init__(self) -> None:
+        self.ranked = sorted(self.loads, key=lambda broker: (self.loads[broker].usage, broker))
+        self.low, self.high, self.given = 0, len(self.ranked) - 1, 0
+        self._squares = self._sum(2)
+        self.average = self._sum(1) / max(len(self.ranked), 1)
+        self.deviation = self._deviation()
+
+    def _sum(self, power: int) -> float:
+        """One by one, as Java's sums run."""
+        total = 0.0
+        for load in self.loads.values():
+            total += load.usage if power == 1 else load.usage * load.usage
+        return total
+
+    def _deviation(self) -> float:
+        return math.sqrt(abs(self._squares / max(len(self.ranked), 1) - self.average * self.average))
+
+    @property
+    def source(self) -> str:
+        """Who is next to give."""
+        return self.ranked[self.high]
+
+    @property
+    def destination(self) -> str:
+        """Who is next to take."""
+        return self.ranked[self.low]
+
+    @property
+    def left(self) -> bool:
+        """Whether there are two more brokers between which something may be moved."""
+        return self.given < self.settings.max_number_of_broker_shedding_per_cycle and self.low < self.high
+
+    def why(self) -> str:
+        """What makes the loads uneven; empty where they are even enough."""
+        target = self.settings.broker_load_target_std
+        if self.deviation > target:
+            return f"standard deviation {100 * self.deviation:.1f} points, target {100 * target:g}"
+        if self._underloaded(target):
+            return f"{self.destination} is underloaded"
+        if self._overloaded(target):
+            return f"{self.source} is overloaded"
+        return ""
+
+    def _underloaded(self, target: float) -> bool:
+        part = min(0.5, max(0.0, target / 2.0))
+        least, most = self.loads[self.destination], self.loads[self.source]
+        return least.usage < self.average * part or least.throughput < most.throughput * part
+
+    def _overloaded(self, target: float) -> bool:
+        used = self.loads[self.source].usage
+        return used > self.settings.broker_overloaded_threshold_percentage / 100.0 and used > self.average + target
+
+    def moved(self, source: float, destination: float, moved: float) -> None:
+        """Count a move of load between two brokers of these loads; the next broker takes then."""
+        self._squares -= source * source + destination * destination
+        less, more = max(0.0, source - moved), destination + moved
+        self._squares += less * less + more * more
+        self.deviation = self._deviation()
+        self.given += 1
+        self.low += 1
+
+
+# --- reported bundles: the largest ones of a broker of the extensible manager, from its load report
+# Source: TopKBundles and NamespaceBundleStats.compareTo: sizes are compared coarsely, bytes received before bytes
+# sent. Cache sizes, the last criterion, are not in lbd's columns.
+
+BYTES_RESOLUTION, MESSAGES_RESOLUTION, CONNECTIONS_RESOLUTION = 1e5, 100.0, 500
+SYSTEM = "pulsar/system"
+
+_LIMITS = [reason.code for reason in Reason if reason.group is Group.LIMIT]
+
+
+def top_bundles(snapshot: Snapshot, permission: Permission, broker: int, most: int) -> IntArray:
+    """Rows of a broker's largest bundles, int (K,), the smallest first.
+
+    Resting bundles are among them, and passed over later; those without traffic, of Pulsar's own namespaces, or that no
+    policy lets move are not.
+    """
+    own = snapshot.rows.of(broker)
+    rows = np.arange(own.start, own.stop)
+    rates, codes = snapshot.rows.rates[rows], permission.barred[snapshot.rows.bundle[rows]]
+    told = snapshot.rows.reported[rows] & ((codes == 0) | np.isin(codes, _LIMITS))
+    idle = rates[:, BYTES_IN] + rates[:, BYTES_OUT] == 0
+    rows = rows[told & ~idle & ~_of_system(snapshot)[snapshot.rows.bundle[rows]]]
+    found: IntArray = rows[_by_size(snapshot, rows)[-most:]].astype(np.int32)
+    return found
+
+
+def _of_system(snapshot: Snapshot) -> BoolArray:
+    """Which bundles are of Pulsar's own namespace, bool (N,)."""
+    names = snapshot.namespaces
+    at = names.names.index(SYSTEM) if SYSTEM in names.names else -1
+    found: BoolArray = names.of == at
+    return found
+
+
+def _by_size(snapshot: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Positions, the smallest first; equally large bundles by name (Java: hash order)."""
+    rates, counts = snapshot.rows.rates[rows], snapshot.rows.counts[rows]
+    names = np.array([snapshot.bundles[at] for at in snapshot.rows.bundle[rows].tolist()], dtype=np.str_)
+    return np.lexsort(
+        (
+            names,
+            counts.sum(axis=1) // CONNECTIONS_RESOLUTION,
+            _rounded((rates[:, MSG_IN] + rates[:, MSG_OUT]) / MESSAGES_RESOLUTION),
+            _rounded(rates[:, BYTES_OUT] / BYTES_RESOLUTION),
+            _rounded(rates[:, BYTES_IN] / BYTES_RESOLUTION),
+        )
+    )
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    """Java's ``Math.round``: halves upwards, 0 for NaN."""
+    found: FloatArray = np.nan_to_num(np.floor(values + 0.5), nan=0.0)
+    return found
+
+
+# --- transfer: bundles from the most to the least loaded broker, and those swapped back for one that is too large
+# Source: TransferShedder.findBundlesForUnloading, without its debug mode, in which a swap's way back counts in the
+# total.
+
+ROOM_FOR_SWAP = 0.75
+"""After a swap the giving broker has less than this part of what it had."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """One of a broker's largest bundles: its position in the snapshot, bytes/s in + out of the last report, and
+    whether it rests.
+    """
+
+    bundle: int
+    throughput: float
+    rests: bool = False
+
+
+@dataclass
+class Exchange:
+    """What two brokers exchange. All numbers are bytes/s, in + out.
+
+    The most loaded broker ``had`` so much, the least loaded one ``has``; ``wanted`` is to be moved at most, ``moved``
+    is what ``given`` come to. ``swap``: bundles of the least loaded one may come back (``returned``) for one that is
+    too large to go alone. ``too_large`` is the bundle at which it ended.
+    """
+
+    had: float
+    has: float
+    wanted: float
+    swap: bool
+    given: list[Offered] = field(default_factory=list)
+    returned: list[Offered] = field(default_factory=list)
+    moved: float = 0.0
+    too_large: Offered | None = None
+
+    def make(self, offers: list[Offered], back: list[Offered]) -> None:
+        """Choose among the largest bundles of both brokers, the smallest first; one always stays."""
+        remaining, others = len(offers), iter(back)
+        for one in offers:
+            if remaining <= 1:
+                break
+            if one.rests:
+                continue
+            if self.moved + one.throughput > self.wanted:
+                swapped = self._swapped(one, others) if self.swap else None
+                if swapped is None:
+                    self.too_large = one
+                    break
+                self.returned += swapped
+            self.given.append(one)
+            self.moved += one.throughput
+            remaining -= 1
+
+    def _swapped(self, one: Offered, others: Iterator[Offered]) -> list[Offered] | None:
+        """What comes back for a bundle that is too large: until the other broker has no more than this one.
+
+        A bundle that would lift either above what the giving broker had is passed over, and the walk goes on; it does
+        not begin anew for the next bundle.
+        """
+        here = self.had - self.moved - one.throughput
+        there = self.has + self.moved + one.throughput
+        back: list[Offered] = []
+        for other in others:
+            if here + other.throughput < self.had and there - other.throughput < self.had:
+                back.append(other)
+                here, there = here + other.throughput, there - other.throughput
+                if there <= here < self.had * ROOM_FOR_SWAP:
+                    return back
+        return None
+
+
+# --- decision
+
+
+def decide(
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    memory: Memory,
+    settings: TransferShedderSettings,
+    weights: Weights,
+) -> Decision:
+    """One round of TransferShedder.
+
+    A hit is counted, and anything moved, when the most loaded broker has new evidence
+    (:attr:`~lbd.model.Permission.counts`): in a live turn so often as a leader counts rounds, once a minute.
+    """
+    loads = smoothed(snapshot, permission, memory.loads, settings.history_resource_percentage, weights)
+    part = {broker: loads[broker] for at, broker in enumerate(snapshot.brokers.ids) if permission.paired[at] == 0}
+    turn = _TransferRound(Offers(snapshot, averages, permission), settings, Stats(part, settings))
+    hits = turn.ask(memory)
+    kept = Memory({CLUSTER: Hits(hits)} if hits else {}, loads, turn.unloaded_at(memory))
+    facts = Facts(
+        scoring.scores(snapshot.brokers, weights), scoring.binding(snapshot.brokers, weights), tuple(turn.pairs)
+    )
+    return Decision(tuple(turn.unloads), tuple(turn.skips), kept, facts, turn.verdicts)
+
+
+class _TransferRound:
+    """One round, and what it finds."""
+
+    def __init__(self, offers: Offers, settings: TransferShedderSettings, stats: Stats) -> None:
+        self._offers, self._settings, self._stats = offers, settings, stats
+        self._snapshot, self._permission = offers.snapshot, offers.permission
+        self._position = self._snapshot.brokers.index()
+        self.verdicts = self._permission.barred.copy()
+        self.unloads: list[Unload] = []
+        self.skips: list[Skip] = []
+        self.pairs: list[Pair] = []
+
+    def ask(self, memory: Memory) -> int:
+        """The rule; returns the hits after this round."""
+        stats, hits = self._stats, memory.hits.get(CLUSTER, Hits()).low
+        if len(stats.ranked) < 2:
+            told = f"{len(stats.ranked)} of {len(self._snapshot.brokers)} reports can be compared"
+            self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, told))
+            return hits
+        why, delay = stats.why(), self._delay(memory)
+        if not why:
+            target = f"target {100 * self._settings.broker_load_target_std:g}"
+            told = f"standard deviation {100 * stats.deviation:.1f} points, {target}"
+            self.skips.append(Skip("cluster", Reason.BALANCED, told))
+            return hits if delay else 0
+        if delay:
+            self._tell(self._pair(why, hits), Reason.SETTLING, delay)
+            return hits
+        return self._count(why, hits)
+
+    def unloaded_at(self, memory: Memory) -> dict[str, float]:
+        """When brokers last gave, where that still delays the next round."""
+        recent = {broker: at for broker, at in memory.unloaded_at.items() if self._too_early(at)}
+        return {**recent, **{unload.source: self._snapshot.taken_at for unload in self.unloads}}
+
+    def _too_early(self, at: float) -> bool:
+        return self._snapshot.taken_at - at < self._settings.shedding_delay_in_seconds
+
+    def _delay(self, memory: Memory) -> str:
+        """What delays the whole round; empty where nothing does."""
+        early = [broker for broker in self._stats.ranked if self._too_early(memory.unloaded_at.get(broker, -math.inf))]
+        if not early:
+            return ""
+        ago = self._snapshot.taken_at - memory.unloaded_at[early[0]]
+        return f"{early[0]} gave bundles {ago:.0f} s ago, shedding_delay_in_seconds is {self._delay_seconds}"
+
+    @property
+    def _delay_seconds(self) -> str:
+        return f"{self._settings.shedding_delay_in_seconds:g}"
+
+    def _count(self, why: str, hits: int) -> int:
+        """One hit more, where there is new evidence; enough of them fire, and are forgotten if anything moves."""
+        settled = self._settled(self._stats.source, self._stats.destination)
+        fresh = bool(self._permission.counts[self._position[self._stats.source]])
+        hits, wanted = hits + (settled and fresh), self._settings.wanted_hits.low
+        if self._permission.hold is not None:
+            hits = min(hits, wanted - 1)
+        pair = self._pair(why, hits)
+        if not settled:
+            self._tell(pair, Reason.SETTLING, "one of them was moved to, moved from or restarted lately")
+        elif self._permission.hold is not None:
+            self._tell(pair, self._permission.hold, f"hits {hits}/{wanted}")
+        elif not fresh:
+            self._tell(pair, Reason.NO_NEW_SAMPLE, f"{pair.source} has no new sample; hits {hits}/{wanted}")
+        elif hits < wanted:
+            self._tell(pair, Reason.WAITING, f"hits {hits}/{wanted}")
+        else:
+            self._level(hits)
+        return 0 if self.unloads else hits
+
+    def _settled(self, *brokers: str) -> bool:
+        return all(self._permission.settled[self._position[broker]] for broker in brokers)
+
+    def _pair(self, why: str, hits: int, *, fired: bool = False) -> Pair:
+        """The most and the least loaded broker that are left."""
+        source, destination = self._stats.source, self._stats.destination
+        apart = 100 * (self._stats.loads[source].usage - self._stats.loads[destination].usage)
+        named = destination if self._settings.transfer_enabled else None
+        told = f"{apart:.1f} points apart, {why}"
+        return Pair(source, named, apart, Hits(hits), self._settings.wanted_hits, fired=fired, why=told)
+
+    def _tell(self, pair: Pair, reason: Reason, detail: str) -> None:
+        self.pairs.append(pair)
+        self.skips.append(Skip(pair.ends, reason, detail))
+
+    def _level(self, hits: int) -> None:
+        """Pair after pair, until the loads are even enough, or enough brokers have given."""
+        stats = self._stats
+        while stats.left and (why := stats.why()):
+            pair, destination = self._pair(why, hits, fired=True), stats.destination
+            stats.high -= 1
+            if self._settled(pair.source, destination):
+                self._exchange(pair, destination)
+            else:
+                self._tell(pair, Reason.SETTLING, "one of them was moved to, moved from or restarted lately")
+
+    def _exchange(self, pair: Pair, destination: str) -> None:
+        """Move bundles between two brokers, or say why none moves."""
+        stats, source = self._stats, pair.source
+        high, low = stats.loads[source].usage, stats.loads[destination].usage
+        had, has = (self._offers.traffic(self._position[end], "throughput") for end in (source, destination))
+        wanted = had * ((high - low) / 2) / high if high > 0 else 0.0
+        pair = replace(pair, measure="throughput", wanted=wanted)
+        offers = self._top(source)
+        if not wanted > 0:
+            self._tell(pair, Reason.NO_TRAFFIC, f"{source} has no load that bundles could take along")
+            return
+        if len(offers) < 2:
+            self._tell(pair, *self._too_few(offers))
+            return
+        swap = self._settings.is_stock and self._settings.transfer_enabled
+        made = Exchange(had, has, wanted, swap)
+        made.make(offers, self._top(destination) if swap else [])
+        self._note(pair, destination, offers, made)
+        if made.moved > 0:
+            stats.moved(high, low, made.moved * high / had)
+
+    def _top(self, broker: str) -> list[Offered]:
+        most = self._settings.max_number_of_bundles_in_bundle_load_report
+        rows = top_bundles(self._snapshot, self._permission, self._position[broker], most)
+        columns = self._snapshot.rows
+        rates = (columns.rates[rows, BYTES_IN] + columns.rates[rows, BYTES_OUT]).tolist()
+        bundles = columns.bundle[rows].tolist()
+        return [Offered(one, rate, bool(self.verdicts[one])) for one, rate in zip(bundles, rates, strict=True)]
+
+    def _too_few(self, offers: list[Offered]) -> tuple[Reason, str]:
+        if not offers:
+            return Reason.NOTHING_FITS, "none of its bundles carries traffic and may move"
+        self.verdicts[offers[0].bundle] = Reason.SOLE_BUNDLE.code
+        return Reason.SOLE_BUNDLE, "one bundle carries all its traffic; split it"
+
+    def _note(self, pair: Pair, destination: str, offers: list[Offered], made: Exchange) -> None:
+        for one in offers:
+            if not one.rests:
+                self.verdicts[one.bundle] = Reason.NOT_NEEDED.code
+        if made.too_large is not None:
+            self.verdicts[made.too_large.bundle] = Reason.TOO_LARGE.code
+        named = destination if self._settings.transfer_enabled else None
+        self._take(made.given, (pair.source, named), pair)
+        self._take(made.returned, (destination, pair.source), pair)
+        if made.given:
+            self.pairs.append(pair)
+        else:
+            size = f"the smallest of {len(offers)} carries {offers[0].throughput:.0f}"
+            self._tell(pair, Reason.NOTHING_FITS, f"{pair.wanted:.0f} bytes/s to move; {size}")
+
+    def _take(self, taken: list[Offered], ends: tuple[str, str | None], pair: Pair) -> None:
+        for one in taken:
+            self.verdicts[one.bundle] = Reason.MOVES.code
+            self.unloads.append(self._offers.unload(one.bundle, ends, f"{pair.apart}, {one.throughput:.0f} bytes/s"))

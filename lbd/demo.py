@@ -1,0 +1,341 @@
+"""The demo: a simulated cluster and the daemon on it, put together as ``lbd run`` does it, but on a faster clock."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd import log
+from lbd.clock import Timebase
+from lbd.daemon.engine import engine
+from lbd.daemon.service import Service
+from lbd.errors import UsageError
+from lbd.model import Outcome, Result
+from lbd.score.bounds import BundleHistory, everywhere
+from lbd.score.scorecard import ClusterTruth, Moved, Scorecard, Trace, scorecard
+from lbd.simulate.cluster import cluster as built
+from lbd.simulate.cluster import idle_at, points_at, rates_at
+from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.world import MIB
+from lbd.turn.record import turn_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lbd.config import ApiSettings, Settings
+    from lbd.daemon.engine import Engine
+    from lbd.model import BoolArray, Skip
+    from lbd.simulate.scenario import Scenario
+    from lbd.store.turn_record import Planned, TurnRecord
+    from lbd.turn.parts import TurnResult
+
+
+WAITS, SENT, NOT_SENT = "waits", "sent", "not sent"
+"""States of a move before its end, and of one that never began; else it is the outcome's word."""
+
+
+@dataclass(frozen=True)
+class DemoMove:
+    """One move: its ``state``, what there is to say of it, and when that came to be (epoch seconds)."""
+
+    bundle: str
+    source: str
+    destination: str
+    state: str
+    at: float
+    detail: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state not in {WAITS, SENT}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, when it was first said, and in how many turns running; its numbers are the last ones."""
+
+    at: float
+    sentence: str
+    turns: int = 1
+
+
+@dataclass(frozen=True)
+class DemoProgress:
+    """Everything told so far; ``first`` and ``last`` are the first turn that saw brokers, and the last turn."""
+
+    first: TurnRecord | None = None
+    last: TurnRecord | None = None
+    said: tuple[Sentence, ...] = ()
+    moves: tuple[DemoMove, ...] = ()
+
+    def turned(self, turn: TurnRecord) -> DemoProgress:
+        """The same after one more turn; some of its moves may have ended before it was told."""
+        first = self.first or (turn if turn.brokers else None)
+        told = {move.bundle for move in self.moves if move.ended and move.at >= turn.at}
+        planned = tuple(_planned(one, turn.at) for one in turn.unloads if one.bundle not in told)
+        return replace(
+            self, first=first, last=turn, said=_merge_sentences(self.said, turn), moves=(*self.moves, *planned)
+        )
+
+    def ended(self, ended: Outcome | Skip, at: float) -> DemoProgress:
+        """The same after a move has ended, or was not sent."""
+        if isinstance(ended, Outcome):
+            unload = ended.unload
+            words = "; ".join(filter(None, (f"in {ended.seconds:.2f} s", ended.detail)))
+            found = DemoMove(unload.bundle, unload.source, unload.destination or "", ended.result.value, at, words)
+        else:
+            begun = next((move for move in reversed(self.moves) if move.bundle == ended.what), None)
+            ends = (begun.source, begun.destination) if begun is not None else ("", "")
+            words = ended.reason.told(ended.detail)
+            found = DemoMove(ended.what, *ends, NOT_SENT, at, words)
+        return replace(self, moves=(*(move for move in self.moves if not _same(move, found)), found))
+
+    @property
+    def gaps(self) -> tuple[float, float] | None:
+        """Points between the highest and the lowest score at first and now; None before two brokers were seen."""
+        found = [gap(turn) for turn in (self.first, self.last) if turn is not None]
+        return (found[0], found[-1]) if len(found) == 2 and None not in found else None  # type: ignore[return-value]
+
+
+def gap(turn: TurnRecord) -> float | None:
+    """Points between the highest and the lowest score of a turn."""
+    scores = [broker.score for broker in turn.brokers if broker.score is not None]
+    return max(scores) - min(scores) if len(scores) > 1 else None
+
+
+def _merge_sentences(said: tuple[Sentence, ...], turn: TurnRecord) -> tuple[Sentence, ...]:
+    if said and _gist(said[-1].sentence) == _gist(turn.sentence):
+        return (*said[:-1], replace(said[-1], sentence=turn.sentence, turns=said[-1].turns + 1))
+    return (*said, Sentence(turn.at, turn.sentence))
+
+
+def _gist(sentence: str) -> str:
+    """What it says, without the numbers in brackets."""
+    return sentence.partition(" (")[0]
+
+
+def _planned(unload: Planned, at: float) -> DemoMove:
+    return DemoMove(unload.bundle, unload.source, unload.destination or "", WAITS, at)
+
+
+def _same(move: DemoMove, found: DemoMove) -> bool:
+    return move.bundle == found.bundle and not move.ended
+
+
+# --- the true state of the simulated cluster for the scorecard: no noise, no delay of reports
+
+
+class Truth:
+    """Looks at a cluster from its beginning on; its last broker stands for nobody."""
+
+    def __init__(self, cluster: FakePulsar) -> None:
+        self._cluster = cluster
+        self._first_owner, self._first_present = cluster.model()[1].owner, self._present()
+        self._seen = [self._look()]
+        self._moves: list[Moved] = []
+        self._shown_at: float | None = None
+
+    def look(self, *, shown: bool) -> None:
+        """Keep how it is now; ``shown``: reports show two brokers as far apart as the high threshold."""
+        self._seen.append(self._look())
+        if shown and self._shown_at is None:
+            self._shown_at = self._seen[-1].seconds
+
+    def ended(self, outcome: Outcome) -> None:
+        """A move has ended; only those that landed count."""
+        if outcome.result is Result.LANDED and outcome.owner is not None:
+            one, seconds = outcome.unload, self._cluster.now() - self._cluster.begun_at
+            self._moves.append(Moved(seconds, one.bundle, one.source, outcome.owner, one.throughput))
+
+    def scorecard(self, settings: Settings) -> Scorecard:
+        """What the run has come to so far."""
+        self._seen.append(self._look())
+        trace = Trace(
+            seen=tuple(self._seen),
+            moves=tuple(self._moves),
+            brokers=self._cluster.brokers,
+            shown_at_seconds=self._shown_at,
+            placement=self._placement(),
+            unserved_bundle_seconds=self._unserved(),
+        )
+        return scorecard(trace, settings.avg_shedder.low_threshold, settings.avg_shedder.high_threshold)
+
+    def _present(self) -> BoolArray:
+        """The brokers that answer, bool (B,)."""
+        up = set(self._cluster.admin_urls)
+        return np.array([f"http://{broker}" in up for broker in self._cluster.brokers], dtype=np.bool_)
+
+    def _look(self) -> ClusterTruth:
+        world, state = self._cluster.model()
+        rates, present = rates_at(world, state.seconds), self._present()
+        points = points_at(world, state.owner, rates, state.seconds)[:-1]
+        unmoved = points_at(world, self._first_owner[world.origin], rates, state.seconds)[:-1]
+        carried = np.bincount(state.owner, rates[:, 2] + rates[:, 3], points.size + 1)[:-1].astype(np.float64)
+        return ClusterTruth(float(state.seconds), points[present], unmoved[present], present, carried)
+
+    def _placement(self) -> BundleHistory | None:
+        """Under the load of now. Not told where a broker left: what became of its bundles was not lbd's doing."""
+        present = self._present()
+        if (self._first_present & ~present).any():
+            return None
+        world, state = self._cluster.model()
+        return BundleHistory(
+            sizes=rates_at(world, state.seconds)[:, 2:].sum(axis=1) / 2 / MIB,
+            first=self._first_owner[world.origin],
+            last=state.owner,
+            idle=idle_at(world, state.seconds),
+            slope=world.points_per_mib / world.capacity,
+            present=np.append(present, False),  # nobody
+            pools=everywhere(len(world.bundles), len(world.brokers)),
+        )
+
+    def _unserved(self) -> float:
+        """For how long nobody owned a bundle, in bundle-seconds, by the cluster's own book."""
+        lost, total = dict[str, float](), 0.0
+        for one in self._cluster.history():
+            if one.owner is None:
+                lost[one.bundle] = one.seconds
+            else:
+                total += one.seconds - lost.pop(one.bundle, one.seconds)
+        now = self._cluster.now() - self._cluster.begun_at
+        return total + sum(now - since for since in lost.values())
+
+
+# --- stage
+
+SPEED = 12.0
+"""A turn takes a second or so then, and a CPU sample, which brokers take once a minute, five."""
+
+PORTS = range(28080, 28090)
+"""The first that is free is every broker's, each on an address of its own; where none is the system chooses."""
+
+RUNTIME = {"loadBalancerSheddingEnabled": "false"}
+"""Two balancers would undo each other's moves; lbd would refuse to move anything."""
+
+LOG = "lbd.log"
+
+
+class Stage:
+    """A cluster, a daemon, and what is seen of both. ``on_turn`` and ``on_move`` hear from the daemon's threads."""
+
+    def __init__(self, cluster: FakePulsar, balancer: Engine) -> None:
+        self.cluster, self.settings = cluster, balancer.settings
+        self.seen = DemoProgress()
+        self.on_turn: Callable[[TurnRecord], None] = lambda _: None
+        self.on_move: Callable[[DemoProgress], None] = lambda _: None
+        self._balancer = balancer
+        self._lock = threading.Lock()
+        self.truth = Truth(cluster)
+        self._service = Service(balancer, None)
+        self._service.on_turn, self._service.on_move = self._turned, self._moved
+
+    def run(self) -> None:
+        """Turn after turn until :meth:`end`, SIGTERM or SIGINT. Only from the main thread."""
+        self._service.run()
+
+    def end(self) -> None:
+        """Begin no further turn; :meth:`run` returns when what is under way has ended."""
+        self._service.end()
+
+    @property
+    def api(self) -> str | None:
+        """Where the daemon's API listens, None where it does not."""
+        return self._service.api
+
+    def slow_down(self) -> None:
+        """Go on at the pace of this machine's clock."""
+        self.cluster.clock.speed = 1.0
+        self._service.plan_again()
+
+    @property
+    def flying(self) -> frozenset[str]:
+        """Bundles whose unload was sent and has no outcome yet."""
+        return frozenset(one.bundle for one in self._balancer.unfinished if self._balancer.since(one))
+
+    def _turned(self, record: TurnResult) -> None:
+        turn = turn_record(record, self.cluster.now())
+        apart = gap(turn)
+        with self._lock:
+            self.seen = self.seen.turned(turn)
+            self.truth.look(shown=apart is not None and apart >= self.settings.avg_shedder.high_threshold)
+        self.on_turn(turn)
+
+    def _moved(self, ended: Outcome | Skip) -> None:
+        with self._lock:
+            self.seen = seen = self.seen.ended(ended, self.cluster.now())
+            if isinstance(ended, Outcome):
+                self.truth.ended(ended)
+        self.on_move(seen)
+
+
+@contextmanager
+def stage(scenario: Scenario, settings: Settings, seed: int, seconds: float) -> Iterator[Stage]:
+    """All of it, from beginning to end; nothing of it is left behind. Its log is a file beside what the daemon keeps.
+
+    The cluster's time begins in the past, so that after so many ``seconds`` of this machine both clocks are equal.
+    Raises :class:`UsageError` where no temporary folder, or no port, is to be had.
+    """
+    with _folder() as folder, _cluster(scenario, seed, time.time() - seconds * (SPEED - 1)) as cluster:
+        pulsar = settings.pulsar.model_copy(update={"admin_urls": cluster.admin_urls})
+        api = settings.api.model_copy(update={"token_file": _token(folder), "listen": free(settings.api)})
+        own = settings.model_copy(update={"pulsar": pulsar, "state_dir": folder, "api": api})
+        timebase = Timebase(cluster.now, lambda: cluster.speed)
+        with (
+            (folder / LOG).open("w", encoding="utf-8") as file,
+            log.written_to(file, own.log.level),
+            engine(own, timebase=timebase) as balancer,
+        ):
+            yield Stage(cluster, balancer)
+
+
+def free(api: ApiSettings) -> str:
+    """Where the API can listen: where it is wanted, and where that is taken, on a port that the system chooses."""
+    if not api.enabled:
+        return api.listen
+    family = socket.AF_INET6 if ":" in api.host else socket.AF_INET
+    try:
+        with socket.create_server((api.host, api.port), family=family):
+            return api.listen
+    except OSError:
+        return api.listen.rpartition(":")[0] + ":0"
+
+
+def _token(folder: Path) -> Path:
+    """A token of its own, so that a pause can be tried over the API too."""
+    path = folder / "token"
+    path.touch(0o600)
+    path.write_text(f"{secrets.token_urlsafe()}\n")
+    return path
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    try:
+        found = tempfile.TemporaryDirectory(prefix="lbd-demo-")
+    except OSError as error:
+        why = error.strerror or error
+        raise UsageError(f"no temporary folder for lbd's state: {why}; wanted one in TMPDIR") from error
+    with found as name:
+        yield Path(name)
+
+
+def _cluster(scenario: Scenario, seed: int, begun_at: float) -> FakePulsar:
+    world, state = built(scenario, seed)
+    for port in (*PORTS, 0):
+        try:
+            return FakePulsar(world, state, speed=SPEED, begun_at=begun_at, runtime=RUNTIME, port=port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise UsageError(f"no port on loopback for a simulated broker: {error.strerror or error}") from error
+    raise UsageError("no port on loopback for a simulated broker: all are taken")

@@ -1,0 +1,1 @@
+"""Checks of ``lbd doctor``: the cluster, lbd's settings and its state. Read-only."""

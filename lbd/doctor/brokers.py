@@ -1,0 +1,698 @@
+"""Checks of brokers: versions, settings, machines, dynamic settings, policies, permissions, reports and the leader."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.doctor.findings import NAMED, Check, broker_names, named
+from lbd.doctor.survey import OBSERVING, ROLES, SUPERUSER
+from lbd.errors import UsageError
+from lbd.model import RESOURCES, bundle_namespace
+from lbd.observe.reports import MOST_MINUTES
+from lbd.permit.eligibility import broker_bundles
+from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
+from lbd.pulsar.admin import MODULAR
+from lbd.pulsar.paths import (
+    AUTO_SPLIT_ENABLED,
+    is_extensible,
+    keys_destinations_by_range,
+    knows_destinations,
+    load_manager_class,
+    loses_avg_shedder,
+    parse_version,
+    sheds,
+    splits,
+)
+from lbd.reason import Reason
+from lbd.store.state import StateDir
+from lbd.store.status import running
+from lbd.text import counted
+from lbd.turn.strategy_config import configured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from lbd.doctor.findings import Finding
+    from lbd.doctor.survey import Survey
+    from lbd.model import Brokers, Snapshot
+    from lbd.observe.observer import Observation
+    from lbd.store.journal import Past
+    from lbd.store.state import TurnMemory
+
+
+LARGEST = "loadBalancerMaxNumberOfBundlesInBundleLoadReport"
+WITH_POLICIES = "loadBalancerSheddingBundlesWithPoliciesEnabled"
+THRESHOLD = "loadBalancerReportUpdateThresholdPercentage"
+MOST_DIGITS = 20
+SET = "pulsar-admin brokers update-dynamic-config --config"
+
+SOURCE = Check(
+    "load-data", "brokers of the extensible manager answer no load report; they tell their load on two topics"
+)
+OFTEN = Check("load-data-interval", "each hit wants a new sample, and a broker whose load hardly changes tells none")
+TOLD = Check("told-bundles", "what a bundle carries that no broker tells of is not known, and it is never moved")
+
+
+def runs(seen: Survey) -> bool:
+    """Whether any of the brokers does."""
+    return any(map(is_extensible, seen.runtime.values()))
+
+
+def check_extensible(seen: Survey) -> Iterator[Finding]:
+    """Where load data come from, and how often."""
+    if not runs(seen):
+        return
+    if seen.settings.pulsar.service_url is None:
+        yield SOURCE.problem("pulsar.service_url is not set", "set it to pulsar://host:6650 (pulsar+ssl:// with TLS)")
+    elif seen.observation is None:
+        yield SOURCE.problem(
+            "nothing was heard", "see observation; lbd's role must be a superuser's to read the topics"
+        )
+    else:
+        heard = counted(len(seen.observation.snapshot.brokers), "broker")
+        yield SOURCE.ok(f"heard of {heard} at pulsar.service_url")
+    yield _often(seen)
+
+
+def _often(seen: Survey) -> Finding:
+    minutes = {broker: runtime.get(MOST_MINUTES, "15") for broker, runtime in seen.runtime.items()}
+    seldom = {broker: text for broker, text in minutes.items() if not text or text.lstrip("0") not in {"", "1"}}
+    if not seldom:
+        return OFTEN.ok("at least once a minute")
+    longest = max(seldom.values(), key=lambda text: (len(text), text))[:MOST_DIGITS]
+    within = next(iter(seen.runtime.values())).get(THRESHOLD, "10")
+    told = f"up to {longest} min apart at {broker_names(seldom, seen.runtime)} while the load stays within {within} %"
+    silent = f"a broker that is silent for {FROZEN_SAMPLES} samples takes no part"
+    return OFTEN.warning(f"{told}: {silent}", f"{SET} {MOST_MINUTES} --value 1")
+
+
+def of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
+    """How many bundles are told of."""
+    if observation.snapshot.partial:
+        yield _report_finding(seen, observation.snapshot)
+
+
+def _report_finding(seen: Survey, snapshot: Snapshot) -> Finding:
+    rows = snapshot.rows
+    own = broker_bundles(snapshot)[rows.bundle] != 0
+    owned, told = int(np.count_nonzero(rows.listed & ~own)), int(np.count_nonzero(rows.reported & ~own))
+    most = sorted({runtime.get(LARGEST, "10") for runtime in seen.runtime.values()})
+    words = f"{told} of {counted(owned, 'bundle')}, of each broker the {' or '.join(most)} largest that carry traffic"
+    limits = rows.count(rows.reported & ~own)
+    full = [at for at, number in enumerate(limits.tolist()) if str(number) in most]
+    if full:
+        ids = [snapshot.brokers.ids[at] for at in full]
+        return TOLD.warning(
+            f"{words}; {broker_names(ids, snapshot.brokers.ids)} may carry more", f"{SET} {LARGEST} --value 100"
+        )
+    if not all(runtime.get(WITH_POLICIES) == "true" for runtime in seen.runtime.values()):
+        words += f"; none with an isolation policy or anti-affinity group ({WITH_POLICIES} is false)"
+    return TOLD.ok(words)
+
+
+# --- versions
+
+VERSIONS = Check("versions", "brokers of two versions place, report and redirect differently")
+DESTINATIONS = Check("named-destinations", "brokers before 3.0.0 ignore the destination of an unload (#18663)")
+AFFINITY = Check(
+    "destination-key",
+    "kept under a bundle's range alone, a destination may be taken by another namespace's equal range (#25518)",
+)
+
+
+def check_versions(seen: Survey) -> Iterator[Finding]:
+    """Versions of all active brokers."""
+    if not seen.versions:
+        yield VERSIONS.unknown("no broker told its version", "see that the brokers answer their admin ports")
+        return
+    yield _mixed(seen)
+    old = _those(seen, lambda version: not knows_destinations(version))
+    if old:
+        told = f"{old}: lbd unloads there without one and has the destination take the bundle by a lookup"
+        yield DESTINATIONS.warning(told, "upgrade to 3.0.3 or newer; until then some moves land elsewhere")
+    else:
+        yield DESTINATIONS.ok("known to all brokers")
+    by_range = _those(seen, keys_destinations_by_range)
+    if runs(seen):
+        yield AFFINITY.ok("none is kept: brokers hand bundles over themselves")
+    elif by_range:
+        todo = "upgrade to 4.0.10, 4.2.1 or newer; lbd itself never has two moves of one range in flight"
+        yield AFFINITY.warning(f"by range at {by_range}", todo)
+    elif not old:
+        yield AFFINITY.ok("by full bundle name")
+
+
+def _mixed(seen: Survey) -> Finding:
+    groups: dict[str, list[str]] = {}
+    for broker, version in seen.versions.items():
+        groups.setdefault(version, []).append(broker)
+    if len(groups) == 1:
+        return VERSIONS.ok(f"{next(iter(groups))} on {counted(len(seen.versions), 'broker')}")
+    told = "; ".join(f"{version} on {named(brokers)}" for version, brokers in sorted(groups.items()))
+    return VERSIONS.warning(told, "end the upgrade; lbd pause keeps lbd from moving meanwhile")
+
+
+def _those(seen: Survey, wrong: Callable[[str], bool]) -> str:
+    """Brokers of versions that are so, and those versions; empty where there are none."""
+    found = {broker: version for broker, version in seen.versions.items() if wrong(version)}
+    return f"{broker_names(found, seen.versions)} ({', '.join(sorted(set(found.values())))})" if found else ""
+
+
+# --- effective settings: the brokers' own balancing, and settings that work against lbd
+
+AVG_SHEDDER = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
+SHEDS_WITH, PLACES_WITH = "loadBalancerLoadSheddingStrategy", "loadBalancerLoadPlacementStrategy"
+ONCE_PLACED_WITH = "loadBalancerPlacementStrategy"
+EVENLY = "loadBalancerDistributeBundlesEvenlyEnabled"
+UNLOADS_SPLIT = "loadBalancerAutoUnloadSplitBundlesEnabled"
+SAMPLE_MINUTES, STATS_SECONDS = "loadBalancerHostUsageCheckIntervalMinutes", "statsUpdateFrequencyInSecs"
+UNLOAD_TIMEOUT_MS = "namespaceBundleUnloadingTimeoutMs"
+
+KNOWN_MANAGERS = ("ModularLoadManagerImpl", "ExtensibleLoadManagerImpl")
+
+CONFIGURATION = Check("configuration", "most traps are settings of the brokers")
+SHEDDING = Check("in-broker-shedding", "two balancers would undo each other's moves, so lbd moves nothing beside it")
+MANAGER = Check(
+    "load-manager", "lbd reads what the modular and the extensible load manager tell, one of them at a time"
+)
+BALANCER = Check(
+    "load-balancer-enabled", "without it brokers share no load and place every bundle where it is looked up"
+)
+STRATEGY = Check(
+    "avg-shedder", "AvgShedder in the brokers wants both strategy keys, and some releases check a wrong one"
+)
+PLACEMENT = Check("distribute-evenly", "what brokers place by themselves goes by number of bundles, whatever the load")
+SPLITTING = Check(
+    "auto-split", "a split replaces a bundle by two of other names; a move of the old one fails then (412)"
+)
+INTERVALS = Check("sample-intervals", "each hit wants a new CPU sample, and each choice of bundles new rates")
+TIMEOUT = Check("unload-timeout", "an unload that takes longer than lbd waits looks lost, and must be asked for")
+
+
+def check_configuration(seen: Survey) -> Iterator[Finding]:
+    """Effective configuration of all brokers that told it."""
+    missing = seen.observation.missing if seen.observation is not None else {}
+    untold = [broker for broker in seen.active if broker not in seen.runtime and broker not in missing]
+    if untold or not seen.runtime:
+        told = f"that of {broker_names(untold, seen.active)} could not be read" if untold else "no broker told it"
+        yield CONFIGURATION.unknown(told, "see rights and answers")
+    if seen.runtime:
+        yield _manager(seen)
+        yield _shedding(seen)
+        yield from _balancer(seen)
+        if not runs(seen):
+            yield _strategy(seen)
+            yield _evenly(seen)
+        yield from check_extensible(seen)
+        yield _splitting(seen)
+        yield from _intervals(seen)
+        yield _timeout(seen)
+
+
+def _with(seen: Survey, key: str, value: str) -> list[str]:
+    return [broker for broker, runtime in seen.runtime.items() if runtime.get(key) == value]
+
+
+def _manager(seen: Survey) -> Finding:
+    managers = {broker: load_manager_class(runtime) for broker, runtime in seen.runtime.items()}
+    others = {broker: manager for broker, manager in managers.items() if manager not in KNOWN_MANAGERS}
+    if others:
+        todo = f"set loadManagerClassName={MODULAR} in broker.conf and restart, or let that manager balance"
+        return MANAGER.problem(
+            f"{', '.join(sorted(set(others.values())))} at {broker_names(others, seen.runtime)}", todo
+        )
+    if len(set(managers.values())) > 1:
+        few = [broker for broker, manager in managers.items() if manager != KNOWN_MANAGERS[0]]
+        return MANAGER.warning(
+            f"{KNOWN_MANAGERS[1]} at {broker_names(few, seen.runtime)}, the other one elsewhere", "end the change"
+        )
+    return MANAGER.ok(f"{next(iter(managers.values()))} is configured")
+
+
+def _shedding(seen: Survey) -> Finding:
+    on = [broker for broker, runtime in seen.runtime.items() if sheds(runtime)]
+    if not on:
+        return SHEDDING.ok(f"off on {counted(len(seen.runtime), 'broker')}")
+    told = f"on at {broker_names(on, seen.runtime)}"
+    if seen.settings.in_broker_shedding == "take-over":
+        return SHEDDING.warning(told, "nothing, if lbd run is started: in_broker_shedding: take-over turns it off")
+    command = "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false"
+    return SHEDDING.problem(told, f"{command}; or set in_broker_shedding: take-over")
+
+
+def _balancer(seen: Survey) -> Iterator[Finding]:
+    off = _with(seen, "loadBalancerEnabled", "false")
+    if off:
+        yield BALANCER.warning(
+            f"false at {broker_names(off, seen.runtime)}", "set loadBalancerEnabled=true in broker.conf and restart"
+        )
+
+
+def _strategy(seen: Survey) -> Finding:
+    lost, half, used = list[str](), list[str](), set[str]()
+    for broker, runtime in seen.runtime.items():
+        shed, placed = runtime.get(SHEDS_WITH, ""), runtime.get(PLACES_WITH, "")
+        used |= {name.rpartition(".")[2] for name in (shed, placed) if name}
+        if AVG_SHEDDER in {shed, placed}:
+            wrong_key = runtime.get(ONCE_PLACED_WITH) != AVG_SHEDDER
+            if loses_avg_shedder(seen.versions.get(broker, "")) and wrong_key:
+                lost.append(broker)
+            elif shed != placed:
+                half.append(broker)
+    if lost:
+        todo = f"upgrade (fixed in 3.0.8 and 4.0.0, #23156), or set {ONCE_PLACED_WITH}={AVG_SHEDDER} too; then restart"
+        return _replaced(seen, f"{broker_names(lost, seen.runtime)}: this version checks the wrong key", todo)
+    if half:
+        return _half(seen, half)
+    names = ", ".join(sorted(used)) or "no strategy is told"
+    return STRATEGY.ok("named by both keys" if "AvgShedder" in used else f"not used by the brokers ({names})")
+
+
+def _half(seen: Survey, half: list[str]) -> Finding:
+    told = f"{broker_names(half, seen.runtime)}: only one of {SHEDS_WITH} and {PLACES_WITH} names it"
+    todo = "set both keys to it in broker.conf, or neither, and restart"
+    if all(parse_version(seen.versions.get(broker, "")) >= (5, 0, 0) for broker in half):
+        return STRATEGY.warning(f"{told}; 5.0 then sheds without planned destinations", todo)
+    return _replaced(seen, told, todo)
+
+
+def _replaced(seen: Survey, told: str, todo: str) -> Finding:
+    """Before 5.0 a manager that cannot start is replaced by SimpleLoadManagerImpl (#26031), which has no such reports.
+
+    Where reports came, the brokers were started with other settings; their next start is what matters.
+    """
+    if seen.observation is None:
+        return STRATEGY.problem(f"{told}; silently replaced by SimpleLoadManagerImpl", todo)
+    return STRATEGY.warning(f"{told}; at its next start it is silently replaced by SimpleLoadManagerImpl", todo)
+
+
+def _evenly(seen: Survey) -> Finding:
+    if not any(EVENLY in runtime for runtime in seen.runtime.values()):
+        return PLACEMENT.unknown(f"the brokers tell no {EVENLY} (it came with 2.11)", "nothing")
+    on = _with(seen, EVENLY, "true")
+    if not on:
+        return PLACEMENT.ok("off: brokers place by load")
+    brokers = broker_names(on, seen.runtime)
+    told = f"on at {brokers}: bundles of a restarted broker, or of a lost destination, land by count"
+    return PLACEMENT.warning(told, f"set {EVENLY}=false (dynamic; 5.0's default); lbd's own destinations ignore it")
+
+
+def _splitting(seen: Survey) -> Finding:
+    on, own = [broker for broker, runtime in seen.runtime.items() if splits(runtime)], seen.settings.split.enabled
+    if not on:
+        return SPLITTING.ok(f"off: {'lbd splits by split.enabled' if own else 'hot bundles are split by hand'}")
+    unloads = "and unload the halves" if _with(seen, UNLOADS_SPLIT, "true") else "and keep the halves"
+    told = f"on at {broker_names(on, seen.runtime)}: brokers split hot bundles {unloads}"
+    if own:
+        command = f"pulsar-admin brokers update-dynamic-config --config {AUTO_SPLIT_ENABLED} --value false"
+        return SPLITTING.warning(f"{told}, so lbd splits none although split.enabled", command)
+    return SPLITTING.ok(f"{told}; lbd takes the halves as they come")
+
+
+def _intervals(seen: Survey) -> Iterator[Finding]:
+    sample, stats = _largest(seen.runtime, SAMPLE_MINUTES), _largest(seen.runtime, STATS_SECONDS)
+    if sample is None or stats is None:
+        key = SAMPLE_MINUTES if sample is None else STATS_SECONDS
+        yield INTERVALS.unknown(f"the brokers tell no number as {key}", "see that broker.conf holds a number")
+        return
+    told = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
+    hits = configured(seen.settings).wanted_hits.low
+    if sample > 1:
+        todo = f"set {SAMPLE_MINUTES}=1 in broker.conf and restart (it is read at start only)"
+        yield INTERVALS.warning(f"{told}: {hits} low hits take {hits * sample:.0f} min at least", todo)
+    elif stats > 60:
+        yield INTERVALS.warning(f"{told}: choices rest on old rates", f"set {STATS_SECONDS}=60 in broker.conf, restart")
+    else:
+        yield INTERVALS.ok(told)
+
+
+def _timeout(seen: Survey) -> Finding:
+    limit, waits = _largest(seen.runtime, UNLOAD_TIMEOUT_MS), seen.settings.pulsar.unload_timeout_seconds
+    if limit is None:
+        return TIMEOUT.unknown(f"the brokers tell no number as {UNLOAD_TIMEOUT_MS}", "nothing: the default is 60 s")
+    told = f"a broker ends one within {limit / 1000:.0f} s, lbd waits {waits:.0f} s"
+    if limit / 1000 + 10 > waits:
+        return TIMEOUT.warning(told, f"set pulsar.unload_timeout_seconds to {limit / 1000 + 15:.0f} or more")
+    return TIMEOUT.ok(told)
+
+
+def _largest(runtimes: Mapping[str, Mapping[str, str]], key: str) -> float | None:
+    """The largest value that any broker has; None where none tells a number."""
+    found = [runtime[key] for runtime in runtimes.values() if key in runtime]
+    try:
+        return max((float(text) for text in found), default=None)
+    except ValueError:
+        return None
+
+
+# --- machines: CPU, network cards and clocks, as far as they can be judged from outside
+
+CPU, *_BANDWIDTH = (RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
+SKEW_SECONDS = 5.0
+LOOKS_ALIKE = 0.005
+"""CPU usages within half a percent of each other, over unlike traffic, are hardly those of different processes."""
+
+NIC = Check("nic-speed", "bandwidth without a known limit counts as 0 %: a full network card stays unseen")
+NIC_ALIKE = Check(
+    "nic-speeds", "all Ethernet cards are added up, bridges and veth included; shares of wrong limits lie"
+)
+CLOCK_SOURCE = Check("cpu-source", "a broker may report the CPU of its whole host; brokers on one host look alike then")
+CLOCKS = Check("clocks", "lbd tells a broker's age, and when to trust its samples, by the broker's own start time")
+
+
+def check_machines(seen: Survey, observation: Observation) -> Iterator[Finding]:
+    """Resources of one round, and the clocks."""
+    brokers = observation.snapshot.brokers
+    yield _nic(seen, brokers)
+    yield _cpu(brokers)
+    yield _clocks(seen)
+
+
+def _nic(seen: Survey, brokers: Brokers) -> Finding:
+    weights = seen.settings.weights
+    if not (weights.bandwidth_in or weights.bandwidth_out):
+        return NIC.ok("not looked at: bandwidth has no weight")
+    limits = brokers.limit[:, _BANDWIDTH].min(axis=1)
+    unknown = [broker for broker, limit in zip(brokers.ids, limits.tolist(), strict=True) if not limit > 0]
+    if unknown:
+        todo = "set loadBalancerOverrideBrokerNicSpeedGbps (per card) in broker.conf and restart"
+        more = "; from 4.2 on loadBalancerOverrideBrokerNics names the cards"
+        return NIC.warning(
+            f"unknown at {broker_names(unknown, brokers.ids)} (limit {limits.min():g} Kbit/s)", todo + more
+        )
+    told = f"{limits.min() / 1e6:g} Gbit/s" if limits.min() == limits.max() else _range(limits.min(), limits.max())
+    if limits.max() >= 2 * limits.min():
+        return NIC_ALIKE.warning(
+            told, "if the cards are alike, set loadBalancerOverrideBrokerNicSpeedGbps; else nothing"
+        )
+    return NIC.ok(told)
+
+
+def _range(lowest: float, highest: float) -> str:
+    return f"from {lowest / 1e6:g} to {highest / 1e6:g} Gbit/s"
+
+
+def _cpu(brokers: Brokers) -> Finding:
+    """JDK container metrics came with 3.0 (#16832); before, cgroup v2 is not seen and the host's CPU is told."""
+    old = [broker for broker, version in zip(brokers.ids, brokers.versions, strict=True) if _before_3(version)]
+    told = ", ".join(f"{usage:.1f}" for usage in brokers.usage[:3, CPU].tolist())
+    flag = "start brokers with --add-opens java.base/jdk.internal.platform=ALL-UNNAMED"
+    if old:
+        words = f"before 3.0 only cgroup v1 is seen, else the whole host is told: {named(old)} (CPU {told} points)"
+        return CLOCK_SOURCE.warning(words, "one broker on each host, or upgrade")
+    if _alike(brokers):
+        return CLOCK_SOURCE.warning(f"CPU nearly equal ({told} points) over unlike traffic: is it their host's?", flag)
+    return CLOCK_SOURCE.ok(f"usages differ ({told} points)" if len(brokers) > 1 else f"{told} points")
+
+
+def _before_3(version: str) -> bool:
+    return (0, 0, 0) < parse_version(version) < (3, 0, 0)
+
+
+def _alike(brokers: Brokers) -> bool:
+    """Whether usages agree where traffic does not."""
+    usage, rates = brokers.usage[:, CPU], brokers.rates[:, :2]
+    sane = usage.min() > 1.0 and usage.max() <= IMPOSSIBLE_NUMBER and (np.abs(rates) <= IMPOSSIBLE_NUMBER).all()
+    if len(brokers) < 2 or not sane:
+        return False
+    traffic = rates.sum(axis=1)
+    close = usage.max() - usage.min() <= LOOKS_ALIKE * usage.max()
+    return bool(close and traffic.max() > 2 * traffic.min())
+
+
+def _clocks(seen: Survey) -> Finding:
+    if not seen.clocks:
+        return CLOCKS.unknown("no answer carried a Date header", "compare `date` on lbd's machine and on the brokers'")
+    wrong = {
+        f"{broker} ({clock.ahead_seconds:+.0f} s)"
+        for broker, clock in seen.clocks.items()
+        if abs(clock.ahead_seconds) - clock.unsure_seconds > SKEW_SECONDS
+    }
+    if wrong:
+        told = f"not this machine's time at {named(wrong)}, by the Date of an answer"
+        return CLOCKS.warning(told, "set the clocks by NTP, here and there")
+    furthest = max(seen.clocks.values(), key=lambda clock: abs(clock.ahead_seconds))
+    told = f"within {abs(furthest.ahead_seconds) + furthest.unsure_seconds:.0f} s of this machine's"
+    return CLOCKS.ok(f"{told} ({counted(len(seen.clocks), 'broker')}, by the Date of an answer)")
+
+
+# --- overrides: dynamic settings that are stored, and that brokers do not run with
+
+OURS = ("loadBalanc", "minUnload", "maxUnload", "loadManager")
+"""Beginnings of the keys that are compared and shown. Others are not balancing, and some of them are secrets."""
+
+READ_AT_START = ("loadBalancerLoadSheddingStrategy", "loadBalancerHostUsageCheckIntervalMinutes")
+"""Stored at once, shown by configuration/runtime at once, and used from the next start on (ModularLoadManagerImpl)."""
+
+ALIKE = Check("unequal-brokers", "brokers that balance by different settings are moved to and from for no reason")
+OVERRIDES = Check("dynamic-values", "brokers answer 200 to a value that they cannot read, store it, and run without it")
+
+
+def check_overrides(seen: Survey) -> Iterator[Finding]:
+    """Each override of balancing against what each broker runs with, and brokers against each other."""
+    yield from _unequal(seen)
+    if seen.dynamic is None:
+        yield OVERRIDES.unknown("configuration/values could not be read", "see rights")
+        return
+    stored = {key: value for key, value in seen.dynamic.items() if key.startswith(OURS)}
+    late = sorted(set(READ_AT_START) & stored.keys())
+    wrong = [found for key, value in sorted(stored.items()) if (found := _not_taken(seen, key, value))]
+    todo = (
+        "pulsar-admin brokers update-dynamic-config --config KEY --value VALUE, or delete-dynamic-config --config KEY"
+    )
+    for told in wrong:
+        yield OVERRIDES.warning(told, todo)
+    if late:
+        told = f"{', '.join(late)} stored: brokers that ran before use it from their next start on"
+        yield OVERRIDES.warning(told, "restart the brokers, or take the override away")
+    if not wrong and not late:
+        yield OVERRIDES.ok(f"{counted(len(stored), 'override')} of balancing, taken by all" if stored else "none")
+
+
+def _not_taken(seen: Survey, key: str, value: str) -> str:
+    others = {
+        broker: runtime.get(key, "no such setting")
+        for broker, runtime in seen.runtime.items()
+        if not _same(value, runtime.get(key))
+    }
+    runs = ", ".join(sorted(set(others.values())))
+    return f"{key}={value} is stored, {runs} runs at {broker_names(others, seen.runtime)}" if others else ""
+
+
+def _same(stored: str, runs: str | None) -> bool:
+    """Java prints a list in brackets, a number with its fraction, and reads a boolean in any case."""
+    if runs is None:
+        return False
+    first, second = (text.strip().strip("[]").replace(" ", "").lower() for text in (stored, runs))
+    return first == second or _number(first) == _number(second) is not None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _unequal(seen: Survey) -> Iterator[Finding]:
+    values: dict[str, dict[str, list[str]]] = {}
+    for broker, runtime in seen.runtime.items():
+        for key, value in runtime.items():
+            if key.startswith(OURS):
+                values.setdefault(key, {}).setdefault(value, []).append(broker)
+    for key, found in sorted(values.items()):
+        if len(found) > 1 and key not in (seen.dynamic or {}):
+            told = "; ".join(f"{value or 'nothing'} at {named(brokers)}" for value, brokers in sorted(found.items()))
+            yield ALIKE.warning(f"{key}: {told}", "give all brokers the same broker.conf, unless their machines differ")
+
+
+# --- policies: isolation, and destinations that a leader may still hold although they are forbidden by now
+
+POLICIES = Check("isolation-policies", "a forced destination bypasses them, so lbd must know them to move anything")
+NOTES = Check("leader-notes", "Pulsar follows a destination that its leader still holds once, without any check")
+
+
+def check_policies(seen: Survey) -> Iterator[Finding]:
+    """Whether the policies are known."""
+    if not seen.isolation.known:
+        todo = (
+            "give lbd a superuser's token; see that the pattern is one that lbd can run (docs/decisions/0006-pools.md)"
+        )
+        yield POLICIES.problem(seen.isolation.problem, todo)
+    else:
+        number = len(seen.isolation.policies)
+        yield POLICIES.ok(f"{number} known" if number else "none")
+
+
+def notes(seen: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:
+    """Destinations that the present leader may still hold, and that have left or are forbidden by now."""
+    harmful = False
+    for note in past.notes.values() if past is not None else ():
+        if observation.leader is None or note.leader not in {None, observation.leader.broker}:
+            continue
+        for broker in note.brokers:
+            if wrong := _forbidden(note.bundle, broker, seen, observation):
+                harmful = True
+                yield NOTES.warning(
+                    f"{note.bundle}: the leader may still send its next owner to {broker}, which {wrong}",
+                    f"lbd unload {note.bundle} --to an allowed broker replaces it; a new leader forgets it",
+                )
+    if past is not None and not harmful:
+        yield NOTES.ok(
+            f"{counted(len(past.notes), 'destination')} may be left, none does harm" if past.notes else "none"
+        )
+
+
+def _forbidden(bundle: str, broker: str, seen: Survey, observation: Observation) -> str:
+    namespace = bundle_namespace(bundle)
+    if broker not in observation.active:
+        return "has left the cluster"
+    allowed = broker in seen.isolation.brokers(namespace, observation.active)
+    return "" if allowed else f"isolation policies forbid to {namespace}, or could not be read"
+
+
+# --- permissions: requests that lbd may not make, or that failed
+
+RIGHTS = Check(
+    "rights", "what lbd may not read it must take for forbidden, and without unload rights it can do nothing"
+)
+ROUND = Check("observation", "without a round of load reports lbd knows nothing and moves nothing")
+ANSWERS = Check("answers", "what is not answered was not checked")
+
+
+TURN_TO = "mend what it names, or give other brokers' web addresses as pulsar.admin_urls; nothing else was checked"
+
+
+def check_rights(seen: Survey) -> Iterator[Finding]:
+    """Refused calls with the right that each needs, and other calls without a usable answer."""
+    if seen.refused:
+        told = "; ".join(f"{', '.join(calls)} want a {role}" for role, calls in _by_role(seen.refused).items())
+        todo = "give lbd a superuser's token (pulsar.token_file), password (pulsar.basic) or certificate (pulsar.tls)"
+        yield RIGHTS.problem(f"refused with 401 or 403: {told}", todo)
+    elif seen.observation is not None:
+        yield RIGHTS.ok(f"every read is allowed; unload wants a {SUPERUSER}, too, and was not tried")
+    if seen.observation is None:
+        todo = "mend that first: leader, reports, machines and traffic were not checked"
+        yield ROUND.problem(str(seen.failed[OBSERVING]), todo if seen.answered else TURN_TO)
+    missing = seen.observation.missing if seen.observation is not None else {}
+    told_elsewhere = {OBSERVING, *seen.refused, *(f"version of {broker}" for broker in missing)}
+    for call, error in seen.failed.items():
+        if call not in told_elsewhere:
+            yield ANSWERS.warning(f"{call}: {error}", "see that the broker answers, and run lbd doctor again")
+
+
+def _by_role(calls: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for call in calls:
+        found.setdefault(ROLES[call], []).append(call)
+    return found
+
+
+# --- stale reports, as far as lbd's state shows
+
+STANDING = Check(
+    "standing-reports", "a report that never changes may hide any load: its broker gives and takes nothing"
+)
+COLUMNS = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
+SAMPLES_APART = 2
+"""Sampling intervals between two looks, so that a broker that samples must have a new sample at the second one."""
+
+LATER = "run lbd run --observe for 3 minutes, stop it, and run lbd doctor again after 3 more"
+
+
+def check_samples(seen: Survey, observation: Observation) -> Iterator[Finding]:
+    """Compare this round with the last one that lbd kept: CPU and bandwidth equal to the last digit stand still.
+
+    Two looks within one sampling interval (a minute) prove nothing. While lbd runs they never are further apart, and it
+    is lbd itself that counts how long a report stands still.
+    """
+    directory = seen.settings.state_dir
+    if not (directory.is_dir() and os.access(directory, os.R_OK | os.X_OK)):
+        yield STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
+        return
+    try:
+        kept, pid = StateDir(directory).load(), running(directory)
+    except UsageError as error:
+        yield STANDING.problem(str(error), "mend or remove that file")
+        return
+    yield _compared(observation, kept, running_now=pid is not None)
+
+
+def _compared(observation: Observation, kept: TurnMemory, *, running_now: bool) -> Finding:
+    brokers, apart = observation.snapshot.brokers, observation.snapshot.taken_at - kept.written_at
+    still = [broker for at, broker in enumerate(brokers.ids) if _unchanged(brokers, at, kept)]
+    known = counted(sum(broker in kept.samples for broker in brokers.ids), "report")
+    if not kept.samples:
+        return STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
+    if not still:
+        return STANDING.ok(f"{known} changed since lbd's last round")
+    if apart >= SAMPLES_APART * observation.sample_interval_seconds + 10:
+        told = f"CPU and bandwidth of {named(still)} are what they were {apart:.0f} s ago, to the last digit"
+        return STANDING.warning(told, "restart that broker: its usage is not sampled any more")
+    if running_now:
+        return STANDING.ok("the running lbd counts how long each stands still, and warns of it in lbd status")
+    return STANDING.unknown(f"lbd's last round is only {apart:.0f} s old", "run lbd doctor again in 3 minutes")
+
+
+def _unchanged(brokers: Brokers, at: int, kept: TurnMemory) -> bool:
+    sample = kept.samples.get(brokers.ids[at])
+    return sample is not None and all(map(same, sample.usage, (float(brokers.usage[at, column]) for column in COLUMNS)))
+
+
+# --- leader and reports, as a turn would see them
+
+LEADER = Check("leader", "only a leader remembers a destination, so without one lbd moves nothing")
+REPORTS = Check("reports", "a broker without a usable report is neither relieved nor given anything")
+SIZE = Check("cluster-size", "balancing wants two brokers at least")
+
+DOUBTS = {
+    Reason.FIRST_SAMPLE: "started lately, or CPU not sampled yet",
+    Reason.IMPOSSIBLE_NUMBER: "a usage, limit or rate is NaN, negative or absurd",
+    Reason.UNKNOWN_RESOURCES: "no resource with a weight has a known limit",
+}
+
+
+def check_cluster(seen: Survey, observation: Observation) -> Iterator[Finding]:
+    """One round."""
+    yield _leader(observation)
+    yield _reports(seen, observation)
+    if len(observation.active) < 2:
+        told = f"{counted(len(observation.active), 'active broker')}: {named(observation.active)}"
+        yield SIZE.warning(told, "nothing, if that is all there is")
+
+
+def _leader(observation: Observation) -> Finding:
+    if observation.leader is None:
+        told = "no broker leads, or the one that is named does not answer"
+        then = f"restart {observation.silent[0]} if it leads" if observation.silent else "look at the metadata store"
+        return LEADER.problem(told, f"wait a metadata session time-out (30 s); then {then}")
+    return LEADER.ok(f"{observation.leader.broker or observation.leader.base} leads")
+
+
+def _todo(observation: Observation) -> str:
+    if observation.silent:
+        first = observation.silent[0]
+        return f"keep a thread dump of {first} (jstack) for who mends it, then restart it: such a broker stays listed"
+    return "after a start, wait 3 minutes; else see that broker's log"
+
+
+def _reports(seen: Survey, observation: Observation) -> Finding:
+    """Lbd acts on no fewer than half of the brokers, and never on fewer than two."""
+    evidence = judge({}, observation.snapshot, seen.settings.weights, observation.sample_interval_seconds)
+    doubts = {why: [broker] for broker, why in observation.missing.items()}
+    for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
+        if code:
+            doubts.setdefault(DOUBTS.get(Reason.of(code), Reason.of(code).label), []).append(broker)
+    usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
+    told = f"{usable} of {len(observation.active)} usable"
+    if not doubts:
+        return REPORTS.ok(told)
+    words = [f"{broker_names(brokers, observation.active)}: {why}" for why, brokers in doubts.items()]
+    told = "; ".join([told, *words[:NAMED], *([f"and {len(words) - NAMED} more"] if len(words) > NAMED else [])])
+    todo = _todo(observation)
+    if usable < wanted:
+        return REPORTS.problem(f"{told}; lbd wants {wanted}", todo)
+    return REPORTS.warning(told, todo)

@@ -1,0 +1,68 @@
+"""A finding: one line of the checklist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+Level = Literal["ok", "warning", "problem"]
+
+NAMED = 3
+"""How many brokers or bundles a line names before it counts the rest."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was seen, why it matters, and what to do; ``todo`` is empty where nothing is.
+
+    ``problem``: lbd moves nothing, or cannot be trusted, while it lasts. ``warning``: it works, and less well than it
+    could; or the check could not be made. ``check`` is a word that stays the same from release to release.
+    """
+
+    level: Level
+    check: str
+    seen: str
+    why: str
+    todo: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is looked at: its word, and why it matters."""
+
+    name: str
+    why: str
+
+    def ok(self, seen: str) -> Finding:
+        """Nothing is to be done."""
+        return Finding("ok", self.name, seen, self.why, "")
+
+    def warning(self, seen: str, todo: str) -> Finding:
+        """It works, and could be better."""
+        return Finding("warning", self.name, seen, self.why, todo)
+
+    def problem(self, seen: str, todo: str) -> Finding:
+        """While this lasts, lbd cannot do its work."""
+        return Finding("problem", self.name, seen, self.why, todo)
+
+    def unknown(self, because: str, todo: str) -> Finding:
+        """The check could not be made; that is never passed over in silence."""
+        return Finding("warning", self.name, f"not checked: {because}", self.why, todo)
+
+
+def named(things: Collection[str]) -> str:
+    """The first few, in order, and how many more there are."""
+    ordered = sorted(things)
+    more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+    return ", ".join(ordered[:NAMED]) + more
+
+
+def broker_names(brokers: Collection[str], everybody: Collection[str]) -> str:
+    """``all 3 brokers``, or the names of those that are meant."""
+    if len(brokers) < max(len(everybody), 2):
+        return named(brokers)
+    return f"all {len(everybody)} brokers" if len(everybody) > 2 else "both brokers"

@@ -1,0 +1,183 @@
+"""All requests of the doctor to the cluster, with the refused ones. Read-only."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from lbd.errors import AdminError, ObserveError
+from lbd.operations.parts import observing
+from lbd.permit.policies import Isolation, parse_isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lbd.config import Settings
+    from lbd.observe.observer import Observation
+    from lbd.pulsar.admin import Admin
+
+
+T = TypeVar("T")
+
+OBSERVING = "a round of load reports"
+SUPERUSER, TENANT_ADMIN = "superuser", "tenant admin"
+ROLES = {
+    "brokers of the cluster": SUPERUSER,
+    "configuration/runtime": SUPERUSER,
+    "configuration/values": SUPERUSER,
+    "leaderBroker": SUPERUSER,
+    "load-report": SUPERUSER,
+    "namespaceIsolationPolicies": SUPERUSER,
+    "antiAffinity": TENANT_ADMIN,
+}
+"""The right that each call needs where authentication and authorization are on (BrokersBase, BrokerStatsBase,
+ClustersBase, NamespacesBase). A superuser has all of them; unload and lookup need a superuser, too."""
+
+
+@dataclass(frozen=True)
+class ClockOffset:
+    """How far a broker's clock is ahead of this machine's, in seconds, give or take ``unsure_seconds``.
+
+    Measured against the ``Date`` header, which has whole seconds, halfway between request and answer.
+    """
+
+    ahead_seconds: float
+    unsure_seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What the cluster answered.
+
+    ``observation`` is None when no round could be had, and ``failed`` says of each call that got no usable answer why.
+    ``runtime``, ``versions`` and ``clocks`` are by broker, for those that told.
+    """
+
+    settings: Settings
+    taken_at: float
+    observation: Observation | None
+    active: tuple[str, ...] = ()
+    runtime: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    clocks: Mapping[str, ClockOffset] = field(default_factory=dict)
+    dynamic: Mapping[str, str] | None = None
+    isolation: Isolation = field(default_factory=lambda: Isolation(known=False))
+    failed: Mapping[str, ObserveError] = field(default_factory=dict)
+    requests: int = 0
+
+    @property
+    def answered(self) -> bool:
+        """Whether any broker answered anything."""
+        return self.observation is not None or _answered(self.failed[OBSERVING])
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The calls that were answered 401 or 403."""
+        return tuple(call for call, error in self.failed.items() if call in ROLES and _refusal(error))
+
+
+def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
+    """Ask the cluster, all brokers in parallel.
+
+    A healthy cluster gets at most 9 requests and 3 for each broker. Where no round can be had, each call is tried by
+    itself: at most 14, and 4 for each broker. Over https one more for each broker asks for its address. Raises
+    :class:`~lbd.errors.UsageError` for settings with which nothing can be sent, such as a token file that is not there.
+    """
+    with observing(settings, keep_raw=True) as observer:
+        asking = _ErrorKeeper()
+        admin, taken_at = observer.admin, now()
+        observation = asking(OBSERVING, observer.observe)
+        if observation is None and not _answered(asking.failed[OBSERVING]):
+            return Survey(settings, taken_at, None, failed=asking.failed, requests=admin.http.sent)
+        active = list(observation.active) if observation else asking("brokers of the cluster", admin.active_brokers)
+        with ThreadPoolExecutor(settings.pulsar.concurrency, thread_name_prefix="lbd-doctor") as pool:
+            met = list(pool.map(partial(_meet, asking, admin, now), active or ()))
+            runtime = observation.runtime if observation else _runtime(asking, admin, pool, active or [])
+        if observation is None:
+            _try_alone(asking, admin, active or [])
+        policies = asking("namespaceIsolationPolicies", admin.isolation_policies)
+        if observation is not None and (namespace := _a_namespace(observation)):
+            asking("antiAffinity", partial(admin.anti_affinity_group, namespace))
+        return Survey(
+            settings=settings,
+            taken_at=taken_at,
+            observation=observation,
+            active=tuple(active or ()),
+            runtime=runtime,
+            versions={broker: one.version for broker, one in zip(active or (), met, strict=True) if one.version},
+            clocks={broker: one.clock for broker, one in zip(active or (), met, strict=True) if one.clock},
+            dynamic=asking("configuration/values", admin.dynamic_configuration),
+            isolation=Isolation(known=False) if policies is None else parse_isolation(policies),
+            failed=asking.failed,
+            requests=admin.http.sent,
+        )
+
+
+class _ErrorKeeper:
+    """Keeps the errors of calls, so that one that fails hides no other."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, ObserveError] = {}
+
+    def __call__(self, call: str, ask: Callable[[], T]) -> T | None:
+        try:
+            return ask()
+        except ObserveError as error:
+            self.failed[call] = error
+            return None
+
+
+@dataclass(frozen=True)
+class _Met:
+    version: str = ""
+    clock: ClockOffset | None = None
+
+
+def _meet(asking: _ErrorKeeper, admin: Admin, now: Callable[[], float], broker: str) -> _Met:
+    asked_at = now()
+    answer = asking(f"version of {broker}", partial(admin.version_and_date, broker))
+    return _Met() if answer is None else _Met(answer[0], _clock(answer[1], asked_at, now()))
+
+
+def _clock(date: str | None, asked_at: float, answered_at: float) -> ClockOffset | None:
+    try:
+        told_at = parsedate_to_datetime(date or "").timestamp() + 0.5
+    except (ValueError, OverflowError):
+        return None
+    return ClockOffset(told_at - (asked_at + answered_at) / 2, 0.5 + (answered_at - asked_at) / 2)
+
+
+def _runtime(
+    asking: _ErrorKeeper, admin: Admin, pool: ThreadPoolExecutor, active: list[str]
+) -> Mapping[str, Mapping[str, str]]:
+    """What each broker runs with, where no round could be had that would have told."""
+    found = pool.map(lambda one: asking("configuration/runtime", partial(admin.runtime_configuration, one)), active)
+    return {broker: runtime for broker, runtime in zip(active, found, strict=True) if runtime is not None}
+
+
+def _try_alone(asking: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
+    """The calls of a round one by one, to name those that are refused."""
+    asking("leaderBroker", admin.leader)
+    if not active:
+        asking("configuration/runtime", admin.runtime_configuration)
+    else:
+        asking("load-report", partial(admin.load_report, active[0]))
+
+
+def _a_namespace(seen: Observation) -> str | None:
+    """Any namespace of the cluster's users: what may be read of one may be read of all by a superuser."""
+    names = seen.snapshot.namespaces.names
+    return next((name for name in names if name.count("/") == 1 and not name.startswith(("pulsar/", "sla-"))), None)
+
+
+def _answered(error: ObserveError) -> bool:
+    """Whether anybody answered at all: else nothing more need be asked."""
+    return not isinstance(error, AdminError) or error.status is not None
+
+
+def _refusal(error: ObserveError) -> bool:
+    return isinstance(error, AdminError) and error.status in {401, 403}

@@ -1,0 +1,34 @@
+"""One record made from others by the names of their fields, so that a new field is named once where it goes through."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind")
+
+
+def derived(kind: type[Kind], *sources: Any, **others: object) -> Kind:  # noqa: ANN401 - dataclasses and structs
+    """A ``kind`` of the fields that ``sources`` share with it (dataclasses or structs), the first one first.
+
+    ``others`` are fields with another value. What nobody has keeps its default; TypeError where it has none.
+    """
+    return kind(**{**shared(kind, *sources), **others})
+
+
+def shared(kind: type, *sources: Any) -> dict[str, Any]:  # noqa: ANN401 - dataclasses and structs
+    """The fields that ``sources`` share with ``kind``, by name."""
+    return {name: getattr(source, name) for source in reversed(sources) for name in _common(kind, source.__class__)}
+
+
+@cache
+def _common(kind: type, source: type) -> tuple[str, ...]:
+    return tuple(name for name in _names(kind) if name in _names(source))
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass or struct."""
+    found: tuple[str, ...] | None = getattr(kind, "__struct_fields__", None)
+    return found if found is not None else tuple(field.name for field in fields(kind))

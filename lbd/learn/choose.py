@@ -1,0 +1,328 @@
+"""Settings to try (the current ones, the defaults, a seeded draw around the noise), and the choice among them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lbd.config import strategy_section
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.least_moves import LeastMovesSettings
+from lbd.learn.replay import pooled
+from lbd.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lbd.config import Settings
+    from lbd.learn.replay import Figures
+
+
+if TYPE_CHECKING:
+    Tunable = AvgShedderSettings | LeastMovesSettings
+
+LOW_THRESHOLDS = (6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 28.0)
+HIGH_THRESHOLDS = (25.0, 30.0, 40.0, 50.0, 60.0)
+LOW_HITS = (3, 5, 8, 12, 20, 30, 45)
+HIGH_HITS = (2, 3, 5, 10)
+SHARES = (0.2, 0.35, 0.5)
+"""What is drawn from: points, points, samples, samples, and fractions of a pair's difference in traffic. Traffic that
+comes and goes within half an hour is gone before the longest of these waits is over."""
+
+ALONE_SHARE = 0.5
+"""Of what is drawn, so many settings at most differ from the base in one value: what one change does is told apart from
+the others, and fewer of them are good by chance."""
+
+AIMS = (2.0, 3.5, 5.0)
+"""least-moves: points around the level within which a plan leaves its brokers. Its thresholds are from the level, which
+is in the middle: half of those above, which are between brokers."""
+
+NOISE_DEVIATIONS = 2.5
+"""A low threshold is so many deviations of a difference of two samples at least: one sample in a hundred of a level
+pair passes it, and hit counts want several in a row. Whether that moves too much is for the replays to say, which have
+the recorded noise in them."""
+
+PRESENT, DEFAULT = "present", "default"
+
+TUNABLE: dict[str, type[Tunable]] = {one.name: one for one in (AvgShedderSettings, LeastMovesSettings)}
+"""Strategies whose settings are tried; the others' depend on what history does not hold, or have no thresholds."""
+
+
+@dataclass(frozen=True)
+class SettingsCandidate:
+    """Settings of a strategy, and what they are called."""
+
+    name: str
+    settings: Tunable
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As in lbd.yaml."""
+        strategy = type(self.settings).name
+        return {"strategy": strategy, strategy_section(strategy): self.settings.model_dump(mode="json")}
+
+    def under(self, settings: Settings) -> Settings:
+        """The settings of a replay: everything else as given."""
+        return settings.model_copy(
+            update={"strategy": type(self.settings).name, strategy_section(type(self.settings).name): self.settings}
+        )
+
+
+def candidates(
+    present: Tunable, noise_points: float, number: int, seed: int, others: Sequence[str] = ()
+) -> tuple[SettingsCandidate, ...]:
+    """So many candidates, the present settings and the defaults first, none twice.
+
+    ``noise_points`` is the standard deviation of one broker's samples: lower thresholds than it bears are not tried.
+    ``others`` are strategies to try beside the present one, keys of :data:`TUNABLE`; each gets an equal share.
+    """
+    strategies = [type(present).name, *(name for name in others if name != type(present).name)]
+    found = {_key(present): SettingsCandidate(PRESENT, present)}
+    for name in strategies:
+        default = TUNABLE[name]()
+        found.setdefault(
+            _key(default), SettingsCandidate(DEFAULT if name == strategies[0] else f"{name}, {DEFAULT}", default)
+        )
+    random = np.random.default_rng(seed)
+    for at, name in enumerate(strategies):
+        base = present if name == type(present).name else TUNABLE[name]()
+        until = len(found) + (number - len(found)) // (len(strategies) - at)
+        for changes in _drawn(base, list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5)), until, random):
+            if len(found) >= until:
+                break
+            settings = base.model_copy(update=changes)
+            found.setdefault(_key(settings), SettingsCandidate(_name(name, changes), settings))
+    return tuple(found.values())[: max(number, 1)]
+
+
+def _drawn(
+    base: Tunable, grid: list[dict[str, float]], number: int, random: np.random.Generator
+) -> Iterator[dict[str, float]]:
+    """Those that differ from the base in one value, as many as :data:`ALONE_SHARE` allows, and then any."""
+    order = [grid[at] for at in random.permutation(len(grid)).tolist()]
+    alone = [one for one in order if sum(getattr(base, key) != value for key, value in one.items()) == 1]
+    yield from alone[: round(number * ALONE_SHARE)]
+    yield from order
+
+
+def _avg_shedder(least_points: float) -> Iterator[dict[str, float]]:
+    lows = [low for low in LOW_THRESHOLDS if low >= least_points] or [LOW_THRESHOLDS[-1]]
+    return (
+        {"low_threshold": low, "high_threshold": high, "hit_count_low": few, "hit_count_high": fewer,
+         "max_unload_percentage": share}
+        for low in lows for high in HIGH_THRESHOLDS if high > low
+        for few in LOW_HITS for fewer in HIGH_HITS if fewer <= few for share in SHARES
+    )  # fmt: skip
+
+
+def _least_moves(least_points: float) -> Iterator[dict[str, float]]:
+    lows = [low / 2 for low in LOW_THRESHOLDS if low >= least_points] or [LOW_THRESHOLDS[-1] / 2]
+    return (
+        {"low_threshold": low, "high_threshold": high / 2, "hit_count_low": few, "hit_count_high": fewer,
+         "aim_points": aim}
+        for low in lows for high in HIGH_THRESHOLDS if high / 2 > low
+        for few in LOW_HITS for fewer in HIGH_HITS if fewer <= few for aim in AIMS if aim < low
+    )  # fmt: skip
+
+
+_GRIDS = {AvgShedderSettings.name: _avg_shedder, LeastMovesSettings.name: _least_moves}
+
+
+def _key(settings: Tunable) -> str:
+    return f"{type(settings).name} {settings.model_dump_json()}"
+
+
+def _name(strategy: str, values: Mapping[str, float]) -> str:
+    """``low 15 x 8, high 40 x 2, share 0.5``."""
+    low, high = values["low_threshold"], values["high_threshold"]
+    text = f"low {low:g} x {values['hit_count_low']}, high {high:g} x {values['hit_count_high']}"
+    if strategy == LeastMovesSettings.name:
+        return f"{strategy}, {text}, aim {values['aim_points']:g}"
+    return f"{text}, share {values['max_unload_percentage']:g}"
+
+
+# --- choice: on the first part of the time, evaluated on the rest
+# The moves of one replay are partly chance, and the best of many is partly lucky. So a shortlist of the best in one
+# replay of each window is replayed several times, each with resampled noise (:mod:`lbd.learn.window`). Settings that
+# are then clearly better, in sum and in most windows (:func:`_flaw`), are eligible; the cheapest of them for which the
+# same holds on the part of the time that nothing was chosen on is recommended.
+
+if TYPE_CHECKING:
+    Results = Mapping[str, Mapping[int, Figures]]
+
+TRAINED_SHARE = 0.7
+"""Of the windows, the first."""
+
+FEWEST_WINDOWS = 4
+"""Three to choose on and one to judge on are the least that deserves the name of evidence. One more comes before them:
+what it ends with is what the first begins with."""
+
+SLACK_POINTS = 0.5
+"""Gaps that differ by less are the same."""
+
+SLACK_SHARE = 0.2
+"""So much of a gap, mean and 95th percentile, may be given for fewer moves: waiting for 18 points instead of 15 costs
+eight waving regions a point of it, and saves two moves of five (docs/calibrate.md). A tenth ruled such settings out."""
+
+GAIN = 0.05
+"""A recommendation must cost less by this fraction in sum, on both parts of the time: a smaller gain is chance.
+
+Of six simulated weeks a tenth found what is better by the truth in four, this in five, and nothing worse."""
+
+CLOSER = 0.1
+"""Whoever moves more must leave brokers closer by this fraction, beyond :data:`SLACK_POINTS`."""
+
+WINDOWS_SHARE = 0.5
+"""In so many windows at least it may not cost more: who is better in sum only was lucky on a day. In every one is too
+much: what a day's moves are is mostly chance, and four of those five were worse on some day (docs/calibrate.md)."""
+
+FINALISTS = 3
+"""So many that did best in one replay of each window are replayed again, on both parts of the time."""
+
+DEALS = 5
+"""So often, beside the present settings: the window as it was recorded, and with its noise dealt anew four times."""
+
+FREE_SHARE = 0.005
+"""Of the bundles a day. Cost is moves times gap; without some moves that count for nothing, settings that move none
+would be worth any gap, and those that move one a day for half of it worth less."""
+
+
+NOBODY = (
+    f"no other settings did clearly better than the present ones: at least {GAIN:.0%} less cost, and brokers at most "
+    f"{SLACK_SHARE:.0%} and {SLACK_POINTS:g} points further apart"
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate on both parts of the time. ``front``: on the first, none had both fewer moves and less gap."""
+
+    name: str
+    trained: Figures
+    held_out: Figures
+    front: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``recommended`` is None where nothing is; ``why`` says so in words. ``best`` did best on the first part."""
+
+    judged: tuple[Judged, ...]
+    best: str | None
+    recommended: str | None
+    why: str
+
+
+def moves_per_day(found: Figures) -> float:
+    """Moves a day."""
+    return found.moves / found.days if found.days else 0.0
+
+
+def cost(found: Figures) -> float:
+    """Points: the mean gap, once more for each half percent (:data:`FREE_SHARE`) of the bundles that is moved a day."""
+    return found.mean_gap * (1.0 + moves_per_day(found) / (FREE_SHARE * max(found.bundles, 1)))
+
+
+def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The windows to choose on and those to judge on, in the order of time."""
+    ordered = tuple(sorted(windows))
+    first = min(round(len(ordered) * TRAINED_SHARE), len(ordered) - 1)
+    return ordered[:first], ordered[first:]
+
+
+def shortlist(results: Results, windows: Sequence[int]) -> tuple[str, ...]:
+    """Those worth a closer look, the cheapest first: clearly better than the present on the first part."""
+    if len(windows) < FEWEST_WINDOWS:
+        return ()
+    trained = _pooled(results, split(windows)[0])
+    present = trained.pop(PRESENT)
+    better = (name for name, own in trained.items() if not _gap_excess(own, present) and _clearly(own, present))
+    return tuple(sorted(better, key=lambda name: (cost(trained[name]), name))[:FINALISTS])
+
+
+def choose(results: Results, again: Results, windows: Sequence[int]) -> Choice:
+    """The choice out of the figures of each candidate in each window; the present settings must be among them.
+
+    ``again`` has the figures of those on the shortlist, and of the present settings, over several deals of noise; it is
+    empty where none is.
+    """
+    if len(windows) < FEWEST_WINDOWS:
+        told = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
+        return Choice((), None, None, f"the history is too short: {told}")
+    first, last = split(windows)
+    known = {**results, **again}
+    trained, held_out = _pooled(known, first), _pooled(known, last)
+    alone = _pooled(results, first)
+    judged = tuple(Judged(name, trained[name], held_out[name], _on_front(name, alone)) for name in results)
+    finalists = sorted((name for name in again if name != PRESENT), key=lambda name: (cost(trained[name]), name))
+    if not finalists:
+        return Choice(judged, PRESENT, None, NOBODY)
+    sure = [name for name in finalists if not _flaw(again, name, first)]
+    if not sure:
+        why = f"the best of the others, {finalists[0]}, {_flaw(again, finalists[0], first)}"
+        return Choice(judged, finalists[0], None, why)
+    held = next((name for name in sure if not _flaw(again, name, last)), None)
+    if held is None:
+        why = f"on the last part of the time the best of the others, {sure[0]}, {_flaw(again, sure[0], last)}"
+        return Choice(judged, sure[0], None, why)
+    why = "it did better than the present settings also on the part of the time that it was not chosen on"
+    return Choice(judged, held, held, why)
+
+
+def _flaw(results: Results, name: str, windows: Sequence[int]) -> str:
+    """Why a candidate is not clearly better than the present settings in these windows; empty where it is."""
+    pooled = _pooled(results, windows)
+    own, present = pooled[name], pooled[PRESENT]
+    apart = _gap_excess(own, present)
+    if apart:
+        return apart
+    if not _cheaper(own, present):
+        return f"cost {cost(own):.1f} points, the present {cost(present):.1f}: {GAIN:.0%} less is wanted"
+    if not _clearly(own, present):
+        moves = f"made {moves_per_day(own):.1f} moves a day, the present {moves_per_day(present):.1f}"
+        return f"{moves}, and left brokers hardly closer: {own.mean_gap:.1f} points, {present.mean_gap:.1f}"
+    worse = sum(cost(results[name][window]) > cost(results[PRESENT][window]) for window in windows)
+    if worse > (1 - WINDOWS_SHARE) * len(windows):
+        return f"did worse than the present in {counted(worse, 'window')} of {len(windows)}"
+    return ""
+
+
+def _clearly(own: Figures, present: Figures) -> bool:
+    """Cheaper by more than chance; and who moves more must leave brokers clearly closer for it."""
+    closer = own.mean_gap <= (1 - CLOSER) * present.mean_gap - SLACK_POINTS
+    return _cheaper(own, present) and (closer or product(own) <= product(present))
+
+
+def _cheaper(own: Figures, present: Figures) -> bool:
+    return cost(own) <= (1 - GAIN) * cost(present)
+
+
+def product(found: Figures) -> float:
+    """Moves a day times the mean gap in points: what a person looks at."""
+    return moves_per_day(found) * found.mean_gap
+
+
+def _pooled(results: Results, windows: Sequence[int]) -> dict[str, Figures]:
+    return {name: pooled([found[window] for window in windows]) for name, found in results.items()}
+
+
+def _gap_excess(found: Figures, present: Figures) -> str:
+    """Which gap is larger than the slack allows, in words; empty where none is."""
+    gaps = (
+        (found.mean_gap, present.mean_gap, "on average"),
+        (found.p95_gap, present.p95_gap, "(95th percentile)"),
+    )
+    told = (
+        f"left brokers {gap:.1f} points apart {which}, the present {now:.1f}"
+        for gap, now, which in gaps
+        if gap > now * (1 + SLACK_SHARE) + SLACK_POINTS
+    )
+    return next(told, "")
+
+
+def _on_front(name: str, trained: Mapping[str, Figures]) -> bool:
+    moves, gap = trained[name].moves, trained[name].p95_gap
+    others = ((other.moves, other.p95_gap) for other in trained.values())
+    return not any(fewer <= moves and less <= gap and (fewer, less) != (moves, gap) for fewer, less in others)

@@ -1,0 +1,498 @@
+"""Replay of a window of history, closed loop: the real strategy, whose moves change what it sees afterwards. Pure.
+
+It decides with the strategy, the limits and the evidence rules of a live turn. The work of a live lbd between two
+rounds is left out: every unload lands at its destination before the next round. So under the settings that history was
+made with, and with every sample stored (a ``HistoryWriter`` with step 0), it makes the moves of the live lbd, each in
+its round; rates stored in steps let it differ by bundles that only just fit. Slopes are the model's from the first
+round on, whereas a live least-moves learns them. Isolation policies, anti-affinity groups and move costs are not in
+history, and are ignored; so are moves by others. Nothing holds a replay: neither quiet hours, brokers that came or
+went, nor rounds in vain.
+
+Rates of bundles are as recorded, and bundles are where the replay put them. A broker's usage is as recorded, plus its
+slope times the traffic that it owns beyond that (:mod:`lbd.load.estimate`): noise, neighbours and bursts stay where
+they were. The same holds for the broker's own traffic totals, because brokers of the extensible manager do not report
+all their bundles.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.least_moves import LeastMovesSettings
+from lbd.fields import derived
+from lbd.learn.window import LONGEST_SILENCE_SECONDS
+from lbd.load.estimate import CPU, carried, driving, fixed_model, scores
+from lbd.load.samples import MOST_SAMPLES, MOST_SECONDS, NEVER, is_much, is_of_start_up, usual
+from lbd.load.scoring import scores as points_of
+from lbd.model import BYTES_IN, BYTES_OUT, Averages, Brokers, Memory, Permission, Rows, Snapshot
+from lbd.observe.averages import LONG_SAMPLES, SHORT_SAMPLES
+from lbd.permit.budget import DAY_SECONDS, HOUR_SECONDS, Sent
+from lbd.permit.eligibility import bar_more, barred
+from lbd.permit.limits import Ledger, Permitted, permit
+from lbd.permit.ping_pong import Trips
+from lbd.permit.policies import Groups, Isolation, Policies
+from lbd.reason import Reason
+from lbd.score.scorecard import gaps, thrashing
+from lbd.turn.learning import slopes
+from lbd.turn.strategy_config import configured_strategy, effective, gap_seconds
+from lbd.turn.turn import ROUNDS, memory_after, sent_back
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from lbd.config import Settings
+    from lbd.learn.window import Window
+    from lbd.load.estimate import LoadModel
+    from lbd.load.scoring import Weights
+    from lbd.model import BoolArray, CodeArray, Decision, FloatArray, IntArray, Unload
+
+
+NOBODY = -1
+
+
+class ReplayCluster:
+    """The cluster of a window, round by round. ``model`` knows every broker of it.
+
+    Of each bundle, int32 (K,) into the brokers, :data:`NOBODY` for none: ``recorded``, who reported it; ``owner``, who
+    has it now; ``home``, who had it last.
+    """
+
+    def __init__(self, window: Window, model: LoadModel) -> None:
+        size = len(window.bundles)
+        self._window, self._model = window, model.of(window.brokers)
+        self._changes = window.changes()
+        self.recorded: IntArray = np.full(size, NOBODY, dtype=np.int32)
+        self.owner: IntArray = self.recorded.copy()
+        self.home: IntArray = self.recorded.copy()
+        self.rates: FloatArray = np.zeros((size, 4))
+        self.used: FloatArray = window.used[0]
+        self._gained: FloatArray = np.zeros((len(window.brokers), 4))
+
+    def advance(self, number: int) -> None:
+        """Go on to a round: what was recorded to change has changed, but not where the replay has moved something.
+
+        A bundle that the record has moved stays, in the replay, where it is, while that broker is there. So does one
+        that nobody tells of for a while: it is on its way from broker to broker, or is not among the largest.
+        """
+        window, own = self._window, self._changes[number]
+        bundles = window.change_bundle[own]
+        self.rates[bundles] = window.change_rates[own]
+        self.recorded[bundles] = window.change_owner[own]
+        lost = (self.home == NOBODY) | ~window.present[number][self.home]
+        self.home[lost] = self.recorded[lost]
+        self.owner = np.where(self.recorded == NOBODY, NOBODY, self.home)
+        self._gained = self._beyond()
+        self.used = window.used[number] + self._model.slope * driving(self._gained, self._model.measure)
+
+    def follow(self, number: int) -> None:
+        """Go on to a round, and to where the record has bundles."""
+        self.advance(number)
+        self.home = np.where(self.recorded == NOBODY, self.home, self.recorded)
+        self.owner, self._gained = self.home, np.zeros_like(self._gained)
+
+    def move(self, bundle: int, broker: int) -> None:
+        """The replay has moved a bundle."""
+        self.owner[bundle] = self.home[bundle] = broker
+
+    def snapshot(self, number: int, names: list[str]) -> Snapshot:
+        """The round as the brokers would report it; ``names`` are the window's bundles. Brokers away have no report."""
+        window = self._window
+        here = np.flatnonzero(window.present[number]).astype(np.int32)
+        place = np.full(len(window.brokers) + 1, NOBODY, dtype=np.int32)
+        place[here] = np.arange(here.size, dtype=np.int32)
+        owner = place[self.owner]
+        own = np.flatnonzero(owner != NOBODY).astype(np.int32)
+        order = own[np.argsort(owner[own], kind="stable")]
+        start = np.concatenate(([0], np.cumsum(np.bincount(owner[own], minlength=here.size)))).astype(np.int32)
+        known = np.ones(order.size, dtype=np.bool_)
+        rows = Rows(start, order, self.rates[order], np.ones((order.size, 3), dtype=np.int64), known, known)
+        return Snapshot(float(window.at[number]), self._brokers(number, here, owner), names, rows)
+
+    def _brokers(self, number: int, here: IntArray, owner: IntArray) -> Brokers:
+        used, told = self.used[here], self._window.totals[number, here] + self._gained[here]
+        served = np.where(owner == NOBODY, 0, owner)
+        traffic = carried(np.where((owner == NOBODY)[:, None], 0.0, self.rates), served, here.size)
+        return Brokers(
+            ids=tuple(self._window.brokers[at] for at in here.tolist()),
+            usage=np.where(np.isnan(used), -1.0, np.clip(used, 0.0, 100.0)),
+            limit=np.where(np.isnan(used), -1.0, 100.0),
+            rates=np.where(np.isfinite(told), np.maximum(told, 0.0), traffic),
+            topics=np.bincount(served[owner != NOBODY], minlength=here.size).astype(np.int64),
+            started_at=self._window.started_at[number, here],
+            versions=("",) * here.size,
+        )
+
+    def _beyond(self) -> FloatArray:
+        """What each broker carries beyond what was recorded, float64 (B, 4)."""
+        moved = np.flatnonzero(self.owner != self.recorded)
+        size = len(self._window.brokers)
+        if not moved.size:
+            return np.zeros((size, 4))
+        mine, theirs = self.owner[moved], self.recorded[moved]
+        gained = carried(self.rates[moved[mine != NOBODY]], mine[mine != NOBODY], size)
+        lost = carried(self.rates[moved[theirs != NOBODY]], theirs[theirs != NOBODY], size)
+        return gained - lost
+
+
+def recorded(window: Window) -> Iterator[Snapshot]:
+    """The rounds as they were recorded, to learn from what brokers carry.
+
+    A bundle that nobody tells of is listed where it was last: it may be one that is not among the largest there, as in
+    a live round (:attr:`~lbd.model.Snapshot.partial`), and brokers' own totals hold.
+    """
+    size, names = len(window.brokers), list(window.bundles)
+    cluster = ReplayCluster(window, fixed_model(window.brokers, np.zeros(size), np.zeros(size)))
+    for number in range(window.at.size):
+        cluster.follow(number)
+        seen = cluster.snapshot(number, names)
+        told = cluster.recorded[seen.rows.bundle] != NOBODY
+        yield replace(seen, rows=replace(seen.rows, reported=told), partial=True)
+
+
+# --- usual usage: the rule of a live turn (``load/samples.py``) over a window's samples
+# A live turn recognizes new samples by their values and keeps each with its traffic; a window marks the new ones, and a
+# replay has its slopes already. So only the newest few are kept here.
+
+if TYPE_CHECKING:
+    Sample = tuple[float, FloatArray, int]
+
+
+class Latest:
+    """The newest samples of each broker of a window: when, percent used, and how many came since its bundles changed.
+
+    Of ``shown`` brokers, bool (B,), the newest one is among them; of the others it told nothing, and so does the rest.
+    """
+
+    def __init__(self, window: Window) -> None:
+        size = len(window.brokers)
+        self._window = window
+        self._limited: BoolArray = np.logical_or.reduce(np.isfinite(window.used), axis=0)
+        self._samples: list[deque[Sample]] = [deque(maxlen=MOST_SAMPLES) for _ in range(size)]
+        self._since_change: IntArray = np.full(size, NEVER, dtype=np.int32)
+        self._shown: BoolArray = np.zeros(size, dtype=np.bool_)
+        self._owner: IntArray = np.full(len(window.bundles), -1, dtype=np.int32)
+        self._bytes: FloatArray = np.zeros(len(window.bundles))
+
+    def take(self, number: int, owner: IntArray, rates: FloatArray, used: FloatArray) -> None:
+        """A round, later than those before: who owns each bundle, int32 (K,), with what rates, (K, 4), and what brokers
+        use, (B, 5), percent.
+        """
+        changed, fresh = self._changed(number, owner, rates), self._window.fresh[number]
+        self._forget_restarted(number)
+        self._since_change[fresh] += 1
+        self._since_change[changed] = 0
+        for broker in np.flatnonzero(fresh).tolist():
+            self._keep(number, broker, np.clip(used[broker], 0.0, 100.0))
+        self._since_change[changed] = -1
+        np.minimum(self._since_change, NEVER, out=self._since_change)
+
+    def usual(self, number: int) -> tuple[FloatArray, FloatArray]:
+        """Percent that each broker with a report used on average lately, float64 (B, 5), and of how many samples."""
+        here, since = np.flatnonzero(self._window.present[number]).tolist(), self._window.at[number] - MOST_SECONDS
+        found = [usual(self._newest(broker, since)) for broker in here]
+        return np.array([used for used, _ in found]), np.array([float(samples) for _, samples in found])
+
+    def _newest(self, broker: int, since: float) -> list[FloatArray]:
+        if not self._shown[broker]:
+            return []
+        newest = takewhile(lambda one: one[2] > 0 and one[0] >= since, reversed(self._samples[broker]))
+        return [used for _, used, _ in newest]
+
+    def _keep(self, number: int, broker: int, used: FloatArray) -> None:
+        at = float(self._window.at[number])
+        young = is_of_start_up(at - self._window.started_at[number, broker], used[CPU])
+        told = not young and bool(np.isfinite(used[self._limited[broker]]).all())
+        self._shown[broker] = told
+        if told:
+            self._samples[broker].append((at, used, int(self._since_change[broker])))
+
+    def _forget_restarted(self, number: int) -> None:
+        """A broker that was started anew is another one; where no report tells when, it is the same."""
+        if number == 0:
+            return
+        before, now = self._window.started_at[number - 1], self._window.started_at[number]
+        both = self._window.present[number - 1] & self._window.present[number]
+        other: BoolArray = both & (before != now) & ~(np.isnan(before) & np.isnan(now))
+        for broker in np.flatnonzero(other).tolist():
+            self._samples[broker].clear()
+            self._since_change[broker] = NEVER
+
+    def _changed(self, number: int, owner: IntArray, rates: FloatArray) -> BoolArray:
+        """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
+        size, carried = len(self._samples), rates[:, BYTES_IN] + rates[:, BYTES_OUT]
+        was, carried_then = self._owner, self._bytes
+        self._owner, self._bytes = owner.copy(), carried
+        moved = np.flatnonzero(owner != was)
+        if number == 0 or not moved.size:
+            return np.zeros(size, dtype=np.bool_)
+        came, gone = _sums(owner[moved], carried[moved], size), _sums(was[moved], carried_then[moved], size)
+        before, now = _sums(was, carried_then, size), _sums(owner, carried, size)
+        found: BoolArray = is_much(came + gone, before, now) & self._window.present[number - 1]
+        return found
+
+
+def _sums(owner: IntArray, values: FloatArray, size: int) -> FloatArray:
+    """What each broker owns, float64 (B,); -1 is nobody."""
+    found: FloatArray = np.bincount(owner + 1, values, size + 1)[1:].astype(np.float64)
+    return found
+
+
+# --- closed loop
+
+SETTLED_AFTER = 2
+"""A broker that a move touched counts again with its second new sample after the round that saw the move end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What a replay came to: ``at`` float64 (T,), ``points`` float64 (T, B), NaN of brokers away, and its moves.
+
+    ``bundles`` is how many there were.
+    """
+
+    at: FloatArray
+    points: FloatArray
+    moves: tuple[Sent, ...]
+    bundles: int
+
+    def since(self, at: float) -> Course:
+        """What came of it from then on, in epoch seconds."""
+        first = int(np.searchsorted(self.at, at))
+        moves = tuple(one for one in self.moves if one.at >= at)
+        return Course(self.at[first:], self.points[first:], moves, self.bundles)
+
+
+class _Replay:
+    def __init__(self, window: Window, settings: Settings, model: LoadModel) -> None:
+        self._window, self._settings = window, settings
+        self._cluster, self._model = ReplayCluster(window, model), model
+        self._latest = Latest(window) if effective(settings).wants_slopes else None
+        self._strategy, self._memory = configured_strategy(settings), Memory()
+        self._names = list(window.bundles)
+        size = len(self._names)
+        self._index = {name: at for at, name in enumerate(self._names)}
+        self._short, self._long = np.zeros((size, 4)), np.zeros((size, 4))
+        self._samples: IntArray = np.zeros(size, dtype=np.int32)
+        self._since_touched: IntArray = np.full(len(window.brokers), SETTLED_AFTER, dtype=np.int32)
+        self._ending: list[int] = []
+        self._sent: list[Sent] = []
+        self._barred: CodeArray | None = None
+        self._calm_below = _idle_gap(settings)
+        self._groups = Groups(frozenset(name.rpartition("/")[0] for name in self._names))
+
+    def run(self) -> Course:
+        points = np.full(self._window.present.shape, np.nan)
+        silent = np.diff(self._window.at, prepend=self._window.at[:1]) > gap_seconds(self._settings)
+        for number in range(self._window.at.size):
+            self._cluster.advance(number)
+            if silent[number]:
+                self._memory = Memory()
+            self._learn(number)
+            here = self._window.present[number]
+            points[number, here] = scores(self._cluster.used, self._settings.weights)[here]
+            if self._window.fresh[number].any():
+                self._decide(number, float(np.ptp(points[number, here])) if here.sum() > 1 else 0.0)
+        return Course(self._window.at, np.clip(points, 0.0, 100.0), tuple(self._sent), len(self._names))
+
+    def _learn(self, number: int) -> None:
+        """Averages as the live ones: one sample for each new one of a bundle's broker."""
+        owner, fresh = self._cluster.owner, self._window.fresh[number]
+        if self._latest is not None:
+            self._latest.take(number, owner, self._cluster.rates, self._cluster.used)
+        told = (owner >= 0) & fresh[owner]
+        # where all of them have a sample, as often, slices are several times as fast as positions
+        taken = slice(None) if told.all() else np.flatnonzero(told)
+        count = self._samples[taken] = np.minimum(self._samples[taken] + 1, LONG_SAMPLES)
+        rates = self._cluster.rates[taken]
+        for mean, most in ((self._short, SHORT_SAMPLES), (self._long, LONG_SAMPLES)):
+            n = np.minimum(count, most).astype(np.float64)[:, None]
+            mean[taken] += (rates - mean[taken]) / n
+        self._since_touched += fresh
+        self._since_touched[self._ending] = 0
+        self._ending = []
+
+    def _decide(self, number: int, gap: float) -> None:
+        """Ask the strategy, unless the gap is below all that it minds: then its counters begin anew, as they would."""
+        if gap < self._calm_below:
+            self._memory = Memory()
+            return
+        snapshot = self._cluster.snapshot(number, self._names)
+        lately = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
+        trips = Trips(lately, snapshot.taken_at, self._settings.guardrails)
+        permission = self._permission(number, snapshot, trips)
+        decision = self._asked(snapshot, permission, trips)
+        permitted = self._permitted(snapshot, decision, permission, lately)
+        self._memory = memory_after(self._memory, decision, permitted)
+        self._act(snapshot.taken_at, permitted.unloads)
+
+    def _asked(self, snapshot: Snapshot, permission: Permission, trips: Trips) -> Decision:
+        """Asked again with what it would send straight back barred, as in a live turn."""
+        averages = Averages(self._names, self._short, self._long, self._samples)
+        for _ in range(ROUNDS):
+            decision = self._strategy(snapshot, averages, permission, self._memory)
+            back = sent_back(snapshot, decision, trips) if decision.unloads else {}
+            if not back:
+                break
+            permission = replace(permission, barred=bar_more(permission.barred, snapshot, back))
+        return decision
+
+    def _permission(self, number: int, snapshot: Snapshot, trips: Trips) -> Permission:
+        here = np.flatnonzero(self._window.present[number])
+        fresh, settled = self._window.fresh[number, here], self._since_touched[here] >= SETTLED_AFTER
+        doubt = np.where(self._window.doubted[number, here], Reason.FIRST_SAMPLE.code, 0).astype(np.int8)
+        known = slopes(self._model, snapshot, self._latest.usual(number)) if self._latest is not None else None
+        bars = self._bars(snapshot, doubt == 0, trips)
+        return Permission(
+            bars,
+            counts=fresh & settled,
+            paired=doubt,
+            settled=settled,
+            slopes=known,
+            max_destination_score=self._settings.guardrails.max_destination_score,
+        )
+
+    def _bars(self, snapshot: Snapshot, compared: BoolArray, trips: Trips) -> CodeArray:
+        """What may not move at all, and what moved lately while others can go instead: as in a live turn."""
+        if self._barred is None:
+            self._barred = barred(snapshot, {}, Isolation(), self._settings.guardrails)
+        found, since = self._barred.copy(), snapshot.taken_at - self._settings.guardrails.cool_down_minutes * 60
+        cooling = [one.bundle for one in self._sent if one.at >= since]
+        self._bar(found, trips.tired, Reason.PING_PONG)
+        self._bar(found, cooling, Reason.COOL_DOWN)
+        points, able = points_of(snapshot.brokers, self._settings.weights), np.isin(found, (0, Reason.COOL_DOWN.code))
+        self._bar(found, trips.moved(snapshot, points, compared, able), Reason.PING_PONG)
+        return found
+
+    def _bar(self, codes: CodeArray, bundles: Iterable[str], reason: Reason) -> None:
+        codes[[self._index[bundle] for bundle in bundles]] = reason.code
+
+    def _permitted(self, snapshot: Snapshot, decision: Decision, permission: Permission, sent: list[Sent]) -> Permitted:
+        plan, points = decision.unloads, decision.facts.scores
+        if not plan:
+            return Permitted((), ())
+        policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
+        rails, weights = self._settings.guardrails, self._settings.weights
+        ledger = Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission, weights=weights)
+        return permit(plan, ledger)
+
+    def _act(self, now: float, unloads: tuple[Unload, ...]) -> None:
+        position = {broker: at for at, broker in enumerate(self._window.brokers)}
+        for one in unloads:
+            assert one.destination is not None
+            self._cluster.move(self._index[one.bundle], position[one.destination])
+            self._sent.append(derived(Sent, one, at=now))
+            self._ending += [position[one.source], position[one.destination]]
+
+
+def _idle_gap(settings: Settings) -> float:
+    """The gap below which no counter goes up: all are then at nought, and the strategy need not be asked. The level
+    that least-moves looks at lies between the lowest and the highest, so none is further from it than they are apart.
+    """
+    chosen = effective(settings)
+    return chosen.low_threshold if isinstance(chosen, AvgShedderSettings | LeastMovesSettings) else 0.0
+
+
+def replay(window: Window, settings: Settings, model: LoadModel) -> Course:
+    """What lbd would have done in this window under these settings, and how even the brokers would have been."""
+    return _Replay(window, settings, model).run()
+
+
+def as_recorded(window: Window, weights: Weights) -> FloatArray:
+    """Scores that were really seen, float64 (T, B), NaN of brokers away."""
+    found = np.array([scores(used, weights) for used in window.used]).reshape(window.present.shape)
+    return np.where(window.present, found, np.nan)
+
+
+# --- figures of a replay, by which settings are chosen
+
+STRETCH_SECONDS = 600.0
+"""Gaps are between means of ten minutes: the range of single samples of twelve brokers is three deviations of their
+noise wherever the bundles are, and no settings mend that."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One replay. Gaps are between the highest and the lowest mean score of ten minutes (:data:`STRETCH_SECONDS`), in
+    points, over the rounds of the window.
+
+    ``days`` is the time that was seen: of a silence only its beginning counts. ``worst_hour_gap`` is the
+    largest mean of an hour. ``minutes_over`` is how long the gap was at or above the present low threshold.
+    ``moved_twice`` are bundles moved more than once, of ``bundles`` in all. ``thrashing`` is a fraction
+    (:func:`lbd.score.scorecard.thrashing`).
+    """
+
+    days: float
+    moves: int
+    bundles: int
+    mean_gap: float
+    p95_gap: float
+    worst_hour_gap: float
+    minutes_over: float
+    moved_twice: int
+    thrashing: float
+
+
+def figures(course: Course, over_points: float) -> Figures:
+    """The figures of a replay."""
+    found = gap_figures(course.at, course.points, over_points)
+    moved = Counter(one.bundle for one in course.moves)
+    twice = sum(number > 1 for number in moved.values())
+    return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, **found)
+
+
+def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[str, float]:
+    """Those of the figures that scores alone tell."""
+    seen = np.isfinite(points).sum(axis=1) > 1
+    at, points = at[seen], points[seen]
+    if not at.size:
+        return dict.fromkeys(("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "thrashing"), 0.0)
+    means, stretch = _means(at, points)
+    gap = gaps(means)[stretch]
+    lasts = np.minimum(np.diff(at, append=at[-1]), LONGEST_SILENCE_SECONDS)
+    hours = ((at - at[0]) // HOUR_SECONDS).astype(np.int64)
+    hourly = np.bincount(hours, gap) / np.maximum(np.bincount(hours), 1)
+    return {
+        "days": float(lasts.sum()) / DAY_SECONDS,
+        "mean_gap": float(gap.mean()),
+        "p95_gap": float(np.quantile(gap, 0.95)),
+        "worst_hour_gap": float(hourly.max()),
+        "minutes_over": float(lasts[gap >= over_points].sum()) / 60,
+        "thrashing": thrashing(means) if len(means) > 1 else 0.0,
+    }
+
+
+def _means(at: FloatArray, points: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Mean scores of each stretch of ten minutes, (S, B), NaN of brokers away; and the stretch of each round, (T,)."""
+    number = ((at - at[0]) // STRETCH_SECONDS).astype(np.int64)
+    begins = np.flatnonzero(np.diff(number, prepend=-1))
+    known = np.isfinite(points)
+    total = np.add.reduceat(np.where(known, points, 0.0), begins, axis=0)
+    count = np.add.reduceat(known.astype(np.int64), begins, axis=0)
+    means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return means, np.searchsorted(begins, np.arange(at.size), side="right") - 1
+
+
+def pooled(found: Sequence[Figures]) -> Figures:
+    """Several windows as one: times and moves added up, gaps weighed by their time, the worst of the worst."""
+    weights = np.array([max(one.days, 1e-9) for one in found])
+    gaps_of = ([one.mean_gap for one in found], [one.p95_gap for one in found])
+    mean, p95 = (float(np.average(values, weights=weights)) for values in gaps_of)
+    return Figures(
+        days=sum(one.days for one in found),
+        moves=sum(one.moves for one in found),
+        bundles=max(one.bundles for one in found),
+        mean_gap=mean,
+        p95_gap=p95,
+        worst_hour_gap=max(one.worst_hour_gap for one in found),
+        minutes_over=sum(one.minutes_over for one in found),
+        moved_twice=sum(one.moved_twice for one in found),
+        thrashing=max(one.thrashing for one in found),
+    )

@@ -1,0 +1,81 @@
+"""One view of a cluster outside a turn, from which manual requests are answered. Read-only."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbd.errors import AdminError
+from lbd.permit.policies import Policies
+from lbd.place.picker import RunningLoads, without_doubted
+from lbd.place.placements import broker_loads
+from lbd.turn.assess import observed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.model import Averages
+    from lbd.observe.observer import Observation
+    from lbd.permit.evidence import Evidence
+    from lbd.place.placements import BrokerLoads
+    from lbd.pulsar.admin import Admin
+    from lbd.turn.parts import Parts
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """What a round shows, how far it is to be trusted, and what policies say of the namespaces asked about."""
+
+    observation: Observation
+    averages: Averages
+    evidence: Evidence
+    policies: Policies
+
+    def seen(self, parts: Parts, asked: int, bundles: tuple[str, ...]) -> BrokerLoads:
+        """What placements may look at, for ``asked`` of these bundles."""
+        seen = broker_loads(self.observation.snapshot, self.averages, parts.weights, asked=asked)
+        wanted, long = set(bundles), self.averages.long
+        rates = {name: float(long[at, :2].sum()) for at, name in enumerate(self.averages.bundles) if name in wanted}
+        return without_doubted(replace(seen, bundle_rates=rates), self.evidence.paired)
+
+    def standing(self, parts: Parts) -> RunningLoads:
+        """How the brokers stand, to be moved along with the answers."""
+        limit = parts.guardrails.max_topics_per_broker
+        return RunningLoads(self.observation.snapshot, self.policies, self.evidence.paired, limit)
+
+
+def situation(parts: Parts, namespaces: tuple[str, ...]) -> Situation:
+    """One round, judged by what is kept of those before. Raises :class:`~lbd.errors.ObserveError` as observing does."""
+    seen = observed(parts)
+    snapshot = seen.observation.snapshot
+    isolation = parts.isolation()
+    tenants = frozenset(name.partition("/")[0] for name in (*snapshot.namespaces.names, *namespaces))
+    policies = Policies(isolation, parts.groups(namespaces, tenants), seen.observation.active, seen.drained)
+    return Situation(seen.observation, seen.averages, seen.evidence, policies)
+
+
+@dataclass(frozen=True)
+class OwnerMap:
+    """The owner of each owned bundle, and why some brokers could not be asked: what those own is not known."""
+
+    of: Mapping[str, str]
+    unasked: Mapping[str, str]
+
+
+def owners(admin: Admin, busy: Mapping[str, str]) -> OwnerMap:
+    """What each active broker says it owns; not what those do that are ``busy``, and why."""
+
+    def asked(broker: str) -> dict[str, bool] | str:
+        if broker in busy:
+            return busy[broker]
+        try:
+            return admin.owned(broker)
+        except AdminError as error:
+            return str(error)
+
+    active = admin.active_brokers()
+    with ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-owners") as pool:
+        answers = dict(zip(active, pool.map(asked, active), strict=True))
+    owned = {bundle: broker for broker, found in answers.items() if not isinstance(found, str) for bundle in found}
+    return OwnerMap(owned, {broker: found for broker, found in answers.items() if isinstance(found, str)})

@@ -1,0 +1,774 @@
+"""Drains and fills of a live lbd: one at a time beside the turns, in parts, with a view of the cluster before each.
+
+A drain is an order on disk (``store/drains.py``): the next process resumes it. Its moves are in the journal, so nothing
+is moved twice. While one runs, nothing is balanced.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from lbd.act.executor import Orders, Pace
+from lbd.act.ownership import Ownership
+from lbd.act.unload import judged
+from lbd.api.shapes import DrainPlan, Held, Predicted, WouldMove
+from lbd.decide.drain import EXPIRES_SECONDS, UNLOAD_SPACING_SECONDS, eta_seconds, most_per_hour
+from lbd.errors import AdminError, LbdError, RefusedError, UsageError
+from lbd.model import Outcome, Result, Skip
+from lbd.operations.drain_plan import (
+    AGAIN_SECONDS,
+    DrainView,
+    Pass,
+    UntoldError,
+    hold_of_fill,
+    plan_drain_now,
+    plan_fill_now,
+)
+from lbd.operations.dry import live_parts, taking_over
+from lbd.operations.parts import preview_observer
+from lbd.operations.requests import OVERRIDDEN_HOLDS
+from lbd.operations.split import CLOCK
+from lbd.permit.budget import HOUR_SECONDS
+from lbd.permit.evidence import same
+from lbd.reason import Reason
+from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
+from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
+from lbd.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from lbd.act.executor import Executor
+    from lbd.act.unload import Unloader
+    from lbd.config import Settings
+    from lbd.load.estimate import Carried
+    from lbd.model import Unload
+    from lbd.observe.observer import Observer
+    from lbd.pulsar.admin import Admin
+    from lbd.turn.parts import Hold, Parts, TurnResult
+
+
+def drain_result(work: Work, *, missed: int, system: int) -> tuple[int, str]:
+    """The exit code (4 where bundles stay, 5 where ``missed`` moves failed) and the sentence.
+
+    ``system`` are bundles of Pulsar's own namespace on a drained broker, which count for neither.
+    """
+    code = FAILED if missed else REFUSED if work.left or work.owned else 0
+    took = f"in {max((work.ended_at or 0.0) - work.begun_at, 0.0):.0f} s"
+    words = _drained(work, took) if work.kind == "drain" else _filled(work, took)
+    if system:
+        words += f"; {counted(system, 'bundle')} of pulsar/system left there (guardrails.move_system_namespace)"
+    return code, f"{words}{_remaining_reason(work)}."
+
+
+def without_orphan(works: Works, now: float) -> Works:
+    """What was told before this lbd started, a fill that was under way then ended: nobody goes on with it."""
+    fill = works.fill
+    if fill is None or fill.ended_at is not None:
+        return works
+    sentence = (
+        f"The filling of {fill.broker} was cut short, as lbd was ended: "
+        f"{fill.landed} of {counted(fill.total, 'bundle')} landed; ask for it again."
+    )
+    over = msgspec.structs.replace(fill, ended_at=now, held="", eta_seconds=None, exit_code=FAILED, sentence=sentence)
+    return msgspec.structs.replace(works, fill=over)
+
+
+def _drained(work: Work, took: str) -> str:
+    gone = work.landed + work.elsewhere
+    other = f", {work.elsewhere} of them to another broker than planned" if work.elsewhere else ""
+    if work.owned is None:
+        return f"The drain of {work.broker} is over: {counted(gone, 'bundle')} gone {took}{other}"
+    if not work.owned:
+        moved = f": {counted(gone, 'bundle')} gone {took}{other}" if work.tried else ", and needed no move"
+        return f"{work.broker} owns nothing{moved}"
+    return f"{work.broker} still owns {counted(work.owned, 'bundle')}: {gone} gone {took}{other}"
+
+
+def _filled(work: Work, took: str) -> str:
+    if not work.total:
+        return f"{work.broker}: no broker above the mean has a bundle that would bring it closer to it"
+    return f"{work.broker} was given {work.landed} of {counted(work.total, 'bundle')} {took}"
+
+
+def _remaining_reason(work: Work) -> str:
+    """What stays, by reason, and the first of it in full."""
+    if not work.left or not (work.tried or work.kind == "drain"):
+        return ""
+    reasons = Counter(one.reason for one in work.left)
+    first = work.left[0]
+    numbers = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+    return f"; left: {numbers}; the first: {first.bundle}{first.detail and f': {first.detail}'}"
+
+
+# --- progress of one drain or fill
+
+SECONDS_EACH = 0.5
+"""An unload with its checks and its proof, where none was measured yet."""
+
+MEASURED_FROM = 10
+"""Moves after which their own pace tells more than an estimate."""
+
+ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS})
+"""What people have ordered to be waited for: a move that was not sent for it is due again afterwards."""
+
+BARREN_PARTS = 3
+"""Parts in a row of which nothing was even sent: it has come to its end for now."""
+
+
+@dataclass(frozen=True)
+class Pacing:
+    """How fast a job goes: unloads in flight, and whether leaders know destinations by the bundles' full names."""
+
+    at_once: int
+    by_name: bool
+
+
+def estimate(bundles: Collection[str], pacing: Pacing) -> float:
+    """How long the moves of these bundles will take, in seconds."""
+    each = SECONDS_EACH + UNLOAD_SPACING_SECONDS
+    return eta_seconds(bundles, pacing.at_once, each, by_name=pacing.by_name)
+
+
+class Job:
+    """Thread-safe: moves end in threads of their own.
+
+    ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
+    when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for. From
+    ``untold_since`` on the broker has not told what it owns or carries.
+    """
+
+    def __init__(
+        self,
+        kind: Literal["drain", "fill"],
+        broker: str,
+        request: str,
+        begun_at: float,
+        by: str,
+        override: str | None,
+    ) -> None:
+        self.kind, self.broker, self.begun_at, self.by, self.override = kind, broker, begun_at, by, override
+        self.carried: Carried | None = None
+        self.scores: Mapping[str, float] | None = None
+        self.look_again_at = 0.0
+        self.untold_since: float | None = None
+        self._lock = threading.Lock()
+        self._handed: set[str] = set()
+        self._ended: dict[str, Outcome] = {}
+        self._skipped: dict[str, Skip] = {}
+        self._left: list[str] = []
+        self._pacing: Pacing | None = None
+        self._barren = self._seen = 0
+        self._work = Work(kind=kind, broker=broker, request=request, begun_at=begun_at)
+
+    def looked(self, look: DrainView, pacing: Pacing) -> None:
+        """A look has shown what is left to move."""
+        self.scores, self.untold_since = self.scores or look.before, None
+        self._left, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
+        if look.hold is None:  # what may not move is not tried in vain
+            self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
+            self._seen = self.tried
+        self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._left), held="")
+
+    @property
+    def reason(self) -> str:
+        """Why its moves are made, for the journal."""
+        passed = f", overriding limits: {self.override}" if self.override is not None else ""
+        return f"{self.kind} of {self.broker}, by hand, {self.by}{passed}"
+
+    @property
+    def barren(self) -> bool:
+        """Whether it comes to nothing, part after part."""
+        return self._barren >= BARREN_PARTS
+
+    def waits(self, why: str, until: float) -> None:
+        """What keeps it from going on, and when that is looked at again (epoch seconds)."""
+        self._work, self.look_again_at = msgspec.structs.replace(self._work, held=why), until
+
+    @property
+    def held(self) -> str:
+        """What keeps it from going on; empty while nothing does."""
+        return self._work.held
+
+    @property
+    def doubtful(self) -> list[Outcome]:
+        """Moves of which nobody knows who owns the bundle."""
+        with self._lock:
+            return [one for one in self._ended.values() if one.owner is None]
+
+    def amend(self, found: Iterable[Outcome]) -> None:
+        """Who owns the bundles of such moves has been asked once more."""
+        with self._lock:
+            self._ended.update((one.unload.bundle, one) for one in found)
+
+    def hand(self, bundles: Iterable[str]) -> None:
+        """The next of its moves are begun."""
+        with self._lock:
+            self._handed.update(bundles)
+
+    def ended(self, ended: Outcome | Skip) -> None:
+        """A move has ended, if it is one of these; what was not sent does not count as moved."""
+        with self._lock:
+            if isinstance(ended, Skip):
+                self._skipped[ended.what] = ended
+                if ended.reason in ORDERED:
+                    self._handed.discard(ended.what)
+            elif ended.unload.bundle in self._handed:
+                self._ended[ended.unload.bundle] = ended
+
+    @property
+    def handed(self) -> frozenset[str]:
+        """The bundles of all moves that were begun, but for those that are to be begun again."""
+        with self._lock:
+            return frozenset(self._handed)
+
+    def not_sent(self, bundles: Iterable[str]) -> list[Skip]:
+        """Why moves of these bundles were not sent, those that were not."""
+        with self._lock:
+            unsent = [bundle for bundle in bundles if bundle not in self._ended]
+            return [self._skipped.get(bundle, Skip(bundle, Reason.ROUND_STOPPED)) for bundle in sorted(unsent)]
+
+    @property
+    def tried(self) -> int:
+        """Moves that were sent and have ended."""
+        with self._lock:
+            return len(self._ended)
+
+    def work(self, now: float) -> Work:
+        """How far it has come."""
+        with self._lock:
+            ended = list(self._ended.values())
+        landed = sum(one.result is Result.LANDED for one in ended)
+        elsewhere = sum(one.result is Result.ELSEWHERE and one.owner != one.unload.source for one in ended)
+        gone = sum(one.result is Result.GONE for one in ended)
+        counts = {"landed": landed, "elsewhere": elsewhere, "failed": len(ended) - landed - elsewhere - gone}
+        return msgspec.structs.replace(self._work, **counts, eta_seconds=self._eta(now))
+
+    def _eta(self, now: float) -> float | None:
+        if self._pacing is None:
+            return None
+        left, tried = [one for one in self._left if one not in self._ended], self.tried
+        measured = (now - self.begun_at) / tried * len(left) if tried >= MEASURED_FROM else None
+        return round(estimate(left, self._pacing) if measured is None else measured, 1)
+
+    def end(
+        self, now: float, owned: Collection[str] | None, stay: Iterable[Skip], alone: Collection[Skip] = ()
+    ) -> Work:
+        """It has come to its end: how it is told.
+
+        ``owned`` is what a drained broker owns now, None where it was not asked; ``stay`` what was not even tried, and
+        why; ``alone`` are bundles of Pulsar's own, which lbd leaves where they are.
+        """
+        with self._lock:
+            missed = [one for one in self._ended.values() if self._missed(one, owned or ())]
+        left = [RemainingBundle(one.unload.bundle, one.result.value, one.detail) for one in missed]
+        known, system = {one.bundle for one in left}, {skip.what for skip in alone}
+        left += [RemainingBundle(skip.what, skip.reason.label, skip.detail) for skip in stay if skip.what not in known]
+        owns = None if owned is None else sum(bundle not in system for bundle in owned)
+        found = msgspec.structs.replace(self.work(now), ended_at=now, left=left, held="", eta_seconds=None, owned=owns)
+        code, sentence = drain_result(found, missed=len(missed), system=len(system))
+        return msgspec.structs.replace(found, exit_code=code, sentence=sentence)
+
+    def _missed(self, one: Outcome, owned: Collection[str]) -> bool:
+        """A drained broker that is rid of a bundle is rid of it, whichever healthy broker has it."""
+        if one.result is Result.GONE:
+            return False
+        if self.kind == "fill":
+            return one.result is not Result.LANDED
+        return one.owner is None or one.unload.bundle in owned
+
+
+# --- acceptance: whether a requested drain or fill may start, and what is written down of it
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a drain works with, as it is now: settings may be read again while it lasts."""
+
+    settings: Settings
+    parts: Parts
+    admin: Admin
+    unloader: Unloader
+
+    def paced(self, look: DrainView) -> Pacing:
+        """How fast it may go on this cluster."""
+        return Pacing(self.settings.drain.max_unloads_at_once, look.by_name)
+
+
+def first_pass(broker: str, before: Drain | None, now: float, override: str | None) -> Pass:
+    """What the first look at a broker goes by; a drain that is in force goes on, with what it carried then."""
+    known = before is not None and before.since > 0
+    return Pass(
+        broker,
+        now,
+        before.since if before is not None and known else now,
+        override=override is not None,
+        carried=before.carried if before is not None and known else None,
+    )
+
+
+def order_drain(request: DrainRequest, before: Drain | None, now: float, tools: Tools) -> tuple[Drain, RequestResult]:
+    """The order to be written, and the answer. Raises :class:`LbdError` for what is refused."""
+    asked = first_pass(request.broker, before, now, request.override)
+    look = plan_drain_now(tools.parts, tools.admin, asked)
+    if look.hold is not None:
+        raise RefusedError(look.hold[0].told(look.hold[1]))
+    refusal = cannot_spare(request.broker, look)
+    if refusal and request.override is None and before is None:
+        raise RefusedError(f"{refusal}; --override REASON moves the rest")
+    seconds = EXPIRES_SECONDS if request.seconds is None else request.seconds
+    drain = Drain(
+        request.broker,
+        asked.since,
+        now + seconds,
+        request.by,
+        request.reason or (before.reason if before is not None else ""),
+        request.override,
+        look.started_at,
+        look.carried,
+    )
+    bundles = [unload.bundle for unload in look.plan.unloads]
+    eta = estimate(bundles, tools.paced(look))
+    verb = "has begun" if asked.since == now else "goes on"
+    return drain, RequestResult(
+        0, f"The drain of {request.broker} {verb}: {counted(len(bundles), 'bundle')}, about {eta:.0f} s."
+    )
+
+
+def cannot_spare(broker: str, look: DrainView) -> str:
+    """Why the others cannot do without a broker; empty where they can."""
+    beyond = look.plan.beyond_capacity
+    if not look.before:
+        return f"the cluster cannot do without {broker}: there is no other broker that is not drained"
+    if not beyond:
+        return ""
+    number = counted(len(beyond), "bundle")
+    told = f"no other broker can bear {number}; the first: {beyond[0].what}: {beyond[0].detail}"
+    return f"the cluster cannot do without {broker}: {told}"
+
+
+def order_fill(request: FillRequest, tools: Tools) -> tuple[DrainView, RequestResult]:
+    """What is to move, and the answer. Raises :class:`LbdError` for what is refused."""
+    look = plan_fill_now(tools.parts, tools.admin, request.broker, override=request.override is not None)
+    if look.hold is not None:
+        raise RefusedError(look.hold[0].told(look.hold[1]))
+    number = counted(len(look.plan.unloads), "bundle")
+    return look, RequestResult(0, f"The filling of {request.broker} has begun: {number}.")
+
+
+# --- batching: what is sent next, and how fast
+
+PART = 60
+"""Moves after which the cluster is looked at anew: a quarter of a minute or so."""
+
+
+def within(
+    plan: tuple[Unload, ...], look: DrainView, job: Job, tools: Tools, now: float
+) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
+    """The next part of a plan, and what the hour has no room for. ``now`` is epoch seconds."""
+    if job.override is not None:
+        return plan[:PART], ()
+    most = most_per_hour(look.bundles)
+    ends = ((one.at, one.source if job.kind == "drain" else one.destination) for one in tools.parts.sent())
+    used = sum(at > now - HOUR_SECONDS and broker == job.broker for at, broker in ends)
+    told, room = f"{used} of {most} used within the hour; --override REASON passes this", max(most - used, 0)
+    reason = Reason.SOURCE_UNLOADS if job.kind == "drain" else Reason.DESTINATION_UNLOADS
+    return plan[: min(room, PART)], tuple(Skip(one.bundle, reason, told) for one in plan[room:])
+
+
+def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold | None]) -> Orders:
+    """How the executor is to work a part off. ``held`` is what people have ordered, which a reason passes."""
+    from_each = pacing.at_once if job.kind == "drain" else 1
+    pace = Pace(UNLOAD_SPACING_SECONDS, pacing.at_once, from_each, pacing.by_name)
+    if job.override is None:
+        return Orders(tools.unloader, pace, held, frozenset({Reason.NO_IMPROVEMENT}))
+    return Orders(tools.unloader, pace, passes=OVERRIDDEN_HOLDS)
+
+
+# --- the end of a drain by itself: it expires, or its broker restarts, which is what it was drained for
+
+
+def release_expired(drains: Drains, record: TurnResult, now: float) -> None:
+    """Release what is over. Raises :class:`~lbd.errors.UsageError` for an order that cannot be removed."""
+    for drain in drains.all():
+        if (drain.until is not None and drain.until <= now) or _restarted(drain, record):
+            drains.release(drain.broker)
+
+
+def _restarted(drain: Drain, record: TurnResult) -> bool:
+    """Whether the broker's report tells of another start; 2.11 tells of none."""
+    if record.observation is None or drain.started_at is None:
+        return False
+    brokers = record.observation.snapshot.brokers
+    at = brokers.index().get(drain.broker)
+    if at is None:
+        return False
+    started = float(brokers.started_at[at])
+    return started == started and not same(started, drain.started_at)  # noqa: PLR0124 - NaN where it is not told
+
+
+# --- unresponsive: a broker without a report, bundles without a known owner
+
+LEFT_OFF_SECONDS = 60.0
+"""How long a broker may keep what it owns or carries to itself: a long pause of its JVM, and no session's end."""
+
+ASKED_EVERY_SECONDS = 5.0
+
+
+def abandoned(job: Job, error: LbdError, now: float) -> Skip | None:
+    """Why the drain is left off; None while it waits. ``now`` is epoch seconds."""
+    job.untold_since = since = job.untold_since or now
+    left = since + LEFT_OFF_SECONDS - now
+    if left > 0:
+        job.waits(f"{error}; left off in {left:.0f} s if that stays so", now + min(ASKED_EVERY_SECONDS, left))
+        return None
+    stands = "the drain stands, and is gone on with once it answers, or ends as it would"
+    return Skip(job.broker, Reason.REPORT_MISSING, f"{error}; {stands}")
+
+
+def looked_for_again(doubtful: Iterable[Outcome], admin: Admin) -> list[Outcome]:
+    """The same moves, by who owns their bundles now."""
+    ownership = Ownership(admin, CLOCK)
+    return [_present_outcome(one, ownership) for one in doubtful]
+
+
+def _present_outcome(one: Outcome, ownership: Ownership) -> Outcome:
+    try:
+        owner = ownership.owner(one.unload.bundle)
+    except AdminError as error:
+        return replace(one, detail=f"{one.detail}; at the end: {error}")
+    told = f"{one.detail}; at the end: {owner or 'nobody'} owns it"
+    return replace(one, result=judged(one.unload, owner), owner=owner, detail=told)
+
+
+# --- drains and fills of a live lbd
+
+STEP_SECONDS = 0.2
+
+LOOK_AGAIN_SECONDS = 5.0
+"""How long is waited where nothing may move now, or the cluster cannot be seen."""
+
+_GONE = "it is no active broker any more; the drain stands until it is started again or released, or expires"
+
+
+class Draining:
+    """What is drained, and the one job that is at work. ``executor`` is that of the turns: a move is a move.
+
+    ``held`` is asked before each request: the pause and the quiet hours. ``on_work`` hears how far a job has come. All
+    methods but :meth:`ended` are called by one thread at a time.
+    """
+
+    def __init__(
+        self, state_dir: Path, executor: Executor, now: Callable[[], float], held: Callable[[], Hold | None]
+    ) -> None:
+        self._drains, self._executor, self._now, self._held = Drains(state_dir), executor, now, held
+        self._job: Job | None = None
+        self._fill: DrainView | None = None
+        self._asked: dict[str, str] = {}
+        self._looked: dict[str, float] = {}
+        self._trouble: dict[str, str] = {}
+        self._works = Works()
+        self._known, self._untold = False, False
+        self.on_work: Callable[[Work], None] = lambda _: None
+
+    def in_force(self) -> dict[str, Drain]:
+        """The drains in force, by broker."""
+        return self._drains.in_force(self._now())
+
+    def drained(self) -> frozenset[str]:
+        """The brokers that nothing may go to."""
+        return frozenset(self.in_force())
+
+    def hold(self) -> Hold | None:
+        """What keeps moves from being planned."""
+        job = self._job
+        if job is None:
+            return None
+        doing = "drained" if job.kind == "drain" else "filled"
+        waits = f"; it waits: {job.held}" if job.held else ""
+        return Reason.MOVES_UNFINISHED, f"{job.broker} is being {doing}, {job.tried} bundles so far{waits}"
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is at work, or was asked for and is still to begin."""
+        return self._job is not None or bool(self._asked)
+
+    @property
+    def works(self) -> Works:
+        """How far each has come."""
+        if not self._known:
+            found = self._drains.works()
+            self._works, self._known = without_orphan(found, self._now()), True
+            self._untold = self._works != found
+        return self._works
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What keeps drains from being read, told, or gone on with."""
+        return tuple(filter(None, self._trouble.values()))
+
+    def ended(self, ended: Outcome | Skip) -> None:
+        """A move has ended, in a thread of its own."""
+        job = self._job
+        if job is not None:
+            job.ended(ended)
+
+    def begin(self, request: DrainRequest | FillRequest, tools: Tools) -> RequestResult:
+        """Begin what a person asked for. Raises :class:`LbdError` for what is refused; then nothing is changed."""
+        job = self._job
+        goes_on = isinstance(request, DrainRequest) and job is not None and job.kind == "drain"
+        if job is not None and not (goes_on and job.broker == request.broker):
+            raise RefusedError(f"a {job.kind} of {job.broker} is at work; lbd status tells how far it is")
+        if isinstance(request, FillRequest):
+            self._fill, answer = order_fill(request, tools)
+            self._job = Job("fill", request.broker, request.id, self._now(), request.by, request.override)
+            self._job.looked(self._fill, tools.paced(self._fill))
+        else:
+            drain, answer = order_drain(request, self.in_force().get(request.broker), self._now(), tools)
+            self._drains.begin(drain)
+            if job is None:
+                self._asked[drain.broker] = request.id
+            else:
+                job.override = drain.override
+        return answer
+
+    def to_the_end(self, go_on: Callable[[], None]) -> None:
+        """Where no daemon goes on with it: until what was begun has ended, or whoever waits for it interrupts that."""
+        try:
+            while self.busy:
+                go_on()
+                CLOCK.sleep(STEP_SECONDS)
+        except KeyboardInterrupt:
+            self._executor.halt(Reason.ROUND_STOPPED, "not asked for: it was interrupted")
+            raise
+
+    def after(self, record: TurnResult) -> None:
+        """After a turn: what has expired, or whose broker was started again, is over."""
+        try:
+            release_expired(self._drains, record, self._now())
+            self._trouble["ending"] = ""
+        except UsageError as error:
+            self._trouble["ending"] = str(error)
+
+    def step(self, tools: Callable[[], Tools]) -> None:
+        """Go on with what is at work, or begin what is due: at once, or after one look at the cluster."""
+        try:
+            self._write()
+            self._released_before_begun()
+            if self._job is not None or self.in_force():
+                found = tools()
+                self._job = self._job or self._due(found)
+                if self._job is not None:
+                    self._step(self._job, found)
+            self._trouble["going on"] = ""
+        except LbdError as error:
+            self._trouble["going on"] = f"a drain or fill cannot go on: {error}"
+            if self._job is not None:
+                self._cannot(self._job, error)
+
+    def _cannot(self, job: Job, error: LbdError) -> None:
+        """A broker that goes on telling nothing of itself does not keep the others from being balanced."""
+        over = abandoned(job, error, self._now()) if isinstance(error, UntoldError) else None
+        if over is not None:
+            self._finish(job, None, (over,))
+        elif not isinstance(error, UntoldError):
+            job.waits(str(error), self._now() + LOOK_AGAIN_SECONDS)
+
+    def _released_before_begun(self) -> None:
+        """Whoever waits for a drain is told that it is over."""
+        for broker in self._asked.keys() - self.in_force().keys():
+            now = self._now()
+            job = Job("drain", broker, self._asked.pop(broker), now, "", None)
+            self._tell(job.end(now, None, (_over(broker),)))
+
+    def _due(self, tools: Tools) -> Job | None:
+        """The next drain that was asked for or was cut short, or that may look again for what has come back."""
+        for broker, drain in self.in_force().items():
+            asked = self._asked.pop(broker, None)
+            last = self.works.drains.get(broker)
+            cut_short = last is None or last.ended_at is None or last.begun_at < drain.since
+            if asked is None and not cut_short and not self._looks_again(broker, last, tools):
+                continue
+            request = last.request if last is not None and last.ended_at is None else ""
+            job = Job("drain", broker, asked or request, self._now(), drain.by, drain.override)
+            job.carried = drain.carried if drain.since > 0 else None
+            return job
+        return None
+
+    def _looks_again(self, broker: str, last: Work | None, tools: Tools) -> bool:
+        now, ended_at = self._now(), last.ended_at or 0.0 if last is not None else 0.0
+        due = ended_at + AGAIN_SECONDS, self._looked.get(broker, 0.0) + LOOK_AGAIN_SECONDS
+        if now < max(due):
+            return False
+        self._looked[broker] = now
+        return broker in tools.admin.active_brokers() and tools.admin.silent_since(broker) is None
+
+    def _step(self, job: Job, tools: Tools) -> None:
+        if job.kind == "drain" and job.broker not in self.in_force():
+            self._executor.halt(Reason.ROUND_STOPPED, f"not asked for: the drain of {job.broker} is over")
+            if not self._executor.unfinished:
+                self._finish(job, None, (_over(job.broker),))
+        elif not self._executor.unfinished and not 0 < job.look_again_at - self._now() <= LOOK_AGAIN_SECONDS:
+            step = self._empty if job.kind == "drain" else self._give
+            step(job, tools)
+        if self._job is not None:
+            self._tell(job.work(self._now()))
+
+    def _empty(self, job: Job, tools: Tools) -> None:
+        """The next part of a drain, or its end."""
+        if job.broker not in tools.admin.active_brokers():
+            self._finish(job, None, (Skip(job.broker, Reason.ROUND_STOPPED, _GONE),))
+            return
+        if self._waits(job, self._ordered(job)):
+            return
+        drain = self.in_force().get(job.broker)
+        if drain is None:  # released since this step began: the next one ends it
+            return
+        passes = job.override is not None
+        asked = Pass(job.broker, job.begun_at, drain.since, passes, job.carried, job.scores)
+        look = plan_drain_now(tools.parts, tools.admin, asked)
+        job.looked(look, tools.paced(look))
+        if self._waits(job, look.hold):
+            return
+        part, beyond = within(look.plan.unloads, look, job, tools, self._now())
+        if part and not job.barren:
+            self._start(job, part, look, tools)
+        else:
+            job.amend(looked_for_again(job.doubtful, tools.admin))
+            stay = (*look.plan.stay, *beyond, *job.not_sent(unload.bundle for unload in part))
+            self._finish(job, look.owned, stay, look.alone)
+
+    def _ordered(self, job: Job) -> Hold | None:
+        """What people have ordered, unless the job's reason passes it: to know it, no broker need be asked."""
+        hold = self._held()
+        return None if job.override is not None and hold is not None and hold[0] in OVERRIDDEN_HOLDS else hold
+
+    def _waits(self, job: Job, hold: Hold | None) -> bool:
+        """Whether something keeps it from going on, which is noted with when it is looked at again."""
+        if hold is None:
+            job.waits("", 0.0)
+            return False
+        job.waits(hold[0].told(hold[1]), self._now() + LOOK_AGAIN_SECONDS)
+        return True
+
+    def _give(self, job: Job, tools: Tools) -> None:
+        """The next part of a fill, as it was planned when it began, or after it waited last, or its end."""
+        look, waited, passes = self._fill, bool(job.held), job.override is not None
+        assert look is not None
+        handed = job.handed
+        rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
+        part, beyond = within(rest, look, job, tools, self._now())
+        if part:
+            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes)
+            if self._waits(job, hold):
+                return
+            if waited:
+                self._fill = plan_fill_now(tools.parts, tools.admin, job.broker, override=passes)
+                job.looked(self._fill, tools.paced(self._fill))
+            else:
+                self._start(job, part, look, tools)
+        else:
+            self._finish(job, None, (*beyond, *job.not_sent(handed)))
+
+    def _start(self, job: Job, part: Sequence[Unload], look: DrainView, tools: Tools) -> None:
+        job.hand(one.bundle for one in part)
+        orders = drain_orders(job, tools.paced(look), tools, self._held)
+        self._executor.start([replace(one, reason=job.reason) for one in part], look.accepts, orders)
+
+    def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
+        self._job = self._fill = None
+        self._tell(job.end(self._now(), owned, stay, alone))
+
+    def _tell(self, work: Work) -> None:
+        """A look that found nothing to do says nothing new, but when it was."""
+        drains, fill = dict(self.works.drains), self.works.fill
+        if work.kind == "fill":
+            fill = work
+        else:
+            drains = {broker: one for broker, one in drains.items() if broker in self.in_force()}
+            drains[work.broker] = work
+        found = Works(drains=drains, fill=fill)
+        if found != self._works:
+            self._works, self._untold = found, True
+            self._write()
+            self.on_work(work)
+
+    def _write(self) -> None:
+        """What could not be written, as on a full disk, is written as soon as it can be: people wait for it."""
+        works = self.works
+        if self._untold:
+            self._drains.tell(works)
+            self._untold = False
+
+
+def _over(broker: str) -> Skip:
+    return Skip(broker, Reason.ROUND_STOPPED, "the drain was ended before it had come to its end")
+
+
+# --- plan only: neither the cluster nor the state directory is changed
+
+
+@dataclass(frozen=True, eq=False)
+class DrainPreview:
+    """A look, how long its moves would take, and why the cluster could not do without the broker (empty: it could).
+
+    ``drain`` is the one in force, ``at_once`` how many moves would be in flight.
+    """
+
+    look: DrainView
+    eta_seconds: float
+    at_once: int
+    cannot_spare: str = ""
+    drain: Drain | None = None
+
+
+def show_drain(settings: Settings, broker: str, daemons: Observer | None = None) -> DrainPreview:
+    """Whether a broker can be spared, and where its bundles would go. Raises :class:`~lbd.errors.LbdError`."""
+    drain = Drains(settings.state_dir).in_force(time.time()).get(broker) if settings.state_dir.is_dir() else None
+    with preview_observer(settings, daemons) as observer:
+        why = taking_over(settings, observer.admin).get(broker)
+        if why is not None:
+            raise RefusedError(f"{broker}: what it owns is not known: {why}; ask again once it has landed")
+        asked = first_pass(broker, drain, time.time(), None)
+        look = plan_drain_now(live_parts(settings, observer), observer.admin, asked)
+    return _build_preview(look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
+
+
+def show_fill(settings: Settings, broker: str, daemons: Observer | None = None) -> DrainPreview:
+    """What a broker would be given. Raises :class:`~lbd.errors.LbdError`."""
+    with preview_observer(settings, daemons) as observer:
+        look = plan_fill_now(live_parts(settings, observer), observer.admin, broker)
+    sources = len({unload.source for unload in look.plan.unloads})
+    return _build_preview(look, min(settings.drain.max_unloads_at_once, max(sources, 1)))
+
+
+def _build_preview(look: DrainView, at_once: int, refusal: str = "", drain: Drain | None = None) -> DrainPreview:
+    pacing = Pacing(at_once, look.by_name)
+    return DrainPreview(look, estimate([one.bundle for one in look.plan.unloads], pacing), at_once, refusal, drain)
+
+
+def plan_json(found: DrainPreview) -> DrainPlan:
+    """The same as it is told, here and over the API."""
+    look = found.look
+    return DrainPlan(
+        taken_at=look.observation.snapshot.taken_at,
+        brokers=[Predicted(one, round(score, 3), round(look.after[one], 3)) for one, score in look.before.items()],
+        unloads=[
+            WouldMove(one.bundle, one.source, one.destination, round(one.msg_rate, 3), round(one.throughput, 3))
+            for one in look.plan.unloads
+        ],
+        stay=[RemainingBundle(one.what, one.reason.label, one.detail) for one in look.plan.stay],
+        left_to_pulsar=[one.what for one in look.alone],
+        hold=None if look.hold is None else Held(look.hold[0].label, look.hold[1]),
+        cannot_spare=found.cannot_spare or None,
+        eta_seconds=round(found.eta_seconds, 1),
+        at_once=found.at_once,
+        drain=found.drain,
+    )

@@ -1,0 +1,308 @@
+"""The bundles that a drain or a fill would move now, from one view of the cluster and the guardrails. Read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.decide import drain as emptying
+from lbd.decide import drain as filling
+from lbd.errors import AdminError, ObserveError, RefusedError, UsageError
+from lbd.load import scoring
+from lbd.load.estimate import Carried, as_it_was, carried_by
+from lbd.model import Skip, Unload, bundle_namespace
+from lbd.operations.cluster_view import Situation, situation
+from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
+from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, barred, exempt_reason, leader_topic_bundles, marked
+from lbd.permit.ping_pong import Trips
+from lbd.permit.predicted import borne, borne_lately
+from lbd.pulsar.paths import keys_destinations_by_range
+from lbd.reason import Reason
+from lbd.turn.holds import current_holds, with_members
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from lbd.act.executor import Accepts
+    from lbd.model import FloatArray, Snapshot
+    from lbd.observe.observer import Observation
+    from lbd.permit.limits import Ledger
+    from lbd.permit.policies import Policies
+    from lbd.pulsar.admin import Admin
+    from lbd.turn.parts import Hold, Parts
+
+
+AGAIN_SECONDS = 600.0
+"""What Pulsar places on a drained broker is moved off at most once in so long: the brokers know nothing of a drain,
+and would give it back at once."""
+
+
+def resting(bundle: str, parts: Parts, asked: Pass, seen: Observation) -> Skip | None:
+    """Why a bundle stays; None where it may move.
+
+    One that the drain moved off before, and that Pulsar has placed there again, rests for ten minutes;
+    what changed hands without lbd does not rest at all, or what Pulsar places there would stay for half an hour.
+    """
+    alone = exempt_reason(bundle, parts.guardrails) or leader_topic_bundles((bundle,), parts.leader_topic).get(bundle)
+    if alone is not None:
+        return Skip(bundle, alone, "")
+    at = parts.attempted_at().get(bundle, 0.0)
+    if at >= asked.begun_at:
+        return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
+    ago = seen.snapshot.taken_at - at
+    if at >= asked.since:
+        left = AGAIN_SECONDS - ago
+        told = f"it was moved off {ago / 60:.0f} min ago; again in {left / 60:.0f} min"
+        return Skip(bundle, Reason.COOL_DOWN, told) if left > 0 else None
+    left = parts.guardrails.cool_down_minutes * 60 - ago
+    if left <= 0 or asked.override:
+        return None
+    told = f"it rests {left / 60:.0f} min more (guardrails.cool_down_minutes); --override REASON passes this"
+    return Skip(bundle, Reason.COOL_DOWN, told)
+
+
+# --- guardrails of drains and fills: all except the caps per turn, hour and day
+
+UNLIMITED = {
+    "max_unloads_per_turn": 1 << 31,
+    "max_traffic_per_turn": float("inf"),
+    "max_unloads_per_hour": 0,
+    "max_unloads_per_day": 0,
+    "max_unloads_per_broker_per_hour": 0,
+}
+"""Limits that do not hold for drains and fills, which have their own (``decide/drain.py``)."""
+
+NOT_ITS_HOLDS = frozenset({Reason.NO_IMPROVEMENT, Reason.MOVES_UNFINISHED})
+"""It is not to bring brokers closer, and what is under way is its own."""
+
+
+class Judge:
+    """One look, and who may move in it. ``attempted_at`` are the bundles that rest; ``override`` passes limits.
+
+    ``untold``: also what nobody tells the traffic of.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        now: Situation,
+        drained: frozenset[str],
+        attempted_at: Mapping[str, float],
+        *,
+        override: bool,
+        untold: bool = False,
+    ) -> None:
+        self._parts, self._now, self._override = parts, now, override
+        self.drained = drained
+        self.snapshot = now.observation.snapshot
+        self.index = self.snapshot.brokers.index()
+        self.scores = scoring.scores(self.snapshot.brokers, parts.weights)
+        self.evidence = marked(now.evidence, self.snapshot, drained)
+        self._ignored = OVERRIDDEN_BARS if override else frozenset[Reason]()
+        tired = Trips(parts.sent(), self.snapshot.taken_at, parts.guardrails).tired
+        known = self.snapshot, attempted_at, now.policies.isolation, parts.guardrails
+        self.barred = barred(*known, tired=tired, untold=untold)
+        for reason in self._ignored:
+            self.barred[self.barred == reason.code] = 0
+        if own := leader_topic_bundles(self.snapshot.bundles, parts.leader_topic):
+            self.barred = bar_more(self.barred, self.snapshot, own)
+
+    @property
+    def by_name(self) -> bool:
+        """Whether every broker, any of which may come to lead, knows destinations by full names."""
+        return not any(keys_destinations_by_range(version) for version in self.snapshot.brokers.versions)
+
+    def hold(self) -> Hold | None:
+        """What keeps everything from moving now; that brokers came or went is noted, where no turn has seen it yet."""
+        passed = NOT_ITS_HOLDS | (OVERRIDDEN_HOLDS if self._override else frozenset())
+        parts, seen, policies = self._parts, self._now.observation, self._now.policies
+        kept = with_members(parts.store.load(), seen)
+        parts.store.save(kept)
+        known = kept.at(seen.snapshot.taken_at, parts.gap_seconds)
+        holds = current_holds(parts, seen, self._now.evidence, known, policies, ())
+        return next((hold for hold in holds if hold[0] not in passed), None)
+
+    def ledger(
+        self, snapshot: Snapshot, scores: FloatArray, unloads: Sequence[Unload], ignored: Collection[Reason]
+    ) -> Ledger:
+        """What judges each move, to be advanced by those that are let through."""
+        policies, permission = replace(self._now.policies, drained=self.drained), self.evidence.permission(self.barred)
+        guardrails = self._parts.guardrails.model_copy(update=UNLIMITED)
+        parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._ignored | frozenset(ignored))
+        return parts.ledger(snapshot, scores, policies, unloads, permission)
+
+
+# --- plan
+
+
+class UntoldError(ObserveError):
+    """The broker itself, and nobody else, does not tell what it owns or carries."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass over a broker's bundles goes by. Times are epoch seconds.
+
+    ``since`` is when the drain began, ``begun_at`` when this pass did. ``carried`` is what the broker carried then,
+    ``scores`` those of all brokers, in points; None and nothing in the first look.
+    """
+
+    broker: str
+    begun_at: float
+    since: float
+    override: bool = False
+    carried: Carried | None = None
+    scores: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DrainView:
+    """What is to move, what stays, and what keeps all of it from moving (``hold``).
+
+    ``before`` and ``after`` are scores in points, now and once all of it has landed. ``owned`` is what the broker owns
+    but for its own bundles, ``alone`` what of that is Pulsar's and left to it. ``by_name``: leaders know a destination
+    by the bundle's full name. ``started_at`` is when the broker had started (epoch seconds), None where it does not
+    tell. ``bundles`` is how many the cluster has.
+    """
+
+    observation: Observation
+    hold: Hold | None
+    plan: emptying.DrainMoves
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    carried: Carried
+    accepts: Accepts
+    by_name: bool
+    owned: tuple[str, ...] = ()
+    alone: tuple[Skip, ...] = ()
+    started_at: float | None = None
+
+    @property
+    def bundles(self) -> int:
+        """How many bundles the cluster has."""
+        return len(self.observation.snapshot.bundles)
+
+
+def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
+    """Where what a broker owns would go. Raises :class:`UsageError` for one that is not there, and
+    :class:`UntoldError` where it does not tell what it owns or carries.
+    """
+    owned = tuple(bundle for bundle in _owned(admin, asked.broker) if not BROKER_BUNDLE.match(bundle))
+    now = _situation(parts, asked.broker, owned)
+    drained = parts.drained() | {asked.broker}
+    judge = Judge(parts, now, drained, {}, override=asked.override, untold=True)  # all of it has to go
+    carried = asked.carried or carried_by(judge.snapshot, judge.scores, asked.broker, len(owned))
+    seen, scores = as_it_was(judge.snapshot, judge.scores, asked.broker, carried)
+    scores = _worst_scores(scores, seen, parts, asked, now.observation.sample_interval_seconds)
+    staying = {bundle: skip for bundle in owned if (skip := resting(bundle, parts, asked, now.observation)) is not None}
+    movable = [bundle for bundle in owned if bundle not in staying]
+    unloads = emptying.drain_unloads(movable, asked.broker, seen, now.averages, carried)
+    ledger = judge.ledger(seen, scores, unloads, emptying.NOT_ITS_RULES)
+    others = [broker for broker in judge.index if broker != asked.broker and broker not in judge.drained]
+    before = {broker: float(scores[judge.index[broker]]) for broker in others}
+    plan = emptying.plan_drain(unloads, others, ledger)
+    alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
+    stay = tuple(skip for skip in staying.values() if skip.reason is not Reason.SYSTEM_NAMESPACE)
+    started = float(judge.snapshot.brokers.started_at[judge.index[asked.broker]])
+    return DrainView(
+        now.observation,
+        judge.hold(),
+        replace(plan, stay=(*plan.stay, *stay)),
+        before,
+        {broker: ledger.predicted(broker) for broker in others},
+        carried,
+        ledger.accepts,
+        judge.by_name,
+        owned,
+        alone,
+        started if np.isfinite(started) else None,
+    )
+
+
+def plan_fill_now(parts: Parts, admin: Admin, broker: str, *, override: bool = False) -> DrainView:
+    """What a broker would be given. Raises as :func:`look_to_drain`, and :class:`RefusedError` for a drained one."""
+    if broker in parts.drained():
+        raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
+    _owned(admin, broker)
+    now = _situation(parts, broker, ())
+    names = _movable(now.observation.snapshot.namespaces.names)
+    now = replace(now, policies=_with_groups(now.policies, parts, names))
+    judge = Judge(parts, now, parts.drained(), parts.attempted_at(), override=override)
+    interval = now.observation.sample_interval_seconds
+    scores = judge.scores + borne_lately(parts.sent(), judge.snapshot, judge.scores, interval)
+    there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
+    before = {judge.snapshot.brokers.ids[at]: float(scores[at]) for at in there}
+    unloads = _candidates(judge, now, there)
+    ledger = judge.ledger(judge.snapshot, scores, unloads, frozenset())
+    before.setdefault(broker, float(scores[judge.index[broker]]))
+    plan = filling.plan_fill(unloads, broker, before, ledger)
+    expected = ledger.expected(plan.unloads)
+    return DrainView(
+        now.observation,
+        judge.hold(),
+        plan,
+        before,
+        {one: expected.get(one, score) for one, score in before.items()},
+        carried_by(judge.snapshot, judge.scores, broker, 0),
+        ledger.accepts,
+        judge.by_name,
+    )
+
+
+def hold_of_fill(parts: Parts, broker: str, *, override: bool) -> Hold | None:
+    """What keeps a fill from going on as it was planned. Raises as :func:`look_to_drain`."""
+    return Judge(parts, _situation(parts, broker, ()), parts.drained(), {}, override=override).hold()
+
+
+def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:
+    """Without those in which brokers keep a bundle of their own: they have no policies to ask for."""
+    return tuple(name for name in namespaces if not BROKER_BUNDLE.match(f"{name}/0x"))
+
+
+def _with_groups(policies: Policies, parts: Parts, namespaces: tuple[str, ...]) -> Policies:
+    """The policies with the anti-affinity groups of these namespaces."""
+    tenants = frozenset(name.partition("/")[0] for name in namespaces)
+    return replace(policies, groups=parts.groups(namespaces, tenants))
+
+
+def _owned(admin: Admin, broker: str) -> dict[str, bool]:
+    active = admin.active_brokers()
+    if broker not in active:
+        raise UsageError(f"{broker!r} is no active broker; wanted one of {', '.join(sorted(active))}")
+    try:
+        return admin.owned(broker)
+    except AdminError as error:
+        raise UntoldError(f"{broker}: what it owns is not known: {error}") from error
+
+
+def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
+    """A round in which drained brokers count as any other: whether enough is known of a cluster has to do with all."""
+    namespaces = tuple(dict.fromkeys(map(bundle_namespace, owned)))
+    now = situation(replace(parts, drained=frozenset), namespaces)
+    if broker not in now.observation.snapshot.brokers.ids:
+        why = now.observation.missing.get(broker, "it gives no load report")
+        raise UntoldError(f"{broker}: what it carries is not known: {why}")
+    return now
+
+
+def _worst_scores(scores: FloatArray, seen: Snapshot, parts: Parts, asked: Pass, interval: float) -> FloatArray:
+    """Scores as reported or as predicted from those of the beginning, whichever is higher: reports lag behind."""
+    if asked.scores is None:
+        return scores + borne_lately(parts.sent(), seen, scores, interval)
+    begun = np.array([asked.scores.get(broker, -np.inf) for broker in seen.brokers.ids])
+    return np.fmax(scores, begun + borne(parts.sent(), asked.begun_at, seen, scores))
+
+
+def _candidates(judge: Judge, now: Situation, there: Sequence[int]) -> list[Unload]:
+    """Each bundle that may move, from the trusted broker that reports it, to nobody yet."""
+    rows, short = judge.snapshot.rows, now.averages.short.tolist()
+    found = []
+    for at in there:
+        for bundle in rows.bundle[rows.of(at)].tolist():
+            if judge.barred[bundle] == 0 and now.averages.samples[bundle] > 0:
+                ends = judge.snapshot.bundles[bundle], judge.snapshot.brokers.ids[at], None
+                inwards, outwards, bytes_in, bytes_out = short[bundle]
+                found.append(Unload(*ends, inwards + outwards, bytes_in + bytes_out))
+    return found

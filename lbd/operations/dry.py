@@ -1,0 +1,225 @@
+"""Turns that change nothing: against the live cluster, or on the last round of a recording."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lbd.act.executor import DryRun
+from lbd.clock import moment
+from lbd.config import strategy_section
+from lbd.errors import UsageError
+from lbd.model import Averages
+from lbd.observe import averages as running
+from lbd.observe.observer import Observation, Observer
+from lbd.operations.parts import PolicyReader, observing, stored_learning
+from lbd.operations.requests import ordered
+from lbd.permit.evidence import Sample, judge
+from lbd.permit.policies import Isolation
+from lbd.pulsar.admin import Leader
+from lbd.reason import Reason
+from lbd.replay import rounds, settings_from
+from lbd.store.control import Control
+from lbd.store.drains import Drains
+from lbd.store.journal import KEEP_SECONDS, Past, read
+from lbd.store.state import Scratch, StateDir, TurnMemory
+from lbd.text import counted
+from lbd.turn.learning import Learning
+from lbd.turn.parts import FreePolicies, Hold, Parts, TurnResult
+from lbd.turn.strategy_config import configured, gap_seconds, parts_of, slope_learner
+from lbd.turn.turn import turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lbd.config import Settings
+    from lbd.model import Slopes, Snapshot
+    from lbd.pulsar.admin import Admin
+    from lbd.store.journal import Journal
+    from lbd.store.recording import Header
+    from lbd.turn.parts import RoundSource as Looking
+
+
+IGNORED_HOLDS = frozenset(
+    {Reason.IN_BROKER_SHEDDING, Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT},
+)
+"""They would hide what lbd would do; that it would wait is said beside it."""
+
+
+def dry_run(settings: Settings) -> TurnResult:
+    """One turn against the live cluster that changes nothing, neither there nor in the state directory.
+
+    Hit counters are taken as reached; those of the daemon are read where its state directory can be read.
+    """
+    with observing(settings) as observer:
+        return turn(live_parts(settings, observer))
+
+
+def live_parts(settings: Settings, observer: Observer) -> Parts:
+    """What such a turn, or any other look at the live cluster, is made of."""
+    kept, averages, past = remembered(settings)
+    looked = _TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer
+    ordered_hold = partial(_ordered, settings)
+    return parts_of_known(settings, looked, PolicyReader(observer.admin), kept, averages, past, ordered_hold)
+
+
+def parts_of_known(
+    settings: Settings,
+    observer: Looking,
+    policies: PolicyReader,
+    kept: TurnMemory,
+    averages: Averages,
+    past: Past | Journal,
+    ordered_hold: Callable[[], Hold | None],
+) -> Parts:
+    """The same of what is known already, by whoever knows it."""
+    store = Scratch(unsampled(kept), averages)
+    return replace(
+        parts_of(settings, observer, policies, past, store, DryRun(), eager=True),
+        ordered_hold=ordered_hold,
+        ignored_holds=IGNORED_HOLDS,
+        learn=stored_learning(settings),
+        leader_topic=settings.leader.kept_topic,
+        drained=partial(_drained, settings),
+    )
+
+
+def _drained(settings: Settings) -> frozenset[str]:
+    """The brokers that are drained; a directory that this user may not look into tells of none."""
+    try:
+        return (
+            frozenset(Drains(settings.state_dir).in_force(time.time())) if settings.state_dir.is_dir() else frozenset()
+        )
+    except (UsageError, OSError):
+        return frozenset()
+
+
+def unsampled(kept: TurnMemory) -> TurnMemory:
+    """What the daemon knows, but not its samples: those are a minute old at most, and every report is looked at."""
+    known = TurnMemory(changed_at=kept.changed_at, progress=kept.progress)
+    return known.with_memory(kept.memory)
+
+
+def _ordered(settings: Settings) -> Hold | None:
+    """The pause of a daemon on this machine; a directory that this user may not look into tells of none."""
+    try:
+        return ordered(Control(settings.state_dir), time.time()) if settings.state_dir.is_dir() else None
+    except OSError:
+        return None
+
+
+def remembered(settings: Settings) -> tuple[TurnMemory, Averages, Past]:
+    """Counters, averages and the past of a daemon on this machine; nothing where there is none to be read."""
+    nothing = (TurnMemory(), Averages.empty(), Past())
+    try:
+        if not settings.state_dir.is_dir():
+            return nothing
+        state, now = StateDir(settings.state_dir), time.time()
+        kept = state.load().at(now, gap_seconds(settings))
+        return kept, state.load_averages(now), read(state.journal, now, KEEP_SECONDS, boot=moment())
+    except (UsageError, OSError):
+        return nothing
+
+
+def taking_over(settings: Settings, admin: Admin) -> dict[str, str]:
+    """Brokers that lbd moves bundles to now, and why each must not be asked for all that it owns.
+
+    A move without an outcome for longer than it may take was cut short, and is under way no more.
+    """
+    if admin.transfers:
+        return {}
+    past, begun = remembered(settings)[2], time.time() - 2 * settings.pulsar.unload_timeout_seconds
+    coming: dict[str, list[str]] = {}
+    for _, one in past.open:
+        if one.destination is not None and past.attempted_at.get(one.bundle, 0.0) > begun:
+            coming.setdefault(one.destination, []).append(one.bundle)
+    return {
+        broker: f"it takes over {counted(len(bundles), 'bundle')} now, the first: {bundles[0]}, and can hang if asked"
+        for broker, bundles in coming.items()
+    }
+
+
+@dataclass(frozen=True)
+class _TakenOver:
+    """A cluster as ``lbd run`` would find it once it had turned the brokers' own shedding off."""
+
+    observer: Observer
+
+    def observe(self) -> Observation:
+        return replace(self.observer.observe(), shedding_on=())
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """The last round of a recording as an observation."""
+
+    observation: Observation
+
+    def observe(self) -> Observation:
+        return self.observation
+
+
+def dry_run_recording(settings: Settings, path: Path) -> TurnResult:
+    """The same for the last round of the last recording in a file; its earlier rounds feed the averages.
+
+    What the recording's header says of the strategy holds where the settings leave the default.
+    """
+    header, settings, averages, last = last_round(path, settings)
+    parts = recorded_parts(settings, header.id or path.name, averages, last)
+    return turn(replace(parts, learn=_learned(path, header, settings)))
+
+
+def _learned(path: Path, header: Header, settings: Settings) -> Callable[[Snapshot], Slopes | None]:
+    """What the rounds of the last recording in a file tell, where the strategy wants to know."""
+    if not configured(settings).wants_slopes:
+        return slope_learner(settings)
+    learning = Learning(settings.load)
+    for own, _, snapshot in rounds(path):
+        if own.where == header.where:
+            learning.take(snapshot)
+    return learning.known
+
+
+def recorded_parts(settings: Settings, name: str, averages: Averages, last: Snapshot) -> Parts:
+    """What a look at the last round of a recording is made of; a recording knows of no policies."""
+    looked = _Recorded(Observation(last, name, last.brokers.ids, Leader(None, "recorded")))
+    policies, store = FreePolicies(Isolation()), Scratch(averages=averages)
+    return parts_of(settings, looked, policies, Past(), store, DryRun(), eager=True)
+
+
+def last_round(path: Path, given: Settings) -> tuple[Header, Settings, Averages, Snapshot]:
+    """The last recording's header, the settings with it, the averages before its last round, and that round."""
+    seen = rounds(path)
+    found = _open_recording(given, next(seen))
+    samples: dict[str, Sample] = {}
+    for one in seen:
+        header, _, snapshot = one
+        if found[0] is not header:
+            found, samples = _open_recording(given, one), {}
+            continue
+        _, settings, averages, last = found
+        evidence = judge(samples, last, settings.weights)
+        samples = dict(evidence.samples)
+        found = (header, settings, running.update(averages, last, evidence.fresh), snapshot)
+    return found
+
+
+def _open_recording(
+    given: Settings, first: tuple[Header, int, Snapshot]
+) -> tuple[Header, Settings, Averages, Snapshot]:
+    header, _, snapshot = first
+    return header, _with_header(given, header), Averages.empty(), snapshot
+
+
+def _with_header(settings: Settings, header: Header) -> Settings:
+    """The header's settings where these leave the default; of another strategy's header, only its weights."""
+    chosen, weights = settings_from(
+        header,
+        settings.strategy,
+        configured(settings).model_dump(exclude_unset=True),
+        settings.weights.model_dump(exclude_unset=True),
+    )
+    return settings.model_copy(update={strategy_section(settings.strategy): chosen, "weights": weights})

@@ -1,0 +1,236 @@
+"""Convert a broker's configuration to lbd's: what is carried over, what is not, and what lbd does differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from lbd.config import Settings, strategy_section
+from lbd.decide.avg_shedder import NEGLIGIBLE_POINTS, AvgShedderSettings
+from lbd.decide.overload_shedder import OverloadShedderSettings
+from lbd.decide.threshold_shedder import ThresholdShedderSettings
+from lbd.decide.transfer_shedder import TransferShedderSettings
+from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
+from lbd.documents import complaint
+from lbd.load.scoring import Weights
+from lbd.permit.settings import Guardrails
+from lbd.pulsar.paths import is_extensible, load_manager_class, shedder_class
+from lbd.split.triggers import SplitSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic.fields import FieldInfo
+
+    from lbd.decide.shedder import StrategySettings
+
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "avg_shedder": AvgShedderSettings,
+    "weights": Weights,
+    "guardrails": Guardrails,
+    "split": SplitSettings,
+}
+SHEDS_WITH = "loadBalancerLoadSheddingStrategy"
+PLACES_WITH = "loadBalancerLoadPlacementStrategy"
+
+OTHER_SHEDDERS: dict[str, tuple[str, type[StrategySettings]]] = {
+    "ThresholdShedder": (
+        "sheds brokers above the average, smoothed over many cycles, to wherever placement sends the bundles",
+        ThresholdShedderSettings,
+    ),
+    "OverloadShedder": ("sheds brokers above the overload threshold, and no others", OverloadShedderSettings),
+    "UniformLoadShedder": ("compares the traffic of two brokers, whatever their CPU", UniformLoadShedderSettings),
+    "TransferShedder": (
+        "moves from the most to the least loaded broker until they spread less",
+        TransferShedderSettings,
+    ),
+}
+"""The shedders beside AvgShedder: how each chooses, and its settings."""
+
+OTHER_PLACEMENTS = {
+    "LeastLongTermMessageRate": "least-long-term-message-rate",
+    "LeastResourceUsageWithWeight": "least-resource-usage-with-weight",
+    "RoundRobinBrokerSelector": "round-robin",
+}
+"""The modular manager's placements beside AvgShedder, under lbd's names."""
+
+AVG_SHEDDER_KEYS = "loadBalancerAvgShedder"
+
+
+@dataclass(frozen=True)
+class ConvertedSettings:
+    """``settings`` as a configuration file has them, and what to say beside them, a sentence each.
+
+    ``left_out`` are values that cannot be read (a broker keeps its default then, too), ``todo`` is what must be done
+    before lbd moves anything, ``differences`` what it will do otherwise than the brokers do today.
+    """
+
+    settings: dict[str, Any]
+    left_out: tuple[str, ...]
+    todo: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+def from_broker_conf(values: Mapping[str, str], *, stock: bool = False) -> ConvertedSettings:
+    """What a broker runs with, under lbd's names. ``values`` is broker.conf, or ``configuration/runtime``.
+
+    With ``stock`` values stay that Pulsar takes and lbd's own profile does not, for its rule as it is.
+    """
+    sections = {**SECTIONS, **_own_section(values)}
+    taken: dict[str, dict[str, Any]] = {section: {} for section in sections}
+    left_out: list[str] = []
+    for section, model in sections.items():
+        for name, field in model.model_fields.items():
+            key = _broker_key(field, values)
+            if key is not None:
+                _take(taken[section], model, name, (key, values[key]), left_out)
+    found = {section: values for section, values in taken.items() if values}
+    differences = tuple(_differences(values, _together(found, left_out, stock=stock)))
+    return ConvertedSettings(found, tuple(left_out), tuple(_todo(values)), differences)
+
+
+def _together(found: dict[str, dict[str, Any]], left_out: list[str], *, stock: bool) -> Settings:
+    """The settings; a section whose values lbd takes one by one, and not together, is left out."""
+    try:
+        return Settings.model_validate({**found, "profile": "stock"} if stock else found)
+    except ValidationError as error:
+        left_out.extend(f"avg_shedder and weights: {complaint(item)}" for item in error.errors())
+    for section in ("avg_shedder", "weights"):
+        found.pop(section, None)
+    return Settings.model_validate(found)
+
+
+def _own_section(values: Mapping[str, str]) -> dict[str, type[BaseModel]]:
+    """The section of the shedder that the brokers run, where it is another than AvgShedder."""
+    known = OTHER_SHEDDERS.get(shedder_class(values))
+    return {strategy_section(known[1].name): known[1]} if known is not None else {}
+
+
+def _broker_key(field: FieldInfo, values: Mapping[str, str]) -> str | None:
+    """The key under which a broker has this field; before 4.0 (PIP-357) bandwidth was spelt Bandwith."""
+    extra = field.json_schema_extra
+    key = str(extra["broker_conf"]) if isinstance(extra, dict) else ""
+    return next((name for name in (key, key.replace("Bandwidth", "Bandwith")) if name and name in values), None)
+
+
+def _take(section: dict[str, Any], model: type[BaseModel], name: str, found: tuple[str, str], notes: list[str]) -> None:
+    key, text = found
+    value: Any = text
+    if name == "excluded_namespaces":
+        value = [part.strip() for part in text.strip("[]").split(",") if part.strip()]
+    try:
+        section[name] = model.model_validate({name: value}).model_dump(mode="json")[name]
+    except ValidationError as error:
+        notes.append(f"{key}={text}: {complaint(error.errors()[0])}")
+
+
+def _todo(values: Mapping[str, str]) -> Iterator[str]:
+    manager = load_manager_class(values)
+    if is_extensible(values):
+        yield f"the brokers run {manager}, which tells its load on topics; lbd needs pulsar.service_url"
+    elif manager != "ModularLoadManagerImpl":
+        balanced = "loadManagerClassName=ModularLoadManagerImpl or ExtensibleLoadManagerImpl"
+        yield f"the brokers run {manager}; lbd balances with {balanced} only"
+    if values.get("loadBalancerSheddingEnabled") == "true":
+        yield "the brokers shed by themselves; lbd moves nothing until loadBalancerSheddingEnabled=false"
+
+
+def _differences(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    strategy = shedder_class(values)
+    if strategy == "AvgShedder":
+        yield from _from_avg_shedder(values, settings)
+    else:
+        yield from _from_another(values, settings, strategy)
+    yield from _from_any(values, settings)
+
+
+def _from_another(values: Mapping[str, str], settings: Settings, strategy: str) -> Iterator[str]:
+    """What a change of strategy means, and how to stay with the old one."""
+    chosen = settings.avg_shedder
+    rule = (
+        f"lbd pairs the most with the least loaded broker, and moves half way when they are {chosen.low_threshold:g} "
+        f"points apart for {chosen.hit_count_low} CPU samples, or {chosen.high_threshold:g} for {chosen.hit_count_high}"
+    )
+    if not strategy:
+        yield f"{SHEDS_WITH} is not told: brokers shed with ThresholdShedder before 5.0, with AvgShedder since; {rule}."
+        return
+    how, kind = OTHER_SHEDDERS.get(strategy, ("is none of the modular load manager's own", None))
+    yield f"The brokers shed with {strategy}, which {how}; {rule.replace('half way', _way(settings))}."
+    if kind is not None:
+        placement = OTHER_PLACEMENTS.get(values.get(PLACES_WITH, "").rpartition(".")[2])
+        and_place = f" and placement: {placement}" if placement is not None else ""
+        yield f"To decide by the brokers' own rule and with their settings, set strategy: {kind.name}{and_place}."
+    if any(key.startswith(AVG_SHEDDER_KEYS) for key in values):
+        yield "The thresholds and hit counts below stood in the brokers' configuration, and were never in force there."
+
+
+def _way(settings: Settings) -> str:
+    return f"{settings.avg_shedder.max_unload_percentage:.0%} of their difference in traffic"
+
+
+def _from_avg_shedder(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """The same rule, and where ``profile: live`` and the way lbd looks differ."""
+    yield from _hits(values, settings)
+    yield "A broker's only bundle stays; the brokers move it if it fits."
+    if settings.weights.bandwidth_in or settings.weights.bandwidth_out:
+        yield "Where bandwidth makes the score, bytes are levelled; brokers count messages first."
+    yield (
+        "A destination that would have to give away again what levelling gives it is filled to the average only; "
+        "the brokers level each pair."
+    )
+    yield (
+        f"The bundles that would close the last {NEGLIGIBLE_POINTS:g} points of a pair stay; the brokers go on while "
+        "any fits."
+    )
+    yield (
+        "A gap that level traffic would not close is left alone. If lbd is to decide as the brokers do in all of these "
+        "points, set profile: stock."
+    )
+    if values.get("loadBalancerDistributeBundlesEvenlyEnabled") == "true":
+        yield (
+            "Each bundle goes to the other broker of its pair; with loadBalancerDistributeBundlesEvenlyEnabled=true "
+            "brokers drop that one for a random one where it has more bundles of the namespace."
+        )
+    if settings.guardrails.excluded_namespaces:
+        yield "Excluded namespaces are left out before bundles are chosen; brokers choose first, and then move less."
+
+
+def _hits(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """A broker counts a hit a cycle, lbd one a new CPU sample: the same where both come once a minute."""
+    cycle = _number(values, "loadBalancerSheddingIntervalMinutes")
+    sample = _number(values, "loadBalancerHostUsageCheckIntervalMinutes")
+    hits = settings.avg_shedder.hit_count_low
+    if cycle != sample:
+        yield (
+            f"A hit is counted for each new CPU sample, every {sample:g} min; brokers count one each cycle of "
+            f"{cycle:g} min, new sample or not: {hits} hits take {hits * sample:g} min here, {hits * cycle:g} there."
+        )
+
+
+def _number(values: Mapping[str, str], key: str) -> float:
+    """Minutes, at least one, which is also the default."""
+    text = values.get(key, "1")
+    return max(float(text), 1.0) if text.isdecimal() else 1.0
+
+
+def _from_any(values: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """What no shedder of the brokers does."""
+    guardrails = settings.guardrails
+    yield (
+        f"A turn moves at most {guardrails.max_traffic_per_turn:.0%} of the traffic and a limited number of bundles "
+        "(guardrails.max_traffic_per_turn, max_unloads_*); brokers move all they have chosen at once."
+    )
+    yield (
+        f"A bundle rests {guardrails.cool_down_minutes:g} min after every attempt, by hand or failed, too; brokers "
+        "count their own unloads that succeeded (guardrails.cool_down_minutes)."
+    )
+    yield (
+        f"A destination must stay at or below {guardrails.max_destination_score:g} points, and below its source, as "
+        "predicted after the move; brokers look at what it has now (guardrails.max_destination_score)."
+    )
+    yield "Each landing is proven by asking who owns the bundle; brokers take the end of an unload for success."
+    if values.get("loadBalancerMemoryResourceWeight", "0") not in {"0", "0.0"}:
+        yield "weights.memory is carried over and counts for nothing, as in brokers since 3.0."

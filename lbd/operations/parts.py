@@ -1,0 +1,221 @@
+"""The parts that live turns and dry-runs share, made from settings.
+
+Isolation policies and anti-affinity groups are read for a plan, and again before each request.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lbd.errors import AdminError, LbdError
+from lbd.load.estimate import CPU
+from lbd.load.fit import capacities
+from lbd.load.summary import BrokerLoad, loads
+from lbd.model import Skip, bundle_namespace
+from lbd.observe.observer import Observer
+from lbd.permit.policies import Groups, Isolation, Policies, parse_isolation
+from lbd.pulsar.admin import Admin
+from lbd.reason import Reason
+from lbd.store.state import load_samples, save_samples
+from lbd.turn.learning import Learning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbd.config import Settings
+    from lbd.model import Slopes, Snapshot, Unload
+    from lbd.pulsar.broker_health import BrokerHealth
+
+
+MEMBER_REQUESTS_A_TURN = 200
+"""Pulsar tells the members of a group for one tenant at a time; groups beyond this count as unknown in this turn."""
+
+
+class PolicyReader:
+    """Asks one cluster. Thread-safe: moves ask from threads of their own.
+
+    A turn costs one request for isolation policies, one for each namespace that its plan newly touches, and for each
+    group among those one for each tenant, and two for failure domains. A move costs three.
+    """
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._planned: dict[str, str | None] = {}
+        self._members: dict[str, frozenset[str]] = {}
+        self._asked = 0
+
+    def isolation(self) -> Isolation:
+        """The cluster's isolation policies, which begin a turn; where they cannot be read nothing moves."""
+        self._members, self._asked = {}, 0
+        try:
+            return parse_isolation(self._admin.isolation_policies())
+        except AdminError:
+            return Isolation(known=False)
+
+    def groups(self, namespaces: tuple[str, ...], tenants: frozenset[str]) -> Groups:
+        """Groups of the namespaces that a plan would touch, in that order; what cannot be read stays unknown.
+
+        After the first that cannot be read no more are asked about: a turn must not wait for a time-out each.
+        """
+        found: dict[str, str | None] = {}
+        try:
+            for name in namespaces:
+                found[name] = self._admin.anti_affinity_group(name)
+        except AdminError:
+            unread = frozenset({name})
+        else:
+            unread = frozenset()
+        self._planned |= found
+        grouped = {name: group for name, group in found.items() if group is not None}
+        free = frozenset(found.keys() - grouped.keys())
+        try:
+            members, domains = self._spread(set(grouped.values()), tenants) if grouped else ({}, {})
+        except AdminError:
+            members, domains, unread = {}, {}, unread | grouped.keys()
+        return Groups(free, grouped, members, domains, unread)
+
+    def _spread(
+        self, groups: Iterable[str], tenants: frozenset[str]
+    ) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+        """Members of the groups, as far as requests for them are left, and failure domains of the brokers."""
+        for group in sorted(set(groups) - self._members.keys()):
+            if self._asked + len(tenants) <= MEMBER_REQUESTS_A_TURN:
+                self._asked += len(tenants)
+                self._members[group] = self._namespaces(group, tenants)
+        return dict(self._members), self._admin.failure_domains()
+
+    def _namespaces(self, group: str, tenants: frozenset[str]) -> frozenset[str]:
+        return frozenset(
+            name for tenant in sorted(tenants) for name in self._admin.anti_affinity_namespaces(group, tenant)
+        )
+
+    def forbids(self, move: Unload, *, planned: bool) -> Skip | None:
+        """Why a move may not happen any more. Raises :class:`AdminError` when that cannot be read.
+
+        Where the rest of a group is was looked at when the move was ``planned``; of one that a killed process planned
+        only isolation policies are asked for.
+        """
+        namespace, destination = bundle_namespace(move.bundle), move.destination or ""
+        isolation = parse_isolation(self._admin.isolation_policies())
+        policies = Policies(isolation, active=tuple(self._admin.active_brokers()))
+        reason = policies.forbids(namespace, destination)
+        if reason is not None:
+            return Skip(move.bundle, reason[0], f"{reason[1]}; not sent")
+        group = self._admin.anti_affinity_group(namespace) if planned else None
+        if group is not None and self._planned.get(namespace) != group:
+            changed = f"{namespace} belongs to anti-affinity group {group!r}, which was not so when it was planned"
+            return Skip(move.bundle, Reason.ANTI_AFFINITY, f"{changed}; not sent")
+        return None
+
+
+# --- the cost of traffic on each broker, as a live lbd learns it, keeps it over restarts and shows it
+
+KEPT_EVERY_SECONDS = 300.0
+"""Five samples of a broker at most are lost with a kill; at a stop none."""
+
+
+class Learned:
+    """Learns from every turn, whatever the strategy: destinations are judged by it, too. ``now`` is epoch seconds."""
+
+    def __init__(self, settings: Settings, now: float) -> None:
+        self._state_dir = settings.state_dir
+        self._learning = Learning(settings.load, load_samples(settings.state_dir, now))
+        self._written_at, self._taken_at = now, 0.0
+        self.trouble = ""
+
+    def __call__(self, snapshot: Snapshot) -> Slopes | None:
+        """What is known with one more round. Samples that cannot be written are told of and kept in memory."""
+        found = self._learning(snapshot)
+        self._taken_at = snapshot.taken_at
+        if not 0 <= snapshot.taken_at - self._written_at < KEPT_EVERY_SECONDS:
+            self._write()
+        return found
+
+    def known(self, snapshot: Snapshot) -> Slopes | None:
+        """The same without learning from it: for a look beside the turns."""
+        return self._learning.known(snapshot)
+
+    def take(self, settings: Settings) -> None:
+        """Go on with other settings; what was learned stays."""
+        self._learning.told(settings.load)
+
+    def close(self) -> None:
+        """Write what is not on disk yet."""
+        if self._taken_at > self._written_at:
+            self._write()
+
+    def _write(self) -> None:
+        self._written_at = self._taken_at
+        try:
+            save_samples(self._state_dir, self._learning.samples())
+        except LbdError as error:
+            self.trouble = f"what was learned of brokers is not kept: {error}"
+        else:
+            self.trouble = ""
+
+
+def stored_learning(settings: Settings) -> Learning:
+    """What an lbd on this state directory has learned, for who only looks; nothing where it cannot be read.
+
+    Of a broker that was restarted since, or has other limits, nothing is known.
+    """
+    return Learning(settings.load, load_samples(settings.state_dir, time.time()))
+
+
+def broker_loads(snapshot: Snapshot, known: Slopes | None, settings: Settings) -> list[BrokerLoad]:
+    """What is known of each broker of a round, with the capacity that settings or limits of CPU give it."""
+    brokers = snapshot.brokers
+    limits = dict(zip(brokers.ids, brokers.limit[:, CPU].tolist(), strict=True))
+    return loads(brokers.ids, known, capacities(limits, settings.load))
+
+
+# --- parts
+
+ADDRESSES = 5
+"""Addresses of brokers in a configuration: enough for one to answer."""
+
+
+@contextmanager
+def observing(
+    settings: Settings, *, keep_raw: bool = False, silences: BrokerHealth | None = None
+) -> Iterator[Observer]:
+    """An observer of the configured cluster, for one look or a few; ``silences`` are those of its lbd."""
+    observer = Observer(Admin(settings.pulsar, silences), time.time, keep_raw=keep_raw)
+    observer.wait_to_hear(print_wait)
+    try:
+        yield observer
+    finally:
+        observer.close()
+
+
+@contextmanager
+def preview_observer(settings: Settings, daemons: Observer | None) -> Iterator[Observer]:
+    """An observer of its own, or the daemon's where that listens: another one would wait a minute to hear as much."""
+    if daemons is not None and daemons.listens:
+        yield daemons
+    else:
+        with observing(settings, silences=None if daemons is None else daemons.admin.http.silences) as observer:
+            yield observer
+
+
+def print_wait(words: str) -> None:
+    """Tell a person at a terminal why a command waits; who reads only the output of a command is not disturbed."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{words}\n")
+
+
+def broker_addresses(settings: Settings) -> list[str]:
+    """Web addresses of the configured brokers and, where they can be told, of some others: any may be down."""
+    admin, given = Admin(settings.pulsar), list(settings.pulsar.admin_urls)
+    try:
+        return list(dict.fromkeys([*given, *map(admin.base, admin.active_brokers())]))[: max(ADDRESSES, len(given))]
+    except LbdError:
+        return given
+
+
+def broker_configuration(settings: Settings) -> dict[str, str]:
+    """The effective configuration of the broker that answers."""
+    return Admin(settings.pulsar).runtime_configuration()

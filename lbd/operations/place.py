@@ -1,0 +1,435 @@
+"""Placements that people order.
+
+``lbd place`` shows destinations from a live cluster or a recording, and changes nothing; a running lbd places unowned
+bundles, and picks the destination of an unload.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from lbd.act.place import AlreadyOwned
+from lbd.bundles import holds, parse_boundaries, range_name, topic_hash, topic_namespace
+from lbd.decide.manual import wanted_unload
+from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
+from lbd.load import scoring
+from lbd.model import Outcome, Result, Skip, bundle_namespace
+from lbd.operations.cluster_view import OwnerMap, Situation, owners, situation
+from lbd.operations.dry import last_round, live_parts, recorded_parts, taking_over
+from lbd.operations.parts import observing
+from lbd.permit.eligibility import BROKER_BUNDLE
+from lbd.place.picker import PlacementAdvice, answer_all
+from lbd.place.placements import DEFAULT, PLACEMENTS, PlaceMemory, build
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.paths import bounds
+from lbd.reason import Reason
+from lbd.store.control import FAILED, REFUSED, PlacedBundle, RequestResult
+from lbd.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lbd.act.place import Placer
+    from lbd.config import Settings
+    from lbd.model import Snapshot, Unload
+    from lbd.observe.observer import Observation
+    from lbd.permit.limits import Ledger
+    from lbd.place.placements import Placement, PlacementChoice
+    from lbd.store.control import PlaceRequest, UnloadRequest
+    from lbd.store.journal import Journal
+    from lbd.turn.parts import Parts
+
+
+if TYPE_CHECKING:
+    BundlesOf = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One word of the command line."""
+
+    text: str
+    kind: Literal["bundle", "topic", "namespace"]
+    namespace: str
+
+
+def target(text: str) -> Target:
+    """What a word names. Raises :class:`UsageError` that says what would be right."""
+    if "://" in text:
+        return _movable(Target(text, "topic", topic_namespace(text)))
+    parts = text.split("/")
+    if len(parts) == 2 and all(parts) and not parts[1].startswith("0x"):
+        return _movable(Target(text, "namespace", text))
+    if len(parts) == 3 and parts[2].startswith("0x"):
+        bounds(text)
+        return _movable(Target(text, "bundle", bundle_namespace(text)))
+    wanted = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, persistent://tenant/namespace/topic or tenant/namespace"
+    raise UsageError(f"{text!r} is no bundle, topic or namespace; wanted {wanted}")
+
+
+def _movable(one: Target) -> Target:
+    if BROKER_BUNDLE.match(f"{one.namespace}/0x"):
+        raise UsageError(f"{one.text!r} belongs to its broker and is never placed or moved")
+    return one
+
+
+@dataclass(frozen=True)
+class Meant:
+    """The bundles that some words come to, each with the topics by which it was named."""
+
+    topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The bundles' namespaces, each once."""
+        return tuple(dict.fromkeys(map(bundle_namespace, self.topics)))
+
+
+def meant(targets: Iterable[Target], bundles_of: BundlesOf) -> Meant:
+    """Raises :class:`UsageError` for what is no bundle of its namespace."""
+    found: dict[str, tuple[str, ...]] = {}
+    cut: dict[str, list[str]] = {}
+    for one in targets:
+        if one.namespace not in cut:
+            cut[one.namespace] = bundles_of(one.namespace)
+        for bundle in _bundles(one, cut[one.namespace]):
+            topics = (one.text,) if one.kind == "topic" else ()
+            found[bundle] = tuple(dict.fromkeys((*found.get(bundle, ()), *topics)))
+    return Meant(found)
+
+
+def _bundles(one: Target, bundles: list[str]) -> list[str]:
+    if one.kind == "namespace":
+        return bundles
+    if one.kind == "topic":
+        at = topic_hash(one.text)
+        within = [bundle for bundle in bundles if holds(bundle, at)]
+        if not within:
+            raise UsageError(f"{one.text}: no bundle seen of {one.namespace} holds its hash, 0x{at:08x}")
+        return within
+    if one.text not in bundles:
+        lower, upper = bounds(one.text)
+        there = [name for name in bundles if bounds(name)[0] < upper and lower < bounds(name)[1]]
+        told = f"; there are {', '.join(there[:3])}{' and others' if len(there) > 3 else ''}" if there else ""
+        raise UsageError(f"{one.text} is no bundle of {one.namespace}, which has {len(bundles)}{told}")
+    return [one.text]
+
+
+def live_bundles(admin: Admin) -> BundlesOf:
+    """The bundles of a namespace, as the cluster has cut it now."""
+
+    def bundles(namespace: str) -> list[str]:
+        texts = admin.boundaries(namespace)
+        if texts is None:
+            raise UsageError(f"{namespace}: cluster {admin.cluster} has no such namespace")
+        cuts = parse_boundaries(texts)
+        return [f"{namespace}/{range_name(*ends)}" for ends in pairwise(cuts)]
+
+    return bundles
+
+
+def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
+    """The owner of each bundle of a namespace that has one. Raises :class:`UsageError` where there is no namespace."""
+    admin = Admin(settings.pulsar)
+    if target(namespace).kind != "namespace":
+        raise UsageError(f"{namespace!r} is no namespace; wanted tenant/namespace")
+    admin.active_brokers()
+    bundles, found = live_bundles(admin)(namespace), owners(admin, taking_over(settings, admin))
+    if found.unasked:
+        broker, why = next(iter(found.unasked.items()))
+        raise ObserveError(f"{broker} does not tell which bundles it owns: {why}")
+    return {bundle: found.of[bundle] for bundle in bundles if bundle in found.of}
+
+
+def reported_bundles(snapshot: Snapshot) -> BundlesOf:
+    """The bundles of a namespace that brokers report: a recording knows no others."""
+
+    def bundles(namespace: str) -> list[str]:
+        found = sorted(name for name in snapshot.bundles if bundle_namespace(name) == namespace)
+        if not found:
+            raise UsageError(f"{namespace}: no broker reports a bundle of it")
+        return found
+
+    return bundles
+
+
+# --- plan only
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Answers, and what they are made from.
+
+    ``taken_at`` is when the reports were read (epoch seconds), ``age_seconds`` how old they were when it was answered,
+    None in a recording, whose answers are of its time. ``topics`` are those by which a bundle was named, ``unasked``
+    the brokers that did not tell what they own.
+    """
+
+    cluster: str
+    strategy: str
+    taken_at: float
+    age_seconds: float | None
+    sample_interval_seconds: float
+    answers: tuple[PlacementAdvice, ...]
+    topics: Mapping[str, tuple[str, ...]]
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    memory: PlaceMemory = field(default_factory=PlaceMemory)
+
+    @property
+    def unanswered(self) -> tuple[PlacementAdvice, ...]:
+        """Bundles that nobody owns and no broker may have."""
+        return tuple(one for one in self.answers if one.owner is None and one.placed.broker is None)
+
+
+def placement(name: str) -> Placement:
+    """The placement of that name. Raises :class:`UsageError` for an unknown one."""
+    if name not in PLACEMENTS:
+        raise UsageError(f"placement {name!r} is not known; wanted {', '.join(PLACEMENTS)}")
+    return build(name)
+
+
+def ask_cluster(settings: Settings, words: Sequence[str], strategy: str) -> Report:
+    """Answers from the live cluster, with the averages of a daemon on this machine where they can be read."""
+    with observing(settings) as observer:
+        parts, busy = live_parts(settings, observer), taking_over(settings, observer.admin)
+        return ask(parts, observer.admin, words, strategy, PlaceMemory(), busy)
+
+
+def ask(
+    parts: Parts,
+    admin: Admin,
+    words: Sequence[str],
+    strategy: str,
+    memory: PlaceMemory,
+    busy: Mapping[str, str] = MappingProxyType({}),
+) -> Report:
+    """The same with the parts of a running lbd that moves nothing now, and what it remembers of its answers.
+
+    ``busy`` are brokers that must not be asked for what they own, and why.
+
+    Raises :class:`UsageError` for words and strategies that are none, before the cluster is asked anything.
+    """
+    place, targets = placement(strategy), [target(word) for word in words]
+    admin.active_brokers()
+    wanted = meant(targets, live_bundles(admin))
+    return _answered(parts, wanted, owners(admin, busy), (strategy, place), memory, time.time)
+
+
+def ask_recording(settings: Settings, words: Sequence[str], strategy: str, path: Path) -> Report:
+    """Answers from the last round of a recording; its earlier rounds feed the averages."""
+    place, targets = placement(strategy), [target(word) for word in words]
+    header, settings, averages, snapshot = last_round(path, settings)
+    wanted = meant(targets, reported_bundles(snapshot))
+    rows = snapshot.rows
+    reported = zip(rows.bundle.tolist(), rows.owner().tolist(), strict=True)
+    owned = OwnerMap({snapshot.bundles[at]: snapshot.brokers.ids[owner] for at, owner in reported}, {})
+    parts = recorded_parts(settings, header.id or path.name, averages, snapshot)
+    return _answered(parts, wanted, owned, (strategy, place), PlaceMemory(), None)
+
+
+def _answered(
+    parts: Parts,
+    wanted: Meant,
+    owned: OwnerMap,
+    chosen: tuple[str, Placement],
+    memory: PlaceMemory,
+    clock: Callable[[], float] | None,
+) -> Report:
+    strategy, place = chosen
+    now = situation(parts, wanted.namespaces)
+    observation = now.observation
+    of = {bundle: owned.of.get(bundle) for bundle in wanted.topics}
+    asked = sum(owner is None for owner in of.values())
+    age = None if clock is None else max(clock() - observation.snapshot.taken_at, 0.0)
+    seen = replace(now.seen(parts, max(asked, 1), tuple(of)), age_seconds=age or 0.0)
+    answers, memory = answer_all(of, now.standing(parts), place, seen, memory)
+    return Report(
+        observation.cluster,
+        strategy,
+        observation.snapshot.taken_at,
+        age,
+        observation.sample_interval_seconds,
+        answers,
+        wanted.topics,
+        owned.unasked,
+        memory,
+    )
+
+
+# --- act: place unowned bundles, pick the destination of an unload
+
+MISSES_THAT_STOP = 2
+"""Two in a row that nobody took: something is wrong that a third would not mend."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An observation that was made already, so that what is judged is what was chosen from."""
+
+    observation: Observation
+
+    def observe(self) -> Observation:
+        """The one there is."""
+        return self.observation
+
+
+class LivePicker:
+    """A live lbd's picker. It remembers what it answered: no report shows that yet."""
+
+    def __init__(self, journal: Journal, on_end: Callable[[Outcome | Skip], None]) -> None:
+        self._journal, self._on_end = journal, on_end
+        self._memory = PlaceMemory()
+        self._stopped = threading.Event()
+        self._trouble = ""
+
+    def stop(self) -> None:
+        """Begin no further bundle of a request; the one that is being placed is brought to its end."""
+        self._stopped.set()
+
+    def place(self, request: PlaceRequest, parts: Parts, placer: Placer) -> RequestResult:
+        """Place what nobody owns, one bundle after the other; raises :class:`~lbd.errors.LbdError` before any is."""
+        if placer.admin.transfers:
+            raise RefusedError(
+                "the extensible load manager chooses the owner of a bundle that nobody owns, whoever is asked; "
+                "once a client has it placed, lbd unload BUNDLE --to BROKER moves it"
+            )
+        held = _held(parts) or self._under_way()
+        if held:
+            raise RefusedError(held)
+        report = ask(parts, placer.admin, request.targets, request.strategy, self._memory)
+        self._memory = report.memory
+        self._trouble = ""
+        placed = list(self._placed(request, report, placer, partial(_held, parts)))
+        return _placement_result(placed, self._trouble)
+
+    def _placed(
+        self, request: PlaceRequest, report: Report, placer: Placer, held: Callable[[], str]
+    ) -> Iterator[PlacedBundle]:
+        misses = 0
+        for one in report.answers:
+            broker = one.placed.broker
+            if one.owner is not None:
+                yield PlacedBundle(one.bundle, broker, None, one.owner, "owned already; left alone")
+            elif broker is None:
+                why = f"no broker may have it: {_first(one.candidates.left_out)}"
+                yield PlacedBundle(one.bundle, None, None, None, why)
+            elif stop := self._trouble or self._stop(request, misses) or held():
+                yield PlacedBundle(one.bundle, broker, None, None, f"not asked for: {stop}")
+            else:
+                reason = f"by hand, {request.by}; {report.strategy}: {one.placed.reason}"
+                ended = placer.place(one.bundle, broker, reason)
+                self._ended(ended)
+                misses = 0 if _taken(ended) else misses + 1
+                yield _placed_bundle(ended, broker)
+
+    def _stop(self, request: PlaceRequest, misses: int) -> str:
+        if self._stopped.is_set():
+            return "lbd was stopped"
+        if time.time() >= request.expires_at:
+            return "whoever asked has stopped waiting"
+        return "two in a row could not be placed" if misses >= MISSES_THAT_STOP else ""
+
+    def _under_way(self) -> str:
+        """A move that a killed process left open: what nobody owns may be on its way."""
+        return next(
+            (f"{Reason.MOVES_UNFINISHED.label}: {one.bundle} is under way" for _, one in self._journal.open), ""
+        )
+
+    def _ended(self, ended: Outcome | Skip) -> None:
+        """Told and written down; where it cannot be written, no more may be placed."""
+        self._on_end(ended)
+        if isinstance(ended, Skip):
+            return
+        try:
+            self._journal.placed(ended)
+        except LbdError as error:
+            self._trouble = f"{ended.unload.bundle} is in no journal: {error}"
+
+    def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
+        """The request with a destination, the parts that judge it by what it was chosen from, and why that one.
+
+        A request that names its destination stays as it is. Raises :class:`RefusedError` when no broker may have it.
+        """
+        if request.destination is not None:
+            return request, parts, ""
+        now = situation(parts, (bundle_namespace(request.bundle),))
+        fixed = replace(parts, observer=Fixed(now.observation))
+        unload = wanted_unload(request.bundle, now.observation.snapshot, now.averages)
+        if isinstance(unload, Skip):
+            raise RefusedError(f"{unload.what}: {unload.reason.label}: {unload.detail}")
+        placed = self._picked(unload, parts, now)
+        self._memory = placed.memory
+        named = msgspec.structs.replace(request, destination=placed.broker)
+        return named, fixed, f"{DEFAULT}: {placed.reason}"
+
+    def _picked(self, unload: Unload, parts: Parts, now: Situation) -> PlacementChoice:
+        """One of the brokers that every guardrail would let the bundle go to."""
+        ledger = _ledger(unload, parts, now)
+        others = [broker for broker in now.observation.active if broker != unload.source]
+        refusals = {broker: ledger.refusal(replace(unload, destination=broker)) for broker in others}
+        may = tuple(broker for broker, refusal in refusals.items() if refusal is None)
+        if not may:
+            told = [refusal for refusal in refusals.values() if refusal is not None]
+            raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(told)}")
+        return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), self._memory)
+
+
+def _taken(ended: Outcome | Skip) -> bool:
+    """Whether somebody owns it now, a client's broker included."""
+    return ended.reason is Reason.OWNER_CHANGED if isinstance(ended, Skip) else ended.owner is not None
+
+
+def _placed_bundle(ended: Outcome | Skip, broker: str) -> PlacedBundle:
+    if isinstance(ended, Skip):
+        owner = ended.owner if isinstance(ended, AlreadyOwned) else None
+        return PlacedBundle(ended.what, broker, None, owner, f"{ended.reason.label}: {ended.detail}")
+    unload = ended.unload
+    return PlacedBundle(unload.bundle, broker, ended.result, ended.owner, ended.detail, unload.reason)
+
+
+def _held(parts: Parts) -> str:
+    """The pause in force: nobody is disconnected, so no other hold counts."""
+    hold = parts.ordered_hold()
+    return "" if hold is None else hold[0].told(hold[1])
+
+
+def _ledger(unload: Unload, parts: Parts, now: Situation) -> Ledger:
+    """What judges each destination as a turn would; what bars the bundle itself is the turn's to say."""
+    snapshot, interval = now.observation.snapshot, now.observation.sample_interval_seconds
+    nothing = np.zeros(len(snapshot.bundles), dtype=np.int8)
+    permission = replace(now.evidence.permission(nothing), slopes=parts.learn(snapshot))
+    scores = scoring.scores(snapshot.brokers, parts.weights)
+    return parts.ledger(snapshot, scores, now.policies, (unload,), permission, shown_after_seconds=interval)
+
+
+def _first(refusals: Iterable[Skip]) -> str:
+    told = list(dict.fromkeys(f"{skip.reason.label}: {skip.detail}" for skip in refusals))
+    return "; ".join(told[:3]) + (f"; and {len(told) - 3} more reasons" if len(told) > 3 else "") or "there is none"
+
+
+def _placement_result(placed: list[PlacedBundle], trouble: str) -> RequestResult:
+    """One sentence for the whole request: what was not placed weighs more than what was; ``trouble`` is told always."""
+    landed = sum(one.result is Result.LANDED for one in placed)
+    alone = sum(one.result is None and one.owner is not None for one in placed)
+    missed = [one for one in placed if one.result not in {None, Result.LANDED}]
+    refused = [one for one in placed if one.result is None and one.owner is None]
+    words = [f"{landed} placed", f"{alone} owned already and left alone" if alone else ""]
+    words += [f"{len(missed)} not where they should be: {missed[0].bundle}: {missed[0].detail}" if missed else ""]
+    words += [f"{len(refused)} not placed: {refused[0].bundle}: {refused[0].detail}" if refused else ""]
+    words += [trouble if not any(trouble in one for one in words) else ""]
+    code = FAILED if missed else REFUSED if refused else 0
+    return RequestResult(
+        code,
+        f"{counted(len(placed), 'bundle')}: {', '.join(filter(None, words))}.",
+        placed=placed,
+    )

@@ -1,0 +1,238 @@
+"""Requests of people to a live lbd, held in memory: each waits, is executed once, and ends in a result."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lbd.decide.manual import ByHand
+from lbd.errors import RefusedError
+from lbd.model import Outcome, Result, Skip
+from lbd.reason import Group, Reason
+from lbd.store.control import (
+    FAILED,
+    REFUSED,
+    DrainRequest,
+    FillRequest,
+    PlaceRequest,
+    PlanRequest,
+    RequestResult,
+    SplitRequest,
+)
+from lbd.text import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lbd.errors import LbdError
+    from lbd.model import Unload
+    from lbd.store.control import Control, Request, UnloadRequest
+    from lbd.turn.parts import Hold, Parts, TurnResult
+
+
+OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group.LIMIT)
+OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT})
+"""What ``--override`` passes: limits, and orders to wait that people gave; never what a destination must be."""
+
+
+def ordered(control: Control, now: float) -> Hold | None:
+    """The pause in force."""
+    pause = control.paused(now)
+    if pause is None:
+        return None
+    until = f"until {utc(pause.until)}" if pause.until is not None else "until lbd resume"
+    return Reason.PAUSED, f"by {pause.by} {until}{pause.reason and f': {pause.reason}'}"
+
+
+def overriding(parts: Parts, request: UnloadRequest) -> Parts:
+    """The parts with what a person's reason passes: limits, and orders to wait."""
+    passes = request.override is not None
+    return replace(
+        parts,
+        ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
+        ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
+    )
+
+
+def wanting(parts: Parts, request: UnloadRequest, picked: str = "") -> Parts:
+    """The parts of a turn that wants this unload and nothing else; a single bundle is within every cap of a turn."""
+    passed = f", overriding limits: {request.override}" if request.override is not None else ""
+    reason = f"by hand, {request.by}{passed}{f'; {picked}' if picked else ''}"
+    wish = ByHand(request.bundle, request.destination or "", parts.weights, reason)
+    return replace(parts, strategy=wish, moved_rest=False)  # how urgent it is, the person knows
+
+
+def split_hold(
+    request: SplitRequest, held: Callable[[], Hold | None], unfinished: Sequence[Unload], *, observe_only: bool
+) -> Hold | None:
+    """What keeps a split from being begun: what is under way in any case, orders to wait unless they are overridden."""
+    if observe_only:
+        return Reason.OBSERVE_ONLY, "this lbd only observes (--observe)"
+    if unfinished:
+        return Reason.MOVES_UNFINISHED, f"{unfinished[0].bundle} is under way"
+    hold = held()
+    return None if hold is None or (request.override is not None and hold[0] in OVERRIDDEN_HOLDS) else hold
+
+
+def request_reason(record: TurnResult, bundle: str) -> str:
+    """Why a request came to nothing, in words."""
+    if record.hold is not None:
+        return record.hold[0].told(record.hold[1])
+    found = next((skip for skip in record.skips if skip.what == bundle), None)
+    return record.sentence if found is None else found.reason.told(found.detail)
+
+
+def _key(request: Request) -> str:
+    """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
+    return (
+        request.id if isinstance(request, PlaceRequest | PlanRequest | DrainRequest | FillRequest) else request.bundle
+    )
+
+
+_UNDONE = {
+    PlaceRequest: "Not placed",
+    SplitRequest: "Not split",
+    DrainRequest: "Not begun",
+    FillRequest: "Not begun",
+}
+
+
+QUEUED = 16
+"""Requests that may wait at the same time; further ones are refused."""
+
+CALLER_CHECK_SECONDS = 0.2
+"""How often a waiting request looks whether its caller has gone."""
+
+EXPIRED = "Refused: expired; lbd took the request {late:.0f} s after whoever asked had stopped waiting."
+
+
+@dataclass(eq=False)
+class _Caller:
+    """Somebody who waits for a result."""
+
+    result: RequestResult | None = None
+    answered: threading.Event = field(default_factory=threading.Event)
+
+
+class Requests:
+    """Requests of people, in memory: those that wait, and those under way. Thread-safe.
+
+    A request waits until :meth:`next` takes it; one lock decides whether it was taken or withdrawn first, so a request
+    that was reported as withdrawn is never executed. ``on_new`` is called when one has come.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Request] = deque()
+        self._under_way: dict[str, Request] = {}
+        self._callers: dict[str, _Caller] = {}
+        self._closed = ""
+        self.deliver: Callable[[str, RequestResult], None] = self._deliver
+        self.on_new: Callable[[], object] = lambda: None
+
+    def submit(self, request: Request) -> None:
+        """Let it wait for its turn. Raises :class:`RefusedError` where too many wait, or lbd ends."""
+        with self._lock:
+            if self._closed:
+                raise RefusedError(self._closed)
+            if len(self._waiting) >= QUEUED:
+                raise RefusedError(f"{QUEUED} requests are waiting already")
+            self._waiting.append(request)
+        self.on_new()
+
+    def ask(self, request: Request, gone: Callable[[], bool]) -> tuple[RequestResult | None, bool]:
+        """Submit it and wait until it expires or its caller has ``gone``; the result, and whether nothing was begun.
+
+        A request that was not taken by then is withdrawn.
+        """
+        caller = self._callers[request.id] = _Caller()
+        try:
+            self.submit(request)
+            deadline = time.monotonic() + request.expires_at - request.at
+            while not caller.answered.wait(min(CALLER_CHECK_SECONDS, max(deadline - time.monotonic(), 0.0))):
+                if time.monotonic() >= deadline or gone():
+                    break
+            return (None, True) if self._withdraw(request) else (caller.result, False)
+        finally:
+            del self._callers[request.id]
+
+    def _withdraw(self, request: Request) -> bool:
+        with self._lock:
+            try:
+                self._waiting.remove(request)
+            except ValueError:
+                return False
+            return True
+
+    def next(self, now: float) -> Request | None:
+        """The oldest request, to be executed now; one that has expired is refused instead."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return None
+                request = self._waiting.popleft()
+                if now < request.expires_at:
+                    return request
+                self.deliver(request.id, RequestResult(REFUSED, EXPIRED.format(late=now - request.expires_at)))
+
+    def close(self, why: str) -> None:
+        """Refuse what waits and what comes; what is under way goes on to its end."""
+        with self._lock:
+            self._closed = why
+            while self._waiting:
+                self.deliver(self._waiting.popleft().id, RequestResult(REFUSED, f"Refused: {why}."))
+
+    def _deliver(self, name: str, result: RequestResult) -> None:
+        """To the caller, unless it has gone; the journal has what was done."""
+        caller = self._callers.get(name)
+        if caller is not None:
+            caller.result = msgspec.structs.replace(result, id=name)
+            caller.answered.set()
+
+    def begun(self, request: Request) -> None:
+        """From now on the end of a move of this bundle is the answer."""
+        with self._lock:
+            self._under_way[_key(request)] = request
+
+    def refuse(self, request: Request, why: str) -> None:
+        """Nothing was sent."""
+        self.answer(request, RequestResult(REFUSED, f"Refused: {why}."))
+
+    def fail(self, request: Request, error: LbdError) -> None:
+        """Nothing was sent, because it could not be judged; the exit code is the error's."""
+        done = _UNDONE.get(type(request), "Not moved")
+        self.answer(
+            request,
+            RequestResult(error.exit_code, f"{'Refused' if isinstance(error, RefusedError) else done}: {error}"),
+        )
+
+    def answer(self, request: Request, answer: RequestResult) -> None:
+        """It has ended."""
+        self._answer(_key(request), answer)
+
+    def ended(self, ended: Outcome | Skip) -> None:
+        """A move has ended; if it was asked for by hand, that is its answer."""
+        if isinstance(ended, Skip):
+            self._answer(ended.what, RequestResult(REFUSED, f"Refused: {ended.reason.told(ended.detail)}."))
+        else:
+            self._answer(ended.unload.bundle, _answer(ended))
+
+    def _answer(self, key: str, answer: RequestResult) -> None:
+        with self._lock:
+            request = self._under_way.pop(key, None)
+        if request is not None:
+            self.deliver(request.id, answer)
+
+
+def _answer(outcome: Outcome) -> RequestResult:
+    unload = outcome.unload
+    landed = outcome.result is Result.LANDED
+    detail = f": {outcome.detail}" if outcome.detail else ""
+    told = f"{unload.bundle}: {unload.source} -> {unload.destination}: {outcome.result.value}"
+    sentence = f"{told} in {outcome.seconds:.2f} s{detail}."
+    return RequestResult(0 if landed else FAILED, sentence, outcome.result, outcome.owner)

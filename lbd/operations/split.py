@@ -1,0 +1,352 @@
+"""Splits of a live lbd, one at a time beside the turns: by its rule, and by request; and plans that change nothing.
+
+Nothing is split while moves are in flight, and nothing is moved during a split, because a move names a bundle.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from lbd.act.fence import HEIR_WAITS_SECONDS, Fence
+from lbd.act.ownership import ActClock
+from lbd.act.split import Splitter
+from lbd.bundles import holds, topic_hash
+from lbd.errors import LbdError, ObserveError, RefusedError, as_lbd_error
+from lbd.model import bundle_namespace, bundle_range
+from lbd.observe import averages as running
+from lbd.operations.dry import remembered
+from lbd.operations.parts import preview_observer
+from lbd.permit.eligibility import carries, exempt_reason
+from lbd.permit.quiet_hours import quiet_until
+from lbd.pulsar.admin import Admin
+from lbd.reason import Reason
+from lbd.split.plan import (
+    Cut,
+    CutOutcome,
+    DueSplitDocument,
+    DueSplitsDocument,
+    SplitResult,
+    Topic,
+    UnsplitDocument,
+    as_document,
+    plan,
+    plan_cut,
+)
+from lbd.store.control import FAILED, REFUSED, RequestResult
+from lbd.store.moves import within_hour
+from lbd.turn.splitting import SplitChoice, SplitRound, all_usable, choose, split_round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lbd.config import Settings
+    from lbd.observe.observer import Observer
+    from lbd.operations.requests import Requests
+    from lbd.pulsar.admin import TopicStats
+    from lbd.split.plan import Algorithm, SplitPlan
+    from lbd.split.triggers import SplitSettings
+    from lbd.store.control import SplitRequest
+    from lbd.store.journal import Journal
+    from lbd.store.moves import SplitRecord
+    from lbd.turn.parts import Hold, TurnResult
+
+
+def bundle_topics(admin: Admin, bundle: str, owner: str) -> tuple[Topic, ...]:
+    """All topics that fall into a bundle, those that are not loaded among them, by name.
+
+    That is what a broker cuts by. Rates are up to a statistics interval old. Raises
+    :class:`~lbd.errors.AdminError` where they cannot be had.
+    """
+    namespace = bundle_namespace(bundle)
+    loaded = _loaded(admin, bundle, owner)
+    names = {*admin.topics(namespace), *loaded}
+    return tuple(_topic(name, loaded.get(name)) for name in sorted(names) if holds(bundle, topic_hash(name)))
+
+
+def _loaded(admin: Admin, bundle: str, owner: str) -> Mapping[str, TopicStats]:
+    by_domain = admin.topic_stats(owner).get(bundle_namespace(bundle), {}).get(bundle_range(bundle), {})
+    return {name: stats for topics in by_domain.values() for name, stats in topics.items()}
+
+
+def _topic(name: str, stats: TopicStats | None) -> Topic:
+    if stats is None:
+        return Topic(name, topic_hash(name))
+    rates = (stats.msg_rate_in + stats.msg_rate_out, stats.msg_throughput_in + stats.msg_throughput_out)
+    return Topic(name, topic_hash(name), *rates)
+
+
+# --- plan of one bundle, from its owner's current statistics
+
+CLOCK = ActClock(time.monotonic, time.sleep)
+
+
+def plan_split(
+    admin: Admin, bundle: str, algorithm: Algorithm, settings: SplitSettings, positions: Sequence[int] = ()
+) -> SplitPlan:
+    """Where ``algorithm`` would cut the bundle, and what lies on each side.
+
+    Raises :class:`~lbd.errors.RefusedError` for what is no bundle, nobody's, or has nothing to cut,
+    :class:`~lbd.errors.UsageError` for positions outside of it, and :class:`~lbd.errors.ObserveError` where the brokers
+    do not tell.
+    """
+    splitter = Splitter(admin, CLOCK)
+    owner = splitter.owner(bundle, splitter.boundaries(bundle_namespace(bundle)))
+    return plan(owner, bundle, algorithm, bundle_topics(admin, bundle, owner), settings.flow, positions)
+
+
+class LiveSplitView:
+    """What lbd's rule asks of a live cluster."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def number_of_bundles(self, namespace: str) -> int:
+        """Raises :class:`~lbd.errors.ObserveError` where its boundaries cannot be read, or it has none."""
+        found = len(self._admin.boundaries(namespace) or ()) - 1
+        if found < 1:
+            raise ObserveError(f"{namespace}: no bundles are told of it")
+        return found
+
+    def look(self, bundle: str, settings: SplitSettings) -> SplitPlan:
+        """By the algorithm of ``split.algorithm``; raises as :func:`look` does."""
+        return plan_split(self._admin, bundle, settings.algorithm, settings)
+
+
+# --- splits of a live lbd
+
+Told: TypeAlias = "Callable[[CutOutcome | LbdError], None]"
+
+
+class Splitting:
+    """Splits bundles, with the journal. ``admin`` is asked for each time: settings may be read again meanwhile.
+
+    ``paused`` is asked before each split of the rule, for the pause that was ordered since the turn that chose it.
+    ``on_end`` hears of each split as it ends, and of what kept one from being tried, from the thread that made it.
+    """
+
+    def __init__(
+        self, journal: Journal, admin: Callable[[], Admin], now: Callable[[], float], paused: Callable[[], Hold | None]
+    ) -> None:
+        self._journal, self._admin, self._now, self._paused = journal, admin, now, paused
+        self._halted = threading.Event()
+        self._changed = threading.Condition()
+        self._under_way = ""
+        self._inherited = dict(journal.open_splits)
+        self._heir_since: float | None = None
+        self.on_end: Told = lambda _: None
+        self.warnings: tuple[str, ...] = ()
+
+    def hold(self) -> Hold | None:
+        """What keeps moves from being planned."""
+        with self._changed:
+            what = self._under_way or next((split.cut.bundle for split in self._inherited.values()), "")
+        return (Reason.MOVES_UNFINISHED, f"a split is under way: {what}") if what else None
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether no split is under way, within that time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._under_way, seconds)
+
+    def halt(self) -> None:
+        """Begin nothing that the rule chooses; the split that was asked for is brought to its end."""
+        self._halted.set()
+
+    def inherit(self, found: Mapping[str, SplitRecord]) -> None:
+        """Take over these open splits of other processes, by id, and no others; not while one is made here.
+
+        Another process may still be at them, until its fence has ended.
+        """
+        with self._changed:
+            if not self._under_way:
+                self._inherited, self._heir_since = dict(found), CLOCK.boot()
+
+    def recover(self) -> None:
+        """Give the splits of a killed process their outcome, those that can be told by now."""
+        try:
+            for name, split in list(self._inherited.items()):
+                outcome = Splitter(self._admin(), CLOCK).finish(split.cut, self._age(split))
+                if outcome is not None:
+                    self._journal.conclude_split(name, outcome)
+                    del self._inherited[name]
+                    self.on_end(outcome)
+        except LbdError as error:
+            self.on_end(error)
+
+    def _age(self, split: SplitRecord) -> float:
+        """How long ago it may have been asked for last; of another machine's, whose clock is not compared, at least."""
+        if self._heir_since is None:
+            return self._now() - split.at
+        return CLOCK.boot() - self._heir_since - HEIR_WAITS_SECONDS
+
+    def after(self, record: TurnResult, settings: Settings) -> None:
+        """After a turn that planned nothing: what its round asks for is begun, beside the next turns."""
+        self.warnings = _warnings(record, settings)
+        if settings.split.enabled and not self.warnings and self.hold() is None:
+            seen = split_round(record, self._journal.split_or_attempted_at, self._hour())
+            if seen is not None:
+                self._begin("what the rule chooses", lambda: self._by_rule(seen, settings))
+
+    def serve(self, request: SplitRequest, settings: Settings, requests: Requests, hold: Hold | None) -> None:
+        """Begin a split that a person asked for, beside the turns, unless something holds it; it ends in an answer."""
+        requests.begun(request)
+        if hold is None:
+            self._begin(request.bundle, lambda: self._answered(request, settings, requests))
+        else:
+            requests.refuse(request, hold[0].told(hold[1]))
+
+    def _answered(self, request: SplitRequest, settings: Settings, requests: Requests) -> None:
+        try:
+            requests.answer(request, self.by_hand(request, settings))
+        except Exception as error:
+            requests.fail(request, as_lbd_error(error))
+            raise
+
+    def by_hand(self, request: SplitRequest, settings: Settings) -> RequestResult:
+        """One split that a person asked for, to its end."""
+        cut = Cut(request.bundle, request.owner, request.algorithm, request.positions, _reason(request))
+        try:
+            _allow(cut, settings)
+            if request.override is None:
+                self._limit(cut, settings)
+            outcome = self._cut(cut)
+        except RefusedError as error:
+            return RequestResult(REFUSED, f"Refused: {error}.")
+        except LbdError as error:
+            return RequestResult(error.exit_code, f"Not split: {error}")
+        return _answer(outcome)
+
+    def _by_rule(self, seen: SplitRound, settings: Settings) -> None:
+        chosen = choose(LiveSplitView(self._admin()), settings, seen).chosen
+        quiet = quiet_until(settings.guardrails.quiet_hours, self._now())
+        if chosen is None or self._halted.is_set() or quiet is not None or self._paused() is not None:
+            return
+        due, split = chosen
+        self._cut(plan_cut(split, due.words), self._paused)
+
+    def _cut(self, cut: Cut, held: Callable[[], Hold | None] = lambda: None) -> CutOutcome:
+        """Check, intend, ask, prove, conclude. Raises :class:`LbdError` when nothing was sent.
+
+        What was cut is told, even when it cannot be written; the next start closes what is open then.
+        """
+        splitter, begun = Splitter(self._admin(), CLOCK), CLOCK.boot()
+        splitter.check(cut)
+        name = self._journal.intend_split(cut)
+        outcome = splitter.send(cut, Fence(begun, leads=partial(self._journal.confirm, name), held=held))
+        try:
+            self._journal.conclude_split(name, outcome)
+        except LbdError as error:
+            words = f"the journal has no end of it: {error}"
+            outcome = replace(outcome, detail=f"{outcome.detail}; {words}" if outcome.detail else words)
+        self.on_end(outcome)
+        return outcome
+
+    def _limit(self, cut: Cut, settings: Settings) -> None:
+        """Limits that a person may override."""
+        limits = settings.split
+        rests_until = (
+            self._journal.split_or_attempted_at.get(cut.bundle, 0.0) + settings.guardrails.cool_down_minutes * 60
+        )
+        if self._now() < rests_until:
+            left = (rests_until - self._now()) / 60
+            raise RefusedError(f"cool-down: it was moved or split, and rests {left:.0f} min more")
+        if 0 < limits.max_splits_per_hour <= (hour := self._hour()):
+            raise RefusedError(f"{hour} splits within the last hour (split.max_splits_per_hour)")
+        boundaries = Splitter(self._admin(), CLOCK).boundaries(bundle_namespace(cut.bundle))
+        bundles = len(boundaries) - 1 + len(cut.positions)
+        if bundles > limits.max_bundles_per_namespace:
+            most = f"split.max_bundles_per_namespace {limits.max_bundles_per_namespace}"
+            raise RefusedError(f"{bundle_namespace(cut.bundle)} would have {bundles} bundles, {most}")
+
+    def _hour(self) -> int:
+        """Splits within the last hour; those that certainly cut nothing are not counted."""
+        return within_hour(self._journal.splits, self._now())
+
+    def _begin(self, what: str, work: Callable[[], None]) -> None:
+        with self._changed:
+            self._under_way = what
+        self._halted.clear()
+        threading.Thread(target=self._work, args=(work,), name="lbd-split", daemon=True).start()
+
+    def _work(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; whoever listens is told
+            self.on_end(as_lbd_error(error))
+        finally:
+            with self._changed:
+                self._under_way = ""
+                self._changed.notify_all()
+
+
+def _allow(cut: Cut, settings: Settings) -> None:
+    """What nobody may override."""
+    reason = exempt_reason(cut.bundle, settings.guardrails)
+    if reason is None and carries(cut.bundle, settings.leader.kept_topic):
+        reason = Reason.LEADER_TOPIC
+    if reason is not None:
+        raise RefusedError(f"{reason.label}: nothing is split there, whoever asks")
+
+
+def _warnings(record: TurnResult, settings: Settings) -> tuple[str, ...]:
+    """Two that split would cut each other's halves."""
+    on = record.observation.splitting_on if record.observation is not None else ()
+    if not (settings.split.enabled and on):
+        return ()
+    told = f"split.enabled: lbd splits nothing, for {on[0]} has loadBalancerAutoBundleSplitEnabled=true"
+    return (f"{told} (and {len(on) - 1} more brokers)" if len(on) > 1 else told,)
+
+
+def _reason(request: SplitRequest) -> str:
+    passes = f", overriding limits: {request.override}" if request.override is not None else ""
+    return f"by hand, {request.by}{passes}"
+
+
+def _answer(outcome: CutOutcome) -> RequestResult:
+    done = outcome.result is SplitResult.SPLIT
+    detail = f": {outcome.detail}" if outcome.detail else ""
+    into = f" into {len(outcome.parts)} at {outcome.owner or '(see below)'}" if outcome.found else ""
+    sentence = f"{outcome.cut.bundle}: {outcome.result.value}{into} in {outcome.seconds:.2f} s{detail}."
+    return RequestResult(0 if done else FAILED, sentence, owner=outcome.owner, parts=outcome.parts)
+
+
+# --- plan only
+
+
+def plan_one(settings: Settings, bundle: str, algorithm: Algorithm, positions: Sequence[int] = ()) -> SplitPlan:
+    """Where one bundle would be cut. Raises as :func:`~lbd.operations.split.plan_split` does."""
+    admin = Admin(settings.pulsar)
+    admin.active_brokers()
+    return plan_split(admin, bundle, algorithm, settings.split, positions)
+
+
+def plan_due(settings: Settings, daemons: Observer | None = None) -> SplitChoice:
+    """What the leader's rule would split, ``split.enabled`` or not.
+
+    Long-term averages, cool-downs and the budget are those of a daemon whose state directory can be read; else this
+    round's rates count. Raises :class:`RefusedError` while the brokers split by themselves.
+    """
+    with preview_observer(settings, daemons) as observer:
+        seen = observer.observe()
+        if seen.splitting_on:
+            raise RefusedError(
+                f"{seen.splitting_on[0]} has loadBalancerAutoBundleSplitEnabled=true: the brokers split by themselves; "
+                "lbd split BUNDLE splits a single one"
+            )
+        _, averages, past = remembered(settings)
+        averages = running.update(averages, seen.snapshot)
+        hour = within_hour(past.splits, time.time())
+        asked = SplitRound(seen.snapshot, averages, all_usable(seen.snapshot), past.split_or_attempted_at, hour)
+        return choose(LiveSplitView(observer.admin), settings, asked)
+
+
+def due_document(found: SplitChoice) -> DueSplitsDocument:
+    """The same as JSON."""
+    splits = [found.chosen] if found.chosen is not None else []
+    told = (DueSplitDocument(**msgspec.structs.asdict(as_document(plan)), reason=due.words) for due, plan in splits)
+    return DueSplitsDocument(tuple(told), tuple(UnsplitDocument(one.bundle, one.why) for one in found.left))

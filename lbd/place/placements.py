@@ -1,0 +1,511 @@
+"""Placements: which broker a bundle should go to. Value in, value out: no clock, no random, no I/O.
+
+A placement is asked for one bundle at a time, among candidates that are already allowed (``picker.py``), and returns
+what it will remember::
+
+    place = build("least-long-term-message-rate")
+    seen, memory = look(snapshot, averages, weights), PlaceMemory()
+    placed = place(bundle, candidates, seen, memory)      # placed.broker, placed.reason
+    memory = placed.memory                                # for the next bundle
+
+Settings of Pulsar's placements have Pulsar's names. The order of candidates is the caller's; the answer among equally
+good brokers does not depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from lbd.load import scoring
+from lbd.load.scoring import broker_conf
+from lbd.model import MSG_IN, MSG_OUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, FloatArray, IntArray, Snapshot
+
+
+class PlacementSettings(BaseModel):
+    """What all placements' settings have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ByHashSettings(PlacementSettings):
+    """The hash-based picker has none."""
+
+
+class RoundRobinSettings(PlacementSettings):
+    """The round robin has none."""
+
+
+class LeastLongTermMessageRateSettings(PlacementSettings):
+    """Settings of ``least-long-term-message-rate``."""
+
+    broker_overloaded_threshold_percentage: float = Field(
+        85,
+        ge=0,
+        le=1000,
+        **broker_conf(
+            "loadBalancerBrokerOverloadedThresholdPercentage", "Score, in points, above which a broker is full"
+        ),
+    )
+
+
+class LeastResourceUsageExtensibleSettings(PlacementSettings):
+    """Settings of ``least-resource-usage-with-weight-extensible``."""
+
+    average_resource_usage_difference_threshold_percentage: float = Field(
+        10,
+        ge=0,
+        le=1000,
+        **broker_conf(
+            "loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
+            "Points below the average at which a broker can be chosen",
+        ),
+    )
+
+
+class LeastResourceUsageSettings(LeastResourceUsageExtensibleSettings):
+    """Settings of ``least-resource-usage-with-weight``."""
+
+    history_resource_percentage: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        **broker_conf(
+            "loadBalancerHistoryResourcePercentage", "Weight of the previous average in the new one, as a fraction"
+        ),
+    )
+
+
+class RendezvousSettings(PlacementSettings):
+    """Settings of ``rendezvous``, lbd's own picker."""
+
+    full_at: float = Field(85, ge=1, le=1000, description="Score, in points, at which a broker has no free capacity")
+    slack: float = Field(
+        0.25,
+        ge=0.01,
+        le=100,
+        description="How far a broker may exceed its share of the recent answers, as a fraction of that share",
+    )
+    stale_seconds: float = Field(
+        180,
+        ge=0,
+        le=86_400,
+        description="Age from which a report no longer counts for free capacity: three CPU samples",
+    )
+    remember_seconds: float = Field(
+        300,
+        ge=0,
+        le=86_400,
+        description="Seconds for which an answer counts, until the reports show it: two stats intervals, with a margin",
+    )
+
+
+# --- answer and memory
+
+
+@dataclass(frozen=True)
+class PlaceMemory:
+    """What placements keep from one answer to the next; each reads what its rule needs and leaves the rest.
+
+    ``answered`` is the broker answered for each bundle since ``since`` (epoch seconds), ``counts`` how many each broker
+    was given so, ``preallocated`` their long-term messages/s: no load report shows these yet. ``planned`` are
+    destinations that a shedder chose. ``usage`` is each broker's moving average, a fraction. ``order`` and ``counter``
+    are the round robin's.
+    """
+
+    since: float = 0.0
+    answered: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    preallocated: Mapping[str, float] = field(default_factory=dict)
+    planned: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[str, float] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    counter: int = 0
+
+    def at(self, taken_at: float, keep_seconds: float = 0.0) -> PlaceMemory:
+        """The memory for a snapshot of that time: answers that it shows, or that are old, are forgotten together."""
+        if 0 <= taken_at - self.since <= keep_seconds:
+            return self
+        return replace(self, since=taken_at, answered={}, counts={}, preallocated={})
+
+    def after(self, bundle: str, broker: str, msg_rate: float = 0.0) -> PlaceMemory:
+        """The memory with one more answer; an earlier one for the same bundle is replaced."""
+        counts = dict(self.counts)
+        before = self.answered.get(bundle)
+        if before is not None:
+            counts[before] -= 1
+        counts[broker] = counts.get(broker, 0) + 1
+        preallocated = {**self.preallocated, broker: self.preallocated.get(broker, 0.0) + msg_rate}
+        return replace(self, answered={**self.answered, bundle: broker}, counts=counts, preallocated=preallocated)
+
+
+@dataclass(frozen=True)
+class PlacementChoice:
+    """The broker for a bundle, None where there is no candidate, and why that one.
+
+    ``choices`` are the brokers that were as good, sorted: Pulsar draws among them, lbd takes one by the bundle's name.
+    """
+
+    broker: str | None
+    reason: str
+    memory: PlaceMemory
+    choices: tuple[str, ...] = ()
+
+
+# --- loads: one row per broker, computed once per snapshot and used for many bundles
+
+
+@dataclass(frozen=True, eq=False)
+class BrokerLoads:
+    """The brokers of one round, as columns aligned with ``ids``.
+
+    ``usage`` is float64 (B,), the highest weighted resource as a fraction; ``smoothed`` float64 (B,), its moving
+    average where one is kept, NaN where there is no load data. ``long_rates`` and ``msg_rates`` are float64 (B, 2),
+    messages/s in and out: long-term means of the broker's bundles, and its present totals. ``bundles`` is int32 (B,).
+
+    ``age_seconds`` is how old the reports are. ``asked`` is how many bundles are to be placed with this one, and
+    ``bundle_rates`` the long-term messages/s, in + out, of those that are known.
+    """
+
+    taken_at: float
+    ids: tuple[str, ...]
+    usage: FloatArray
+    smoothed: FloatArray
+    long_rates: FloatArray
+    msg_rates: FloatArray
+    bundles: IntArray
+    age_seconds: float = 0.0
+    asked: int = 1
+    bundle_rates: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Position of each broker."""
+        return {broker: at for at, broker in enumerate(self.ids)}
+
+
+def broker_loads(snapshot: Snapshot, averages: Averages, weights: Weights, *, asked: int = 1) -> BrokerLoads:
+    """What placements need of a round. ``averages`` are aligned with the snapshot's bundles.
+
+    Source: LocalBrokerData.getMaxResourceUsageWithWeight, and TimeAverageBrokerData, which sums the long-term means of
+    the bundles that a broker reports.
+    """
+    brokers, rows = snapshot.brokers, snapshot.rows
+    with np.errstate(all="ignore"):
+        usage: FloatArray = scoring.scores(brokers, weights) / 100.0
+    owner = rows.owner()[rows.reported]
+    long = averages.long[rows.bundle[rows.reported]]
+    rates = np.zeros((len(brokers), 2))
+    for column in (MSG_IN, MSG_OUT):
+        rates[:, column] = np.bincount(owner, weights=long[:, column], minlength=len(brokers))
+    totals = brokers.rates[:, [MSG_IN, MSG_OUT]]
+    if snapshot.partial:  # smaller bundles are not told of, and not counted as nothing
+        rates = totals
+    return BrokerLoads(
+        snapshot.taken_at, brokers.ids, usage, usage, rates, totals, rows.count(rows.listed), asked=asked
+    )
+
+
+# --- by hash of the bundle's name, where Pulsar draws at random
+
+
+def by_hash(bundle: str, brokers: Iterable[str]) -> str:
+    """CRC32 of the full bundle name, modulo the number of brokers, into the brokers sorted by name.
+
+    ValueError when there is no broker.
+    """
+    ordered = sorted(brokers)
+    if not ordered:
+        raise ValueError("no broker to choose from")
+    return ordered[zlib.crc32(bundle.encode()) % len(ordered)]
+
+
+# --- round robin
+# Source: RoundRobinBrokerSelector.java (4.0 to 5.0.1), which Pulsar also uses for namespaces that its shedder leaves
+# alone. It counts through the candidates as it first saw them, in their own order, and reads them again when their
+# number differs or the next one is gone.
+
+HIGHEST = 2**31 - 1
+"""The counter is a Java int, and begins again with 0 after its highest value."""
+
+
+def round_robin(
+    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: RoundRobinSettings
+) -> PlacementChoice:
+    """The next one; load is not looked at."""
+    del bundle, seen, settings
+    if not candidates:
+        return PlacementChoice(None, "no candidate", memory)
+    order, turn = memory.order, memory.counter % len(candidates)
+    if len(order) != len(candidates) or order[turn] not in candidates:
+        order = tuple(candidates)
+    counter = 0 if memory.counter >= HIGHEST else memory.counter + 1
+    reason = f"its turn, {turn + 1} of {len(order)}"
+    return PlacementChoice(order[turn], reason, replace(memory, order=order, counter=counter))
+
+
+# --- LeastLongTermMessageRate: the broker whose bundles have the lowest long-term message rate
+# Source: LeastLongTermMessageRate.java (2.10 to 5.0.1), the default of the modular load manager. Bundles that were
+# placed since the last round of reports count with their own long-term rates, so one broker does not get all of them.
+
+UNSEEN_MSG_RATE = 100.0
+"""Messages/s, in + out, of a bundle that no report has told of: DEFAULT_MESSAGE_RATE, 50 each way."""
+
+
+def least_message_rate(
+    bundle: str,
+    candidates: Sequence[str],
+    seen: BrokerLoads,
+    memory: PlaceMemory,
+    settings: LeastLongTermMessageRateSettings,
+) -> PlacementChoice:
+    """The lowest rate below the overload threshold; where every broker is above it, one of all."""
+    if not candidates:
+        return PlacementChoice(None, "no candidate", memory)
+    memory = memory.at(seen.taken_at)
+    rates = {broker: _rate(broker, seen, memory, settings) for broker in candidates}
+    least = min(rates.values())
+    choices = tuple(sorted(broker for broker, rate in rates.items() if rate == least))
+    broker = by_hash(bundle, choices)
+    return PlacementChoice(broker, _reason(least, settings), memory.after(bundle, broker, _own(bundle, seen)), choices)
+
+
+def _rate(broker: str, seen: BrokerLoads, memory: PlaceMemory, settings: LeastLongTermMessageRateSettings) -> float:
+    """Messages/s, summed in Pulsar's order; infinite for one that is overloaded or gives no report."""
+    at = seen.index.get(broker)
+    if at is None or seen.usage[at] > settings.broker_overloaded_threshold_percentage / 100.0:
+        return math.inf
+    return memory.preallocated.get(broker, 0.0) + float(seen.long_rates[at, 0] + seen.long_rates[at, 1])
+
+
+def _own(bundle: str, seen: BrokerLoads) -> float:
+    return seen.bundle_rates.get(bundle, UNSEEN_MSG_RATE)
+
+
+def _reason(least: float, settings: LeastLongTermMessageRateSettings) -> str:
+    if math.isinf(least):
+        return f"every candidate is above {settings.broker_overloaded_threshold_percentage:g} points: one by hash"
+    return f"lowest long-term rate, {least:,.0f} msg/s"
+
+
+# --- LeastResourceUsageWithWeight: one of the brokers well below the average, by a moving average of their usage
+# Source: LeastResourceUsageWithWeight.java of the modular manager (LB/impl) and of the extensible one
+# (LB/extensions/strategy), 2.11 to 5.0.1. PIP-364 names its weakness: when no broker is well below the average, it
+# draws among all, overloaded ones included.
+
+
+def least_usage(
+    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: LeastResourceUsageSettings
+) -> PlacementChoice:
+    """The rule of the modular manager: averages advance once for each answer, and only those of the candidates."""
+    known = [broker for broker in candidates if broker in seen.index]
+    usage = {broker: _advanced(broker, seen, memory, settings) for broker in known}
+    return _pick_by_usage(bundle, candidates, usage, replace(memory, usage={**memory.usage, **usage}), settings)
+
+
+def choose_extensible(
+    bundle: str,
+    candidates: Sequence[str],
+    seen: BrokerLoads,
+    memory: PlaceMemory,
+    settings: LeastResourceUsageExtensibleSettings,
+) -> PlacementChoice:
+    """The rule of the extensible manager: averages are the brokers' own; one without load data is never well below."""
+    known = {broker: float(seen.smoothed[seen.index[broker]]) for broker in candidates if broker in seen.index}
+    usage = {broker: value for broker, value in known.items() if not math.isnan(value)}
+    return _pick_by_usage(bundle, candidates, usage, memory, settings)
+
+
+def _advanced(broker: str, seen: BrokerLoads, memory: PlaceMemory, settings: LeastResourceUsageSettings) -> float:
+    """A broker without bundles or messages has restarted or is idle: what was before says nothing."""
+    at = seen.index[broker]
+    now, before = float(seen.usage[at]), memory.usage.get(broker)
+    if before is None or seen.bundles[at] == 0 or not seen.msg_rates[at].any():
+        return now
+    history = settings.history_resource_percentage
+    return before * history + (1 - history) * now
+
+
+def _pick_by_usage(
+    bundle: str,
+    candidates: Sequence[str],
+    usage: Mapping[str, float],
+    memory: PlaceMemory,
+    settings: LeastResourceUsageExtensibleSettings,
+) -> PlacementChoice:
+    if not candidates:
+        return PlacementChoice(None, "no candidate", memory)
+    average = math.nan if not usage else sum(usage.values()) / len(usage)
+    below = settings.average_resource_usage_difference_threshold_percentage
+    best = tuple(sorted(broker for broker, used in usage.items() if used + below / 100.0 <= average))
+    told = f"{below:g} points below the average of {average * 100:.1f}"
+    reason = f"one of {len(best)} at least {told}" if best else f"none is {told}: one of all by hash"
+    choices = best or tuple(sorted(candidates))
+    return PlacementChoice(by_hash(bundle, choices), reason, memory, choices)
+
+
+# --- lbd's own picker: rendezvous hashing, weighted by free capacity, with bounded load
+# Every broker draws a number for the bundle from both names, and the lowest wins, so the same bundle gets the same
+# broker at any place and time. When a broker goes, only its bundles get new answers; a new one takes its share from all
+# alike (Thaler and Ravishankar 1998; weights after Schindelhauer and Schomaker 2005). A broker that has more than
+# ``1 + slack`` times its share of the recent answers passes the bundle on to the next best (Mirrokni, Thorup and
+# Zadimoghaddam 2018), because load reports show none of these yet. A recent answer for a bundle holds while that broker
+# is a candidate, and is not full while others are not.
+#
+# Free capacity is in points of score below ``full_at``: two brokers of equal score have equal shares, whatever the size
+# of their machines. If reports are too old, or a candidate has none, all brokers weigh the same and nothing is bound.
+
+
+def rendezvous(
+    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: RendezvousSettings
+) -> PlacementChoice:
+    """The broker that this bundle prefers, as far as it has not had its share."""
+    if not candidates:
+        return PlacementChoice(None, "no candidate", memory)
+    memory = memory.at(seen.taken_at, settings.remember_seconds)
+    before = memory.answered.get(bundle)
+    free, why_plain = _free(candidates, seen, settings)
+    if before in candidates and (why_plain or before in free):
+        return PlacementChoice(before, "the same as a moment ago", memory)
+    if why_plain:
+        broker = _ranked(bundle, dict.fromkeys(candidates, 1.0))[0]
+        return PlacementChoice(broker, f"by hash alone: {why_plain}", memory.after(bundle, broker))
+    placed = _Bounded(free, memory.counts, seen.asked, settings.slack)
+    ranked = _ranked(bundle, free)
+    broker = next(one for one in ranked if placed.has_room(one))
+    reason = f"{_order(broker, ranked, placed)}; {free[broker]:.1f} points free below {settings.full_at:g}"
+    return PlacementChoice(broker, reason, memory.after(bundle, broker))
+
+
+class _Bounded:
+    """Shares of the recent answers and of those still to be given, among brokers with free capacity."""
+
+    def __init__(self, free: Mapping[str, float], counts: Mapping[str, int], asked: int, slack: float) -> None:
+        self._free, self._counts, self._free_of_all = free, counts, sum(free.values())
+        self._allowed = (1 + slack) * max(sum(map(self.count, free)) + 1, asked)
+
+    def has_room(self, broker: str) -> bool:
+        """One of them always has: all together may take more than there is."""
+        return self.count(broker) + 1 <= self.most(broker)
+
+    def count(self, broker: str) -> int:
+        """Recent answers that named this broker."""
+        return self._counts.get(broker, 0)
+
+    def share(self, broker: str) -> float:
+        """Its part of all free capacity, a fraction."""
+        return self._free[broker] / self._free_of_all
+
+    def most(self, broker: str) -> int:
+        """How many it may have."""
+        return math.ceil(self._allowed * self.share(broker))
+
+
+def _free(candidates: Sequence[str], seen: BrokerLoads, settings: RendezvousSettings) -> tuple[dict[str, float], str]:
+    """Points of free capacity of those that have some, or why nothing can be said of it."""
+    if seen.age_seconds > settings.stale_seconds:
+        return {}, f"reports are {seen.age_seconds:.0f} s old"
+    points = {broker: float(seen.usage[seen.index[broker]]) * 100 for broker in candidates if broker in seen.index}
+    unknown = [broker for broker in candidates if not math.isfinite(points.get(broker, math.nan))]
+    if unknown:
+        return {}, f"{min(unknown)} gives no usable report"
+    free = {broker: settings.full_at - used for broker, used in points.items() if used < settings.full_at}
+    return free, "" if free else f"every candidate is at {settings.full_at:g} points or above"
+
+
+def _ranked(bundle: str, weights: Mapping[str, float]) -> list[str]:
+    """The brokers in the order in which this bundle prefers them."""
+    return sorted(weights, key=lambda broker: (_draw(bundle, broker) / weights[broker], broker))
+
+
+def _draw(bundle: str, broker: str) -> float:
+    """Exponentially distributed, and always the same for the same two names.
+
+    Of such numbers divided by weights the lowest falls on each broker in proportion to its weight.
+    """
+    digest = blake2b(f"{bundle}\n{broker}".encode(), digest_size=8).digest()
+    return -math.log((int.from_bytes(digest, "big") + 1) / (2**64 + 1))
+
+
+def _order(broker: str, ranked: Sequence[str], placed: _Bounded) -> str:
+    passed = ranked[: ranked.index(broker)]
+    if not passed:
+        return f"first by hash, with {placed.share(broker):.0%} of the free capacity"
+    full = ", ".join(f"{one} with {placed.count(one)} of at most {placed.most(one)} answers" for one in passed[:3])
+    more = f" and {len(passed) - 3} more" if len(passed) > 3 else ""
+    return f"number {len(passed) + 1} by hash, after {full}{more}"
+
+
+# --- AvgShedder: the destination that its shedding side planned, else by hash
+# Source: AvgShedder.selectBroker (3.0.6 to 5.0.1) and PIP-364. Pulsar hashes a random number here ("hash mapping a
+# random number to broker", to spread bundles when many are placed at once, as after a restart): the same question gets
+# another answer each time. lbd hashes the bundle's full name with the same CRC32, over the same sorted candidates:
+# bundles spread as evenly, and an answer can be predicted, repeated and checked.
+
+
+def avg_shedder(
+    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: ByHashSettings
+) -> PlacementChoice:
+    """The planned destination if it is a candidate, else one by hash; load is not looked at."""
+    del seen, settings
+    planned = memory.planned.get(bundle)
+    if planned in candidates:
+        return PlacementChoice(planned, "planned when the bundle was unloaded", memory)
+    if not candidates:
+        return PlacementChoice(None, "no candidate", memory)
+    gone = f", for {planned}, planned when it was unloaded, is no candidate" if planned is not None else ""
+    reason = f"CRC32 of the bundle's name over {len(candidates)} candidates{gone}"
+    return PlacementChoice(by_hash(bundle, candidates), reason, memory, tuple(sorted(candidates)))
+
+
+# --- placements by name
+
+
+class Placement(Protocol):
+    """What is asked for one bundle."""
+
+    def __call__(
+        self, bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory
+    ) -> PlacementChoice: ...
+
+
+PLACEMENTS: dict[str, type[PlacementSettings]] = {
+    "rendezvous": RendezvousSettings,
+    "avg-shedder": ByHashSettings,
+    "least-long-term-message-rate": LeastLongTermMessageRateSettings,
+    "least-resource-usage-with-weight": LeastResourceUsageSettings,
+    "least-resource-usage-with-weight-extensible": LeastResourceUsageExtensibleSettings,
+    "round-robin": RoundRobinSettings,
+}
+"""Settings class of each placement, by the name that ``--strategy`` takes; the first one is lbd's own."""
+
+DEFAULT = "rendezvous"
+
+RULES: dict[type[PlacementSettings], Any] = {
+    RendezvousSettings: rendezvous,
+    ByHashSettings: avg_shedder,
+    LeastLongTermMessageRateSettings: least_message_rate,
+    LeastResourceUsageSettings: least_usage,
+    LeastResourceUsageExtensibleSettings: choose_extensible,
+    RoundRobinSettings: round_robin,
+}
+"""The rule that belongs to each settings class."""
+
+
+def build(name: str, values: Mapping[str, Any] | None = None) -> Placement:
+    """The placement of that name; KeyError for an unknown one, pydantic's ValidationError for wrong values."""
+    kind = PLACEMENTS[name]
+    return partial(RULES[kind], settings=kind.model_validate(dict(values or {})))

@@ -1,0 +1,187 @@
+"""Unresponsive brokers, which accept requests and return nothing: they are skipped, and probed beside the turns.
+
+A JVM whose metadata thread is stuck keeps its ports and its session, so it stays listed as long as it is stuck (50
+minutes on 4.0.8). It reports ready until its web threads are used up, one per requested load report. Without this
+module every turn, check and verification would wait for its timeout.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from lbd.clock import boot_seconds
+from lbd.errors import AdminError
+from lbd.pulsar.paths import host_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+
+AGAIN_SECONDS = 15.0
+"""How long after a question that was not answered the next one is asked: about once a turn."""
+
+LEAST_SECONDS = 1.0
+"""What each of many silent brokers has for an answer at least, as they are asked one after the other."""
+
+MISTRUSTED_SECONDS = 300.0
+"""How long a broker is left alone that gives load reports and takes no bundle: longer than any pause of a JVM."""
+
+_DAY_SECONDS = 86_400
+
+
+@dataclass
+class _UnresponsiveBroker:
+    """Since when a broker answers nothing (epoch seconds), and what ends that before it answers.
+
+    ``whose`` is what must stay listed: its address, or its id where no more than this process is doubted. ``listed`` is
+    whether it ever was, for the address of a proxy never is. At ``next_at`` (boot seconds) it is asked again, or is no
+    longer ``mistrusted``.
+    """
+
+    since: float
+    whose: object
+    listed: bool
+    next_at: float
+    mistrusted: bool = False
+
+
+class BrokerHealth:
+    """Which brokers answer nothing, and since when: what one process knows of them, whichever part found it out.
+
+    Thread-safe. One thread asks them all again, for as long as there are any.
+    """
+
+    def __init__(self, again_seconds: float = AGAIN_SECONDS) -> None:
+        self._again_seconds = again_seconds
+        self._answers: Callable[[str, float], bool] = lambda *_: True
+        self._silent: dict[str, _UnresponsiveBroker] = {}
+        self._asking: dict[str, threading.Event] = {}
+        self._listed: set[object] = set()
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def asked_by(self, answers: Callable[[str, float], bool]) -> None:
+        """Who asks from now on, by the settings of now.
+
+        ``answers`` asks a broker, by its base URL, for what no turn can do without, its load report, and waits so many
+        seconds at most.
+        """
+        self._answers = answers
+
+    def since(self, base: str) -> float | None:
+        """When the first request was sent that was not answered (epoch seconds); None for a broker that answers."""
+        found = self._silent.get(base)
+        return None if found is None else found.since
+
+    def refuse(self, request: str, base: str) -> None:
+        """Raise :class:`AdminError` in place of a request to a broker that is known to answer nothing."""
+        since = self.since(base)
+        if since is not None:
+            raise AdminError(f"{request}: {urlsplit(base).netloc} {unresponsive_text(since)}; not sent", sent=False)
+
+    def unanswered(self, base: str, begun_at: float) -> None:
+        """A request of ``begun_at`` had no answer in time. One that gives its load report is slow, and not silent.
+
+        Of several that time out together the first asks, and the others wait for what it hears.
+        """
+        with self._changed:
+            if self._closed or base in self._silent:
+                return
+            heard = self._asking.get(base)
+            if heard is None:
+                asked = self._asking[base] = threading.Event()
+        if heard is not None:
+            heard.wait()
+            return
+        try:
+            if not self._answers(base, inf):
+                whose = host_port(base)
+                self._begin(base, _UnresponsiveBroker(begun_at, whose, whose in self._listed, self._next_at()))
+        finally:
+            with self._changed:
+                del self._asking[base]
+            asked.set()
+
+    def mistrust(self, base: str, broker: str) -> None:
+        """It has let a lookup go unanswered that would have given it a bundle, and nobody has the bundle.
+
+        Of a broker whose metadata thread is stuck load reports may come for minutes more. It is left alone for a time.
+        """
+        until = boot_seconds() + MISTRUSTED_SECONDS
+        self._begin(base, _UnresponsiveBroker(time.time(), broker, listed=True, next_at=until, mistrusted=True))
+
+    def listed(self, brokers: Collection[str], addresses: Iterable[str]) -> None:
+        """These have a session now, and these addresses are theirs.
+
+        Mistrusted is a process: one whose session has ended comes back as another. An address that has left the list is
+        asked no more: it may be somebody else's by now.
+        """
+        with self._changed:
+            self._listed = {host_port(address) for address in addresses} | set(brokers)
+            for base, silence in list(self._silent.items()):
+                if silence.whose in self._listed:
+                    silence.listed = True
+                elif silence.listed:
+                    del self._silent[base]
+
+    def close(self) -> None:
+        """Ask no more."""
+        with self._changed:
+            self._closed = True
+            self._silent.clear()
+            self._changed.notify_all()
+
+    def _next_at(self) -> float:
+        return boot_seconds() + self._again_seconds
+
+    def _begin(self, base: str, silence: _UnresponsiveBroker) -> None:
+        with self._changed:
+            if self._closed or base in self._silent:
+                return
+            self._silent[base] = silence
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._ask_again, name="lbd-asks-again", daemon=True)
+                self._thread.start()
+
+    def _ask_again(self) -> None:
+        """Each in its turn, until none is left."""
+        try:
+            while (found := self._next()) is not None:
+                base, silence, seconds = found
+                answers = self._answers(base, seconds)
+                with self._changed:
+                    if answers and self._silent.get(base) is silence:
+                        del self._silent[base]
+                    silence.next_at = self._next_at()
+        finally:
+            with self._changed:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _next(self) -> tuple[str, _UnresponsiveBroker, float] | None:
+        """Who is to be asked next, once it is time, and how long to wait for it; None when nobody is left."""
+        with self._changed:
+            while self._silent:
+                base, silence = min(self._silent.items(), key=lambda one: one[1].next_at)
+                early = silence.next_at - boot_seconds()
+                if early > 0:
+                    self._changed.wait(early)
+                elif silence.mistrusted:
+                    del self._silent[base]
+                else:
+                    return base, silence, max(AGAIN_SECONDS / len(self._silent), LEAST_SECONDS)
+            self._thread = None
+            return None
+
+
+def unresponsive_text(since: float) -> str:
+    """``does not answer since 12:03:20``, by this machine's clock, with the day where that is not the last one."""
+    form = "%H:%M:%S" if 0 <= time.time() - since < _DAY_SECONDS else "%Y-%m-%dT%H:%M:%S"
+    return f"does not answer since {time.strftime(form, time.localtime(since))}"

@@ -1,0 +1,108 @@
+"""Secrets that this process has read, and their removal from everything that it writes.
+
+Code that reads a secret calls :func:`remember`. Text passes :func:`redacted` where it leaves the process: errors, log
+lines, status, turns, journal details, responses of the API, output of commands. JSON passes :func:`redacted_json`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from urllib.parse import quote, quote_plus
+
+HIDDEN = "[redacted]"
+
+SHORTEST, LONGEST_WORD = 7, 15
+"""A secret that is short, or a word in small letters, is not cut out as it stands: ``pulsar`` is part of many names,
+and the gap in a known sentence would tell it. With a user name before it, in base64, every secret is cut out."""
+
+MOST = 32
+"""Secrets kept; with rotation the oldest go first."""
+
+_TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]*")
+_USER_INFO = re.compile(r"(?<=://)[^/\s@\"'<>]*:[^/\s@\"'<>]+@")
+_OWN_KEY = re.compile(r"[a-z_]+")
+
+
+class _Registry:
+    """The forms in which known secrets may appear, longest first; replaced whole, so that readers need no lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._secrets: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.forms: tuple[str, ...] = ()
+        self.encoded: tuple[bytes, ...] = ()
+
+    def add(self, secret: str, user: str) -> None:
+        if (secret, user) in self._secrets:
+            return
+        with self._lock:
+            kept = list(self._secrets.items())[-MOST + 1 :]
+            self._secrets = dict(kept) | {(secret, user): tuple(_forms(secret, user))}
+            found = {form for forms in self._secrets.values() for form in forms}
+            self.forms = tuple(sorted(found, key=len, reverse=True))
+            self.encoded = tuple(form.encode(errors="replace") for form in self.forms)
+
+
+_KNOWN = _Registry()
+
+
+def remember(secret: str, user: str = "") -> None:
+    """From now on the secret is written nowhere; with ``user`` neither is the pair of basic authentication."""
+    if secret:
+        _KNOWN.add(secret, user)
+
+
+def redacted(text: str) -> str:
+    """The text without secrets: known ones, anything shaped as a JWT, and user and password in a URL."""
+    for form in _KNOWN.forms:
+        if form in text:
+            text = text.replace(form, HIDDEN)
+    if "eyJ" in text:
+        text = _TOKEN.sub(HIDDEN, text)
+    if "://" in text and "@" in text:
+        text = _USER_INFO.sub(f"{HIDDEN}@", text)
+    return text
+
+
+def redacted_json(content: bytes) -> bytes:
+    """A JSON document whose strings are redacted; numbers, and keys of lbd's own, stay as they are."""
+    if not _suspicious(content):
+        return content
+    end = content[len(content.rstrip()) :]
+    try:
+        clean = _clean(json.loads(content))
+    except (ValueError, RecursionError):
+        return redacted(content.decode(errors="replace")).encode()
+    return json.dumps(clean, separators=(",", ":")).encode() + end
+
+
+def _suspicious(content: bytes) -> bool:
+    known = any(form in content for form in _KNOWN.encoded)
+    return known or b"eyJ" in content or (b"://" in content and b"@" in content)
+
+
+def _clean(found: object) -> object:
+    if isinstance(found, str):
+        return redacted(found)
+    if isinstance(found, list):
+        return [_clean(one) for one in found]
+    if isinstance(found, dict):
+        return {key if _OWN_KEY.fullmatch(key) else redacted(key): _clean(one) for key, one in found.items()}
+    return found
+
+
+def _forms(secret: str, user: str) -> set[str]:
+    """As it stands, in a URL, in JSON, in Python's quotes; and as a header of basic authentication has it."""
+    found: set[str] = set()
+    word = secret.isalpha() and secret.islower() and len(secret) <= LONGEST_WORD
+    if len(secret) >= SHORTEST and not word:
+        found |= {secret, quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")}
+        found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
+    if user:
+        pair = f"{user}:{secret}".encode(errors="replace")
+        whole = {form(pair).decode() for form in (base64.b64encode, base64.urlsafe_b64encode)}
+        found |= whole | {form.rstrip("=") for form in whole}
+    return found

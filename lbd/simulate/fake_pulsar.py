@@ -1,0 +1,975 @@
+"""A simulated cluster behind Pulsar's admin REST API on loopback, one port per broker, opened while the broker lives.
+
+The model (``cluster.py``) has the traffic and reports of brokers; ``fake_cluster.py`` has owners and destinations.
+:class:`FakeBrokers` answers from any other state, too: that of the tests is set by hand.
+Load, samples and sessions follow the cluster's clock, which may run faster than this machine's. Operations that take
+milliseconds on real brokers (unloads, lookups, reconnects) take as long here at any speed.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import selectors
+import socket
+import socketserver
+import sys
+import threading
+import time
+import zlib
+from bisect import bisect_right
+from collections import deque
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+import msgspec
+
+from lbd.bundles import range_in_name
+from lbd.model import bundle_namespace, bundle_range
+from lbd.pulsar.paths import knows_destinations
+from lbd.simulate.fake_cluster import (
+    RATES,
+    Book,
+    Clients,
+    Configuration,
+    FakeClock,
+    FakePolicies,
+    OwnershipChange,
+    heartbeats,
+)
+from lbd.simulate.faults import LOAD_REPORT, Fault, Faults, Reply, Request, crash, ok, page, refused, spoilt, text
+from lbd.split.plan import (
+    ALGORITHMS,
+    SPECIFIED,
+    inside,
+    range_equally_divide,
+    specified_positions_divide,
+    topic_count_equally_divide,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableSequence, Sequence
+
+    from _typeshed import ReadableBuffer
+
+    from lbd.simulate.world import ClusterState, World
+    from lbd.split.plan import Topic
+
+
+_POLL_SECONDS = 0.02
+
+
+class Door(ThreadingHTTPServer):
+    """A broker's web port, which is held from the beginning, and listened at while the broker is up."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, answers: Callable[[Request], Reply]) -> None:
+        super().__init__((host, port), _Handler, bind_and_activate=False)
+        self.answers = answers
+        self.open = False
+        self._connections: set[socket.socket] = set()
+        self._left = threading.Condition()
+        try:
+            self.server_bind()
+        except OSError:
+            self.server_close()
+            raise
+        self.id = f"{host}:{self.server_address[1]}"
+
+    def server_bind(self) -> None:
+        """Without the reverse look-up that HTTPServer makes."""
+        socketserver.TCPServer.server_bind(self)
+
+    def shut(self) -> None:
+        """As when a process ends: nobody listens, and its connections break."""
+        self.open = False
+        self.socket.close()
+        with self._left:
+            for connection in self._connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def empty(self, seconds: float) -> bool:
+        """Whether all its connections have ended within that time."""
+        with self._left:
+            return self._left.wait_for(lambda: not self._connections, seconds)
+
+    def reopen(self) -> None:
+        """Listen, for the first time or again at the same port."""
+        if self.socket.fileno() < 0:
+            self.socket = socket.socket(self.address_family, self.socket_type)
+            self.server_bind()
+        self.socket.settimeout(_POLL_SECONDS)  # a connection that is gone before it is accepted holds nobody up
+        self.server_activate()
+        self.open = True
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """Serve a connection in a thread of its own; it is known from now on."""
+        with self._left:
+            self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """Serve it to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._left:
+                self._connections.discard(request)
+                self._left.notify_all()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """A client that gave up, or a broker that died, is no event; all else is a bug, and told."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+class Doors:
+    """Accepts for all brokers in one thread; each connection has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._accept, name="fake-pulsar", daemon=True)
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._thread.start()
+
+    def open(self, door: Door) -> None:
+        """A broker is up."""
+        door.reopen()
+        self._selector.register(door.socket, selectors.EVENT_READ, door)
+
+    def shut(self, door: Door) -> None:
+        """A broker is gone."""
+        self._selector.unregister(door.socket)
+        door.shut()
+
+    def stop(self) -> None:
+        """Accept no more."""
+        self._done.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._selector.close()
+
+    def _accept(self) -> None:
+        while not self._done.is_set():
+            for key, _ in self._selector.select(_POLL_SECONDS):
+                door: Door = key.data
+                with suppress(OSError):
+                    door.process_request(*door.get_request())
+
+
+class _Drip(BufferedIOBase):
+    """Writes byte by byte; ends with the connection, as all writing does."""
+
+    def __init__(self, file: BufferedIOBase, seconds: float) -> None:
+        self._file, self._seconds = file, seconds
+
+    def write(self, content: ReadableBuffer) -> int:
+        for byte in bytes(content):
+            self._file.write(bytes([byte]))
+            self._file.flush()
+            time.sleep(self._seconds)
+        return len(bytes(content))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Door
+    _date: float | None = None
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def _write(self, reply: Reply) -> None:
+        """All of it; where more was promised, the connection closes in the middle."""
+        self.send_response(reply.status)
+        if reply.location is not None:
+            self.send_header("Location", reply.location)
+        if reply.status != 204:
+            self.send_header("Content-Type", reply.content_type)
+            self.send_header("Content-Length", str(reply.promised or len(reply.body)))
+        self.end_headers()
+        self.wfile.write(reply.body)
+        self.wfile.flush()
+        self.close_connection = self.close_connection or reply.promised is not None
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
+        """Whoever wants to know what was asked keeps it."""
+
+    def _serve(self) -> None:
+        url = urlsplit(self.path)
+        query, length = dict(parse_qsl(url.query)), int(self.headers.get("Content-Length") or 0)
+        body, authorization = self.rfile.read(length), self.headers.get("Authorization")
+        asked = Request(self.server.id, self.command, unquote(url.path), query, body, authorization)
+        self._send(self.server.answers(asked))
+
+    do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the parent's names
+
+    def _send(self, reply: Reply) -> None:
+        time.sleep(reply.delay_seconds)
+        if reply.silent:
+            self.rfile.read(1)
+        if reply.silent or reply.hangs_up:
+            self.close_connection = True
+            return
+        self._date = reply.date
+        if reply.drip_seconds:
+            self.wfile, self.close_connection = _Drip(self.wfile, reply.drip_seconds), True
+        self._write(reply)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The ``Date`` header, by the broker's clock."""
+        return super().date_time_string(self._date if timestamp is None else timestamp)
+
+
+# --- one bundle: its owner, its unload, and the lookup that places it
+# Codes and redirects as on 4.0.8 under the modular load manager.
+
+NO_NAMESPACE = refused(404, "Namespace does not exist")
+
+
+class Closing(Exception):  # noqa: N818 - no error, an unload under way
+    """The owner closes the bundle's topics, which takes a moment, and lets go of it then."""
+
+    def __init__(self, bundle: str) -> None:
+        super().__init__(bundle)
+        self.bundle = bundle
+
+
+class BrokerState(Protocol):
+    """What the answers are made of: :class:`~lbd.simulate.fake_cluster.Book`, or what a test sets."""
+
+    leader: str | None
+    affinity: dict[str, str]
+    closing: set[str]
+    faults: Faults
+    policies: FakePolicies
+
+    @property
+    def bundles(self) -> Collection[str]: ...
+    @property
+    def ranges(self) -> Mapping[str, tuple[list[int], list[str]]]: ...
+    @property
+    def listed(self) -> Sequence[str]: ...
+
+    def advance(self, seconds: float) -> None: ...
+    def up(self, broker: str) -> bool: ...
+    def die(self, broker: str) -> None: ...
+    def lead_another(self) -> None: ...
+    def version_of(self, broker: str) -> str: ...
+    def report(self, broker: str, cluster: str, begun_at: float) -> dict[str, Any]: ...
+    def topic_rates(self, broker: str) -> Mapping[str, Mapping[str, Sequence[float]]]: ...
+    def owner(self, bundle: str) -> str | None: ...
+    def owned(self, broker: str) -> list[str]: ...
+    def topics(self, bundle: str) -> tuple[Topic, ...]: ...
+    def note(self, bundle: str, destination: str) -> None: ...
+    def place(self, bundle: str) -> str: ...
+    def acquire(self, bundle: str, broker: str) -> None: ...
+    def transfer(self, bundle: str, destination: str | None) -> None: ...
+    def closed(self, bundle: str) -> bool: ...
+    def close_later(self, bundle: str) -> None: ...
+    def split(self, bundle: str, positions: Sequence[int]) -> tuple[str, ...]: ...
+
+
+class FakeBundles:
+    """The bundles of one cluster. Not thread-safe."""
+
+    def __init__(self, book: BrokerState, configuration: Configuration) -> None:
+        self._book, self._configuration = book, configuration
+
+    @property
+    def _ranges(self) -> Mapping[str, tuple[list[int], list[str]]]:
+        return self._book.ranges
+
+    def topics(self, _: Request, tenant: str, namespace: str) -> Reply:
+        """All topics of a namespace."""
+        if f"{tenant}/{namespace}" not in self._ranges:
+            return NO_NAMESPACE
+        bundles = self._ranges[f"{tenant}/{namespace}"][1]
+        return ok([topic.name for bundle in bundles for topic in self._book.topics(bundle)])
+
+    def boundaries(self, _: Request, tenant: str, namespace: str) -> Reply:
+        """How a namespace is cut."""
+        if f"{tenant}/{namespace}" not in self._ranges:
+            return NO_NAMESPACE
+        starts, bundles = self._ranges[f"{tenant}/{namespace}"]
+        last = bundles[-1].rpartition("_")[2]
+        return ok({"boundaries": [*(f"0x{start:08x}" for start in starts), last], "numBundles": len(bundles)})
+
+    def positions(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
+        """200 at the owner, 307 to it elsewhere, 412 when there is none."""
+        bundle = f"{tenant}/{namespace}/{span}"
+        if f"{tenant}/{namespace}" not in self._ranges:
+            return NO_NAMESPACE
+        wrong = self.unknown(bundle)
+        if wrong is not None:
+            return wrong
+        owner = self._book.owner(bundle)
+        if owner is None:
+            return refused(412, f"Failed to find ownership for ServiceUnit:{bundle}")
+        if owner != asked.broker:
+            return self.to_owner(owner, asked)
+        found = {topic.name: topic.position for topic in self._book.topics(bundle)}
+        return ok({"namespace": bundle_namespace(bundle), "bundle": span, "topicHashPositions": found})
+
+    def unload(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
+        """The leader notes a destination before it looks at anything else; the owner closes the bundle.
+
+        Raises :class:`Closing` when the bundle is to be closed: it is free, and 204 answered, after that.
+        """
+        bundle = f"{tenant}/{namespace}/{span}"
+        if self._configuration.extensible(asked.broker):
+            return self.unknown(bundle) or self._hand_over(asked, bundle, asked.query.get("destinationBroker"))
+        refused_or_sent_on = self._noted(asked, bundle) or self.unknown(bundle)
+        if refused_or_sent_on is not None:
+            return refused_or_sent_on
+        owner = self._book.owner(bundle)
+        if owner is None:
+            return Reply(204)
+        return self._close(bundle) if owner == asked.broker else self.to_owner(owner, asked)
+
+    def _hand_over(self, asked: Request, bundle: str, destination: str | None) -> Reply:
+        """The extensible manager's unload: the owner gives the bundle to the destination, and to no client."""
+        owner = self._book.owner(bundle)
+        if destination is not None and destination not in self._book.listed:
+            return refused(409, "Not allowed unload namespace bundle to inactive destination broker")
+        if owner is None:
+            return Reply(204)
+        if owner != asked.broker:
+            return _elsewhere(owner, asked, destinationBroker=destination or "", authoritative="true")
+        if owner == destination:
+            return refused(500, f"Namespace bundle: {bundle} own by {owner}, cannot be transfer to same broker.")
+        self._book.transfer(bundle, destination)
+        return Reply(204)
+
+    def to_owner(self, owner: str, asked: Request) -> Reply:
+        """What the leader says of owners is so, what others say may not be."""
+        return _elsewhere(owner, asked, authoritative=str(asked.broker == self._book.leader).lower())
+
+    def _noted(self, asked: Request, bundle: str) -> Reply | None:
+        """None where there is no destination, which brokers before 3.0 do not know, or the leader has noted it."""
+        book, named = self._book, asked.query.get("destinationBroker")
+        if named is None or not knows_destinations(book.version_of(asked.broker)):
+            return None
+        destination = named.removeprefix("http://").removeprefix("https://")
+        if destination not in book.listed:
+            return refused(409, "Not allowed unload namespace bundle to inactive destination broker")
+        if book.leader is None:
+            return refused(412, "Couldn't find leader broker")
+        if asked.broker != book.leader:
+            return _elsewhere(book.leader, asked, destinationBroker=destination, authoritative="false")
+        book.note(bundle, destination)
+        return None
+
+    def _close(self, bundle: str) -> Reply:
+        if bundle in self._book.closing:
+            return crash(f"Namespace bundle {bundle} is not active")
+        self._book.closing.add(bundle)
+        raise Closing(bundle)
+
+    def look_up(self, asked: Request, domain: str, tenant: str, namespace: str, topic: str) -> Reply:
+        """What nobody owns is placed by the leader, or taken by whoever is asked authoritatively."""
+        bundle = self._bundle_of(f"{tenant}/{namespace}", f"{domain}://{tenant}/{namespace}/{topic}")
+        if bundle is None:
+            return _not_found()
+        if bundle in self._book.closing:
+            return crash(f"Namespace bundle {bundle} is being unloaded")
+        if self._book.owner(bundle) is None:
+            chosen = self.chosen(asked, bundle)
+            if isinstance(chosen, Reply):
+                return chosen
+            self._book.acquire(bundle, chosen)
+        return ok(_lookup_json(self._book.owner(bundle) or asked.broker))
+
+    def chosen(self, asked: Request, bundle: str) -> str | Reply:
+        """The broker that was asked, if the bundle is its to take; else where to ask."""
+        if self._configuration.extensible(asked.broker):
+            return self._book.place(bundle)
+        if asked.query.get("authoritative") == "true":
+            return asked.broker
+        leader = self._book.leader
+        if leader is None:
+            return page(503)
+        if asked.broker != leader:
+            return _elsewhere(leader, asked, authoritative="false")
+        chosen = self._book.place(bundle)
+        return chosen if chosen == leader else _elsewhere(chosen, asked, authoritative="true")
+
+    def unknown(self, bundle: str) -> Reply | None:
+        """Why it is no bundle of this cluster."""
+        if bundle in self._book.bundles:
+            return None
+        if bundle_namespace(bundle) not in self._ranges:
+            return _not_found()
+        strange = malformed(bundle_range(bundle))
+        return crash(strange) if strange else refused(412, self._missing(bundle))
+
+    def _missing(self, bundle: str) -> str:
+        """A range that begins where a bundle does is told from one that does not."""
+        starts, bundles = self._ranges[bundle_namespace(bundle)]
+        lower = int(bundle_range(bundle).partition("_")[0], 16)
+        if lower not in starts:
+            return f"Cannot find bundle {bundle} in the bundles list"
+        found = bundles[starts.index(lower)]
+        return f"Invalid upper boundary for bundle {bundle}. Expected upper boundary of {found}"
+
+    def _bundle_of(self, namespace: str, topic: str) -> str | None:
+        """The bundle of a topic: CRC32 of its full name, ranges are [lower, upper)."""
+        starts, bundles = self._ranges.get(namespace, ([], []))
+        at = bisect_right(starts, zlib.crc32(topic.encode())) - 1
+        return bundles[at] if at >= 0 else None
+
+
+def malformed(span: str) -> str:
+    """What brokers say of a range that is none, nothing of others."""
+    ends = span.split("_")
+    if len(ends) != 2:
+        return "Invalid bundle range"
+    strange = next((end.removeprefix("0x") for end in ends if not _is_hex(end)), None)
+    return "" if strange is None else f'For input string: "{strange}"'
+
+
+def _is_hex(end: str) -> bool:
+    try:
+        int(end, 16)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_found() -> Reply:
+    return refused(404, "Namespace not found")
+
+
+def _elsewhere(broker: str, asked: Request, **query: str) -> Reply:
+    return Reply(307, location=f"http://{broker}{asked.path}?{urlencode(query)}")
+
+
+def _lookup_json(broker: str) -> dict[str, str]:
+    return {
+        "brokerUrl": f"pulsar://{broker}",
+        "httpUrl": f"http://{broker}",
+        "nativeUrl": f"pulsar://{broker}",
+        "brokerUrlSsl": "",
+    }
+
+
+# --- split: codes, messages and redirects as on 4.0.8
+
+_UNSUPPORTED = f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(ALGORITHMS)}]"
+_NO_POSITIONS = f"With {SPECIFIED} split algorithm, splitBoundaries must not be empty"
+_OPTIONS = [f"org.apache.pulsar.common.naming.{kind}BundleSplitOption" for kind in ("", "FlowOrQpsEquallyDivide")]
+_WRONG_OPTION = (
+    f"class {_OPTIONS[0]} cannot be cast to class {_OPTIONS[1]} "
+    f"({' and '.join(_OPTIONS)} are in unnamed module of loader 'app')"
+)
+"""Of ``flow_or_qps_equally_divide`` where another algorithm is the broker's default."""
+
+
+class FakeSplits:
+    """Splits of one cluster's bundles. Not thread-safe."""
+
+    def __init__(self, book: BrokerState, bundles: FakeBundles) -> None:
+        self._book, self._bundles = book, bundles
+
+    def split(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
+        """204, also where nothing was cut. The parts stay with the bundle's owner, unless they are to be unloaded."""
+        bundle, algorithm = f"{tenant}/{namespace}/{span}", asked.query.get("splitAlgorithmName") or ALGORITHMS[0]
+        try:
+            given = msgspec.json.decode(asked.body or b"[]", type=list[int])
+        except msgspec.MsgspecError as error:
+            return Reply(400, f"Cannot deserialize value: {error}".encode(), content_type="text/plain")
+        if algorithm not in ALGORITHMS:
+            return refused(412, _UNSUPPORTED)
+        if algorithm == SPECIFIED and not given:
+            return refused(412, _NO_POSITIONS)
+        return self._no_bundle(bundle) or self._elsewhere(asked, bundle) or self._cut(asked, bundle, algorithm, given)
+
+    def _no_bundle(self, bundle: str) -> Reply | None:
+        """As of an unload, but that ranges which are none are refused in words."""
+        wrong, span = self._bundles.unknown(bundle), bundle_range(bundle)
+        if wrong is None or wrong.status != 500:
+            return wrong
+        more = f": {span}" if span.count("_") != 1 else " under radix 16"
+        return refused(412, malformed(span) + more)
+
+    def _elsewhere(self, asked: Request, bundle: str) -> Reply | None:
+        """Redirects keep the whole query; what nobody owns is placed first, as by a lookup."""
+        owner = self._book.owner(bundle)
+        found = self._bundles.chosen(asked, bundle) if owner is None else owner
+        if isinstance(found, Reply):
+            return _keeping(asked, found)
+        if found != asked.broker:
+            return _keeping(asked, self._bundles.to_owner(found, asked))
+        self._book.acquire(bundle, found)
+        return None
+
+    def _cut(self, asked: Request, bundle: str, algorithm: str, given: Sequence[int]) -> Reply:
+        if bundle in self._book.closing:
+            return crash(f"Namespace bundle {bundle} is being unloaded")
+        topics = self._book.topics(bundle)
+        if algorithm == "flow_or_qps_equally_divide":
+            return crash(_WRONG_OPTION)
+        if algorithm == SPECIFIED:
+            positions = specified_positions_divide(*range_in_name(bundle), topics, given)
+        elif algorithm == "topic_count_equally_divide":
+            positions = topic_count_equally_divide(topics)
+        else:
+            positions = range_equally_divide(*range_in_name(bundle))
+        wanted = inside(bundle, set(positions or ()))
+        if wanted:
+            self._made(self._book.split(bundle, wanted), unload=asked.query.get("unload") == "true")
+        return Reply(204)
+
+    def halve(self, bundle: str) -> tuple[str, ...]:
+        """Its two parts; whoever was closing it has nothing left to close."""
+        self._book.closing.discard(bundle)
+        parts = self._book.split(bundle, range_equally_divide(*range_in_name(bundle)))
+        self._made(parts, unload=False)
+        return parts
+
+    def _made(self, parts: Sequence[str], *, unload: bool) -> None:
+        for part in parts if unload else ():
+            self._book.close_later(part)
+
+
+def _keeping(asked: Request, reply: Reply) -> Reply:
+    own = {key: value for key, value in asked.query.items() if key != "authoritative"}
+    return replace(reply, location=f"{reply.location}&{urlencode(own)}") if own and reply.location else reply
+
+
+def topic_stats(book: BrokerState, broker: str) -> dict[str, Any]:
+    """Topics of each bundle that the broker has counted, and of other numbers than rates none."""
+    found = dict[str, Any]()
+    for bundle, topics in book.topic_rates(broker).items():
+        each = {name: {**dict(zip(RATES, rates, strict=True)), "producerCount": 1} for name, rates in topics.items()}
+        found.setdefault(bundle_namespace(bundle), {})[bundle_range(bundle)] = {"persistent": each}
+    return found
+
+
+def of_nan(found: object) -> Any:  # noqa: ANN401 - JSON
+    """The same with every rate and usage NaN, as Jackson writes it: a text."""
+    if isinstance(found, dict):
+        return {key: of_nan(value) for key, value in found.items()}
+    return "NaN" if isinstance(found, float) else found
+
+
+# --- responses to each request of the admin API that lbd makes, as brokers of 4.0.8 give them
+# Paths and codes were read off real brokers; ``tests/e2e/test_agreement.py`` sends both the same requests.
+
+if TYPE_CHECKING:
+    Handler = Callable[..., Reply]
+
+
+class FakeAdminApi:
+    """Answers for all brokers of one cluster. Not thread-safe. ``begun_at`` is when the run began, epoch seconds."""
+
+    def __init__(self, book: BrokerState, configuration: Configuration, begun_at: float) -> None:
+        self._book, self._begun_at = book, begun_at
+        self._configuration, self._policies = configuration, book.policies
+        self._frozen: dict[str, Any] = {}
+        bundles = FakeBundles(book, configuration)
+        self._splits = FakeSplits(book, bundles)
+        self._routes = [(method, _pattern(path), handler) for method, path, handler in self._table(bundles)]
+
+    def __call__(self, asked: Request) -> Reply:
+        """The usual answer. Raises :class:`~lbd.simulate.fake_pulsar.Closing` for an unload that has begun."""
+        found = [(method, match, handler) for method, path, handler in self._routes if (match := path(asked.path))]
+        for method, match, handler in found:
+            if method == asked.method:
+                return handler(asked, *match.groups())
+        return page(405 if found else 404)
+
+    def split(self, bundle: str) -> tuple[str, ...]:
+        """The halves of a bundle, which the brokers have cut by themselves."""
+        return self._splits.halve(bundle)
+
+    def _table(self, bundles: FakeBundles) -> Iterable[tuple[str, str, Handler]]:
+        configuration, bundle = "/admin/v2/brokers/configuration", "/admin/v2/namespaces/{}/{}/{}"
+        topic = "/admin/v2/persistent/{}/{}/{}"
+        yield "GET", f"{configuration}/runtime", self._running
+        yield "GET", f"{configuration}/values", lambda _: ok(self._configuration.overrides)
+        yield "POST", f"{configuration}/{{}}/{{}}", self._override
+        yield "DELETE", f"{configuration}/{{}}", self._delete
+        yield "GET", "/admin/v2/brokers/ready", lambda _: text("ok")
+        yield "GET", "/admin/v2/brokers/health", lambda _: text("ok")
+        yield "GET", "/admin/v2/brokers/version", lambda asked: text(self._book.version_of(asked.broker))
+        yield "GET", "/admin/v2/brokers/leaderBroker", self._leader
+        yield "GET", "/admin/v2/brokers", self._listed
+        yield "GET", "/admin/v2/brokers/{}", self._listed
+        yield "GET", "/admin/v2/brokers/{}/{}/ownedNamespaces", self._owned
+        yield "GET", "/admin/v2/broker-stats/load-report", self._load_report
+        yield "GET", "/admin/v2/broker-stats/topics", self._topics
+        yield "GET", "/admin/v2/clusters", lambda _: ok([self._configuration.cluster])
+        yield "GET", "/admin/v2/clusters/{}/failureDomains", self._domains
+        yield "GET", "/admin/v2/clusters/{}/namespaceIsolationPolicies", self._isolation
+        yield "GET", "/admin/v2/namespaces/{}/antiAffinity/{}", self._members
+        yield "GET", "/admin/v2/namespaces/{}/{}/antiAffinity", self._group
+        yield "GET", "/admin/v2/namespaces/{}/{}/bundles", bundles.boundaries
+        yield "GET", "/admin/v2/namespaces/{}/{}/topics", bundles.topics
+        yield "GET", f"{bundle}/topicHashPositions", bundles.positions
+        yield "PUT", f"{bundle}/split", self._splits.split
+        yield "PUT", f"{bundle}/unload", bundles.unload
+        yield "GET", "/lookup/v2/topic/{}/{}/{}/{}", bundles.look_up
+        yield "PUT", topic, lambda *_: Reply(204)
+        yield "GET", f"{topic}/stats", lambda *_: ok({"publishers": []})
+        yield "PUT", f"{topic}/subscription/{{}}", lambda *_: Reply(204)
+        yield "POST", f"{topic}/subscription/{{}}/expireMessages/{{}}", lambda *_: Reply(204)
+
+    # -- brokers
+
+    def _listed(self, _: Request, cluster: str = "") -> Reply:
+        """In no order; the name of the cluster is not looked at."""
+        del cluster
+        return ok(self._book.listed[::-1])
+
+    def _leader(self, _: Request) -> Reply:
+        leader = self._book.leader
+        if leader is None:
+            return refused(404, "Couldn't find leader broker")
+        return ok({"serviceUrl": f"http://{leader}", "brokerId": leader})
+
+    def _owned(self, asked: Request, cluster: str, broker: str) -> Reply:
+        del cluster
+        if broker not in self._book.listed:
+            return refused(404, f"Broker id '{broker}' not found in available brokers.")
+        if broker != asked.broker:
+            return Reply(307, location=f"http://{broker}{asked.path}")
+        shared = {"broker_assignment": "shared", "is_controlled": False}
+        mine = [*heartbeats(self._configuration.cluster, broker), *self._book.owned(broker)]
+        return ok({bundle: {**shared, "is_active": bundle not in self._book.closing} for bundle in mine})
+
+    def _load_report(self, asked: Request) -> Reply:
+        """What a broker says of its load, faults included; under the extensible manager there is no such report."""
+        if self._configuration.extensible(asked.broker):
+            return refused(500, "java.lang.UnsupportedOperationException")
+        faults, broker = self._book.faults, asked.broker
+        frozen = faults.take(Fault.FROZEN_REPORT, broker, LOAD_REPORT) is not None
+        if not (frozen and broker in self._frozen):
+            self._frozen[broker] = self._report(broker)
+        found = self._frozen[broker]
+        return ok(of_nan(found) if faults.take(Fault.NAN, broker, LOAD_REPORT) else found)
+
+    def _topics(self, asked: Request) -> Reply:
+        return ok(topic_stats(self._book, asked.broker))
+
+    def _report(self, broker: str) -> dict[str, Any]:
+        skew = self._book.faults.take(Fault.CLOCK_SKEW, broker)
+        begun_at = self._begun_at + (0.0 if skew is None else skew.seconds)
+        return self._book.report(broker, self._configuration.cluster, begun_at)
+
+    def _running(self, asked: Request) -> Reply:
+        return ok(self._configuration.running(asked.broker))
+
+    def _override(self, _: Request, key: str, value: str) -> Reply:
+        """Whatever the value is, it is stored and answered 200."""
+        if not self._configuration.dynamic(key):
+            return refused(412, "Can't update non-dynamic configuration")
+        self._configuration.overrides[key] = value
+        return Reply(200)
+
+    def _delete(self, _: Request, key: str) -> Reply:
+        if not self._configuration.dynamic(key):
+            return refused(412, "Can't delete non-dynamic configuration")
+        self._configuration.delete(key)
+        return Reply(200)
+
+    # -- policies
+
+    def _isolation(self, _: Request, cluster: str) -> Reply:
+        if not self._policies.isolation:
+            return refused(404, f"NamespaceIsolationPolicies for cluster {cluster} does not exist")
+        return ok(self._policies.isolation)
+
+    def _domains(self, _: Request, cluster: str) -> Reply:
+        del cluster
+        return ok({name: {"brokers": brokers} for name, brokers in self._policies.domains.items()})
+
+    def _group(self, _: Request, tenant: str, namespace: str) -> Reply:
+        group = self._policies.groups.get(f"{tenant}/{namespace}")
+        return Reply(204) if group is None else Reply(200, group.encode())
+
+    def _members(self, asked: Request, cluster: str, group: str) -> Reply:
+        del cluster
+        own, groups = f"{asked.query.get('tenant', '')}/", self._policies.groups
+        return ok([name for name, one in groups.items() if one.lower() == group and name.startswith(own)])
+
+
+def _pattern(path: str) -> Callable[[str], re.Match[str] | None]:
+    """What matches a path in which ``{}`` stands for one part."""
+    return re.compile("([^/]+)".join(map(re.escape, path.split("{}")))).fullmatch
+
+
+# --- cluster
+
+UNLOAD_SECONDS = 0.024
+"""How long an owner closes a bundle with one topic before it answers 204 (4.0.8, p50)."""
+
+REMEMBERED_REQUESTS = 10_000
+CLOSED_WITHIN_SECONDS = 1.0
+
+
+class FakeBrokers:
+    """Brokers' web ports on loopback, and what is answered there, from ``with`` to its end. Thread-safe.
+
+    ``on_request`` hears of each request as it comes, ``on_reply`` of its answer before it is sent, faults included,
+    both from the thread that answers. ``authorization``: the header that every request must have; None: any.
+    Raises :class:`OSError` when no port is to be had.
+    """
+
+    _book: BrokerState
+    _answers: FakeAdminApi
+    begun_at = 0.0
+
+    def __init__(self, number: int, port: int = 0) -> None:
+        self.faults = Faults()
+        self.requests: MutableSequence[Request] = deque(maxlen=REMEMBERED_REQUESTS)
+        self.on_request: Callable[[Request], None] = lambda _: None
+        self.on_reply: Callable[[Request, Reply], None] = lambda *_: None
+        self.authorization: str | None = None
+        self.unload_seconds = UNLOAD_SECONDS
+        self.lock, self._stopped = threading.RLock(), False
+        self._doors = Doors()
+        self._ports = _doors(number, port, self.answer)
+
+    def __enter__(self) -> Self:
+        self._doors.start()
+        with self.lock:
+            self._open_and_shut()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Close every port and connection: neither an answer under way nor who looks at it later opens one again."""
+        with self.lock:
+            self._stopped = True
+        self._doors.stop()
+        for door in self._ports:
+            door.shut()
+        for door in self._ports:
+            door.empty(CLOSED_WITHIN_SECONDS)
+
+    def now(self) -> float:
+        """The time of the cluster, epoch seconds."""
+        return time.time()
+
+    def kill(self, broker: str) -> None:
+        """Kill -9: it does not answer, and is listed, and leads if it led, until its session ends."""
+        with self._lived():
+            self._book.die(broker)
+
+    # -- how it answers
+
+    @contextmanager
+    def _lived(self) -> Iterator[None]:
+        """Hold the lock over a cluster that has caught up with its clock; what starts or ends in it is seen at once."""
+        with self.lock:
+            self._book.advance(self.now() - self.begun_at)
+            self._open_and_shut()
+            try:
+                yield
+            finally:
+                self._open_and_shut()
+
+    def _open_and_shut(self) -> None:
+        for door in () if self._stopped else self._ports:
+            up = self._book.up(door.id)
+            if up and not door.open:
+                self._doors.open(door)
+            elif door.open and not up:
+                self._doors.shut(door)
+
+    def answer(self, asked: Request) -> Reply:
+        """The broker's answer, faults included."""
+        self.requests.append(asked)
+        self.on_request(asked)
+        reply = self._faulty(asked)
+        self.on_reply(asked, reply)
+        return reply
+
+    def _faulty(self, asked: Request) -> Reply:
+        """The broker's answer, faults included, with its own idea of the time."""
+        if self.faults.take(Fault.LEADER_CHANGES, asked.broker, asked.path) is not None:
+            with self._lived():
+                self._book.lead_another()
+        death = self.faults.take(Fault.BROKER_DIES, asked.broker, asked.path)
+        if death is None:
+            return spoilt(self.faults, asked, self._usual, self.now)
+        if death.acts:
+            self._usual(asked)
+        self.kill(asked.broker)
+        return Reply(silent=True)
+
+    def _usual(self, asked: Request) -> Reply:
+        if self.authorization not in {None, asked.authorization}:
+            return page(401) if asked.path.endswith("/ready") else refused(401, "Unauthorized")
+        try:
+            with self._lived():
+                return self._answers(asked)
+        except Closing as unload:
+            late = self.faults.take(Fault.CLOSES_LATE, asked.broker, asked.path)
+            if late is not None:
+                closing = threading.Timer(late.seconds, self._close, [unload.bundle])
+                closing.daemon = True
+                closing.start()
+                return crash(f"Namespace bundle {unload.bundle} was not closed in time")
+            time.sleep(self.unload_seconds)
+            return Reply(204) if self._close(unload.bundle) else Reply(silent=True)
+
+    def _close(self, bundle: str) -> bool:
+        with self._lived():
+            return self._book.closed(bundle)
+
+
+class FakePulsar(FakeBrokers):
+    """A simulated cluster that answers over HTTP.
+
+    ``state`` is of ``world``, at its beginning. The brokers get addresses on loopback, ``names`` says which of
+    ``world.brokers`` each one is. ``speed`` is how many seconds pass in one of this machine, ``begun_at`` the first of
+    them (epoch seconds; None: now), ``clients`` how many each bundle has, ``runtime`` what broker.conf says otherwise
+    than the default.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        state: ClusterState,
+        *,
+        speed: float = 1.0,
+        begun_at: float | None = None,
+        clients: int = 1,
+        cluster: str = "simulated",
+        version: str = "4.0.8",
+        runtime: Mapping[str, str] | None = None,
+        port: int = 0,
+    ) -> None:
+        self.clock = FakeClock(speed, begun_at)
+        super().__init__(len(world.brokers), port)
+        self.policies = FakePolicies()
+        self.begun_at = self.clock.now() - state.seconds
+        self.names = dict(zip((door.id for door in self._ports), world.brokers, strict=True))
+        self._book: Book = Book(world, state, tuple(self.names), version, self.faults, self.policies)
+        Clients(self._book, clients, lambda: self.clock.speed)
+        self.configuration = Configuration(cluster, self._book.version_of, runtime or {})
+        self._answers = FakeAdminApi(self._book, self.configuration, self.begun_at)
+
+    # -- what it is
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """Ids of all brokers, also of those that are not there (yet): ``host:port``."""
+        return tuple(self.names)
+
+    @property
+    def admin_urls(self) -> tuple[str, ...]:
+        """Web addresses of the brokers that answer."""
+        with self._lived():
+            return tuple(f"http://{broker.id}" for broker in self._book.brokers.values() if broker.up)
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the cluster in one of this machine."""
+        return self.clock.speed
+
+    def now(self) -> float:
+        """The time of the cluster, epoch seconds."""
+        return self.clock.now()
+
+    def model(self) -> tuple[World, ClusterState]:
+        """The cluster as it is now; the last of its brokers stands for nobody."""
+        with self._lived():
+            return self._book.world, self._book.state
+
+    def owners(self) -> dict[str, str | None]:
+        """Who owns each bundle, None: nobody."""
+        with self._lived():
+            return {bundle: self._book.owner(bundle) for bundle in self._book.bundles}
+
+    def history(self) -> tuple[OwnershipChange, ...]:
+        """Each change of an owner, in order; seconds are those of the run, which began at ``begun_at``."""
+        with self._lived():
+            return tuple(self._book.history)
+
+    @property
+    def listed(self) -> frozenset[str]:
+        """Brokers whose sessions live."""
+        with self._lived():
+            return frozenset(self._book.listed)
+
+    @property
+    def leader(self) -> str | None:
+        """Who leads, or is believed to."""
+        with self._lived():
+            return self._book.leader
+
+    @property
+    def affinity(self) -> dict[str, str]:
+        """What the leader has noted, by bundle or by range."""
+        with self._lived():
+            return dict(self._book.affinity)
+
+    # -- what is done to it
+
+    def forward(self, seconds: float) -> None:
+        """Let so many seconds pass at once."""
+        self.clock.forward(seconds)
+        with self._lived():
+            pass
+
+    def leave(self, broker: str) -> None:
+        """An orderly stop."""
+        with self._lived():
+            self._book.leave(broker)
+
+    def start(self, broker: str) -> None:
+        """Start one that is not there."""
+        with self._lived():
+            self._book.start(broker)
+
+    def lead(self, broker: str | None) -> None:
+        """Another leader, or none."""
+        with self._lived():
+            self._book.lead(broker)
+
+    def scale(self, factors: Mapping[str, float]) -> None:
+        """Have these bundles carry so many times what they carry now."""
+        with self._lived():
+            self._book.scale(factors)
+
+    def split(self, bundle: str) -> tuple[str, ...]:
+        """Cut a bundle in two, as the brokers do by themselves, and tell its parts."""
+        with self._lived():
+            return self._answers.split(bundle)
+
+
+def _doors(number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:
+    """A port for each broker, at an address of its own where the system has them: isolation policies go by hosts."""
+    with ExitStack() as undone:
+        found = []
+        for at in range(number):
+            found.append(_door(f"127.0.{at // 250}.{at % 250 + 1}", port, answers))
+            undone.callback(found[-1].server_close)
+        undone.pop_all()
+    return found
+
+
+def _door(host: str, port: int, answers: Callable[[Request], Reply]) -> Door:
+    try:
+        return Door(host, port, answers)
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return Door("127.0.0.1", 0, answers)

@@ -1,0 +1,228 @@
+"""Orders of people: the typed commands that a running lbd executes, and the pause, which survives a restart.
+
+A command is held in memory by the lbd that executes it (``operations/requests.py``); it reaches it over the API, on the
+same machine through the socket in the state directory. Only what must survive a restart is a file:
+``control/pause.json`` here, drains in ``store/drains.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from lbd.errors import UsageError
+from lbd.files import At, as_usage_error, decoded, make_directory, put, remove, require_directory, sync
+from lbd.model import Result
+from lbd.split.plan import Algorithm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+SOCKET = "lbd.sock"
+"""In the state directory: commands on this machine reach the running lbd there."""
+
+REFUSED, FAILED = 4, 5
+"""Exit codes of answers, as the command line defines them."""
+
+
+class UnloadRequest(msgspec.Struct, frozen=True):
+    """One unload asked for by a person. ``override`` is why limits may be passed, None when they may not.
+
+    Without a ``destination`` lbd's picker names one.
+    """
+
+    id: str
+    bundle: str
+    destination: str | None
+    override: str | None
+    by: str
+    at: At
+    expires_at: At
+    kind: Literal["unload"] = "unload"
+
+
+class SplitRequest(msgspec.Struct, frozen=True):
+    """One split asked for by a person, at the positions that were shown; ``override`` as in an unload's."""
+
+    id: str
+    bundle: str
+    owner: str
+    algorithm: Algorithm
+    positions: tuple[int, ...]
+    override: str | None
+    by: str
+    at: At
+    expires_at: At
+    kind: Literal["split"] = "split"
+
+
+class PlaceRequest(msgspec.Struct, frozen=True):
+    """Bundles, topics and namespaces (``targets``) whose unowned bundles are to be placed as ``strategy`` answers."""
+
+    id: str
+    targets: list[str]
+    strategy: str
+    by: str
+    at: At
+    expires_at: At
+    kind: Literal["place"] = "place"
+
+
+class PlannedMove(msgspec.Struct, frozen=True):
+    """One move of a plan that was shown."""
+
+    bundle: str
+    source: str
+    destination: str
+
+
+class PlanRequest(msgspec.Struct, frozen=True):
+    """All moves of a plan that was shown, or none of them: ``plan`` is its name, ``reason`` why it is asked for."""
+
+    id: str
+    plan: str
+    moves: list[PlannedMove]
+    reason: str
+    by: str
+    at: At
+    expires_at: At
+    kind: Literal["plan"] = "plan"
+
+
+class DrainRequest(msgspec.Struct, frozen=True):
+    """A ``broker`` that is to own nothing, for ``seconds`` (None: as long as the settings say).
+
+    The result says whether the drain has begun; its progress is in ``store/drains.py``.
+    """
+
+    id: str
+    broker: str
+    seconds: At | None
+    reason: str
+    override: str | None
+    by: str
+    at: At
+    expires_at: At
+    kind: Literal["drain"] = "drain"
+
+
+class FillRequest(msgspec.Struct, frozen=True):
+    """A ``broker`` that is to get a slice of each hot one's bundles; answered when that has begun, as a drain is."""
+
+    id: str
+    broker: str
+    override: str | None
+    by: str
+    at: At
+    expires_at: At
+    kind: Literal["fill"] = "fill"
+
+
+Request: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest
+
+
+class PlacedBundle(msgspec.Struct, frozen=True):
+    """What became of one bundle of a :class:`PlaceRequest`, or of one move of a :class:`PlanRequest`.
+
+    ``result`` is None where nothing was asked for, as ``detail`` says; ``reason`` is why it was to go there. ``owner``
+    is who owns it now, ``answer`` where it was to go (None: no broker may have it).
+    """
+
+    bundle: str
+    answer: str | None
+    result: Result | None
+    owner: str | None
+    detail: str = ""
+    reason: str = ""
+
+
+class RequestResult(msgspec.Struct, frozen=True):
+    """What became of a request, and one sentence for the person.
+
+    ``exit_code``: 0 landed, 4 refused, 5 failed or landed elsewhere, below 4 why it could not even be judged.
+
+    ``result`` is None when nothing was sent or nothing is known, and of a split; ``owner`` is who owns the bundle now,
+    or all parts of it. ``parts`` are what a bundle was split into, unset elsewhere;
+    ``placed`` is what became of each bundle of a :class:`PlaceRequest` or :class:`PlanRequest`.
+    """
+
+    exit_code: int
+    sentence: str
+    result: Result | None = None
+    owner: str | None = None
+    id: str = ""
+    parts: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    placed: list[PlacedBundle] | msgspec.UnsetType = msgspec.UNSET
+
+
+# --- pause
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """lbd observes and counts, and moves nothing. Times are epoch seconds; ``until`` None: until ``lbd resume``.
+
+    ``since`` is 0 where a pause file cannot be read and nobody knows.
+    """
+
+    since: At
+    until: At | None
+    reason: str
+    by: str
+
+
+class Control:
+    """The pause of a state directory.
+
+    Every method raises :class:`UsageError`, and nothing else, where a file cannot be read or written.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._root = state_dir / "control"
+        self._pause = self._root / "pause.json"
+
+    def pause(self, pause: Pause) -> Pause | None:
+        """Pause, from now on also over restarts; returns the pause that this one replaces."""
+        replaced = self.paused(pause.since)
+        require_directory(self._state_dir)
+        with as_usage_error(self._root):
+            make_directory(self._root)
+        put(self._pause, pause)
+        return replaced
+
+    def resume(self) -> Pause | None:
+        """End the pause; returns what was there, which may be a pause that had ended by itself."""
+        found = self._found_pause()
+        with as_usage_error(self._pause):
+            if remove(self._pause):
+                sync(self._root)  # or a power cut brings the pause back
+        return found
+
+    def paused(self, now: float) -> Pause | None:
+        """The pause in force. When in doubt lbd does not move: a file that cannot be read is a pause without end."""
+        found = self._found_pause()
+        return None if found is None or (found.until is not None and found.until <= now) else found
+
+    def _found_pause(self) -> Pause | None:
+        try:
+            return decoded(self._pause, Pause)
+        except UsageError as error:
+            return Pause(_modified_at(self._pause), None, f"{error}; lbd resume removes it", "unknown")
+
+
+def _modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def new_id() -> tuple[str, float]:
+    """A name that no other request has, and the time, epoch seconds."""
+    now = time.time()
+    return f"{int(now * 1000):x}-{os.getpid():x}-{secrets.token_hex(4)}", now

@@ -1,0 +1,615 @@
+"""The answers of ``lbd explain`` as JSON values, from the state directory alone, with a running lbd or without.
+
+Kept turns have observations and decisions, the journal has moves and outcomes, ``bundles.npz`` has owners. Times are
+epoch seconds, scores points, rates in + out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.errors import UsageError
+from lbd.fields import derived
+from lbd.load.summary import BrokerLoad
+from lbd.model import bundle_namespace
+from lbd.reason import Reason
+from lbd.split.plan import SplitResult
+from lbd.store.drains import drains_in_force
+from lbd.store.moves import history, read_splits
+from lbd.store.status import read_status
+from lbd.store.turn_record import BrokerSeen, CandidateLine, PairSeen, Planned, TurnRecord, Verdict
+from lbd.store.turns import TURNS_FOLDER, KeptTurns, load_bundles
+from lbd.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from lbd.store.moves import MoveRecord, SplitRecord
+    from lbd.store.turns import ReportedBundle
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """Scores of the two brokers of a move; None where one was not seen."""
+
+    source: float | None
+    destination: float | None
+
+
+class MoveStory(msgspec.Struct, frozen=True):
+    """A move of the journal, and what it was to do and did to its brokers.
+
+    ``before`` and ``expected`` are the scores that the turn ``planned_in`` saw and predicted. ``came`` are those of the
+    first kept turn, ``seen_in``, in which both brokers had settled after the landing: other load may have changed, too.
+    """
+
+    at: float
+    bundle: str
+    source: str
+    destination: str | None
+    result: str | None
+    owner: str | None
+    reason: str
+    detail: str
+    planned_in: int | None = None
+    before: Ends | None = None
+    expected: Ends | None = None
+    seen_in: int | None = None
+    came: Ends | None = None
+
+
+class SplitStory(msgspec.Struct, frozen=True):
+    """A split of the journal, and what came of it: ``result`` is None while it is open, ``parts`` what it made."""
+
+    at: float
+    bundle: str
+    owner: str
+    algorithm: str
+    positions: list[str]
+    result: str | None
+    parts: list[str]
+    reason: str
+    detail: str
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """The last turn in which a broker gave, or was to give: what was wanted, taken and passed over."""
+
+    turn: int
+    at: float
+    pairs: list[PairSeen]
+    unloads: list[Planned]
+    candidates: list[CandidateLine]
+    rest: dict[str, int]
+
+
+class TurnAnswer(msgspec.Struct, frozen=True):
+    """One turn, with what became of the moves that it began; ``turn`` is as kept: what is not there was empty.
+
+    ``splits`` are those that were begun before the next turn.
+    """
+
+    turn: TurnRecord
+    moves: list[MoveStory]
+    splits: list[SplitStory]
+
+
+class BrokerAnswer(msgspec.Struct, frozen=True):
+    """One broker. ``because`` is why it gives bundles away or does not, in sentences.
+
+    ``load`` is what the lbd that ran last on this state directory had learned of it; None where it told nothing.
+    """
+
+    broker: str
+    turn: int
+    at: float
+    verdict: Verdict
+    seen: BrokerSeen | None
+    because: list[str]
+    pairs: list[PairSeen]
+    fired: Fired | None
+    moves: list[MoveStory]
+    load: BrokerLoad | None = None
+
+
+class PassedOver(msgspec.Struct, frozen=True):
+    """What became of a bundle in the last turn in which its broker fired; ``reason`` ``moves``: it was chosen."""
+
+    turn: int
+    at: float
+    reason: str
+    detail: str
+
+
+class BundleAnswer(msgspec.Struct, frozen=True):
+    """One bundle. ``owner`` is who reported it at ``at``, or who it was moved to since; ``because`` why it is there.
+
+    ``splits`` are those that cut it, and the one that it came out of.
+    """
+
+    bundle: str
+    owner: str | None
+    at: float | None
+    msg_rate: float | None
+    throughput: float | None
+    because: list[str]
+    cool_down_left_seconds: float | None
+    passed_over: PassedOver | None
+    moves: list[MoveStory]
+    splits: list[SplitStory]
+
+
+Answer = TurnAnswer | BrokerAnswer | BundleAnswer
+
+
+# --- names as typed, and the nearest known one for an unknown name
+
+ENOUGH = 5_000
+"""Names compared at most: likeness is looked for character by character."""
+
+
+def broker_named(name: str, known: Callable[[], Iterable[str]]) -> str:
+    """The one broker of this ``host:port``, host, or beginning up to a dot; ``known`` may be long, and is read twice.
+
+    Raises :class:`UsageError` for any other name.
+    """
+    if any(one == name for one in known()):
+        return name
+    brokers = sorted(set(known()))
+    fits = [one for one in brokers if one.rpartition(":")[0] == name]
+    fits = fits or [one for one in brokers if one.startswith(f"{name}.")]
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        raise UsageError(f"{name}: may be {' or '.join(fits)}; wanted one of them")
+    wanted = f"; known brokers are {', '.join(brokers[:3])}{', ...' if brokers[3:] else ''}" if brokers else ""
+    raise UsageError(f"{name}: no such broker, bundle or turn is known{_nearest(name, brokers) or wanted}")
+
+
+def no_bundle(name: str, known: list[str]) -> str:
+    """What to say of a bundle that nothing is known of."""
+    own = [bundle for bundle in known if bundle_namespace(bundle) == bundle_namespace(name)]
+    if "/0x" not in name:
+        own = [bundle for bundle in known if bundle_namespace(bundle) == name]
+        if own:
+            return f"{name}: is a namespace of {len(own)} bundles; wanted one of them, as {min(own)}"
+    return f"{name}: no broker reports such a bundle, and no move of it is known{_nearest(name, own or known)}"
+
+
+def bundle_with(topic: str, known: list[str]) -> str:
+    """The bundle that a topic falls into. Raises :class:`UsageError` where none of these is of its namespace."""
+    namespace, position = topic_namespace(topic), topic_hash(topic)
+    own = [bundle for bundle in known if bundle_namespace(bundle) == namespace]
+    found = next((bundle for bundle in own if holds(bundle, position)), None)
+    if found is None:
+        raise UsageError(f"{topic}: no broker reports a bundle of {namespace} that it falls into")
+    return found
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    found = difflib.get_close_matches(name, known[:ENOUGH], n=1, cutoff=0.5)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+# --- why a broker gives nothing away, and why a bundle is where it is
+
+BARRED = {
+    Reason.COOL_DOWN: "it rests after the last attempt to move it",
+    Reason.CHANGED_HANDS: "it rests because it changed its broker without lbd",
+    Reason.PING_PONG: "lbd moved it lately: guardrails.max_moves_per_bundle, ping_pong_window_hours",
+    Reason.SYSTEM_NAMESPACE: "Pulsar's own topics are in its namespace",
+    Reason.LEADER_TOPIC: "the topic by which lbds agree on their leader is in it (leader.topic)",
+    Reason.ISOLATION_POLICY: "an isolation policy binds its namespace to brokers that exclude the destination",
+    Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination",
+    Reason.EXCLUDED_NAMESPACE: "guardrails.excluded_namespaces names its namespace",
+    Reason.BROKER_BUNDLE: "it is a broker's own heartbeat or SLA bundle and belongs to that broker",
+    Reason.POLICY_UNKNOWN: "the policies of its namespace could not be read",
+    Reason.IMPOSSIBLE_NUMBER: "its statistics hold a number that no bundle can have",
+    Reason.REPORTED_TWICE: "two brokers report it: it was moved a moment ago, or one of the reports is stale",
+    Reason.NO_STATISTICS: "no report carries its statistics: not yet, or its broker tells of larger bundles only",
+    Reason.TOO_LARGE: "it carries more than was to be moved",
+    Reason.NOT_NEEDED: "others filled the amount: what was left then was less than it carries",
+    Reason.NO_TRAFFIC: "it carries no traffic, so moving it changes nothing",
+    Reason.PLACEMENT_STAYS: "the placement would put it on the broker that it is on, or finds none",
+    Reason.SOLE_BUNDLE: "it is its broker's only bundle: moving it would move the problem; split it",
+}
+"""What a bundle's code means, in words."""
+
+
+def barred(label: str) -> str | None:
+    """Why a bundle of this label stayed; None where its broker was not asked to give any."""
+    reason = next((reason for reason in Reason if reason.label == label), None)
+    if reason in {None, Reason.NOT_ASKED, Reason.MOVES}:
+        return None
+    words = BARRED.get(reason) if reason is not None else None
+    return f"{label}: {words}" if words else label
+
+
+def absent(turn: TurnRecord, broker: str) -> str:
+    """Why the newest turn has no report of a broker; empty where it has one, or saw none at all."""
+    if turn.broker(broker) is not None or not turn.brokers:
+        return ""
+    owed = next((skip for skip in turn.skips if skip.what == broker), None)
+    if owed is None:
+        return f"it is not among the active brokers of turn {turn.last} any more"
+    return f"it gives no report now, in turn {turn.last}: {owed.detail}"
+
+
+def of_broker(turn: TurnRecord, broker: str) -> Iterator[str]:
+    """Why a broker gives bundles away, or why it does not."""
+    seen = turn.broker(broker)
+    if seen is None:
+        yield "it gave no usable load report in that turn"
+        return
+    if seen.doubt == Reason.DRAINED.label:
+        return
+    if seen.doubt is not None:
+        yield f"its report is no ground to move on: {seen.doubt}"
+    if seen.to_settle:
+        samples = counted(seen.to_settle, "more fresh sample")
+        yield f"it was moved to or from, or restarted: {samples} must come before its score counts"
+    if turn.hold is not None:
+        yield f"nothing new is moved: {turn.hold.reason}{turn.hold.detail and f': {turn.hold.detail}'}"
+    yield from _of_pairs(turn, broker)
+
+
+def _of_pairs(turn: TurnRecord, broker: str) -> Iterator[str]:
+    giving = [pair for pair in turn.pairs if pair.source == broker]
+    taking = [pair for pair in turn.pairs if pair.destination == broker]
+    for pair in giving:
+        above = f"it is {pair.difference:.1f} points above {pair.destination}"
+        yield f"{above if pair.destination is not None else f'it has {pair.why}'}: {outcome(turn, pair)}"
+    for pair in taking:
+        yield f"{pair.source} is {pair.difference:.1f} points above it: bundles would come to it, not leave it"
+    if not (giving or taking):
+        yield _in_no_pair(turn)
+
+
+def _in_no_pair(turn: TurnRecord) -> str:
+    if any(pair.destination is None for pair in turn.pairs):
+        return "the strategy does not count it among those to be relieved"
+    return (
+        "it is in no pair: it is not far enough from its partner, or has none (the middle one of an odd number, or "
+        "alone in its pool)"
+    )
+
+
+def outcome(turn: TurnRecord, pair: PairSeen) -> str:
+    """What came of a pair in a turn."""
+    number = sum(one.source == pair.source for one in turn.unloads)
+    if number:
+        return f"{counted(number, 'bundle')} {'begun' if turn.acts else 'would move'}"
+    if pair.reason is None:
+        return "every bundle that was chosen was refused" if pair.fired else "nothing came of it"
+    return f"{pair.reason}{pair.detail and f', {pair.detail}'}"
+
+
+# --- splits that cut a bundle or created it, and splits after a turn
+
+MADE = {SplitResult.SPLIT.value, SplitResult.ELSEWHERE.value}
+"""Results after which the whole is no bundle any more."""
+
+
+def split_stories(splits: Iterable[SplitRecord]) -> list[SplitStory]:
+    """A story for each split, the newest first."""
+    return [_split_story(split) for split in sorted(splits, key=lambda split: split.at, reverse=True)]
+
+
+def about(bundle: str, splits: Iterable[SplitRecord]) -> list[SplitStory]:
+    """Those that cut the bundle, or tried to, and the one that it came out of."""
+    return [one for one in split_stories(splits) if bundle in {one.bundle, *one.parts}]
+
+
+def gone_bundle(bundle: str, splits: Iterable[SplitStory]) -> SplitStory | None:
+    """The split after which there is no such bundle."""
+    return next((one for one in splits if one.bundle == bundle and one.result in MADE), None)
+
+
+def sentence(split: SplitStory) -> str:
+    """What became of a bundle that was cut."""
+    return f"it was split at {', '.join(split.positions)}, into {' and '.join(split.parts)}: it is no bundle any more"
+
+
+def _split_story(split: SplitRecord) -> SplitStory:
+    cut, ended = split.cut, split.ended
+    return derived(
+        SplitStory,
+        cut,
+        at=split.at,
+        positions=[f"0x{position:08x}" for position in cut.positions],
+        result=ended.result.value if ended is not None else None,
+        parts=list(ended.parts) if ended is not None and ended.result.value in MADE else [],
+        detail=ended.detail if ended is not None else "",
+    )
+
+
+# --- effects of moves, predicted and measured: the journal beside the kept turns
+
+
+@dataclass
+class Story:
+    """One move, told by the turns that are shown to it from the newest to the oldest."""
+
+    move: MoveRecord
+    planned: TurnRecord | None = None
+    seen: TurnRecord | None = None
+    _done: bool = field(default=False, init=False)
+
+    def take(self, turn: TurnRecord) -> None:
+        """A turn, older than those before it."""
+        if self._done:
+            return
+        ended = self.move.ended_at
+        if ended is not None and turn.at > ended and self._settled(turn):
+            self.seen = turn
+        if turn.at <= self.move.at:
+            self.planned = turn if any(one.bundle == self.move.bundle for one in turn.unloads) else None
+            self._done = self.planned is not None or turn.at < self.move.at - PLANNED_WITHIN_SECONDS
+
+    @property
+    def done(self) -> bool:
+        """Whether older turns have nothing to add."""
+        return self._done
+
+    def _settled(self, turn: TurnRecord) -> bool:
+        ends = [turn.broker(name) for name in (self.move.source, self.move.owner or self.move.destination or "")]
+        return all(end is not None and end.to_settle == 0 and end.doubt is None for end in ends)
+
+    def told(self) -> MoveStory:
+        """The move with what is known of it."""
+        move, planned, seen = self.move, self.planned, self.seen
+        ends = move.source, move.destination or ""
+        return derived(
+            MoveStory,
+            move,
+            planned_in=planned.turn if planned is not None else None,
+            before=_scores(planned, *ends) if planned is not None else None,
+            expected=Ends(*(planned.expected.get(end) for end in ends)) if planned is not None else None,
+            seen_in=seen.turn if seen is not None else None,
+            came=_scores(seen, *ends) if seen is not None else None,
+        )
+
+
+PLANNED_WITHIN_SECONDS = 900.0
+"""A plan is worked off one unload after the other on each source; what was begun later than this was by hand."""
+
+
+def move_stories(moves: Iterable[MoveRecord]) -> list[Story]:
+    """A story for each move, the newest first."""
+    return [Story(move) for move in sorted(moves, key=lambda move: move.at, reverse=True)]
+
+
+def _scores(turn: TurnRecord, source: str, destination: str) -> Ends:
+    return Ends(_score(turn.broker(source)), _score(turn.broker(destination)))
+
+
+def _score(seen: BrokerSeen | None) -> float | None:
+    return seen.score if seen is not None else None
+
+
+# --- answers
+
+ATTEMPTS = 2
+"""A miss is tried once more."""
+
+REPORTED_WITHIN_SECONDS = 120.0
+"""A report seen so soon after a landing may be older than it: brokers renew theirs about once a minute."""
+
+
+class Explainer:
+    """Answers about one state directory. ``cool_down_seconds`` is the settings', ``since`` (epoch seconds) how far back
+    turns are looked at, ``last`` how many moves are told.
+
+    Every method raises :class:`UsageError`: for what is not known, with the nearest name that is, and where nothing is
+    kept yet.
+    """
+
+    def __init__(self, state_dir: Path, *, now: float, since: float, last: int, cool_down_seconds: float) -> None:
+        self._state_dir, self._now, self._since, self._last = state_dir, now, since, last
+        self._cool_down_seconds = cool_down_seconds
+        self._turns = KeptTurns(state_dir / TURNS_FOLDER)
+
+    @property
+    def torn_lines(self) -> int:
+        """Lines of kept turns that could not be read."""
+        return self._turns.torn_lines
+
+    def of(self, what: str | None) -> Answer:
+        """About a turn by its number (the last one without), a bundle or topic by its full name, or a broker."""
+        if what is None:
+            return self._of_turn(self._newest())
+        if "://" in what:
+            scheme, _, address = what.partition("://")
+            if scheme.endswith("persistent"):
+                return self.bundle(self._bundle_of(what))
+            what = address.rstrip("/")
+        if what.isascii() and what.isdigit():
+            return self.turn(int(what))
+        return self.bundle(what) if "/" in what else self.broker(what)
+
+    def _bundle_of(self, topic: str) -> str:
+        """The bundle that a topic falls into, of those that brokers reported last."""
+        self._newest()
+        bundles = load_bundles(self._state_dir / TURNS_FOLDER)
+        return bundle_with(topic, bundles.bundles if bundles is not None else [])
+
+    def turn(self, number: int) -> TurnAnswer:
+        """One turn, and what became of its moves."""
+        newest = self._newest()
+        found = self._turns.find(number)
+        if found is None:
+            first, last = self._turns.oldest(), newest.last
+            raise UsageError(f"turn {number}: not kept; kept are {first} to {last} in {self._state_dir / TURNS_FOLDER}")
+        return self._of_turn(found)
+
+    def _of_turn(self, turn: TurnRecord) -> TurnAnswer:
+        planned = {one.bundle for one in turn.unloads}
+        begun = (turn.at, turn.at + PLANNED_WITHIN_SECONDS)
+        attempts = ATTEMPTS * len(planned)
+        moves = self._moves(lambda move: move.bundle in planned and begun[0] <= move.at <= begun[1], attempts)
+        told = move_stories(moves)
+        self._walk(told, lambda _: False, turn.at)
+        following = self._turns.find(turn.last + 1)
+        until = self._now if following is None else following.at
+        begun_after = [split for split in read_splits(self._state_dir) if turn.at <= split.at < until]
+        return TurnAnswer(turn, [story.told() for story in told], split_stories(begun_after))
+
+    def broker(self, name: str) -> BrokerAnswer:
+        """One broker: its score, its pairs, what it waits for, and what it gave."""
+        newest = self._newest()
+        broker = broker_named(name, lambda: (one for turn in self._back() for one in _names(turn)))
+        last = next((turn for turn in self._back() if turn.broker(broker) is not None), newest)
+        told = move_stories(self._moves(lambda move: broker in {move.source, move.destination, move.owner}))
+        fired = self._walk(told, lambda turn: turn.asked(broker))
+        gone = absent(newest, broker)
+        pairs = [] if gone else [pair for pair in last.pairs if broker in {pair.source, pair.destination}]
+        return BrokerAnswer(
+            broker,
+            last.last,
+            last.ended_at,
+            newest.verdict,
+            last.broker(broker),
+            [*self._drained(broker), *([gone] if gone else of_broker(last, broker))],
+            pairs,
+            _fired(fired, broker) if fired is not None else None,
+            [story.told() for story in told],
+            _load(self._state_dir, broker),
+        )
+
+    def _drained(self, broker: str) -> Iterator[str]:
+        """Since when, and what has become of it."""
+        for drain, work in drains_in_force(self._state_dir, self._now):
+            if drain.broker == broker:
+                ago = f", {(self._now - drain.since) / 60:.0f} min ago" if drain.since else ""
+                yield f"{drain.by} drains it{ago}{drain.reason and f': {drain.reason}'}"
+                if work is not None and work.sentence:
+                    yield work.sentence.rstrip(".")
+
+    def bundle(self, name: str) -> BundleAnswer:
+        """One bundle: where it is and why, its moves, and why it was passed over."""
+        newest, kept = self._newest(), load_bundles(self._state_dir / TURNS_FOLDER)
+        seen = kept.of(name) if kept is not None else None
+        last = next((turn for turn in self._back() if turn.brokers), newest)
+        told = move_stories(self._moves(lambda move: move.bundle == name))
+        splits = about(name, read_splits(self._state_dir))
+        if not (seen or told or splits):
+            raise UsageError(no_bundle(name, kept.bundles if kept is not None else []))
+        cut = gone_bundle(name, splits)
+        owner, known_at = _owner(seen, told, cut)
+        fired = self._walk(told, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates))
+        left, label = self._cool_down_left(told), seen.label if seen is not None else ""
+        return BundleAnswer(
+            name,
+            owner,
+            known_at,
+            seen.msg_rate if seen is not None else None,
+            seen.throughput if seen is not None else None,
+            [sentence(cut)] if cut is not None else list(_reason_sentences(last, owner, label, left)),
+            left,
+            _passed_over(fired, name) if fired is not None else None,
+            [story.told() for story in told],
+            splits[: self._last],
+        )
+
+    def _cool_down_left(self, told: list[Story]) -> float | None:
+        left = max((story.move.at for story in told), default=-float("inf")) + self._cool_down_seconds - self._now
+        return left if left > 0 else None
+
+    def _newest(self) -> TurnRecord:
+        newest = next(iter(self._turns), None)
+        if newest is None:
+            raise UsageError(
+                f"{self._state_dir}: no turn is kept yet; lbd run keeps each of its turns there, "
+                "name another directory with state_dir in --config FILE or LBD_STATE_DIR"
+            )
+        return newest
+
+    def _back(self) -> Iterator[TurnRecord]:
+        """The newest turn, and those before it, as far back as was asked for."""
+        for at, turn in enumerate(self._turns):
+            if at and turn.ended_at < self._since:
+                return
+            yield turn
+
+    def _walk(
+        self, told: list[Story], wanted: Callable[[TurnRecord], bool], since: float | None = None
+    ) -> TurnRecord | None:
+        """Show the turns to each move, the newest first, until all is known; returns the newest one ``wanted``."""
+        found: TurnRecord | None = None
+        for turn in self._turns:
+            if turn.ended_at < (self._since if since is None else since):
+                break
+            for story in told:
+                story.take(turn)
+            found = turn if found is None and wanted(turn) else found
+            if found is not None and all(story.done for story in told):
+                break
+        return found
+
+    def _moves(self, wanted: Callable[[MoveRecord], bool], last: int | None = None) -> list[MoveRecord]:
+        """The last moves of the journal that are asked about."""
+        newest = self._last if last is None else last
+        return list(deque((move for move in history(self._state_dir) if wanted(move)), newest))
+
+
+def _names(turn: TurnRecord) -> Iterator[str]:
+    """Those with a report, and those that owe one."""
+    yield from (broker.id for broker in turn.brokers)
+    yield from (skip.what for skip in turn.skips if skip.reason == Reason.REPORT_MISSING.label)
+
+
+def _fired(turn: TurnRecord, broker: str) -> Fired:
+    return Fired(
+        turn.turn,
+        turn.at,
+        [pair for pair in turn.pairs if pair.source == broker and pair.fired],
+        [one for one in turn.unloads if one.source == broker],
+        [one for one in turn.candidates if one.broker == broker],
+        turn.rest.get(broker, {}),
+    )
+
+
+def _load(state_dir: Path, broker: str) -> BrokerLoad | None:
+    """What the last turn's status tells of a broker's load; where there is none to be read the rest is still told."""
+    try:
+        status = read_status(state_dir)
+    except UsageError:
+        return None
+    return next((one.load for one in status.brokers if one.id == broker), None)
+
+
+def _owner(seen: ReportedBundle | None, told: list[Story], cut: SplitStory | None) -> tuple[str | None, float | None]:
+    """Who owns a bundle, and since when that is known: by its last report, a move since, or the split that ended it."""
+    if cut is not None:
+        return None, cut.at
+    moved = next((story.move for story in told if story.move.owner is not None), None)
+    reported_at = (seen.at if seen is not None else 0.0) - REPORTED_WITHIN_SECONDS
+    if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
+        return moved.owner, moved.ended_at
+    return (seen.owner, seen.at) if seen is not None else (None, None)
+
+
+def _passed_over(turn: TurnRecord, bundle: str) -> PassedOver:
+    found = next((one for one in turn.candidates if one.bundle == bundle), None)
+    if found is not None:
+        return PassedOver(turn.turn, turn.at, found.reason, found.detail)
+    return PassedOver(turn.turn, turn.at, "", "not kept by name: it was elsewhere then, or not among the largest")
+
+
+def _reason_sentences(turn: TurnRecord, owner: str | None, label: str, cool_down_left: float | None) -> Iterator[str]:
+    """The bundle's own reason first, then its broker's."""
+    if owner is None:
+        yield "no broker reports it"
+        return
+    own = barred(label)
+    if cool_down_left is not None:
+        yield f"cool-down: {BARRED[Reason.COOL_DOWN]}, {cool_down_left / 60:.0f} min are left"
+    if own is not None and label != Reason.COOL_DOWN.label:
+        yield own
+    yield from (f"its broker: {one}" for one in of_broker(turn, owner))

@@ -1,0 +1,645 @@
+"""History on disk: ``v1/<table>/day=YYYY-MM-DD/<name>.parquet``, written by turns and read back as load reports.
+
+Each round appends changed bundles, every new sample of the brokers, every decision and every move. A file is written
+under a hidden name and renamed when it is complete, so that readers never see half of one. Brokers of the extensible
+manager report only their largest bundles; such a round stores what they reported.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from lbd.errors import UsageError
+from lbd.files import FRESH, NO_FILE, make_directory, move, reading, remove, remove_directory, replacing
+from lbd.model import RESOURCES, Rows
+from lbd.store.history_tables import COLUMNS, COUNTS, RATES, TABLES, VERSION, TableRows, schema, table_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from lbd.model import BoolArray, FloatArray, IntArray, Snapshot
+    from lbd.store.history_round import HistoryRound, HistorySettings
+
+
+def known_rates(snapshot: Snapshot) -> Snapshot:
+    """The round without bundles whose rates are unknown: kept as 0, who learns would take them for idle."""
+    rows = snapshot.rows
+    if not snapshot.partial or rows.reported.all():
+        return snapshot
+    kept = np.flatnonzero(rows.reported)
+    there, position = np.unique(rows.bundle[kept], return_inverse=True)
+    counts = rows.count(rows.reported)
+    found = Rows(
+        start=np.concatenate(([0], np.cumsum(counts))).astype(np.int32),
+        bundle=position.astype(np.int32),
+        rates=rows.rates[kept],
+        counts=rows.counts[kept],
+        reported=rows.reported[kept],
+        listed=rows.listed[kept],
+    )
+    return replace(snapshot, bundles=[snapshot.bundles[at] for at in there.tolist()], rows=found)
+
+
+# --- bundles that have changed enough to be stored again
+# Most bundles hardly change from one minute to the next; stored whole, a week of 20 brokers with 2,000 bundles each
+# minute is 20 million rows.
+
+STEP = 0.05
+"""Rates are stored again if one of them has changed by more than this fraction, and all of them once an hour. A replay
+then differs by single bundles from one over every sample (docs/calibrate.md)."""
+
+FLOORS = np.array([1.0, 1.0, 1024.0, 1024.0])
+"""Changes below a message or a KiB per second are none, whatever fraction they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What was stored last of each of ``bundles``.
+
+    ``rates`` is float64 (N, 4), NaN of what never was; ``counts`` int64 (N, 3); ``owner`` int32 (N,) into ``brokers``,
+    -1 of what nobody reported.
+    """
+
+    brokers: tuple[str, ...]
+    bundles: list[str]
+    rates: FloatArray
+    counts: NDArray[np.int64]
+    owner: IntArray
+
+    @classmethod
+    def nothing(cls, brokers: tuple[str, ...] = (), bundles: list[str] | None = None) -> Stored:
+        """Of none of these bundles anything was stored yet."""
+        bundles = bundles or []
+        size = len(bundles)
+        rates, counts = np.full((size, 4), np.nan), np.full((size, 3), -1, dtype=np.int64)
+        return cls(brokers, bundles, rates, counts, np.full(size, -1, dtype=np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedRows:
+    """``rows`` are positions in a snapshot's rows, int64 (k,); ``gone`` are bundles that no broker reports any more."""
+
+    rows: NDArray[np.int64]
+    gone: tuple[str, ...]
+
+
+def changes(before: Stored, snapshot: Snapshot, fresh: BoolArray, step: float) -> tuple[Stored, ChangedRows]:
+    """What is to be stored of a round, and what is stored then. ``fresh`` is bool (B,): other rows tell nothing new.
+
+    A bundle is stored when its owner or one of its counts is another than stored, or one of its rates has changed by
+    more than the fraction ``step``.
+    """
+    known, gone = _aligned(before, snapshot)
+    table, owner = snapshot.rows, snapshot.rows.owner()
+    own = np.flatnonzero(fresh[owner])
+    at, rates = table.bundle[own], table.rates[own]
+    limit = np.maximum(np.abs(known.rates[at]) * step, FLOORS if step else 0.0)
+    with np.errstate(invalid="ignore"):
+        moved = ~(np.abs(rates - known.rates[at]) <= limit)  # written so that NaN is a change
+    counted = (table.counts[own] != known.counts[at]).any(axis=1)
+    elsewhere = owner[own] != known.owner[at]
+    rows = own[(moved & ~_both_unknown(rates, known.rates[at])).any(axis=1) | counted | elsewhere]
+    return _stored(known, table, owner, rows), ChangedRows(rows, gone)
+
+
+def _both_unknown(new: FloatArray, old: FloatArray) -> BoolArray:
+    """A broker that goes on reporting NaN says nothing new; a bundle never stored is told by its owner."""
+    found: BoolArray = np.isnan(new) & np.isnan(old)
+    return found
+
+
+def _stored(known: Stored, table: Rows, owner: IntArray, rows: NDArray[np.int64]) -> Stored:
+    rates, counts, owned = known.rates.copy(), known.counts.copy(), known.owner.copy()
+    at = table.bundle[rows]
+    rates[at], counts[at], owned[at] = table.rates[rows], table.counts[rows], owner[rows]
+    return replace(known, rates=rates, counts=counts, owner=owned)
+
+
+def _aligned(before: Stored, snapshot: Snapshot) -> tuple[Stored, tuple[str, ...]]:
+    """What was stored, in the order of this snapshot's bundles and brokers, and the bundles that are on no report."""
+    old = snapshot.positions_in(before.bundles)
+    known = old >= 0
+    found = Stored.nothing(snapshot.brokers.ids, snapshot.bundles)
+    found.rates[known], found.counts[known] = before.rates[old[known]], before.counts[old[known]]
+    found.owner[known] = _owners(before, found.brokers, before.owner[old[known]])
+    left = before.owner >= 0
+    left[old[known]] = False
+    return found, tuple(before.bundles[at] for at in np.flatnonzero(left).tolist())
+
+
+def _owners(before: Stored, brokers: tuple[str, ...], owner: IntArray) -> IntArray:
+    """Owners by their position among other brokers; -1 of those that left."""
+    if before.brokers == brokers:
+        return owner
+    position = {broker: at for at, broker in enumerate(brokers)}
+    moved = np.array([*(position.get(broker, -1) for broker in before.brokers), -1], dtype=np.int32)
+    found: IntArray = moved[owner]
+    return found
+
+
+# --- files
+
+TORN = "torn"
+GROUP_ROWS = 1 << 17
+"""Rows of a row group of a packed day: what a reader holds at once."""
+
+_REPLACES = b"lbd.replaces"
+
+_JUNK = (pa.ArrowException, ValueError, KeyError)
+"""What reading raises, beside OSError, for bytes that are not those that were written."""
+
+
+def utc_day(seconds: float) -> str:
+    """The UTC day of epoch seconds, as folders name it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """``history/`` of a state directory, or any other place for the same."""
+
+    root: Path
+
+    def table(self, table: str) -> Path:
+        """Where the days of a table are."""
+        return self.root / f"v{VERSION}" / table
+
+    def days(self, table: str) -> list[Path]:
+        """A table's days, the oldest first."""
+        return sorted(self.table(table).glob("day=*"))
+
+    def put(self, table: str, begun: float, batches: Sequence[pa.RecordBatch]) -> Path:
+        """Write one file into the day of ``begun`` (epoch seconds). Raises OSError, and leaves nothing then."""
+        day = self.table(table) / f"day={utc_day(begun)}"
+        for folder in (self.root, self.root / f"v{VERSION}", self.table(table), day):
+            make_directory(folder)
+        name = f"part-{round(begun * 1000):013d}"
+        path = next(path for path in _names(day, name) if not path.exists())
+        _written(path, pa.Table.from_batches(batches, schema(table)).schema, batches)
+        return path
+
+    def set_aside(self) -> int:
+        """What a kill left half written goes to ``torn/``, and parts that a packed day has replaced go for good.
+
+        Returns how many files are torn by now. Raises OSError.
+        """
+        for path in self.root.glob(f"v*/*/day=*/.*{FRESH}"):
+            self._tear(path)
+        for table in TABLES:
+            for day in self.days(table):
+                self._unlink_replaced(day)
+        return len(list((self.root / TORN).glob("*")))
+
+    def pack(self, before: str) -> None:
+        """Make one file of each day before the day ``before``; files that cannot be read, or have a damaged page, are
+        set aside.
+
+        Raises OSError; what was there then stays.
+        """
+        for table in TABLES:
+            for day in self.days(table):
+                if day.name.removeprefix("day=") < before:
+                    self._pack(table, day)
+
+    def _pack(self, table: str, day: Path) -> None:
+        parts = sorted(path for path in day.glob("*.parquet") if self._readable(path))
+        if len(parts) < 2:
+            return
+        told = {_REPLACES: json.dumps([path.name for path in parts]).encode()}
+        kind = schema(table).with_metadata({**(schema(table).metadata or {}), **told})
+        path = next(path for path in _names(day, "day") if not path.exists())
+        try:
+            _written(path, kind, _groups(parts, kind))
+        except (OSError, *_JUNK):
+            damaged = [part for part in parts if not _sound(part, kind)]
+            for part in damaged:
+                self._tear(part)
+            if not damaged:
+                raise
+            self._pack(table, day)
+            return
+        self._unlink_replaced(day)
+
+    def _unlink_replaced(self, day: Path) -> None:
+        for path in sorted(day.glob("day*.parquet")):
+            footer = _footer(path)
+            with suppress(msgspec.MsgspecError, RecursionError):
+                told = ((footer and footer.metadata) or {}).get(_REPLACES, b"[]")
+                for name in msgspec.json.decode(told, type=list[str]):
+                    remove(day / Path(name).name)
+
+    def _readable(self, path: Path) -> bool:
+        if _footer(path) is None:
+            self._tear(path)
+            return False
+        return True
+
+    def _tear(self, path: Path) -> None:
+        make_directory(self.root / TORN)
+        move(path, self.root / TORN / f"{path.parent.parent.name}-{path.name.lstrip('.')}")
+
+    def prune(self, now: float, retention_days: int, max_bytes: int) -> None:
+        """Remove days that are too old, then the oldest until the rest fits. Raises OSError."""
+        oldest = (datetime.fromtimestamp(now, UTC) - timedelta(days=retention_days)).strftime("%Y-%m-%d")
+        days = sorted({day.name for table in TABLES for day in self.days(table)})
+        sizes = {day: self._size(day) for day in days}
+        for day in days:
+            if day.removeprefix("day=") < oldest or (sum(sizes.values()) > max_bytes and len(sizes) > 1):
+                self._remove(day)
+                del sizes[day]
+        if sum(sizes.values()) > max_bytes:
+            self._thin(max_bytes)
+
+    def _thin(self, max_bytes: int) -> None:
+        """One day alone is too much: its oldest files go."""
+        files = sorted(self._files(), key=lambda path: path.stat().st_mtime)
+        sizes = [path.stat().st_size for path in files]
+        for at, path in enumerate(files):
+            if sum(sizes[at:]) <= max_bytes:
+                return
+            remove(path)
+
+    def _remove(self, day: str) -> None:
+        for table in TABLES:
+            folder = self.table(table) / day
+            if folder.is_dir():
+                for path in folder.iterdir():
+                    remove(path)
+                remove_directory(folder)
+
+    def _size(self, day: str) -> int:
+        return sum(path.stat().st_size for path in self._files(day))
+
+    def _files(self, day: str = "day=*") -> Iterator[Path]:
+        for table in TABLES:
+            yield from self.table(table).glob(f"{day}/*.parquet")
+
+
+def _names(day: Path, name: str) -> Iterator[Path]:
+    yield day / f"{name}.parquet"
+    for number in range(1, 1_000_000):
+        yield day / f"{name}-{number}.parquet"
+
+
+def _groups(parts: Iterable[Path], kind: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of several files, in groups that fit in memory."""
+    waiting: list[pa.RecordBatch] = []
+    for path in parts:
+        with reading(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(GROUP_ROWS):
+                waiting.append(batch)
+                if sum(one.num_rows for one in waiting) >= GROUP_ROWS:
+                    yield from _joined(waiting, kind)
+                    waiting = []
+    yield from _joined(waiting, kind)
+
+
+def _footer(path: Path) -> pq.FileMetaData | None:
+    """A file's footer; None of one that is not whole. Raises OSError where the disk is what fails."""
+    try:
+        with reading(path) as file:
+            return pq.read_metadata(file)
+    except (OSError, *_JUNK) as error:
+        _raise_of_disk(error)
+        return None
+
+
+def _sound(path: Path, kind: pa.Schema) -> bool:
+    """Whether all of its rows can be read. Raises OSError where the disk is what fails."""
+    try:
+        for _ in _groups([path], kind):
+            pass
+    except (OSError, *_JUNK) as error:
+        _raise_of_disk(error)
+        return False
+    return True
+
+
+def _raise_of_disk(error: Exception) -> None:
+    """What a disk fails with has a number; what Arrow says of a damaged footer or page is an OSError without."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno not in NO_FILE:
+        raise error
+
+
+def _joined(batches: list[pa.RecordBatch], kind: pa.Schema) -> list[pa.RecordBatch]:
+    if not batches:
+        return []
+    found: list[pa.RecordBatch] = (
+        pa.Table.from_batches(batches).select(kind.names).cast(kind).combine_chunks().to_batches()
+    )
+    return found
+
+
+def _written(path: Path, kind: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """On disk, whole, under its name, when the call returns; or not at all. Raises OSError, and what ``batches`` raise.
+
+    Without checksums nineteen of twenty bytes that a disk changes only make other numbers (measured).
+    """
+    with replacing(path) as file, pq.ParquetWriter(file, kind, compression="zstd", write_page_checksum=True) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+# --- writing
+
+FLUSH_SECONDS = 600.0
+"""A file of each table is written so often: larger files are smaller in sum, and a kill loses no more."""
+
+FLUSH_ROWS = 500_000
+"""Or when so many rows wait, which are some 50 MB."""
+
+WHOLE_SECONDS = 3600.0
+"""In its first round of each hour every bundle is stored, whether it changed or not: reading can begin there."""
+
+KEPT_ROWS = 3 * FLUSH_ROWS
+"""While nothing can be written, so many rows wait; what comes then is lost, and counted."""
+
+
+@dataclass
+class HistoryWriter:
+    """Appends rounds to a folder. Not thread-safe. ``lost`` counts the rounds that could not be kept.
+
+    A bundle's rates are stored again if one of them has changed by more than the fraction ``step``. 0: every sample is.
+    """
+
+    root: Path
+    settings: HistorySettings
+    step: float = STEP
+    lost: int = 0
+    torn: int = 0
+    trouble: str = ""
+    _waiting: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {table: [] for table in TABLES})
+    _stored: Stored = field(default_factory=Stored.nothing)
+    _hour: float = np.nan
+    _begun: float = np.nan
+    _last: float = np.nan
+
+    def __post_init__(self) -> None:
+        try:
+            self.torn = Folder(self.root).set_aside()
+        except OSError as error:
+            self._fail(error)
+
+    def add(self, found: HistoryRound) -> None:
+        """Keep a round; it is on disk after at most ten minutes of rounds. Nothing is raised for what a disk does."""
+        if not found.is_news:
+            return
+        at = found.snapshot.taken_at
+        if self._rows and (utc_day(at) != utc_day(self._begun) or not 0 <= at - self._begun < FLUSH_SECONDS):
+            self.flush()
+        if self._rows >= KEPT_ROWS:
+            self.lost += 1
+            return
+        self._begun = at if not self._rows else self._begun
+        self._last = at
+        for rows in self._tables(found):
+            self._waiting[rows.table].append(rows.batch())
+        if self._rows >= FLUSH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; a day that is over becomes one file a table, and the oldest days go."""
+        if np.isnan(self._last):
+            return
+        folder = Folder(self.root)
+        try:
+            for table, batches in self._waiting.items():
+                if batches:
+                    folder.put(table, self._begun, batches)
+                    batches.clear()
+            folder.pack(utc_day(self._last))
+            folder.prune(self._last, self.settings.retention_days, self.settings.max_bytes)
+        except OSError as error:
+            self._fail(error)
+        else:
+            self.trouble = ""
+
+    @property
+    def _rows(self) -> int:
+        return sum(batch.num_rows for batches in self._waiting.values() for batch in batches)
+
+    def _fail(self, error: OSError) -> None:
+        where = f"{self.root}: history cannot be written: {error.strerror or error}"
+        self.trouble = f"{where}; {self._rows:,} rows wait, balancing goes on"
+
+    def _tables(self, found: HistoryRound) -> list[TableRows]:
+        tables = [_decision(found), _brokers(found), self._bundles(found), _moves(found)]
+        return [rows for rows in tables if len(rows.columns["t"])]
+
+    def _bundles(self, found: HistoryRound) -> TableRows:
+        at = found.snapshot.taken_at
+        if at // WHOLE_SECONDS != self._hour:
+            self._stored, self._hour = Stored.nothing(), at // WHOLE_SECONDS
+        seen = known_rates(found.snapshot)
+        self._stored, changed = changes(self._stored, seen, found.fresh, self.step)
+        return _changed(seen, changed)
+
+
+def _milliseconds(seconds: float, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.full(count, round(seconds * 1000), dtype=np.int64)
+
+
+def _changed(snapshot: Snapshot, changed: ChangedRows) -> TableRows:
+    table, none = snapshot.rows, [None] * len(changed.gone)
+    at = table.bundle[changed.rows].tolist()
+    owner = table.owner()[changed.rows].tolist()
+    rates, counts = table.rates[changed.rows].astype(np.float32), table.counts[changed.rows]
+    values = {
+        **{name: rates[:, column] for column, name in enumerate(RATES)},
+        **{name: counts[:, column].clip(max=2**31 - 1) for column, name in enumerate(COUNTS)},
+    }
+    return TableRows(
+        "bundle_rounds",
+        {
+            "t": _milliseconds(snapshot.taken_at, len(at) + len(none)),
+            "bundle": [*(snapshot.bundles[one] for one in at), *changed.gone],
+            "broker": [*(snapshot.brokers.ids[one] for one in owner), *none],
+            **{name: [*column.tolist(), *none] for name, column in values.items()},
+        },
+    )
+
+
+def _brokers(found: HistoryRound) -> TableRows:
+    """One row for each broker with a new sample; nothing else is news of a broker."""
+    brokers, fresh = found.snapshot.brokers, found.fresh
+    own = np.flatnonzero(fresh)
+    listed = found.snapshot.rows.count(found.snapshot.rows.listed)
+    used = {name: found.used[own, column] for column, name in enumerate(RESOURCES)}
+    return TableRows(
+        "broker_rounds",
+        {
+            "t": _milliseconds(found.snapshot.taken_at, own.size),
+            "broker": [brokers.ids[at] for at in own],
+            **used,
+            "score": found.scores[own],
+            "binding": [found.binding[at] for at in own],
+            **{name: brokers.rates[own, column] for column, name in enumerate(RATES)},
+            "topics": brokers.topics[own],
+            "bundles": listed[own],
+            "started_at": [_started(brokers.started_at[at]) for at in own],
+            "version": [brokers.versions[at] for at in own],
+            "doubt": [found.doubts[at] for at in own],
+        },
+    )
+
+
+def _started(seconds: float) -> int | None:
+    return round(seconds * 1000) if np.isfinite(seconds) else None
+
+
+def _decision(found: HistoryRound) -> TableRows:
+    at = _milliseconds(found.snapshot.taken_at, 1)
+    values = {name: [value] for name, value in found.decision.items()}
+    return TableRows("decisions", {"t": at, "brokers": [list(found.snapshot.brokers.ids)], **values})
+
+
+def _moves(found: HistoryRound) -> TableRows:
+    names = [name for name in COLUMNS["moves"] if name != "t"]
+    at = _milliseconds(found.snapshot.taken_at, len(found.moves))
+    return TableRows("moves", {"t": at, **{name: [move[name] for move in found.moves] for name in names}})
+
+
+# --- reading, as rounds of load reports in the order of time
+# Bundles are stored when they change, and all of them once an hour: a round has the last stored values of each.
+
+_ORDER = ("broker_rounds", "bundle_rounds", "decisions")
+"""Of one round: a decision is told when all that it saw is known."""
+
+_VERIFIED = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+
+_RESOURCES = {
+    "cpu": "cpu",
+    "memory": "memory",
+    "directMemory": "direct_memory",
+    "bandwidthIn": "bandwidth_in",
+    "bandwidthOut": "bandwidth_out",
+}
+_TOTALS = {
+    "msgRateIn": "msg_rate_in",
+    "msgRateOut": "msg_rate_out",
+    "msgThroughputIn": "throughput_in",
+    "msgThroughputOut": "throughput_out",
+}
+_COUNTS = {"topics": "topics", "producerCount": "producers", "consumerCount": "consumers"}
+
+
+@dataclass
+class _Cluster:
+    """What is known of each broker and bundle so far."""
+
+    brokers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stats: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    owner: dict[str, str] = field(default_factory=dict)
+
+    def take(self, table: str, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            if table == "broker_rounds":
+                self.brokers[row["broker"]] = _broker(row)
+            elif table == "bundle_rounds":
+                self._place(row)
+
+    def _place(self, row: dict[str, Any]) -> None:
+        bundle, broker = row["bundle"], row["broker"]
+        before = self.owner.pop(bundle, None)
+        if before is not None:
+            self.stats[before].pop(bundle, None)
+        if broker is not None:
+            self.owner[bundle] = broker
+            numbers = {**_TOTALS, **_COUNTS}
+            self.stats.setdefault(broker, {})[bundle] = {key: _number(row[name]) for key, name in numbers.items()}
+
+    def reports(self, brokers: list[str]) -> dict[str, bytes]:
+        """The load report of each broker, as JSON."""
+        return {broker: msgspec.json.encode(self._report(broker)) for broker in brokers if broker in self.brokers}
+
+    def _report(self, broker: str) -> dict[str, Any]:
+        stats = self.stats.get(broker, {})
+        return {**self.brokers[broker], "lastStats": stats, "bundles": list(stats)}
+
+
+def _number(value: float | None) -> float | str:
+    return "NaN" if value is None else value
+
+
+def _broker(row: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {key: _usage(row[name]) for key, name in _RESOURCES.items()}
+    found |= {key: _number(row[name]) for key, name in _TOTALS.items()}
+    found |= {"numTopics": row["topics"], "brokerVersionString": row["version"] or ""}
+    if row["started_at"] is not None:
+        found["startTimestamp"] = round(row["started_at"].timestamp() * 1000)
+    return found
+
+
+def _usage(percent: float | None) -> dict[str, float]:
+    return {"usage": -1.0, "limit": -1.0} if percent is None else {"usage": percent, "limit": 100.0}
+
+
+def rounds(root: Path, since: float, until: float) -> Iterator[tuple[float, dict[str, bytes]]]:
+    """Each round with a new sample between two times (epoch seconds): when it was, and the brokers' load reports.
+
+    Raises :class:`UsageError` where there is no history, or one of a newer version.
+    """
+    cluster = _Cluster()
+    streams = [_grouped(root, table, since - WHOLE_SECONDS, until) for table in _ORDER]
+    merged = merge(*streams, key=lambda found: (found[0], _ORDER.index(found[1])))
+    for at, tables in groupby(merged, key=lambda found: found[0]):
+        found = {table: rows for _, table, rows in tables}
+        for table in _ORDER:
+            cluster.take(table, found.get(table, []))
+        if at >= since and "broker_rounds" in found and "decisions" in found:
+            yield at, cluster.reports(found["decisions"][-1]["brokers"])
+
+
+def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tuple[float, str, list[dict[str, Any]]]]:
+    """The rows of a table, by round."""
+    for day in sorted((root / f"v{VERSION}" / table).glob("day=*")):
+        read = _day(day, table, since, until)
+        times = read.column("t").to_pylist()
+        begun = 0
+        for at, same in groupby(times):
+            size = sum(1 for _ in same)
+            yield at.timestamp(), table, read.slice(begun, size).to_pylist()
+            begun += size
+
+
+def _day(day: Path, table: str, since: float, until: float) -> pa.Table:
+    """A day's rows between two times, in the order of time."""
+    files = sorted(day.glob("*.parquet"))
+    try:
+        for path in files:
+            _known(path)
+        limits = _when(since), _when(until)
+        within = (pc.field("t") >= limits[0]) & (pc.field("t") <= limits[1])
+        read = ds.dataset(list(map(str, files)), schema(table), format=_VERIFIED).to_table(filter=within)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UsageError(f"{day}: cannot be read: {error}") from error
+    return read.sort_by("t")
+
+
+def _when(seconds: float) -> pa.Scalar:
+    return pa.scalar(datetime.fromtimestamp(max(seconds, 0.0), UTC), pa.timestamp("ms", tz="UTC"))
+
+
+def _known(path: Path) -> None:
+    with reading(path) as file:
+        version = table_version(pq.read_schema(file))
+    if version is None or version > VERSION:
+        raise UsageError(f"{path}: history of version {version or 'unknown'}, this lbd reads up to {VERSION}")

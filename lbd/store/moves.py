@@ -1,0 +1,361 @@
+"""Moves and splits of a journal: all of them, the open ones, or the newest, also while another process writes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from math import inf
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from lbd.errors import UsageError
+from lbd.fields import derived, shared
+from lbd.files import reading
+from lbd.model import Result  # noqa: TC001 - the document of the API is made from the fields
+from lbd.split.plan import Cut, SplitResult
+from lbd.store.append_log import LIVE_NAME, rotated
+from lbd.store.journal_lines import (
+    LONGEST_LINE,
+    Entry,
+    Intent,
+    OutcomeLine,
+    PlacementLine,
+    SplitEnded,
+    SplitIntent,
+    decoded,
+    entries,
+    lines_with,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+_AMENDED = b'"amended":true'
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """One attempt to move a bundle. Times are epoch seconds, ``msg_rate`` messages/s, ``throughput`` bytes/s.
+
+    While it is open, or when nobody ever wrote how it ended, ``result`` and ``ended_at`` are None. ``source`` is empty
+    where a bundle that nobody owned was placed.
+    """
+
+    move: str
+    at: float
+    bundle: str
+    source: str
+    destination: str | None
+    attempt: int = 1
+    msg_rate: float = 0.0
+    throughput: float = 0.0
+    reason: str = ""
+    result: Result | None = None
+    owner: str | None = None
+    detail: str = ""
+    seconds: float = 0.0
+    ended_at: float | None = None
+
+
+class History(Iterator[MoveRecord]):
+    """Each move once, in the order in which they were intended; ``torn_lines`` counts the lines passed over so far.
+
+    What stands in two files, as after a kill while rotating, is told once. A move is told when those before it are:
+    one that was never concluded holds those after it in memory, at most all that the files have. An outcome that was
+    amended is told as it stands last: amendments are looked for first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.torn_lines = 0
+        self._waiting: OrderedDict[str, MoveRecord] = OrderedDict()
+        self._seen: set[str] = set()
+        self._moves = self._joined(path)
+
+    def __next__(self) -> MoveRecord:
+        return next(self._moves)
+
+    def _joined(self, path: Path) -> Iterator[MoveRecord]:
+        amended = _amendments(path)
+        for entry in all_entries(path):
+            if isinstance(entry, Intent | PlacementLine):
+                if entry.move in self._seen:
+                    continue
+                self._seen.add(entry.move)
+            self.torn_lines += entry is None
+            joined(self._waiting, entry)
+            if isinstance(entry, OutcomeLine | PlacementLine):
+                yield from self._concluded(amended)
+        yield from self._waiting.values()
+
+    def _concluded(self, amended: Mapping[str, OutcomeLine]) -> Iterator[MoveRecord]:
+        while self._waiting and next(iter(self._waiting.values())).result is not None:
+            name, move = self._waiting.popitem(last=False)
+            yield _ended(move, amended[name]) if name in amended else move
+
+
+def joined(moves: MutableMapping[str, MoveRecord], entry: Entry | None) -> None:
+    """Count one more line in, among ``moves`` by their names: each once, in the order in which they were intended."""
+    match entry:
+        case Intent():
+            moves.setdefault(entry.move, derived(MoveRecord, entry))
+        case PlacementLine():
+            begun = entry.at - entry.seconds
+            moves.setdefault(entry.move, derived(MoveRecord, entry, at=begun, source="", ended_at=entry.at))
+        case OutcomeLine():
+            move = moves.get(entry.move)
+            if move is not None and (move.result is None or entry.amended):
+                moves[entry.move] = _ended(move, entry)
+
+
+def _ended(move: MoveRecord, entry: OutcomeLine) -> MoveRecord:
+    """The move with its outcome. One that is amended ended when it was first said to, and took as long."""
+    when = {"seconds": move.seconds} if entry.amended else {"ended_at": entry.at}
+    return replace(move, **{**shared(MoveRecord, entry), "at": move.at, "bundle": move.bundle, **when})
+
+
+def _amendments(path: Path) -> dict[str, OutcomeLine]:
+    """The last line that amends an outcome, by move. Only lines that look like one are decoded."""
+    found: dict[str, OutcomeLine] = {}
+    for file in (*rotated(path), path):
+        for line in lines_with(file, _AMENDED):
+            entry = decoded(line, file)
+            if isinstance(entry, OutcomeLine) and entry.amended:
+                found[entry.move] = entry
+    return found
+
+
+def history(where: Path) -> History:
+    """All moves of the journal in a state directory, or of the journal whose live file is ``where``.
+
+    Nothing there is no moves. Raises :class:`~lbd.errors.UsageError`, while it is read, for a file that cannot be read
+    or is of a newer format.
+    """
+    return History(where / LIVE_NAME if where.is_dir() else where)
+
+
+def all_entries(path: Path) -> Iterator[Entry | None]:
+    """The live file is opened before the others are listed: one that is rotated meanwhile is among them then."""
+    live = entries(path)
+    first = list(islice(live, 1))
+    older = chain.from_iterable(entries(file) for file in rotated(path))
+    return (entry for entry, _ in chain(older, first, live))
+
+
+# --- splits: those without an outcome, those of the last day (which the budget counts), or all
+
+HOUR_SECONDS = 3600.0
+
+STEP_SECONDS = 2.0
+"""A clock that goes a little too fast or too slow is not one that was set."""
+
+
+@dataclass(frozen=True)
+class Now:
+    """The time: ``now`` as clocks show it (epoch seconds), ``up`` on the clock that nobody can set, None if unknown."""
+
+    now: float
+    up: float | None = None
+
+    def shown(self, at: float, up: float | None) -> float:
+        """What the clock, as it is set now, showed when something happened ``at`` and ``up``, the later one of both.
+
+        So it rests, and counts, for as long as the slower of the two clocks says. Nothing happened later than now: what
+        the clock says of that was told before it was set back, and the other one alone knows.
+        """
+        if up is None or self.up is None:
+            return min(at, self.now)
+        known = self.now - max(self.up - up, 0.0)
+        return known if at > self.now or known > at + STEP_SECONDS else at
+
+    def settled(self, at: float, up: float | None) -> float:
+        """The same for what is to be remembered so: a time that has been stays as it is."""
+        return at if at <= self.now else self.shown(at, up)
+
+
+ALWAYS = Now(inf)
+"""Whenever it was: times stay as they were written."""
+
+
+@dataclass(frozen=True)
+class SplitRecord:
+    """One split that was asked for at ``at`` (epoch seconds). ``ended`` is None while it is open."""
+
+    at: float
+    cut: Cut
+    ended: SplitEnded | None = None
+
+    @property
+    def may_have_cut(self) -> bool:
+        """Whether it counts: anything but a range that is known to have stayed whole."""
+        return self.ended is None or self.ended.result is not SplitResult.NOT_SPLIT
+
+
+def within_hour(splits: Iterable[SplitRecord], now: float) -> int:
+    """Splits within the hour before ``now``; those that certainly cut nothing are not counted."""
+    return sum(one.at > now - HOUR_SECONDS and one.may_have_cut for one in splits)
+
+
+def split_or_attempted(attempted_at: Mapping[str, float], splits: Iterable[SplitRecord]) -> dict[str, float]:
+    """The last attempt on each bundle, or when it came out of a split, whichever was later.
+
+    Parts may be moved at once, and are not split again so soon.
+    """
+    found = dict(attempted_at)
+    for ended in (split.ended for split in splits if split.ended is not None):
+        found |= {part: max(found.get(part, 0.0), ended.at) for part in ended.parts}
+    return found
+
+
+def read_splits(where: Path) -> list[SplitRecord]:
+    """All splits of the journal in a state directory, in the order in which they were intended.
+
+    Raises :class:`~lbd.errors.UsageError` for a file that cannot be read or is of a newer format.
+    """
+    found = SplitHistory()
+    for entry in all_entries(where / LIVE_NAME):
+        match entry:
+            case SplitIntent():
+                found.begin(entry, b"")
+            case SplitEnded():
+                found.end(entry, b"")
+    return sorted(found.all(), key=lambda split: split.at)
+
+
+class SplitHistory:
+    """What the lines so far come to, in the order in which they were written."""
+
+    def __init__(self, boot: str = "") -> None:
+        self._boot = boot
+        self._found: dict[str, tuple[SplitRecord, bytes]] = {}
+        self._up: dict[str, float] = {}
+
+    def begin(self, entry: SplitIntent, line: bytes) -> None:
+        """Count an intent in."""
+        self._found[entry.split] = (SplitRecord(entry.at, derived(Cut, entry)), line.strip() + b"\n")
+        if entry.up is not None and self._boot and entry.boot == self._boot:
+            self._up[entry.split] = entry.up
+
+    def knows(self, split: str) -> bool:
+        """Whether its intent is among the lines."""
+        return split in self._found
+
+    def end(self, entry: SplitEnded, line: bytes) -> None:
+        """Count an outcome in."""
+        if entry.split in self._found:
+            split, intent = self._found[entry.split]
+            self._found[entry.split] = (replace(split, ended=entry), intent + line.strip() + b"\n")
+
+    def settle(self, time: Now, keep_seconds: float) -> None:
+        """Forget those that are too old, but not the open ones; none was asked for later than now."""
+        since = time.now - keep_seconds
+        self._found = {
+            name: (replace(split, at=time.settled(split.at, self._up.get(name))), lines)
+            for name, (split, lines) in self._found.items()
+            if split.ended is None or time.shown(split.at, self._up.get(name)) > since
+        }
+
+    def open(self) -> tuple[tuple[str, SplitRecord], ...]:
+        """Splits without an outcome, with their ids, oldest first."""
+        return tuple((name, split) for name, (split, _) in self._found.items() if split.ended is None)
+
+    def all(self, time: Now = ALWAYS) -> tuple[SplitRecord, ...]:
+        """Those of the last day, and the open ones, at the times that the clock which is set now would have shown."""
+        return tuple(self._shown(name, split, time) for name, (split, _) in self._found.items())
+
+    def _shown(self, name: str, split: SplitRecord, time: Now) -> SplitRecord:
+        """A split takes seconds: its end is as much later as it was written."""
+        at = time.shown(split.at, self._up.get(name))
+        if at == split.at or split.ended is None:
+            return replace(split, at=at)
+        ended = max(at, split.ended.at + (at - split.at))
+        return replace(split, at=at, ended=msgspec.structs.replace(split.ended, at=min(ended, time.now)))
+
+    def kept(self) -> Iterator[bytes]:
+        """The lines from which the same is read."""
+        yield from (lines for _, lines in self._found.values())
+
+
+# --- newest moves of a journal that another process writes: each call reads only what is new
+
+KEPT = 1000
+"""Moves that can be told, those under way among them. At least half of a file that has been rotated is new: some
+6,000 moves."""
+
+
+class Following:
+    """Follows the journal of a state directory. Thread-safe.
+
+    The first look reads the live file and the one before it, the others what was appended since.
+    """
+
+    def __init__(self, state_dir: Path, kept: int = KEPT) -> None:
+        self._path, self._kept = state_dir / LIVE_NAME, kept
+        self._lock = threading.Lock()
+        self._moves: OrderedDict[str, MoveRecord] = OrderedDict()
+        self._inode: int | None = None
+        self._at = 0
+
+    def newest(self, last: int) -> list[MoveRecord]:
+        """So many moves, those under way included, the newest first; at most ``kept``.
+
+        Raises :class:`UsageError` for a file that cannot be read or is of a newer format.
+        """
+        with self._lock:
+            try:
+                self._look()
+            except FileNotFoundError:
+                pass  # nothing was ever moved
+            except OSError as error:
+                raise UsageError(f"{self._path}: journal cannot be read: {error.strerror}") from error
+            found = list(self._moves.values())
+        return found[: -last - 1 : -1]
+
+    def _look(self) -> None:
+        """The live file is opened before the older ones are listed: one that is rotated meanwhile is among them."""
+        with reading(self._path) as live:
+            found = os.fstat(live.fileno())
+            if found.st_ino == self._inode and found.st_size < self._at:
+                self._moves.clear()  # the disk was full, and what could not be written was taken back
+                self._inode = None
+            if found.st_ino != self._inode:
+                self._read_older()
+                self._inode, self._at = found.st_ino, 0
+            self._read(live)
+
+    def _read_older(self) -> None:
+        """The rest of the file that was live at the last look, and those after it; the newest where it is not there."""
+        files = rotated(self._path)
+        for at, path in enumerate(files):
+            if path.stat().st_ino == self._inode:
+                files = files[at:]
+                break
+        else:
+            files, self._at = files[-1:], 0
+        for path in files:
+            with reading(path) as file:
+                self._read(file)
+            self._at = 0
+
+    def _read(self, file: IO[bytes]) -> None:
+        """Whole lines: the end of one that is being written is there the next time."""
+        file.seek(self._at)
+        while line := file.readline(LONGEST_LINE):
+            if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+                return
+            joined(self._moves, decoded(line, self._path))
+            self._at += len(line)
+            if len(self._moves) > self._kept:
+                self._forget()
+
+    def _forget(self) -> None:
+        """The oldest that has ended: what is open stands in the next file again, and would be taken for new there."""
+        ended = (name for name, move in self._moves.items() if move.result is not None)
+        if (oldest := next(ended, None)) is not None:
+            del self._moves[oldest]

@@ -1,0 +1,437 @@
+"""Pause, drains and journal that several lbds share, through the topic that only the leader may write.
+
+Each lbd obeys its own control files. The leader writes changes of its own files to the topic; the others apply them, so
+that the next leader neither moves in a pause nor sends a bundle to a drained broker. ``control/shared.json`` has the
+last written or applied state of each order: a difference from it was ordered here since.
+
+The leader's journal lines are in the topic, too: an intent before its move is requested, an outcome after it. The
+others append what they read there, so that each knows cool-downs, budgets and open moves when it becomes the leader.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from lbd.clock import boot_seconds
+from lbd.errors import LbdError, RefusedError, UsageError
+from lbd.files import At, as_usage_error, directory, make_directory, put
+from lbd.files import decoded as files_decoded
+from lbd.model import Unload
+from lbd.permit.budget import DAY_SECONDS
+from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
+from lbd.store.control import Control, Pause
+from lbd.store.drains import Drain, Drains
+from lbd.store.journal import Journal
+from lbd.store.journal_lines import Entry, Intent, Noted, OutcomeLine, PlacementLine, SplitEnded, SplitIntent, encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from lbd.clock import Moment
+    from lbd.model import Outcome
+    from lbd.split.plan import Cut, CutOutcome
+
+
+FORMAT = 1
+PAUSE, DRAIN = "pause", "drain "
+ENDS_ARE_KEPT_SECONDS = 4 * 86_400.0
+"""Twice as long as the topic keeps a line: one that is read again after its order has ended is known to be old."""
+
+TICK_SECONDS = 0.001
+
+Order: TypeAlias = Pause | Drain
+
+
+class Ordered(msgspec.Struct, frozen=True, tag="ordered", tag_field="event", omit_defaults=True):
+    """What stands from now on for one order, ``pause`` or ``drain BROKER``; without either it has ended.
+
+    Of one order ``at`` (epoch seconds) grows from line to line, whatever the clocks of those who write them say.
+    """
+
+    at: At
+    order: str
+    pause: Pause | None = None
+    drain: Drain | None = None
+
+    @property
+    def value(self) -> Order | None:
+        """The order itself, None where it has ended."""
+        return self.pause or self.drain
+
+
+class _KnownOrders(msgspec.Struct, frozen=True):
+    """``aside`` are the orders whose last line is not obeyed here, since another one was ordered here before it."""
+
+    format: int = FORMAT
+    orders: dict[str, Ordered] = {}
+    aside: set[str] = set()
+
+
+class SharedOrders:
+    """The orders of one lbd beside those of the topic; used by one thread.
+
+    Every method raises :class:`UsageError` where a file cannot be read or written.
+    """
+
+    def __init__(self, state_dir: Path, now: Callable[[], float]) -> None:
+        self._state_dir, self._now = state_dir, now
+        self._control, self._drains = Control(state_dir), Drains(state_dir)
+        self._path = state_dir / "control" / "shared.json"
+        self._read: _KnownOrders | None = None
+
+    def take(self, lines: Iterable[Ordered]) -> list[str]:
+        """Bring the control files up to lines of the topic, in their order; what changed, in words.
+
+        What a person ordered here and the topic does not know stays until it is ended here, or this lbd leads: then
+        whichever lasts longer holds. An end that is told ends the order it was told of, and no other. When in doubt
+        lbd does not move.
+        """
+        fresh = [line for line in lines if line.at > self._last_at(line.order)]
+        said = [self._taken(line) for line in fresh]
+        if fresh:
+            self._save()
+        return [words for words in said if words]
+
+    def tell(self, publish: Callable[[bytes], None], *, everything: bool = False) -> None:
+        """As the one who leads: what has changed here since, or ``everything`` that stands, for those who come new.
+
+        ``publish`` returns when a line is stored, and raises :class:`~lbd.errors.LbdError` where that failed.
+        """
+        aside = sorted(self._known.aside & self._orders.keys())
+        for key in aside:
+            self._bring_back(key)
+        local = self._local()
+        keys = local.keys() | self._orders.keys()
+        changed = [line for key in sorted(keys) if (line := self._change(key, local)) is not None]
+        standing = [line for line in self._orders.values() if line.value is not None] if everything else []
+        again = {line.order for line in changed}
+        for line in (*changed, *(one for one in standing if one.order not in again)):
+            publish(msgspec.json.encode(line))
+            self._orders[line.order] = line
+        if changed or aside:
+            self._known.aside.clear()
+            self._save()
+
+    def _bring_back(self, key: str) -> None:
+        """What the topic knows, unless what was ordered here lasts at least as long."""
+        line, found = self._orders[key], self._local().get(key)
+        ends = _ends(line.value)
+        if ends > max(self._now(), _ends(found)):
+            self._obey(line)
+
+    def _change(self, key: str, local: dict[str, Order]) -> Ordered | None:
+        known, found = self._orders.get(key), local.get(key)
+        if found == (known.value if known is not None else None):
+            return None
+        return _line(max(self._now(), self._last_at(key) + TICK_SECONDS), key, found)
+
+    def _taken(self, line: Ordered) -> str:
+        """What is not obeyed is not known: it is taken again, and whoever leads tells no end of what never began."""
+        found, known = self._local().get(line.order), self._orders.get(line.order)
+        ordered_here = found is not None and (known is None or found != known.value)
+        run_out = found is None and _ends(line.value) <= self._now()
+        news = found != line.value and not ordered_here and not run_out
+        if news:
+            self._obey(line)
+        self._orders[line.order] = line
+        if ordered_here and line.value not in {None, found}:
+            self._known.aside.add(line.order)
+        else:
+            self._known.aside.discard(line.order)
+        return _order_text(line) if news and not _alike(line, found) else ""
+
+    def _obey(self, line: Ordered) -> None:
+        if line.pause is not None:
+            self._control.pause(line.pause)
+        elif line.drain is not None:
+            self._drains.begin(line.drain)
+        elif line.order == PAUSE:
+            self._control.resume()
+        else:
+            self._drains.release(line.order.removeprefix(DRAIN))
+
+    def _local(self) -> dict[str, Order]:
+        """The orders in force here. Those of a directory that is gone or another one have not ended."""
+        with as_usage_error(self._state_dir), directory(self._state_dir):
+            now = self._now()
+        found: dict[str, Order] = {DRAIN + broker: one for broker, one in self._drains.in_force(now).items()}
+        pause = self._control.paused(now)
+        return found if pause is None else {**found, PAUSE: pause}
+
+    def _last_at(self, key: str) -> float:
+        known = self._orders.get(key)
+        return known.at if known is not None else -1.0
+
+    @property
+    def _known(self) -> _KnownOrders:
+        """What was last told or taken; a file that cannot be read is nothing: all that stands here is told again."""
+        if self._read is None:
+            try:
+                found = files_decoded(self._path, _KnownOrders)
+            except UsageError:
+                found = None
+            self._read = found if found is not None and found.format == FORMAT else _KnownOrders()
+        return self._read
+
+    @property
+    def _orders(self) -> dict[str, Ordered]:
+        return self._known.orders
+
+    def _save(self) -> None:
+        since = self._now() - ENDS_ARE_KEPT_SECONDS
+        kept = {key: line for key, line in self._orders.items() if line.value is not None or line.at > since}
+        with as_usage_error(self._path.parent):
+            make_directory(self._path.parent)
+        found = _KnownOrders(orders=kept, aside=self._known.aside & kept.keys())
+        put(self._path, found)
+        self._read = found
+
+
+def _line(at: float, key: str, order: Order | None) -> Ordered:
+    if isinstance(order, Pause):
+        return Ordered(at, key, pause=order)
+    return Ordered(at, key, drain=order)
+
+
+def _ends(order: Order | None) -> float:
+    """Epoch seconds."""
+    if order is None:
+        return 0.0
+    return math.inf if order.until is None else order.until
+
+
+def _alike(line: Ordered, found: Order | None) -> bool:
+    """Whether a line says in words what stands here already: the same order, for longer."""
+    return found is not None and _order_text(line) == _order_text(_line(line.at, line.order, found))
+
+
+def _order_text(line: Ordered) -> str:
+    if line.pause is not None:
+        return f"paused, as the leader was told, by {line.pause.by}: {line.pause.reason or 'no reason was given'}"
+    if line.drain is not None:
+        return f"{line.drain.broker} is drained, as the leader was told, by {line.drain.by}"
+    return f"over, as the leader was told: {line.order}"
+
+
+# --- the shared journal
+
+
+class Leads(msgspec.Struct, frozen=True, tag="leads", tag_field="event"):
+    """Stands in the topic only: from here on ``name`` writes. ``term`` tells one time of leading from another."""
+
+    at: At
+    name: str
+    term: str
+
+
+Shared: TypeAlias = Entry | Leads | Ordered
+
+_DECODER: msgspec.json.Decoder[Shared] = msgspec.json.Decoder(Shared)
+
+
+def decoded(line: bytes) -> Shared | None:
+    """A line of the topic; None for one that cannot be read."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def leads(at: float, name: str, term: str) -> bytes:
+    """The line with which a leader begins."""
+    return msgspec.json.encode(Leads(at, name, term))
+
+
+class SharedJournal(Journal):
+    """A journal whose intents are refused unless this lbd leads; thread-safe.
+
+    ``on_foreign`` hears of each move that another lbd began or ended. What ended here is written here in any case, and
+    told to the topic as soon as this lbd leads: a move that was made is never forgotten.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        now: Callable[[], float],
+        clock: Callable[[], float] = boot_seconds,
+        *,
+        state_lost: Callable[[], str] = lambda: "",
+        boot: Callable[[], Moment | None] = lambda: None,
+    ) -> None:
+        """As :class:`Journal`; nobody leads yet. ``clock`` goes on while the machine is suspended."""
+        super().__init__(path, now, state_lost=state_lost, boot=boot)
+        self._clock = clock
+        self._term, self._terms = 0, dict[str, int]()
+        self._publish: Callable[[bytes], None] | None = None
+        self._untold: list[bytes] = []
+        self._leading = threading.Event()
+        self.on_foreign: Callable[[Unload], None] = lambda _: None
+
+    @property
+    def leading(self) -> bool:
+        """Whether intents may be written."""
+        return self._leading.is_set()
+
+    def lead(self, publish: Callable[[bytes], None]) -> None:
+        """From now on lines are written with ``publish``, which returns when one is stored.
+
+        It raises :class:`LbdError` where that failed, and so does this when what ended meanwhile cannot be told.
+        """
+        with self._lock:
+            while self._untold:
+                publish(self._untold[0])
+                del self._untold[0]
+            self._publish = publish
+            self._term += 1
+            self._leading.set()
+
+    def resign(self) -> None:
+        """Write no further intent; waits for no line that is on its way."""
+        self._leading.clear()
+
+    def intend(self, unload: Unload, attempt: int) -> str:
+        """As :meth:`Journal.intend`, once it is acknowledged. Raises :class:`RefusedError` when this lbd leads no more.
+
+        An intent that took too long stays open: who leads next asks what came of it.
+        """
+        begun = self._clock()
+        with self._lock:
+            move = super().intend(unload, attempt)
+            self._terms[move] = self._term
+        self._in_time(begun)
+        return move
+
+    def conclude(self, move: str, outcome: Outcome) -> None:
+        """As :meth:`Journal.conclude`."""
+        super().conclude(move, outcome)
+        self._terms.pop(move, None)
+
+    def confirm(self, move: str, again: bool) -> None:
+        """That this lbd leads as it did when it wrote the intent, ``again``: as the topic lets it write it once more.
+
+        Whoever reads an intent twice knows it. Raises :class:`RefusedError`.
+        """
+        term = self._term
+        if not self.leading or self._terms.get(move, term) != term:
+            raise RefusedError("another lbd may have led since the intent was written")
+        if again:
+            begun = self._clock()
+            with self._lock:
+                intent, _ = self._state.intents.get(move, (None, b""))
+                if intent is not None:
+                    self._acknowledged(encoded(intent))
+            self._in_time(begun)
+            self.confirm(move, again=False)
+
+    def intend_split(self, cut: Cut) -> str:
+        """As :meth:`intend`, of a split."""
+        begun = self._clock()
+        with self._lock:
+            split = super().intend_split(cut)
+            self._terms[split] = self._term
+        self._in_time(begun)
+        return split
+
+    def conclude_split(self, split: str, outcome: CutOutcome) -> None:
+        """As :meth:`Journal.conclude_split`."""
+        super().conclude_split(split, outcome)
+        self._terms.pop(split, None)
+
+    def take(self, lines: Sequence[Shared]) -> None:
+        """Write down what is new in lines read from the topic. Raises :class:`UsageError` when it cannot be written."""
+        with self._lock:
+            fresh = self._fresh(lines)
+            if fresh:
+                super()._append(*fresh)
+                self._rotate_when_long()
+        for entry in fresh:
+            if isinstance(entry, Intent):
+                self.on_foreign(Unload(entry.bundle, entry.source, entry.destination, entry.msg_rate, entry.throughput))
+
+    def _append(self, *entries: Entry) -> None:
+        """An intent has to stand in the topic first; what has happened is written in any case."""
+        for entry in entries:
+            if isinstance(entry, Intent | SplitIntent):
+                self._acknowledged(encoded(entry))
+            else:
+                self._tell(encoded(entry))
+        super()._append(*entries)
+
+    def _acknowledged(self, line: bytes) -> None:
+        if self._publish is None or not self.leading:
+            raise RefusedError("this lbd does not lead (leader.enabled), and who leads may move the same bundle")
+        try:
+            self._publish(line)
+        except LbdError as error:
+            self.resign()
+            raise RefusedError(f"this lbd leads no more: {error}") from error
+
+    def _tell(self, line: bytes) -> None:
+        """A line that cannot be told waits for the next time of leading; another leader finds out by itself."""
+        try:
+            if self._publish is not None and self.leading:
+                self._publish(line)
+                return
+        except LbdError:
+            self.resign()
+        self._untold.append(line)
+
+    def _in_time(self, begun: float) -> None:
+        """Whoever stood still in between, as by SIGSTOP, may have been replaced."""
+        if (took := self._clock() - begun) > ACKNOWLEDGED_WITHIN_SECONDS:
+            self.resign()
+            limit = f"wanted {ACKNOWLEDGED_WITHIN_SECONDS:.0f}"
+            raise RefusedError(f"this lbd leads no more: its intent took {took:.0f} s to be written, {limit}")
+
+    def _fresh(self, lines: Sequence[Shared]) -> list[Entry]:
+        """What this journal does not have; of a day at most, as budgets and open moves need no more."""
+        since = self._now() - DAY_SECONDS
+        begun, ended = set[str](), set[str]()
+        noted: dict[str, str | None] = {}
+        fresh: list[Entry] = []
+        for entry in lines:
+            if isinstance(entry, Leads | Ordered) or self._known(entry, (begun, ended), noted, since):
+                continue
+            if isinstance(entry, Noted) or (isinstance(entry, OutcomeLine) and not entry.amended):
+                noted[entry.bundle] = entry.noted
+            ids = {getattr(entry, "move", ""), getattr(entry, "split", "")}
+            if isinstance(entry, Intent | SplitIntent | PlacementLine):
+                begun |= ids
+            elif isinstance(entry, OutcomeLine | SplitEnded):
+                ended |= ids
+            fresh.append(entry)
+        return fresh
+
+    def _known(
+        self, entry: Entry, others: tuple[set[str], set[str]], noted: dict[str, str | None], since: float
+    ) -> bool:
+        """Lines come more than once: as this lbd's own, after a restart, and when a client sends again.
+
+        ``others`` are moves and splits that begin and end in lines that are fresh, too, ``noted`` what these note last.
+        The first outcome of a move holds.
+        """
+        (begun, ended), state, known = others, self._state, True
+        match entry:
+            case Intent():
+                known = entry.at <= since or entry.move in begun or entry.move in state.sent
+            case OutcomeLine(amended=True):
+                sent = entry.move in state.sent or entry.move in begun
+                known = not sent or entry.at <= state.amended_at.get(entry.move, 0.0)
+            case OutcomeLine():
+                known = entry.move in ended or (entry.move not in state.intents and entry.move not in begun)
+            case SplitIntent():
+                known = entry.at <= since or entry.split in begun or state.splits.knows(entry.split)
+            case SplitEnded():
+                still_open = entry.split in dict(state.splits.open()) or entry.split in begun
+                known = entry.split in ended or not still_open
+            case PlacementLine():
+                known = entry.move in begun or entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
+            case Noted():
+                note = state.notes.get(entry.bundle)
+                known = entry.at <= since or noted.get(entry.bundle, note.broker if note else None) == entry.noted
+        return known

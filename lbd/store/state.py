@@ -1,0 +1,433 @@
+"""State between turns beside the journal, and the lock on it.
+
+Counters and averages are read once; counters are written each turn, averages every few turns. ``load.npz`` has the
+samples that slopes are fitted to, so that they survive a restart.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lbd.errors import RefusedError, UsageError
+from lbd.files import (
+    DAMAGED,
+    FRESH,
+    REPLACED,
+    STARTS_AGAIN,
+    At,
+    as_usage_error,
+    growing,
+    hold,
+    is_found,
+    move,
+    read,
+    reading,
+    remove,
+    replace,
+)
+from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples
+from lbd.model import RESOURCES, Averages, Hits, Memory, PlacementMemory, UsualLoad
+from lbd.permit.evidence import Sample
+from lbd.permit.progress import Progress
+from lbd.store.append_log import LIVE_NAME, rotated
+from lbd.store.journal_lines import FORMAT as JOURNAL_FORMAT
+from lbd.store.journal_lines import JournalHeader, encoded, entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from lbd.model import FloatArray, IntArray
+
+
+FORMAT = 1
+BESIDE = ("memory.json", "status.json", "averages.npz", "load.npz", "drains.json", "take-over.json", "turns")
+"""What only an lbd writes that has a journal."""
+
+AVERAGES_GO_STALE_SECONDS = 15 * 60.0
+OWN = "set state_dir, or LBD_STATE_DIR, to a directory that this user may write to"
+LOST = (
+    "cool-downs, budgets and open moves of before are not known, and nothing is moved; stop lbd and put the journal "
+    "back, or accept the loss with lbd run --new-journal"
+)
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
+
+
+class TurnMemory(msgspec.Struct, frozen=True):
+    """``memory.json``: what a turn hands to the next one.
+
+    ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``departures`` when
+    brokers went within the last hour. ``changed_at`` is when the owner of a bundle changed without lbd, for as long as
+    it rests therefore. ``progress`` is what moves came to. ``journaled``: the journal had its first line by then.
+    ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`.
+    """
+
+    format: int = FORMAT
+    written_at: At = 0.0
+    hits: dict[str, Hits] = {}
+    samples: dict[str, Sample] = {}
+    members: list[str] = []
+    members_since: At = 0.0
+    departures: list[At] = []
+    changed_at: dict[str, At] = {}
+    progress: Progress = Progress()
+    loads: dict[str, UsualLoad] = {}
+    unloaded_at: dict[str, At] = {}
+    placing: PlacementMemory = PlacementMemory()
+    journaled: bool = False
+
+    @property
+    def memory(self) -> Memory:
+        """What the strategy is asked with."""
+        return Memory(self.hits, self.loads, self.unloaded_at, self.placing)
+
+    def with_memory(self, memory: Memory) -> TurnMemory:
+        """The same with what the strategy answered."""
+        return msgspec.structs.replace(
+            self,
+            hits=dict(memory.hits),
+            loads=dict(memory.loads),
+            unloaded_at=dict(memory.unloaded_at),
+            placing=memory.placing,
+        )
+
+    def at(self, now: float, gap_seconds: float) -> TurnMemory:
+        """The part that still holds: after a gap, or a clock that went back, counters and averages start anew."""
+        unloaded_at = {broker: min(at, now) for broker, at in self.unloaded_at.items()}
+        known = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
+        if 0 <= now - self.written_at <= gap_seconds:
+            return known
+        return msgspec.structs.replace(known, hits={}, loads={}, placing=PlacementMemory())
+
+
+class StateDir:
+    """A state directory. Only who holds it makes it, and only once: what is gone under a running lbd stays gone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / LIVE_NAME
+        self._lock_path = path / "lock"
+        self._lock: int | None = None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for this process, made where it is missing.
+
+        Raises :class:`RefusedError` when another lbd holds it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{self.path}: state_dir cannot be created: {error.strerror}; {OWN}") from error
+        with ExitStack() as held:
+            try:
+                held.enter_context(hold(self.path))
+                descriptor = growing(self._lock_path, append=False)
+            except OSError as error:
+                raise UsageError(f"{self.path}: state_dir is not writable: {error.strerror}; {OWN}") from error
+            held.callback(os.close, descriptor)
+            try:
+                _lock(descriptor)
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise RefusedError(
+                    f"{self.path}: another lbd (process {holder}) works on this state directory"
+                ) from error
+            if not is_found(self._lock_path, descriptor):
+                raise RefusedError(f"{self._lock_path}: another lbd has just replaced it; try again")
+            _sign(descriptor)
+            self._tidy()
+            self._lock = descriptor
+            try:
+                yield
+            finally:
+                self._lock = None
+
+    @property
+    def lost(self) -> str:
+        """What of the directory is no longer what this process holds, in words; empty where it is all there.
+
+        Another lbd may hold what has that name now, and would not see what is written here.
+        """
+        if self._lock is None or is_found(self._lock_path, self._lock):
+            return ""
+        what = self._lock_path if self.path.is_dir() else self.path
+        return f"{what} {REPLACED}; {STARTS_AGAIN}"
+
+    @property
+    def journal_lost(self) -> str:
+        """Why the journal cannot be all that was written, by what stands beside it; in words, empty where it may be.
+
+        Raises :class:`UsageError` for one that cannot be read at all.
+        """
+        older = [path.name for path in rotated(self.journal)]
+        beside = next((name for name in (*BESIDE, *older) if os.path.lexists(self.path / name)), None)
+        if beside is None or any(entry is not None for entry, _ in entries(self.journal)):
+            return ""
+        try:
+            size = self.journal.stat().st_size
+        except FileNotFoundError:
+            what = "is missing"
+        else:
+            what = "has no line that can be read" if size else "is empty"
+            if not size and not older and not self._had_journal():
+                return ""  # an older lbd began it with its first move
+        return f"{self.journal} {what}, and {beside} is there: {LOST}"
+
+    def _had_journal(self) -> bool:
+        try:
+            return self.load().journaled
+        except UsageError:
+            return True
+
+    def begin_journal(self) -> None:
+        """Give the journal its first line at the first start already, so that one that is empty later is known as lost.
+
+        On a full disk it has it with its first move.
+        """
+        with suppress(OSError):
+            if not self.journal.exists() or not self.journal.stat().st_size:
+                replace(self.journal, encoded(JournalHeader(JOURNAL_FORMAT, time.time())))
+
+    def forget_journal(self) -> None:
+        """Accept that the journal is lost; what is left of it stays beside it as ``journal.lost``."""
+        with as_usage_error(self.journal):
+            if os.path.lexists(self.journal):
+                move(self.journal, self.journal.with_suffix(".lost"))
+            replace(self.journal, encoded(JournalHeader(JOURNAL_FORMAT, time.time())))
+
+    def _tidy(self) -> None:
+        """What a kill left of a file that it was about to replace; nobody else writes here."""
+        with suppress(OSError):
+            for path in self.path.glob(f"*{FRESH}"):
+                remove(path)
+
+    def load(self) -> TurnMemory:
+        """The kept memory; empty when there is none. A broken or newer file is a :class:`UsageError`."""
+        path = self.path / "memory.json"
+        try:
+            kept = msgspec.convert(json.loads(read(path)), type=TurnMemory, strict=False)
+        except FileNotFoundError:
+            return TurnMemory()
+        except (OSError, ValueError, RecursionError, OverflowError) as error:
+            raise UsageError(f"{path}: cannot be read: {error}; remove it to start with empty counters") from error
+        if kept.format != FORMAT:
+            raise UsageError(
+                f"{path}: format {kept.format}, this lbd reads {FORMAT}; remove it to start with empty counters"
+            )
+        return kept
+
+    def save(self, kept: TurnMemory) -> None:
+        """Replace the kept memory at once or not at all. A sample of 2.11 holds NaN, which msgspec's JSON has not."""
+        try:
+            journaled = self.journal.stat().st_size > 0
+        except OSError:
+            journaled = False
+        self._replace("memory.json", json.dumps({**msgspec.to_builtins(kept), "journaled": journaled}).encode())
+
+    def load_averages(self, now: float) -> Averages:
+        """The kept averages, unless they are older than 15 minutes, from a later time, or unreadable."""
+        path = self.path / "averages.npz"
+        try:
+            with reading(path) as raw, np.load(raw, allow_pickle=False) as file:
+                written_at = float(file["written_at"])
+                bundles = file["bundles"].tobytes().decode().split("\n") if file["bundles"].size else []
+                short, long = (file[name].astype(np.float64, casting="safe") for name in ("short", "long"))
+                found = Averages(bundles, short, long, file["samples"].astype(np.int32, casting="safe"))
+        except (*DAMAGED, OSError):
+            return Averages.empty()
+        return found if 0 <= now - written_at <= AVERAGES_GO_STALE_SECONDS and _aligned(found) else Averages.empty()
+
+    def save_averages(self, averages: Averages, now: float) -> None:
+        """Replace the kept averages at once or not at all."""
+        buffer = BytesIO()
+        names = np.frombuffer("\n".join(averages.bundles).encode(), dtype=np.uint8)
+        np.savez(
+            buffer, written_at=now, bundles=names, short=averages.short, long=averages.long, samples=averages.samples
+        )
+        self._replace("averages.npz", buffer.getvalue())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        with as_usage_error(self.path / name):
+            replace(self.path / name, content)
+
+
+def _sign(descriptor: int) -> None:
+    """Who holds it, for people; on a full disk the lock holds without."""
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+
+def _lock(descriptor: int) -> None:
+    """``lbd status`` asks with a lock that it holds for microseconds: one refusal is no other lbd yet."""
+    for _ in range(LOCK_TRIES - 1):
+        with suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(LOCK_PAUSE_SECONDS)
+    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class Scratch:
+    """The same for one process only: for turns that must leave no trace, and for recordings."""
+
+    def __init__(self, kept: TurnMemory | None = None, averages: Averages | None = None) -> None:
+        self._kept = kept or TurnMemory()
+        self._averages = averages or Averages.empty()
+
+    def load(self) -> TurnMemory:
+        """What was saved last."""
+        return self._kept
+
+    def save(self, kept: TurnMemory) -> None:
+        """Keep for the next :meth:`load`."""
+        self._kept = kept
+
+    def load_averages(self, now: float) -> Averages:
+        """What was saved last, however old."""
+        del now
+        return self._averages
+
+    def save_averages(self, averages: Averages, now: float) -> None:
+        """Keep for the next :meth:`load_averages`."""
+        del now
+        self._averages = averages
+
+
+def _aligned(found: Averages) -> bool:
+    size = len(found.bundles)
+    return found.short.shape == found.long.shape == (size, 4) and found.samples.shape == (size,)
+
+
+# --- counters and averages of a running lbd
+
+AVERAGES_EVERY_SECONDS = 60.0
+"""They are large, and the loss of a minute of them after a kill changes a mean of ten samples by one."""
+
+
+class Remembered:
+    """What :class:`~lbd.store.state.StateDir` keeps, as one process sees it. Raises what that raises."""
+
+    def __init__(self, state: StateDir) -> None:
+        self._state = state
+        self._kept: TurnMemory | None = None
+        self._averages: Averages | None = None
+        self._averaged_at = 0.0
+        self._written_at = 0.0
+
+    def load(self) -> TurnMemory:
+        """The counters saved last; none of a directory that is lost before they were read."""
+        if self._kept is None:
+            if self._state.lost:
+                return TurnMemory()
+            self._kept = self._state.load()
+        return self._kept
+
+    def save(self, kept: TurnMemory) -> None:
+        """Keep the counters, on disk when the call returns; in memory alone when the directory is lost, which holds."""
+        if not self._state.lost:
+            self._state.save(kept)
+        self._kept = kept
+
+    def load_averages(self, now: float) -> Averages:
+        """The averages saved last, unless they are older than 15 minutes or from a later time."""
+        if self._averages is None:
+            return self._state.load_averages(now)
+        fresh = 0 <= now - self._averaged_at <= AVERAGES_GO_STALE_SECONDS
+        return self._averages if fresh else Averages.empty()
+
+    def save_averages(self, averages: Averages, now: float) -> None:
+        """Keep the averages; on disk once a minute."""
+        self._averages, self._averaged_at = averages, now
+        if not 0 <= now - self._written_at < AVERAGES_EVERY_SECONDS:
+            self._write(averages, now)
+
+    def _write(self, averages: Averages, now: float) -> None:
+        if not self._state.lost:
+            self._state.save_averages(averages, now)
+        self._written_at = now
+
+    def close(self) -> None:
+        """Write what is not on disk yet."""
+        if self._averages is not None and self._averaged_at > self._written_at:
+            self._write(self._averages, self._averaged_at)
+
+
+# --- ``load.npz``
+
+NAME = "load.npz"
+
+
+def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:
+    """The samples kept, none older than a day nor from a later time; none where the file is missing or unreadable.
+
+    They are lbd's own and it gathers new ones in an hour: a broken file is no reason to stop.
+    """
+    try:
+        with reading(state_dir / NAME) as raw, np.load(raw, allow_pickle=False) as file:
+            if int(file["format"]) != FORMAT:
+                return {}
+            found = _brokers(file)
+        stale = now - GO_STALE_SECONDS
+        recent = {broker: own.where((own.at <= now) & (own.at > stale)) for broker, own in found.items()}
+    except (*DAMAGED, OSError):
+        return {}
+    return {broker: own for broker, own in recent.items() if own.at.size}
+
+
+def save_samples(state_dir: Path, samples: Mapping[str, BrokerSamples]) -> None:
+    """Replace what is kept at once or not at all. Raises :class:`~lbd.errors.UsageError`."""
+    own = {broker: one for broker, one in samples.items() if one.at.size}
+    buffer = BytesIO()
+    np.savez(
+        buffer,
+        format=FORMAT,
+        brokers=np.frombuffer("\n".join(own).encode(), dtype=np.uint8),
+        sizes=np.array([one.at.size for one in own.values()], dtype=np.int64),
+        started_at=np.array([one.started_at for one in own.values()], dtype=np.float64),
+        hardware=np.array([one.hardware for one in own.values()], dtype=np.float64).reshape(-1, len(RESOURCES)),
+        at=_joined([one.at for one in own.values()], (0,)),
+        carried=_joined([one.carried for one in own.values()], (0, 4)),
+        used=_joined([one.used for one in own.values()], (0, len(RESOURCES))),
+        since_change=_joined([one.since_change.astype(np.float64) for one in own.values()], (0,)),
+    )
+    with as_usage_error(state_dir / NAME):
+        replace(state_dir / NAME, buffer.getbuffer())
+
+
+def _joined(columns: list[FloatArray], empty: tuple[int, ...]) -> FloatArray:
+    return np.concatenate(columns) if columns else np.zeros(empty)
+
+
+def _brokers(file: Mapping[str, FloatArray]) -> dict[str, BrokerSamples]:
+    """What the file holds. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
+    names = file["brokers"].tobytes().decode().split("\n") if file["brokers"].size else []
+    at, carried, used = (file[name].astype(np.float64, casting="safe") for name in ("at", "carried", "used"))
+    since: IntArray = file["since_change"].astype(np.int32)
+    ends = np.cumsum(file["sizes"]).tolist()
+    hardware, started_at = file["hardware"], file["started_at"]
+    total, brokers = (ends[-1] if ends else 0), len(names)
+    shapes = [at.shape, since.shape, carried.shape, used.shape, hardware.shape, started_at.shape]
+    wanted = [(total,), (total,), (total, 4), (total, 5), (brokers, 5), (brokers,)]
+    if shapes != wanted or len(ends) != brokers or (np.diff([0, *ends]) < 0).any():
+        raise ValueError("columns of unlike length")
+    return {
+        name: BrokerSamples(
+            at[begin:end],
+            carried[begin:end],
+            used[begin:end],
+            since[begin:end],
+            tuple(hardware[row].tolist()),
+            float(started_at[row]),
+        )
+        for row, (name, begin, end) in enumerate(zip(names, [0, *ends], ends, strict=False))
+    }

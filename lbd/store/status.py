@@ -1,0 +1,234 @@
+"""``status.json``: the last turn of the daemon, for people and for probes; and whether a daemon runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from lbd.errors import UsageError
+from lbd.files import At, as_usage_error, decoded, reading, refused, replace
+from lbd.load.summary import BrokerLoad
+from lbd.reason import Reason
+from lbd.redaction import redacted_json
+from lbd.store.append_log import LIVE_NAME
+from lbd.store.control import Pause
+from lbd.store.drains import Drain, DrainTold, Work
+from lbd.store.journal import read
+from lbd.store.turn_record import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+FORMAT = 1
+INTERVALS_UNTIL_LATE = 3
+SECONDS_UNTIL_LATE = 30.0
+"""A turn that has to wait for a broker, or for the disk, takes longer than three short intervals."""
+
+
+class BrokerStatus(msgspec.Struct, frozen=True):
+    """One broker: score in points, the resource behind it, messages/s and bytes/s in + out; None where unknown.
+
+    ``load`` is what lbd has learned of it.
+    """
+
+    id: str
+    score: float | None
+    binding: str | None
+    msg_rate: float | None
+    throughput: float | None
+    bundles: int
+    load: BrokerLoad | None = None
+
+
+class HitStatus(msgspec.Struct, frozen=True):
+    """Hits of a pair so far, and at how many the strategy fires."""
+
+    low: int
+    low_wanted: int
+    high: int
+    high_wanted: int
+
+
+class PairStatus(msgspec.Struct, frozen=True):
+    """Two brokers that are compared, or one with something else; ``difference`` in points of score."""
+
+    source: str
+    destination: str | None
+    difference: float | None
+    hits: HitStatus
+
+
+class UnfinishedStatus(msgspec.Struct, frozen=True):
+    """A move without an outcome yet, under way ``since`` (epoch seconds); 0 while it waits for its turn."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    since: At
+
+
+class BudgetStatus(msgspec.Struct, frozen=True):
+    """How much of a limit is used: ``of`` a broker or namespace, or of all; ``limit`` None: there is none."""
+
+    name: str
+    of: str
+    used: int
+    limit: int | None
+    left: int | None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
+
+    ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
+    the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
+    could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
+    ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
+    """
+
+    format: int = FORMAT
+    pid: int
+    version: str
+    at: At
+    interval_seconds: Annotated[float, msgspec.Meta(gt=0)]
+    next_turn_at: At | None
+    turns: int
+    cluster: str
+    sentence: str
+    turn: int = 0
+    verdict: Verdict | None = None
+    hold: str | None = None
+    observe_only: bool = False
+    leader: str | None = None
+    brokers: list[BrokerStatus] = []
+    pairs: list[PairStatus] = []
+    unfinished: list[UnfinishedStatus] = []
+    moves_last_hour: int = 0
+    budgets: list[BudgetStatus] = []
+    requests: int = 0
+    seconds: float = 0.0
+    warnings: list[str] = []
+    error: str | None = None
+    api: str | None = None
+
+    def late(self, now: float) -> bool:
+        """Whether three turns should have followed by now, whatever one waited for; also when the clock was set back by
+        as much.
+        """
+        return abs(now - self.at) > max(INTERVALS_UNTIL_LATE * self.interval_seconds, SECONDS_UNTIL_LATE)
+
+
+class StatusTold(Status, frozen=True, kw_only=True, rename={"is_late": "late"}):
+    """The JSON of ``lbd status`` and of the API: ``running`` is the process id of the lbd that runs, null for none."""
+
+    running: int | None
+    is_late: bool
+    age_seconds: float
+    paused: Pause | None
+    drains: list[DrainTold]
+
+
+def document(
+    status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
+) -> StatusTold:
+    """The status as it is told ``now`` (epoch seconds)."""
+    return StatusTold(
+        **msgspec.structs.asdict(status),
+        running=pid,
+        is_late=status.late(now),
+        age_seconds=round(now - status.at, 1),
+        paused=pause,
+        drains=[DrainTold(drain, work) for drain, work in drains],
+    )
+
+
+def standby_text(status: Status) -> str | None:
+    """Who leads, where this lbd does not; None where it does, or is alone."""
+    return status.leader if status.hold == Reason.NOT_LEADER.label else None
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def write_status(state_dir: Path, status: Status) -> None:
+    """Replace the status at once or not at all; only the holder of the state directory may.
+
+    Not synced to disk: after a power cut the next turn writes it anew. Raises :class:`UsageError`.
+    """
+    path = state_dir / "status.json"
+    with as_usage_error(path):
+        replace(path, redacted_json(msgspec.json.encode(status)) + b"\n", durable=False)
+
+
+def read_status(state_dir: Path) -> Status:
+    """The status of the last turn. Raises :class:`UsageError` when there is none, or none that this lbd reads."""
+    path = state_dir / "status.json"
+    found = decoded(path, _Format)
+    if found is not None and found.format != FORMAT:
+        raise UsageError(f"{path}: format {found.format}, this lbd reads {FORMAT}; is the running lbd another version?")
+    status = decoded(path, Status)
+    if status is None:
+        raise UsageError(
+            f"{state_dir}: no lbd run has ended a turn on this state directory; "
+            "name another with state_dir in --config FILE or LBD_STATE_DIR"
+        )
+    return status
+
+
+def unwritable(state_dir: Path) -> str:
+    """Why no turn can be told on that file system, in words; empty where nothing is known to be in the way."""
+    try:
+        found = os.statvfs(state_dir)
+    except OSError:
+        return ""
+    if found.f_flag & os.ST_RDONLY:
+        return "is mounted read-only"
+    full = found.f_bavail == 0 or (found.f_files > 0 and found.f_favail == 0)
+    return "has no space left" if full else ""
+
+
+def running(state_dir: Path) -> int | None:
+    """Process id of the lbd that holds the state directory, 0 when it has not said so yet; None when none does.
+
+    Asked of the lock itself, for an id alone may be another process's by now. The shared lock is given back at once;
+    a reader needs no right to write. Raises :class:`UsageError` where the lock cannot be read.
+    """
+    path = state_dir / "lock"
+    try:
+        with reading(path) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _process_id(file.read(32))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refused(path, error, "read") from error
+    return None
+
+
+def _process_id(content: bytes) -> int:
+    text = content.strip()
+    return int(text) if text.isdigit() else 0
+
+
+# --- the status of an ended lbd: only the journal knows the outcome of its moves in flight
+
+
+def after_its_end(status: Status, state_dir: Path) -> Status:
+    """The same with what was asked for and has no outcome; what had not been asked for yet never will be."""
+    try:
+        past = read(state_dir / LIVE_NAME)
+    except UsageError as error:
+        return msgspec.structs.replace(status, warnings=[*status.warnings, f"what it left open is not known: {error}"])
+    left = [
+        UnfinishedStatus(one.bundle, one.source, one.destination, past.attempted_at.get(one.bundle, status.at))
+        for _, one in past.open
+    ]
+    return msgspec.structs.replace(status, unfinished=left)

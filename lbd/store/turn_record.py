@@ -1,0 +1,252 @@
+"""The lines of kept turns: observations, decisions and reasons of a turn, compact enough for a month of them.
+
+Times are epoch seconds, scores points, rates messages/s and throughputs bytes/s in + out; None where unknown. Rows that
+come by the hundred are JSON arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from lbd.files import At
+from lbd.redaction import redacted_json
+from lbd.text import counted
+
+FORMAT = 1
+"""Goes up when an older lbd would misread a line; fields that it may ignore do not count."""
+
+Kind: TypeAlias = Literal["balanced", "waiting", "moving", "held", "not-fixable", "unknown"]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a turn comes to. ``reason`` is the label of a :class:`~lbd.reason.Reason`.
+
+    ``samples`` is how many more fresh samples a waiting pair wants before it fires.
+    """
+
+    kind: Kind
+    reason: str | None = None
+    detail: str = ""
+    samples: int | None = None
+
+    @property
+    def words(self) -> str:
+        """The verdict as a person reads it."""
+        return f"{self.head}{self.detail and f': {self.detail}'}"
+
+    @property
+    def head(self) -> str:
+        """The same without detail."""
+        if self.samples is not None:
+            return f"waiting for {counted(self.samples, 'more fresh sample')}"
+        if self.kind == "held":
+            return f"held by {self.reason}"
+        if self.kind == "not-fixable":
+            return f"not fixable by moving, {self.reason}"
+        return self.kind
+
+
+class BrokerSeen(msgspec.Struct, frozen=True, array_like=True):
+    """One broker's report. ``doubt`` is why it is no ground to move on; ``to_settle`` fresh samples must still come
+    after a move or restart; ``fresh``: its sample was new in this turn.
+    """
+
+    id: str
+    score: float | None
+    binding: str | None
+    msg_rate: float | None
+    throughput: float | None
+    bundles: int
+    to_settle: int = 0
+    doubt: str | None = None
+    fresh: bool = False
+
+
+class PairSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Two brokers compared: hits with this turn's, and at how many the strategy fires.
+
+    One without ``destination`` is a broker compared with something else, as ``why`` says.
+    Of one that fired, ``wanted`` was to be moved: messages/s where ``measure`` is ``msg_rate``, else bytes/s.
+    ``reason`` and ``detail`` are why nothing of it was planned.
+    """
+
+    source: str
+    destination: str | None
+    difference: float
+    low: int = 0
+    low_wanted: int = 0
+    high: int = 0
+    high_wanted: int = 0
+    fired: bool = False
+    pool: str = ""
+    measure: str = ""
+    wanted: float | None = None
+    reason: str | None = None
+    detail: str = ""
+    why: str = ""
+
+    @property
+    def ends(self) -> str:
+        """What it is called: both brokers, or the one."""
+        return self.source if self.destination is None else f"{self.source} -> {self.destination}"
+
+    @property
+    def apart(self) -> str:
+        """How far it is from where it should be."""
+        return self.why or f"{self.difference:.1f} points apart"
+
+    @property
+    def hits(self) -> str:
+        """Hits in words; empty where one sample is enough."""
+        if max(self.low_wanted, self.high_wanted) <= 1 and self.destination is None:
+            return ""
+        low = f"{self.low} of {self.low_wanted}"
+        return f"low {low}, high {self.high} of {self.high_wanted}" if self.high_wanted or self.high else low
+
+
+class CandidateLine(msgspec.Struct, frozen=True, array_like=True):
+    """A bundle of a source that fired: ``reason`` is ``moves``, or why it was passed over."""
+
+    bundle: str
+    broker: str
+    msg_rate: float | None
+    throughput: float | None
+    reason: str
+    detail: str = ""
+
+
+class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One unload that the turn began, or in an observing lbd would have."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    msg_rate: float | None = None
+    throughput: float | None = None
+    reason: str = ""
+
+
+class SkipLine(msgspec.Struct, frozen=True, array_like=True):
+    """Something considered and not moved."""
+
+    what: str
+    reason: str
+    detail: str = ""
+
+
+class OutcomeSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The proven end of an unload of this turn or one before."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    result: str
+    owner: str | None = None
+    attempts: int = 1
+    seconds: float = 0.0
+    detail: str = ""
+
+    @property
+    def words(self) -> str:
+        """How it ended, as a person reads it."""
+        return f"{self.result} in {self.seconds:.2f} s{self.detail and f': {self.detail}'}"
+
+
+class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omit_defaults=True, kw_only=True):
+    """One turn. ``expected`` are the scores of the brokers that the plan touches, once all of it has landed.
+
+    ``candidates`` are the largest bundles of the sources that fired, ``rest`` counts their others by broker and reason.
+    ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and said the same.
+    """
+
+    at: At
+    turn: int = 0
+    sentence: str
+    verdict: Verdict
+    acts: bool = True
+    hold: SkipLine | None = None
+    brokers: list[BrokerSeen] = []
+    pairs: list[PairSeen] = []
+    unloads: list[Planned] = []
+    expected: dict[str, float] = {}
+    candidates: list[CandidateLine] = []
+    rest: dict[str, dict[str, int]] = {}
+    skips: list[SkipLine] = []
+    counts: dict[str, int] = {}
+    outcomes: list[OutcomeSeen] = []
+    refused: list[SkipLine] = []
+    unfinished: int = 0
+    error: str | None = None
+    repeated: int = 0
+    until: At = 0.0
+
+    @property
+    def last(self) -> int:
+        """Number of the last turn that this one stands for."""
+        return self.turn + self.repeated
+
+    @property
+    def ended_at(self) -> float:
+        """When the last of them was."""
+        return max(self.at, self.until)
+
+    def broker(self, name: str) -> BrokerSeen | None:
+        """What was seen of one broker."""
+        return next((broker for broker in self.brokers if broker.id == name), None)
+
+    def asked(self, source: str) -> bool:
+        """Whether a pair with this source fired, and its bundles were asked for."""
+        return any(pair.source == source and pair.wanted is not None for pair in self.pairs)
+
+    def named(self, bundle: str) -> bool:
+        """Whether a bundle is among the candidates."""
+        return any(one.bundle == bundle for one in self.candidates)
+
+
+class Same(msgspec.Struct, frozen=True, tag="same", tag_field="event"):
+    """So many turns after ``turn`` said the same; written over as they go on."""
+
+    turn: int
+    repeated: int
+    until: At
+
+
+class TurnsHeader(msgspec.Struct, frozen=True, tag="turns", tag_field="event"):
+    """The first line of a file."""
+
+    format: int
+
+
+Line: TypeAlias = TurnsHeader | TurnRecord | Same
+
+_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_ENCODER = msgspec.json.Encoder()
+
+
+def encoded(line: Line) -> bytes:
+    """The line, with its end. Text that no file can hold (halves of characters) is told with question marks."""
+    try:
+        content = _ENCODER.encode(line)
+    except UnicodeEncodeError:
+        content = _ENCODER.encode(_legible(msgspec.to_builtins(line)))
+    return redacted_json(content) + b"\n"
+
+
+def _legible(found: object) -> object:
+    if isinstance(found, str):
+        return found.encode(errors="replace").decode()
+    if isinstance(found, dict):
+        return {_legible(key): _legible(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_legible(one) for one in found]
+    return found
+
+
+def decoded(line: bytes) -> Line | None:
+    """What stands in a line; None for one that is torn or damaged."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None

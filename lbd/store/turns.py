@@ -1,0 +1,471 @@
+"""Kept turns for ``lbd explain``: observations, decisions and reasons of each turn.
+
+A failure to keep a turn never stops the balancing. One JSON object per line (``turn_record.py``) in ``turns/`` of the
+state directory. Quiet turns with the same message as the one before are counted on one line beside it.
+``turns/bundles.npz`` has each bundle's recent owner and why it stayed. Everything can be read with a running lbd or
+without.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from lbd.errors import UsageError
+from lbd.files import DAMAGED, make_directory, reading, refused, remove, replace, replacing
+from lbd.files import growing as opened
+from lbd.reason import Reason
+from lbd.store.turn_record import FORMAT, PairSeen, Same, TurnRecord, TurnsHeader, decoded, encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.model import CodeArray, FloatArray, IntArray
+
+
+MAX_BYTES = 64 << 20
+"""Disk space for turns; the oldest are removed first. At the default interval that is more than a month of ten
+brokers, or weeks of a hundred."""
+
+
+# --- files: one that grows, and older ones, compressed; each is named by its first turn
+# A kill may tear the last line of the growing file, and leave a file both plain and compressed; neither loses a turn
+# that was kept before. Only compressed files are synced: after a power cut the last turns may be missing.
+
+PLAIN, PACKED = ".jsonl", ".jsonl.gz"
+DIGITS = 12
+PACKING_LEVEL = 5
+"""Turns are alike: a higher level takes twice the time for a tenth of the bytes."""
+
+LONGEST_LINE = 64 << 20
+
+
+class Tail:
+    """The growing file. ``write`` appends whole lines, ``rewrite`` writes the line of before anew."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create it. Raises OSError."""
+        self.path = path
+        self._descriptor = opened(path, append=False)
+        self.size = os.fstat(self._descriptor).st_size
+        self._torn = self.size > 0 and os.pread(self._descriptor, 1, self.size - 1) != b"\n"
+
+    def write(self, lines: bytes) -> int:
+        """Append; returns where the lines begin. Raises OSError, and what was written of them is taken back."""
+        start = self.size + self._torn
+        try:
+            self._put(b"\n" + lines if self._torn else lines, self.size)
+        except OSError:
+            self._cut(self.size)
+            raise
+        self._torn, self.size = False, start + len(lines)
+        return start
+
+    def rewrite(self, line: bytes, start: int) -> None:
+        """Replace the last line, which began at ``start``; it never gets shorter. Raises OSError."""
+        try:
+            self._put(line, start)
+        except OSError:
+            self._cut(start)
+            raise
+        self.size = start + len(line)
+
+    def close(self) -> None:
+        """Close the file, once."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _put(self, content: bytes, at: int) -> None:
+        left = memoryview(content)
+        while left:
+            written = os.pwrite(self._descriptor, left, at)
+            left, at = left[written:], at + written
+
+    def _cut(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+            self.size = size
+        except OSError:
+            self._torn, self.size = True, os.fstat(self._descriptor).st_size
+
+
+def files(folder: Path) -> list[Path]:
+    """The files, oldest first; of one that is both plain and compressed the plain one."""
+    found: dict[int, Path] = {}
+    for ending in (PACKED, PLAIN):
+        for path in folder.glob(f"*{ending}"):
+            stem = path.name.removesuffix(ending)
+            if stem.isascii() and stem.isdigit():
+                found[int(stem)] = path
+    return [found[first] for first in sorted(found)]
+
+
+def first_turn(path: Path) -> int:
+    """The turn that a file is named by."""
+    return int(path.name.partition(".")[0])
+
+
+def segment_path(folder: Path, turn: int) -> Path:
+    """The plain file that begins with a turn."""
+    return folder / f"{turn:0{DIGITS}d}{PLAIN}"
+
+
+def segment_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, as far as they can be read: a compressed one may be cut off or damaged. Raises OSError."""
+    with reading(path) as raw:
+        file = gzip.GzipFile(fileobj=raw) if path.name.endswith(PACKED) else raw
+        try:
+            while line := file.readline(LONGEST_LINE):
+                yield line
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            yield b"\0"
+
+
+def growing(folder: Path, max_bytes: int) -> Path | None:
+    """The file to go on with after a start; None where there is none, or it is full. Raises OSError."""
+    newest = files(folder)[-1:]
+    return next((path for path in newest if path.name.endswith(PLAIN) and path.stat().st_size <= max_bytes), None)
+
+
+def packed(path: Path) -> Path:
+    """The name of a file once it is compressed."""
+    return path.with_name(path.name.partition(".")[0] + PACKED)
+
+
+def pack(path: Path) -> None:
+    """Compress a file that grows no more. Raises OSError, and the plain one is still there then."""
+    with (
+        reading(path) as source,
+        replacing(packed(path)) as target,
+        gzip.GzipFile(fileobj=target, mode="wb", compresslevel=PACKING_LEVEL, mtime=0) as stream,
+    ):
+        shutil.copyfileobj(source, stream, 1 << 20)
+    remove(path)
+
+
+def prune(folder: Path, max_bytes: int) -> None:
+    """Remove the oldest files until the rest fits, and never the growing one. Raises OSError."""
+    sizes = {path: path.stat().st_size for path in files(folder)}
+    total = sum(sizes.values())
+    for path in list(sizes)[:-1]:
+        if total <= max_bytes:
+            return
+        remove(path)
+        total -= sizes[path]
+
+
+# --- ``turns/bundles.npz``
+
+NAME = "bundles.npz"
+
+
+@dataclass(frozen=True)
+class ReportedBundle:
+    """One bundle: when (epoch seconds) and by whom it was reported, why it stayed, messages/s and bytes/s in + out."""
+
+    at: float
+    owner: str
+    label: str
+    msg_rate: float
+    throughput: float
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedBundles:
+    """``bundles`` as ``brokers`` reported them at ``at`` (epoch seconds).
+
+    ``owner`` is int32 (N,) into ``brokers``, ``codes`` int8 (N,) a :class:`~lbd.reason.Reason` code, ``rates`` float64
+    (N, 2) messages/s and bytes/s in + out, short-term averages.
+    """
+
+    at: float
+    brokers: tuple[str, ...]
+    bundles: list[str]
+    owner: IntArray
+    codes: CodeArray
+    rates: FloatArray
+
+    def of(self, bundle: str) -> ReportedBundle | None:
+        """What there is of a bundle by its full name; None of one that nobody reported."""
+        if bundle not in self.bundles:
+            return None
+        at = self.bundles.index(bundle)
+        owner, label = self.brokers[int(self.owner[at])], Reason.of(int(self.codes[at])).label
+        return ReportedBundle(self.at, owner, label, *map(float, self.rates[at]))
+
+
+def save_bundles(folder: Path, found: ReportedBundles) -> None:
+    """Replace the file, at once or not at all; not synced, for it is written anew all the time. Raises OSError."""
+    buffer = BytesIO()
+    names = np.frombuffer("\n".join(found.bundles).encode(errors="replace"), dtype=np.uint8)
+    brokers = np.frombuffer("\n".join(found.brokers).encode(errors="replace"), dtype=np.uint8)
+    with np.errstate(over="ignore"):  # of a broken report; nothing is decided on it
+        rates = found.rates.astype(np.float32)
+    np.savez(buffer, at=found.at, bundles=names, brokers=brokers, owner=found.owner, codes=found.codes, rates=rates)
+    replace(folder / NAME, buffer.getbuffer(), durable=False)
+
+
+def load_bundles(folder: Path) -> ReportedBundles | None:
+    """What was saved last; None where nothing was. Raises :class:`UsageError` for a file that cannot be read."""
+    path = folder / NAME
+    try:
+        with reading(path) as raw, np.load(raw, allow_pickle=False) as file:
+            bundles, brokers = (file[name].tobytes().decode().split("\n") for name in ("bundles", "brokers"))
+            columns = file["owner"], file["codes"], file["rates"].astype(np.float64)
+            found = ReportedBundles(float(file["at"]), tuple(brokers), bundles, *columns)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise refused(path, error, "read") from error
+    except DAMAGED as error:
+        raise _torn(path) from error
+    if not _aligned(found):
+        raise _torn(path)
+    return found
+
+
+def _torn(path: Path) -> UsageError:
+    mends = "lbd run writes it anew every few turns; without it, moves alone are told"
+    return UsageError(f"{path}: is torn or not of this format; {mends}")
+
+
+def _aligned(found: ReportedBundles) -> bool:
+    size = len(found.bundles)
+    shapes = (found.owner.shape, found.codes.shape, found.rates.shape)
+    known = found.owner.size == 0 or (found.owner.min() >= 0 and found.owner.max() < len(found.brokers))
+    return shapes == ((size,), (size,), (size, 2)) and bool(known)
+
+
+# --- reading, the newest first: most questions are about recent turns
+
+
+class KeptTurns:
+    """The turns kept in a folder, as they are when it is first asked; ``torn_lines`` were passed over so far.
+
+    Iterating raises :class:`~lbd.errors.UsageError` for a file that cannot be read, or is of a newer format.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._newest: tuple[Path, list[TurnRecord]] | None = None
+        self._torn: dict[Path, int] = {}
+
+    @property
+    def torn_lines(self) -> int:
+        """Lines that could not be read, of the files looked at."""
+        return sum(self._torn.values())
+
+    def __iter__(self) -> Iterator[TurnRecord]:
+        """Every turn, the newest first."""
+        files = self._files()
+        for path in reversed(files):
+            yield from reversed(self._kept(path) if path == files[-1] else self._turns(path))
+
+    def find(self, number: int) -> TurnRecord | None:
+        """The turn of this number, or the quiet ones that it is among."""
+        before = [path for path in self._files() if first_turn(path) <= number]
+        found = (turn for path in before[-1:] for turn in self._turns(path))
+        return next((turn for turn in found if turn.turn <= number <= turn.last), None)
+
+    def oldest(self) -> int:
+        """Number of the oldest turn that is kept; 0 when nothing is."""
+        return next((turn.turn for path in self._files() for turn in self._turns(path)), 0)
+
+    def _files(self) -> list[Path]:
+        try:
+            return files(self._folder)
+        except OSError as error:
+            raise refused(self._folder, error, "read") from error
+
+    def _kept(self, path: Path) -> list[TurnRecord]:
+        """The newest file, which every question begins with, is read once."""
+        if self._newest is None or self._newest[0] != path:
+            self._newest = path, self._turns(path)
+        return self._newest[1]
+
+    def _turns(self, path: Path) -> list[TurnRecord]:
+        """A file's turns, oldest first; one that was removed meanwhile has none, one that was packed is read so."""
+        for candidate in (path, packed(path)):
+            try:
+                return self._joined(candidate)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise refused(path, error, "read") from error
+        return []
+
+    def _joined(self, path: Path) -> list[TurnRecord]:
+        found: list[TurnRecord] = []
+        self._torn[path] = 0
+        for line in segment_lines(path):
+            match decoded(line) if line.strip() else TurnsHeader(FORMAT):
+                case None:
+                    self._torn[path] += 1
+                case TurnRecord() as turn:
+                    found.append(turn)
+                case Same() as same if found and found[-1].turn == same.turn:
+                    found[-1] = msgspec.structs.replace(found[-1], repeated=same.repeated, until=same.until)
+                case TurnsHeader(format=form) if form > FORMAT:
+                    raise UsageError(f"{path}: kept turns of format {form}, this lbd reads up to {FORMAT}")
+        return found
+
+
+def last_number(folder: Path) -> int:
+    """Number of the last turn that anything is known of, 0 for none. Raises OSError."""
+    newest = files(folder)[-1:]
+    found = [first_turn(path) for path in newest]
+    for path in newest:
+        for line in segment_lines(path):
+            match decoded(line):
+                case TurnRecord() as turn:
+                    found.append(turn.turn)
+                case Same() as same:
+                    found.append(same.turn + same.repeated)
+    return max(found, default=0)
+
+
+# --- writing
+
+TURNS_FOLDER = "turns"
+FILES = 16
+"""The growing file is at most this part of all: so much goes at once when room is made."""
+
+FULL_EVERY_SECONDS = 60.0
+"""Scores of a calm cluster are kept once a minute: brokers sample CPU no more often."""
+
+SAME_WIDTH = 96
+"""Lines that are written over are all as long as this, so that one never leaves the end of another."""
+
+
+class Turns:
+    """The writer of kept turns; only the holder of the state directory may be one.
+
+    ``trouble`` is one line on why turns are not kept at present, empty when they are. Nothing here raises.
+    """
+
+    def __init__(self, state_dir: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._folder, self._max_bytes = state_dir / TURNS_FOLDER, max_bytes
+        self.trouble, self._lost = "", 0
+        self._tail: Tail | None = None
+        self._before: TurnRecord | None = None
+        self._same_at: int | None = None
+        self._number = 0
+        try:
+            self._number = last_number(self._folder)
+        except OSError as error:
+            self._fail(error)
+
+    def keep(self, turn: TurnRecord) -> int:
+        """Keep a turn and return its number, which it has whether or not it could be written."""
+        self._number += 1
+        try:
+            self._put(msgspec.structs.replace(turn, turn=self._number))
+        except OSError as error:
+            self._fail(error)
+        else:
+            self.trouble, self._lost = "", 0
+        return self._number
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _put(self, turn: TurnRecord) -> None:
+        if self._before is not None and self._tail is not None and _quiet(self._before, turn):
+            self._repeat(self._before, turn, self._tail)
+            return
+        tail = self._opened(turn.turn)
+        tail.write(encoded(turn))
+        self._before, self._same_at = turn, None
+        if tail.size > self._max_bytes // FILES:
+            self._set_aside()
+
+    def _repeat(self, before: TurnRecord, turn: TurnRecord, tail: Tail) -> None:
+        line = encoded(Same(before.turn, before.repeated + 1, turn.at))[:-1].ljust(SAME_WIDTH) + b"\n"
+        if self._same_at is None:
+            self._same_at = tail.write(line)
+        else:
+            tail.rewrite(line, self._same_at)
+        self._before = msgspec.structs.replace(before, repeated=before.repeated + 1, until=turn.at)
+
+    def _opened(self, number: int) -> Tail:
+        """The growing file, or a new one where the newest is full."""
+        if self._tail is None:
+            make_directory(self._folder)
+            newest = growing(self._folder, self._max_bytes // FILES)
+            self._tail = Tail(newest or segment_path(self._folder, number))
+            if self._tail.size == 0:
+                self._tail.write(encoded(TurnsHeader(FORMAT)))
+        return self._tail
+
+    def _set_aside(self) -> None:
+        """The file has grown too long. One that cannot be compressed now, as on a full disk, is so later."""
+        self.close()
+        self._before = None
+        prune(self._folder, self._max_bytes - self._max_bytes // FILES)
+        for path in files(self._folder):
+            if path.name.endswith(PLAIN):
+                with suppress(OSError):
+                    pack(path)
+
+    def _fail(self, error: OSError) -> None:
+        """Begin anew with the next turn; balancing goes on."""
+        self._lost += 1
+        self.close()
+        self._before = None
+        number = "the last turn is" if self._lost == 1 else f"the last {self._lost:,} turns are"
+        self.trouble = (
+            f"{self._folder}: cannot be written: {error.strerror or error}; {number} not kept for lbd explain, "
+            "balancing goes on"
+        )
+
+
+def _quiet(before: TurnRecord, turn: TurnRecord) -> bool:
+    """Nothing happened, the same is said, and no new sample is lost that is a minute younger than the one kept."""
+    if turn.unloads or turn.outcomes or turn.refused or before.unloads or before.outcomes or before.refused:
+        return False
+    age = turn.at - before.at
+    new = any(broker.fresh for broker in turn.brokers) and age >= FULL_EVERY_SECONDS
+    return age >= 0 and not new and _same_to_reader(before) == _same_to_reader(turn)
+
+
+def _same_to_reader(turn: TurnRecord) -> tuple[object, ...]:
+    """What a person would call the same: numbers may differ, reasons, counters and trust may not."""
+    verdict = (turn.verdict.kind, turn.verdict.reason, turn.verdict.samples)
+    hold = turn.hold.reason if turn.hold is not None else None
+    pairs = [
+        (pair.source, pair.destination, pair.low, pair.high, pair.fired, _pair_reason(pair)) for pair in turn.pairs
+    ]
+    skips = [(skip.what, skip.reason) for skip in turn.skips]
+    brokers = [(broker.id, broker.to_settle, broker.doubt) for broker in turn.brokers]
+    return verdict, hold, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers
+
+
+def _pair_reason(pair: PairSeen) -> str | None:
+    """A turn without a new sample waits like the one before it."""
+    return "waiting" if pair.reason == "no-new-sample" else pair.reason
+
+
+# --- kept turns and moves as JSON
+
+
+def named(value: object) -> Any:  # noqa: ANN401 - JSON
+    """The same with every field under its name: on disk many stand in arrays, to save room."""
+    if isinstance(value, msgspec.Struct):
+        return {name: named(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: named(each) for name, each in value.items()}
+    return [named(each) for each in value] if isinstance(value, (list, tuple)) else value

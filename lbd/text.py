@@ -1,0 +1,56 @@
+"""Numbers with units, durations and times as text. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 broker``, ``1,300 brokers``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def utc(epoch_seconds: float) -> str:
+    """A time, to the second."""
+    return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+# --- durations and times
+
+_SPOKEN = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def duration_text(seconds: float) -> str:
+    """The two largest units of a duration: ``1 h 12 min``; seconds alone up to two minutes."""
+    left = max(round(seconds), 0)
+    for (name, size), (smaller, smaller_size) in pairwise(_SPOKEN):
+        if left >= size and left >= 120:
+            rest = left % size // smaller_size
+            return f"{left // size} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{left} s"
+
+
+def local(at: float, zone: tzinfo | None = None) -> str:
+    """A time of this machine's clock in ISO seconds; a number that is no time is shown as it is."""
+    try:
+        return datetime.fromtimestamp(at, UTC).astimezone(zone).strftime("%Y-%m-%dT%H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
+
+
+def zoned(at: float, zone: tzinfo | None = None) -> str:
+    """The same with its distance from UTC, for a sentence; a table names the zone in its heading."""
+    try:
+        return datetime.fromtimestamp(at, UTC).astimezone(zone).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
+
+
+def zone_name() -> str:
+    """Name of this machine's time zone."""
+    return datetime.now(UTC).astimezone().tzname() or "local time"

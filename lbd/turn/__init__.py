@@ -1,0 +1,1 @@
+"""One turn: observe, decide, permit, hand over, record."""

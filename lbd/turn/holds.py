@@ -1,0 +1,124 @@
+"""Reasons for which a turn may not fire at all, and its notes on data and on holds that are overridden."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lbd.model import Skip
+from lbd.permit.evidence import departures, settled_at
+from lbd.permit.progress import standing_still
+from lbd.permit.quiet_hours import quiet_until
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lbd.model import Snapshot, Unload
+    from lbd.observe.observer import Observation
+    from lbd.permit.evidence import Evidence
+    from lbd.permit.policies import Policies
+    from lbd.store.state import TurnMemory
+    from lbd.turn.parts import Hold, Parts
+
+
+def current_holds(
+    parts: Parts,
+    observation: Observation,
+    evidence: Evidence,
+    kept: TurnMemory,
+    policies: Policies,
+    unfinished: tuple[Unload, ...],
+) -> Iterator[Hold]:
+    """Why nothing may fire in this turn, the gravest first."""
+    there = len(observation.active) - int(np.count_nonzero(evidence.paired == Reason.DRAINED.code))
+    usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (there + 1) // 2)
+    lately, settle = kept.departures, parts.guardrails.membership_settle_seconds
+    settled = settled_at(kept.members_since, lately, settle)
+    ordered = parts.ordered_hold()
+    if observation.shedding_on:
+        names = ", ".join(observation.shedding_on)
+        todo = "set loadBalancerSheddingEnabled=false (dynamic) before lbd may move"
+        yield Reason.IN_BROKER_SHEDDING, f"{names} shed by themselves; {observation.shedding_note or todo}"
+    if ordered is not None:
+        yield ordered
+    quiet = quiet_until(parts.guardrails.quiet_hours, observation.snapshot.taken_at)
+    if quiet is not None:
+        yield Reason.QUIET_HOURS, quiet[1]
+    if observation.leader is None:
+        yield Reason.LEADER_UNREACHABLE, _leaderless(observation)
+    if observation.snapshot.taken_at < settled:
+        left = settled - observation.snapshot.taken_at
+        often = f" (some went {len(lately)} times within the hour)" if len(lately) > 1 else ""
+        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went{often}, {left:.0f} s to wait"
+    if usable < wanted:
+        yield Reason.TOO_FEW_BROKERS, f"{usable} of {there} reports are usable, wanted {wanted}"
+    if not policies.isolation.known:
+        yield Reason.POLICY_UNKNOWN, f"{policies.isolation.problem}; a named destination bypasses them"
+    tried = standing_still(kept.progress, observation.snapshot.taken_at, parts.guardrails)
+    if tried is not None:
+        yield Reason.NO_IMPROVEMENT, tried
+    if unfinished:
+        yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
+
+
+def with_members(kept: TurnMemory, observation: Observation) -> TurnMemory:
+    """What is kept, with when active brokers last came or went; the first look counts as no change."""
+    members, now = list(observation.active), observation.snapshot.taken_at
+    gone = departures(kept.departures, now, went=bool(set(kept.members) - set(members)))
+    if kept.members == members:
+        return msgspec.structs.replace(kept, departures=gone)
+    since = now if kept.members else 0.0
+    return msgspec.structs.replace(kept, members=members, members_since=since, departures=gone)
+
+
+_DATA_DETAIL = {
+    Reason.NO_NEW_SAMPLE: "CPU and bandwidth in its report have stood still for {minutes:.0f} min",
+    Reason.REPORT_EMPTY: "had bundles in the last turn and reports none now: read in the middle of a stats run",
+    Reason.FIRST_SAMPLE: "samples of a broker's first minutes hold its start-up work",
+    Reason.IMPOSSIBLE_NUMBER: "a usage, limit or rate is NaN, negative or absurd",
+    Reason.DRAINED: "in no pair, average or destination until lbd drain --release, its end or the broker's restart",
+    Reason.UNKNOWN_RESOURCES: "no resource with a weight has a known limit",
+}
+
+
+def data_skips(observation: Observation, evidence: Evidence) -> Iterator[Skip]:
+    """Brokers without a report, and those whose report is no ground to move on."""
+    for broker, why in observation.missing.items():
+        yield Skip(broker, Reason.REPORT_MISSING, why)
+    for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
+        if code:
+            minutes = (observation.snapshot.taken_at - evidence.samples[broker].fresh_at) / 60
+            yield Skip(broker, Reason.of(code), _DATA_DETAIL[Reason.of(code)].format(minutes=minutes))
+
+
+UNREPORTED_SECONDS = 300.0
+"""A moved bundle shows up within two stats intervals, which are a minute by default."""
+
+
+def unreported(parts: Parts, snapshot: Snapshot) -> Iterator[Skip]:
+    """Bundles that were moved lately and are on no report yet: brokers count rates once a stats interval."""
+    lately = {name: at for name, at in parts.attempted_at().items() if snapshot.taken_at - at < UNREPORTED_SECONDS}
+    for bundle in sorted(lately.keys() - set(snapshot.bundles)) if lately else ():
+        ago = snapshot.taken_at - lately[bundle]
+        yield Skip(bundle, Reason.ON_NO_REPORT, f"asked to move {ago:.0f} s ago, no broker reports it yet")
+
+
+PASSED_OVER = "lbd run would move nothing"
+
+
+def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
+    """Holds that a turn which cannot act passes over, and a live turn would not."""
+    for reason, detail in holds:
+        if reason in parts.ignored_holds:
+            yield Skip("cluster", reason, f"{PASSED_OVER}: {detail}")
+
+
+def _leaderless(observation: Observation) -> str:
+    """A leader that has died is replaced; one that hangs keeps its session."""
+    told = "none leads, or the one named does not answer or does not tell whether it sheds"
+    if observation.silent:
+        return f"{told}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
+    return f"{told}; one that has died is replaced after a while"

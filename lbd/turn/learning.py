@@ -1,0 +1,180 @@
+"""Learn from a live lbd's own turns what traffic costs each broker, for strategies that use it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load.effects import NONE as NO_EFFECT
+from lbd.load.effects import Effect, effect
+from lbd.load.estimate import CPU, Source
+from lbd.load.fit import fit
+from lbd.load.samples import GO_STALE_SECONDS, IS_SAMPLED, MOST_SAMPLES, MOST_SECONDS, Gathering, percent_used, usual
+from lbd.load.settings import NOTHING_KNOWN
+from lbd.model import BYTES_IN, BYTES_OUT, Slopes
+from lbd.permit.evidence import IMPOSSIBLE_NUMBER
+from lbd.permit.predicted import OWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.load.estimate import LoadModel, Measure
+    from lbd.load.samples import BrokerSamples
+    from lbd.load.settings import LoadSettings
+    from lbd.model import BoolArray, FloatArray, Snapshot
+
+
+KEPT = 240
+"""Samples of a broker: four hours of them."""
+
+MORE = 1.1
+"""A fit is made anew when there are so many times the samples of the last one, and each hour: with all that are kept
+their number stays as it is."""
+
+HOUR_SECONDS = 3600.0
+
+SURE = OWN | {Source.UNLIMITED.value}
+"""Sources of a slope beside which moves need not be asked what they did."""
+
+CHANGED_SHARE = 0.25
+SAMPLES_SECONDS = 120.0
+"""When a broker's traffic has changed by so much, a fit is made so much later: two samples then tell what it did."""
+
+
+class Learning:
+    """Slopes fitted to the rounds seen so far; a broker that was restarted, or has other limits, begins anew.
+
+    What is ``given`` stands in for what no samples tell; ``known`` are samples from before a restart of lbd's own.
+    """
+
+    def __init__(self, given: LoadSettings = NOTHING_KNOWN, known: Mapping[str, BrokerSamples] | None = None) -> None:
+        self.given = given
+        self._gathering = Gathering(KEPT, known)
+        self._model: LoadModel | None = None
+        self._fitted: tuple[tuple[str, ...], int] = ((), 0)
+        self._fitted_at = 0.0
+        self._traffic: dict[str, float] = {}
+        self._changed_at = inf
+        self._effect_of: dict[str, tuple[object, Effect]] = {}
+
+    def __call__(self, snapshot: Snapshot) -> Slopes | None:
+        """What is known with one more round, later than those before; None before anything is."""
+        self.take(snapshot)
+        return self.known(snapshot)
+
+    def known(self, snapshot: Snapshot) -> Slopes | None:
+        """What the rounds so far tell of the brokers of this one."""
+        self._notice(snapshot)
+        if self._due(self._gathering.sizes(), snapshot.taken_at):
+            with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
+                self._model = fit(self._gathering.samples(), self.given)
+        found = slopes(self._model, snapshot, self._usual(snapshot))
+        return found and replace(found, effect=self._effects(snapshot.brokers.ids, found))
+
+    def _effects(self, brokers: tuple[str, ...], known: Slopes) -> FloatArray:
+        """What moves told of brokers that are not sure of a slope of their own, float64 (B, 2)."""
+        found = [NO_EFFECT] * len(brokers)
+        for at, broker in enumerate(brokers):
+            if known.sources is None or known.sources[at] not in SURE:
+                found[at] = self._effect(broker, known.measure)
+        return np.array([(one.slope, one.deviation) for one in found])
+
+    def _effect(self, broker: str, measure: Measure) -> Effect:
+        """Worked out anew where there is a new sample, one a minute: of hundreds of brokers it takes its time."""
+        version = (self._gathering.version(broker), measure)
+        last = self._effect_of.get(broker)
+        if version[0] is not None and last is not None and last[0] == version:
+            return last[1]
+        samples = self._gathering.with_waiting(broker)
+        if samples is None:
+            return NO_EFFECT
+        believable = np.asarray((samples.carried <= IMPOSSIBLE_NUMBER).all(axis=1))
+        found = effect(samples if believable.all() else samples.where(believable), measure)
+        self._effect_of[broker] = version, found
+        return found
+
+    def _usual(self, snapshot: Snapshot) -> tuple[FloatArray, FloatArray]:
+        """Percent that each broker used on average lately, float64 (B, 5), and of how many samples, (B,).
+
+        Of one that shows another sample than the newest known, none: what happened since is not known.
+        """
+        since, shown = snapshot.taken_at - MOST_SECONDS, np.where(IS_SAMPLED, percent_used(snapshot), np.nan)
+        newest = [self._gathering.latest(one, MOST_SAMPLES, since) for one in snapshot.brokers.ids]
+        known = [
+            np.array_equal(now, np.where(IS_SAMPLED, one[0], np.nan), equal_nan=True) if one else False
+            for now, one in zip(shown, newest, strict=True)
+        ]
+        found = [usual(one if is_known else []) for one, is_known in zip(newest, known, strict=True)]
+        return np.array([used for used, _ in found]), np.array([float(number) for _, number in found])
+
+    def take(self, snapshot: Snapshot) -> None:
+        """One more round, of which nothing is asked."""
+        with np.errstate(all="ignore"):
+            self._gathering.take(snapshot)
+        self._gathering.forget(snapshot.taken_at - GO_STALE_SECONDS)
+
+    def samples(self) -> Mapping[str, BrokerSamples]:
+        """What was gathered of each broker."""
+        return self._gathering.samples()
+
+    def told(self, given: LoadSettings) -> None:
+        """Go on with other settings: the next fit is made with them."""
+        self.given, self._fitted = given, ((), 0)
+
+    def _due(self, sizes: Mapping[str, int], now: float) -> bool:
+        """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
+        seen = (tuple(sizes), sum(sizes.values()))
+        brokers, last = self._fitted
+        is_old = not 0 <= now - self._fitted_at < HOUR_SECONDS
+        has_settled = now >= self._changed_at + SAMPLES_SECONDS
+        due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or is_old or has_settled
+        if due:
+            self._fitted, self._fitted_at = seen, now
+        if has_settled:
+            self._changed_at = inf
+        return due
+
+    def _notice(self, snapshot: Snapshot) -> None:
+        """When some broker first carried a traffic that the last fit knew nothing of."""
+        for broker, rates in zip(snapshot.brokers.ids, snapshot.brokers.rates.tolist(), strict=True):
+            carries = rates[BYTES_IN] + rates[BYTES_OUT]
+            known = self._traffic.setdefault(broker, carries)
+            if abs(carries - known) > CHANGED_SHARE * max(carries, known):
+                self._traffic[broker] = carries
+                self._changed_at = min(self._changed_at, snapshot.taken_at)
+
+
+def slopes(
+    model: LoadModel | None, snapshot: Snapshot, used: tuple[FloatArray, FloatArray] | None = None
+) -> Slopes | None:
+    """The model's slopes for the brokers of a round, NaN where nothing tells them; None where it knows none of them.
+
+    ``used`` is what each usually uses in percent, float64 (B, 5), and the number of samples that tell it, (B,).
+    """
+    if model is None or set(snapshot.brokers.ids).isdisjoint(model.brokers):
+        return None
+    learned = set(model.brokers)
+    known = np.array([broker in learned for broker in snapshot.brokers.ids], dtype=np.bool_)
+    own = model.of([broker for broker in snapshot.brokers.ids if broker in learned])
+    unknown = np.array([[source is Source.UNKNOWN for source in row] for row in own.sources])
+    told = iter(own.sources)
+    return Slopes(
+        slope=_rows(known, np.where(unknown, np.nan, own.slope), np.nan),
+        noise=_rows(known, own.noise, np.inf),
+        measure=own.measure,
+        half_width=_rows(known, own.half_width, np.inf),
+        background=_rows(known, own.background, np.nan),
+        sources=tuple(next(told)[CPU].value if one else Source.UNKNOWN.value for one in known),
+        usual=None if used is None else used[0],
+        samples=None if used is None else used[1],
+    )
+
+
+def _rows(known: BoolArray, values: FloatArray, otherwise: float) -> FloatArray:
+    """Values (K, 5) of the brokers that are known, among all, (B, 5)."""
+    found = np.full((known.size, values.shape[1]), otherwise)
+    found[known] = values
+    return found

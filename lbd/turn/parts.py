@@ -1,0 +1,207 @@
+"""The parts of a turn, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from lbd.model import Hits
+from lbd.permit import evidence
+from lbd.permit.limits import Ledger
+from lbd.permit.policies import Groups
+from lbd.permit.predicted import unshown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from lbd.act.executor import Accepts, FinishedMoves
+    from lbd.decide.strategies import Strategy
+    from lbd.errors import LbdError
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Skip, Slopes, Snapshot, Unload
+    from lbd.observe.observer import Observation
+    from lbd.permit.budget import Sent, Used
+    from lbd.permit.evidence import Evidence, ReportedOwners
+    from lbd.permit.policies import Isolation, Policies
+    from lbd.permit.settings import Guardrails
+    from lbd.reason import Reason
+    from lbd.store.state import TurnMemory
+
+
+class RoundSource(Protocol):
+    """Where rounds come from."""
+
+    def observe(self) -> Observation: ...
+
+
+class Actuator(Protocol):
+    """What works plans off, beside the turns."""
+
+    @property
+    def acts(self) -> bool: ...
+    def collect(self) -> FinishedMoves: ...
+    def settled(self) -> None: ...
+    def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None: ...
+    def halt(self, reason: Reason, detail: str) -> None: ...
+
+
+class PolicySource(Protocol):
+    """What tells isolation policies and anti-affinity groups."""
+
+    def isolation(self) -> Isolation: ...
+    def groups(self, names: tuple[str, ...], tenants: frozenset[str]) -> Groups: ...
+
+
+class SentUnloads(Protocol):
+    """What knows earlier unloads, as a journal does."""
+
+    @property
+    def attempted_at(self) -> Mapping[str, float]: ...
+    @property
+    def sent(self) -> Collection[Sent]: ...
+
+
+@dataclass(frozen=True)
+class FreePolicies:
+    """Policies where there is no cluster to read them from: no namespace is in an anti-affinity group."""
+
+    found: Isolation
+
+    def isolation(self) -> Isolation:
+        """The isolation policies."""
+        return self.found
+
+    def groups(self, names: tuple[str, ...], tenants: frozenset[str]) -> Groups:
+        """None of these is in one."""
+        del tenants
+        return Groups(frozenset(names))
+
+
+class Store(Protocol):
+    """What is kept between turns."""
+
+    def load(self) -> TurnMemory: ...
+    def save(self, kept: TurnMemory) -> None: ...
+    def load_averages(self, now: float) -> Averages: ...
+    def save_averages(self, averages: Averages, now: float) -> None: ...
+
+
+Hold = tuple["Reason", str]
+"""Why nothing may fire in a turn, and what there is to say of it."""
+
+
+class OwnershipWatch:
+    """Who owned what in the last round. A restart begins anew: the first look counts no change."""
+
+    def __init__(self) -> None:
+        self._owners: ReportedOwners | None = None
+
+    def changes(self, snapshot: Snapshot) -> frozenset[str]:
+        """The bundles whose owner changed since the last look."""
+        self._owners, changed = evidence.compare_owners(self._owners, snapshot)
+        return changed
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a turn needs, chosen in one place (``daemon/``).
+
+    ``sent`` is what was sent within the last day, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
+    hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
+    is what settings call the strategy. Turns that cannot act list in ``ignored_holds`` what would only hide their
+    answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
+    that is; ``wanted_hits`` are the real ones. ``learn`` is shown every round, and tells what traffic costs
+    each broker. With ``moved_rest`` a bundle that lbd moved lately rests while others can go instead. The bundle that
+    carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing
+    may go to, and that none is compared with.
+    """
+
+    observer: RoundSource
+    strategy: Strategy
+    weights: Weights
+    guardrails: Guardrails
+    isolation: Callable[[], Isolation]
+    groups: Callable[[tuple[str, ...], frozenset[str]], Groups]
+    attempted_at: Callable[[], Mapping[str, float]]
+    store: Store
+    actuator: Actuator
+    gap_seconds: float
+    sent: Callable[[], Collection[Sent]] = tuple
+    watch: OwnershipWatch = field(default_factory=OwnershipWatch)
+    ordered_hold: Callable[[], Hold | None] = lambda: None
+    ignored_holds: frozenset[Reason] = frozenset()
+    ignored_bars: frozenset[Reason] = frozenset()
+    moved_rest: bool = True
+    strategy_name: str = "avg-shedder"
+    eager: bool = False
+    assumed: str = ""
+    wanted_hits: Hits = field(default_factory=Hits)
+    learn: Callable[[Snapshot], Slopes | None] = lambda _: None
+    on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
+    leader_topic: str = ""
+    drained: Callable[[], frozenset[str]] = frozenset
+
+    def ledger(
+        self,
+        snapshot: Snapshot,
+        scores: FloatArray,
+        policies: Policies,
+        plan: Sequence[Unload],
+        permission: Permission,
+        shown_after_seconds: float | None = None,
+    ) -> Ledger:
+        """What judges each move of a plan under these guardrails, to be advanced by those that are let through.
+
+        ``shown_after_seconds``: sent moves count until a report so much later shows them; None where ``scores`` do so.
+        """
+        sent, known = self.sent(), permission.settled
+        later = unshown(scores, sent, snapshot, known, shown_after_seconds) if shown_after_seconds is not None else None
+        return Ledger(
+            snapshot,
+            scores,
+            policies,
+            self.guardrails,
+            plan,
+            sent=sent,
+            unshown=later,
+            permission=permission,
+            ignored=self.ignored_bars,
+            weights=self.weights,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TurnResult:
+    """Everything one turn saw, decided and did.
+
+    ``unloads`` is what this turn planned; ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` tell of
+    plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown.
+    ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
+    broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
+    names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise.
+    """
+
+    sentence: str = ""
+    observation: Observation | None = None
+    decision: Decision | None = None
+    unloads: tuple[Unload, ...] = ()
+    skips: tuple[Skip, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    refused: tuple[Skip, ...] = ()
+    unfinished: tuple[Unload, ...] = ()
+    hold: Hold | None = None
+    kept: TurnMemory | None = None
+    error: LbdError | None = None
+    acts: bool = True
+    strategy_name: str = "avg-shedder"
+    eager: bool = False
+    assumed: str = ""
+    wanted_hits: Hits = field(default_factory=Hits)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    usage: tuple[Used, ...] = ()
+    averages: Averages | None = None
+    evidence: Evidence | None = None
+    expected: Mapping[str, float] = field(default_factory=dict)
+    slopes: Slopes | None = None
+    number: int = 0
+    amended: tuple[Outcome, ...] = ()

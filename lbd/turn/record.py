@@ -1,0 +1,429 @@
+"""The records of a turn: JSON and rows of text, the kept turn for ``lbd explain``, and the round for history."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from lbd.fields import derived
+from lbd.load.scoring import percent
+from lbd.load.summary import loads
+from lbd.model import BYTES_IN, BYTES_OUT, CLUSTER, MSG_IN, MSG_OUT, RESOURCES, FloatArray, Hits, Skip, counter_key
+from lbd.reason import Reason
+from lbd.score.bounds import fewest_removed
+from lbd.store.history_round import HistoryRound
+from lbd.store.status import HitStatus, PairStatus
+from lbd.store.turn_record import (
+    BrokerSeen,
+    CandidateLine,
+    OutcomeSeen,
+    PairSeen,
+    Planned,
+    SkipLine,
+    TurnRecord,
+    Verdict,
+)
+from lbd.store.turns import ReportedBundles, named
+from lbd.turn.verdict import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.model import Averages, Outcome, Pair, Snapshot, Unload
+    from lbd.turn.parts import TurnResult
+
+
+class BrokerRow(msgspec.Struct, frozen=True):
+    """A broker: score in points, usage in percent by resource (null: its limit is not known), traffic in + out."""
+
+    id: str
+    score: float | None
+    binding: str | None
+    usage: dict[str, float | None]
+    msg_rate: float | None
+    throughput: float | None
+    bundles: int
+
+
+class BrokerFacts(BrokerRow, frozen=True):
+    """All that a turn knows of a broker; what tells of brokers is derived from this (``turn/record.py``).
+
+    ``to_settle``, ``doubt`` and ``fresh`` as in :class:`BrokerSeen`.
+    """
+
+    to_settle: int = 0
+    doubt: str | None = None
+    fresh: bool = False
+
+
+class PlanPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pair, with its hits before the round."""
+
+    pool: str = ""
+    source: str
+    destination: str
+    difference: float | None
+    hits: HitStatus
+
+
+class PlannedUnload(msgspec.Struct, frozen=True):
+    """An unload of a plan, and why."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    msg_rate: float | None
+    throughput: float | None
+    reason: str
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A bundle that stays, or a broker that may not have one, and why."""
+
+    what: str
+    reason: str
+    detail: str
+
+
+class BrokerBackground(msgspec.Struct, frozen=True):
+    """What is known of a broker's load: points without traffic."""
+
+    id: str
+    state: str
+    background: float | None
+
+
+class TurnDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of a turn that planned; ``skipped`` counts bundles that stay, by reason."""
+
+    taken_at: float
+    cluster: str
+    strategy: str
+    brokers: list[BrokerRow]
+    pairs: list[PlanPair]
+    unloads: list[PlannedUnload]
+    skips: list[LeftOut] | msgspec.UnsetType = msgspec.UNSET
+    skipped: dict[str, int]
+    verdict: Verdict
+    summary: str
+    load: list[BrokerBackground] | msgspec.UnsetType = msgspec.UNSET
+
+
+def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
+    """The JSON shape of a turn."""
+    assert record.observation is not None
+    assert record.decision is not None
+    snapshot, pairs = record.observation.snapshot, record.decision.facts.pairs
+    known = loads(snapshot.brokers.ids, record.slopes, {}) if record.slopes is not None else None
+    told = TurnDocument(
+        taken_at=snapshot.taken_at,
+        cluster=record.observation.cluster,
+        strategy=record.strategy_name,
+        brokers=[derived(BrokerRow, broker) for broker in brokers(record)],
+        pairs=[derived(PlanPair, _pair_status(record, pair), pair) for pair in pairs if pair.destination is not None],
+        unloads=[derived(PlannedUnload, _planned(unload)) for unload in record.unloads],
+        skips=[left_out(skip) for skip in skips(record, everything=everything)],
+        skipped=dict(record.counts),
+        verdict=verdict(record),
+        summary=record.sentence,
+        load=msgspec.UNSET if known is None else [derived(BrokerBackground, one, id=one.broker) for one in known],
+    )
+    found: dict[str, Any] = msgspec.to_builtins(told)
+    if record.outcomes:
+        found["outcomes"] = [_outcome_document(outcome) for outcome in record.outcomes]
+    return found
+
+
+def brokers(record: TurnResult) -> list[BrokerFacts]:
+    """What the turn knows of each broker; nothing of a turn that saw none."""
+    if record.observation is None or record.decision is None:
+        return []
+    snapshot, facts, evidence = record.observation.snapshot, record.decision.facts, record.evidence
+    used, table = percent(snapshot.brokers), snapshot.brokers
+    listed = snapshot.rows.count(snapshot.rows.listed)
+    return [
+        BrokerFacts(
+            id=broker,
+            score=number(facts.scores[at]),
+            binding=facts.binding[at],
+            usage={
+                resource: number(used[at, column]) if table.limit[at, column] > 0 else None
+                for column, resource in enumerate(RESOURCES)
+            },
+            msg_rate=number(float(table.rates[at, MSG_IN]) + float(table.rates[at, MSG_OUT])),
+            throughput=number(float(table.rates[at, BYTES_IN]) + float(table.rates[at, BYTES_OUT])),
+            bundles=int(listed[at]),
+            to_settle=evidence.samples[broker].to_settle if evidence is not None else 0,
+            doubt=Reason.of(int(evidence.paired[at])).label if evidence is not None and evidence.paired[at] else None,
+            fresh=evidence is not None and bool(evidence.fresh[at]),
+        )
+        for at, broker in enumerate(table.ids)
+    ]
+
+
+def number(value: float) -> float | None:
+    """Three digits after the point are enough to read; None for what JSON has no number for."""
+    return round(float(value), 3) if math.isfinite(value) else None
+
+
+def pair_statuses(record: TurnResult) -> list[PairStatus]:
+    """The pairs of a turn; none of one that saw nothing."""
+    return [_pair_status(record, pair) for pair in record.decision.facts.pairs] if record.decision is not None else []
+
+
+def _pair_status(record: TurnResult, pair: Pair) -> PairStatus:
+    """A pair with its hits before this turn."""
+    hits, wanted = _hits_before(record, pair), record.wanted_hits
+    counted = HitStatus(hits.low, wanted.low, hits.high, wanted.high)
+    return PairStatus(pair.source, pair.destination, number(pair.difference), counted)
+
+
+def _hits_before(record: TurnResult, pair: Pair) -> Hits:
+    """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
+    known = record.kept.hits if record.kept is not None else {}
+    ends = (pair.source, pair.destination or pair.source, CLUSTER)
+    both = [known.get(counter_key(end, pair.pool), Hits()) for end in ends]
+    return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
+
+
+def outcome_record(outcome: Outcome) -> OutcomeSeen:
+    """The outcome as it is kept and told."""
+    return derived(OutcomeSeen, outcome, outcome.unload, seconds=round(outcome.seconds, 3))
+
+
+def _outcome_document(outcome: Outcome) -> dict[str, Any]:
+    """The ends of the move stand with its unload."""
+    found = named(outcome_record(outcome))
+    return {name: value for name, value in found.items() if name not in {"source", "destination"}}
+
+
+def left_out(skip: Skip) -> LeftOut:
+    """A skip as JSON has it."""
+    return LeftOut(skip.what, skip.reason.label, skip.detail)
+
+
+def skips(record: TurnResult, *, everything: bool) -> Iterator[Skip]:
+    """What was said in words, then the bundles of fired sources (or of all brokers) by their code."""
+    yield from record.skips
+    assert record.observation is not None
+    assert record.decision is not None
+    snapshot, verdicts = record.observation.snapshot, record.decision.verdicts
+    sources = {pair.source for pair in record.decision.facts.pairs if pair.fired}
+    for at, broker in enumerate(snapshot.brokers.ids):
+        if everything or broker in sources:
+            for bundle in snapshot.rows.bundle[snapshot.rows.of(at)].tolist():
+                reason = Reason.of(int(verdicts[bundle]))
+                if reason is not Reason.MOVES:
+                    yield Skip(snapshot.bundles[bundle], reason)
+
+
+# --- the kept turn of ``lbd explain``
+
+CANDIDATES = 20
+"""Bundles named for each source that fired, the largest; a broker may have thousands, and nobody reads so far."""
+
+SKIPS = 200
+"""Skips told in words; bundles that a cool-down bars are counts, so more than this is a cluster in trouble."""
+
+
+def turn_record(record: TurnResult, at: float) -> TurnRecord:
+    """What is worth keeping of a turn. ``at`` is when it ended, for one that observed nothing."""
+    seen = record.observation
+    candidates, rest = _candidates(record)
+    alone = {pair.ends for pair in record.decision.facts.pairs} if record.decision is not None else set()
+    return TurnRecord(
+        at=seen.snapshot.taken_at if seen is not None else at,
+        sentence=record.sentence,
+        verdict=verdict(record),
+        acts=record.acts,
+        hold=SkipLine("cluster", record.hold[0].label, record.hold[1]) if record.hold is not None else None,
+        brokers=[derived(BrokerSeen, broker) for broker in brokers(record)] if record.evidence is not None else [],
+        pairs=_pairs(record),
+        unloads=[_planned(unload) for unload in record.unloads],
+        expected={broker: round(score, 3) for broker, score in record.expected.items() if np.isfinite(score)},
+        candidates=candidates,
+        rest=rest,
+        skips=[_skip_line(skip) for skip in record.skips if " -> " not in skip.what and skip.what not in alone][:SKIPS],
+        counts=dict(record.counts),
+        outcomes=[outcome_record(outcome) for outcome in record.outcomes],
+        refused=[_skip_line(skip) for skip in record.refused],
+        unfinished=len(record.unfinished),
+        error=str(record.error) if record.error is not None else None,
+    )
+
+
+def _pairs(record: TurnResult) -> list[PairSeen]:
+    if record.decision is None:
+        return []
+    told = {skip.what: skip for skip in record.decision.skips}
+    return [_kept_pair(pair, told.get(pair.ends)) for pair in record.decision.facts.pairs]
+
+
+def _kept_pair(pair: Pair, skip: Skip | None) -> PairSeen:
+    return derived(
+        PairSeen,
+        pair,
+        difference=round(pair.difference, 3),
+        low=pair.hits.low,
+        low_wanted=pair.wanted_hits.low,
+        high=pair.hits.high,
+        high_wanted=pair.wanted_hits.high,
+        wanted=round(pair.wanted, 3) if pair.measure else None,
+        reason=skip.reason.label if skip is not None else None,
+        detail=skip.detail if skip is not None else "",
+    )
+
+
+def _candidates(record: TurnResult) -> tuple[list[CandidateLine], dict[str, dict[str, int]]]:
+    """The largest bundles of each source that fired, and how many others there are of each reason."""
+    if record.decision is None or record.observation is None or record.averages is None:
+        return [], {}
+    refused = {skip.what: skip for skip in record.skips}
+    sources = dict.fromkeys(pair.source for pair in record.decision.facts.pairs if pair.fired)
+    named: list[CandidateLine] = []
+    rest: dict[str, dict[str, int]] = {}
+    position = record.observation.snapshot.brokers.index()
+    for source in sources:
+        largest, others = _ordered(record, position[source], record.averages)
+        named += [_candidate(record, source, bundle, refused, record.averages) for bundle in largest]
+        codes = Counter(record.decision.verdicts[others].tolist())
+        rest[source] = {Reason.of(code).label: count for code, count in codes.items() if code}
+    return named, {source: counts for source, counts in rest.items() if counts}
+
+
+def _ordered(record: TurnResult, broker: int, averages: Averages) -> tuple[list[int], list[int]]:
+    """A broker's bundles: what moves and the largest by messages or bytes, and all others."""
+    assert record.observation is not None
+    assert record.decision is not None
+    rows = record.observation.snapshot.rows
+    own = rows.bundle[rows.of(broker)]
+    short = averages.short[own]
+    with np.errstate(all="ignore"):  # numbers of a broken report: they order nothing, and must not end the turn
+        messages, volume = short[:, MSG_IN] + short[:, MSG_OUT], short[:, BYTES_IN] + short[:, BYTES_OUT]
+        share = np.fmax(messages / max(np.nansum(messages), 1.0), volume / max(np.nansum(volume), 1.0))
+    order = own[np.argsort(-share, kind="stable")]
+    moves = record.decision.verdicts[order] == Reason.MOVES.code
+    first = np.zeros(order.size, dtype=np.bool_)
+    first[:CANDIDATES] = True
+    first[np.flatnonzero(moves)[:CANDIDATES]] = True
+    asked = record.decision.verdicts[order] != Reason.NOT_ASKED.code
+    return order[first & asked].tolist(), order[~first].tolist()
+
+
+def _candidate(
+    record: TurnResult, source: str, bundle: int, refused: dict[str, Skip], averages: Averages
+) -> CandidateLine:
+    assert record.observation is not None
+    assert record.decision is not None
+    name = record.observation.snapshot.bundles[bundle]
+    short = averages.short[bundle]
+    skip = refused.get(name)
+    reason = skip.reason if skip is not None else Reason.of(int(record.decision.verdicts[bundle]))
+    rates = (number(short[MSG_IN] + short[MSG_OUT]), number(short[BYTES_IN] + short[BYTES_OUT]))
+    return CandidateLine(name, source, *rates, reason.label, skip.detail if skip is not None else "")
+
+
+def _planned(unload: Unload) -> Planned:
+    return derived(Planned, unload, msg_rate=number(unload.msg_rate), throughput=number(unload.throughput))
+
+
+def _skip_line(skip: Skip) -> SkipLine:
+    return SkipLine(skip.what, skip.reason.label, skip.detail)
+
+
+def reported_bundles(record: TurnResult) -> ReportedBundles | None:
+    """Who reports each bundle, and why it stayed; None of a turn that saw none. Of two reports the later one counts."""
+    if record.observation is None or record.decision is None or record.averages is None:
+        return None
+    snapshot, short = record.observation.snapshot, record.averages.short
+    owner = np.zeros(len(snapshot.bundles), dtype=np.int32)
+    owner[snapshot.rows.bundle] = snapshot.rows.owner()
+    with np.errstate(all="ignore"):
+        rates = np.stack([short[:, MSG_IN] + short[:, MSG_OUT], short[:, BYTES_IN] + short[:, BYTES_OUT]], axis=1)
+    columns = owner, record.decision.verdicts, rates
+    return ReportedBundles(snapshot.taken_at, snapshot.brokers.ids, snapshot.bundles, *columns)
+
+
+# --- the round of history
+
+
+def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRound | None:
+    """What is kept of a turn; None of one that saw nothing. ``settings`` are those of its strategy, as JSON."""
+    if record.observation is None or record.decision is None or record.evidence is None:
+        return None
+    snapshot, evidence = record.observation.snapshot, record.evidence
+    used = percent(snapshot.brokers)
+    return HistoryRound(
+        snapshot,
+        evidence.fresh,
+        np.where(snapshot.brokers.limit > 0, used, np.nan),
+        record.decision.facts.scores,
+        record.decision.facts.binding,
+        tuple(Reason.of(code).label if code else None for code in evidence.paired.tolist()),
+        _decision(record, strategy, settings),
+        tuple(
+            {"turn": record.number, **vars(outcome.unload), **vars(outcome)}
+            for outcome in (*record.outcomes, *record.amended)
+        ),
+    )
+
+
+def _decision(record: TurnResult, strategy: str, settings: str) -> dict[str, object]:
+    return {
+        "turn": record.number,
+        "strategy": strategy,
+        "settings": settings,
+        "sentence": record.sentence,
+        "verdict": verdict(record).kind,
+        "hold": record.hold[0].label if record.hold is not None else None,
+        "acts": record.acts,
+        "planned": len(record.unloads),
+        "skipped": msgspec.json.encode(dict(record.counts)).decode(),
+    }
+
+
+# --- planned moves beside the lower bound of any plan that gets the brokers as low
+
+
+def fewest(record: TurnResult) -> int:
+    """The fewest moves of any plan after which no broker stands higher than after this one; 0 where none was planned.
+
+    Each bundle weighs its share of its broker's bytes times the broker's score. Only brokers that stand above that peak
+    are looked at, so this costs nothing where nothing is planned, and little where something is.
+    """
+    if not record.unloads or record.observation is None or record.decision is None:
+        return 0
+    seen, scores = record.observation.snapshot, np.nan_to_num(record.decision.facts.scores)
+    moved = {unload.bundle for unload in record.unloads}
+    sources, destinations = ({getattr(one, end) for one in record.unloads} for end in ("source", "destination"))
+    peak, weights = 0.0, list[tuple[FloatArray, float]]()
+    for at, broker in enumerate(seen.brokers.ids):
+        score = after = float(scores[at])
+        if broker in sources:
+            points, gone = _weights(seen, at, score, moved)
+            weights.append((points, score - float(points.sum()) if seen.partial else 0.0))
+            after -= gone
+        if broker in destinations:
+            after = max(after, float(np.nan_to_num(record.expected.get(broker, after))))
+        peak = max(peak, after)
+    return sum(_least(points, peak - rest) for points, rest in weights)
+
+
+def _weights(seen: Snapshot, broker: int, score: float, moved: set[str]) -> tuple[FloatArray, float]:
+    """Points of each bundle of a broker, float64 (N,), and of those that the plan takes from it."""
+    rows = seen.rows.of(broker)
+    share = np.nan_to_num(seen.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
+    total = float(share.sum())
+    if seen.partial:  # the rest is carried by bundles that are not told of
+        total = max(total, float(np.nan_to_num(seen.brokers.rates[broker, [BYTES_IN, BYTES_OUT]].sum())))
+    points = share * (score / total) if total > 0 else np.zeros(len(share))
+    gone = [name in moved for name in (seen.bundles[one] for one in seen.rows.bundle[rows].tolist())]
+    return points, float(points[np.array(gone, dtype=np.bool_)].sum())
+
+
+def _least(points: FloatArray, peak: float) -> int:
+    return fewest_removed(points, np.zeros(len(points), dtype=np.int32), np.array([peak]))

@@ -1,0 +1,86 @@
+"""The parts of a turn that settings choose: strategy, hit counts, and how long a missing report is tolerated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lbd.config import strategy_section
+from lbd.decide.shedder import StrategySettings
+from lbd.decide.strategies import build
+from lbd.turn.learning import Learning
+from lbd.turn.parts import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.config import Settings
+    from lbd.decide.strategies import Strategy
+    from lbd.model import Hits, Slopes, Snapshot
+    from lbd.turn.parts import Actuator, PolicySource, RoundSource, SentUnloads, Store
+
+
+SAMPLE_GAP_SECONDS = 3 * 60.0
+
+
+def gap_seconds(settings: Settings) -> float:
+    """Silence after which hit counters start anew: three intervals, and never less than three CPU samples."""
+    return max(3 * settings.interval_seconds, SAMPLE_GAP_SECONDS)
+
+
+def configured(settings: Settings) -> StrategySettings:
+    """The section of the strategy in force."""
+    found = getattr(settings, strategy_section(settings.strategy))
+    assert isinstance(found, StrategySettings)
+    return found
+
+
+def effective(settings: Settings) -> StrategySettings:
+    """The strategy's settings with the profile applied."""
+    chosen = configured(settings)
+    return chosen.stock() if settings.profile == "stock" else chosen
+
+
+def firing_hits(settings: Settings) -> Hits:
+    """Hit counts at which the strategy fires."""
+    return configured(settings).wanted_hits
+
+
+def slope_learner(settings: Settings) -> Callable[[Snapshot], Slopes | None]:
+    """What learns slopes turn by turn, where the strategy in force wants them."""
+    return Learning(settings.load) if configured(settings).wants_slopes else lambda _: None
+
+
+def configured_strategy(settings: Settings, *, eager: bool = False) -> Strategy:
+    """The configured strategy, with the placement beside it; ``eager`` takes as given what it would wait for."""
+    chosen = effective(settings)
+    return build(chosen.eager() if eager else chosen, settings.weights, settings.placement or chosen.placed_by)
+
+
+def parts_of(
+    settings: Settings,
+    observer: RoundSource,
+    policies: PolicySource,
+    past: SentUnloads,
+    store: Store,
+    actuator: Actuator,
+    *,
+    eager: bool = False,
+) -> Parts:
+    """The parts of a turn under these settings; ``eager`` as in :func:`configured_strategy`, with endless memory."""
+    return Parts(
+        observer=observer,
+        strategy=configured_strategy(settings, eager=eager),
+        strategy_name=settings.strategy,
+        weights=settings.weights,
+        guardrails=settings.guardrails,
+        isolation=policies.isolation,
+        groups=policies.groups,
+        attempted_at=lambda: past.attempted_at,
+        sent=lambda: past.sent,
+        store=store,
+        actuator=actuator,
+        gap_seconds=float("inf") if eager else gap_seconds(settings),
+        eager=eager,
+        assumed=configured(settings).assumed if eager else "",
+        wanted_hits=firing_hits(settings),
+    )

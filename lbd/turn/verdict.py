@@ -1,0 +1,269 @@
+"""The message of a turn: one sentence, and a verdict (one word with its reason) for the person on call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import Result
+from lbd.reason import Group, Reason
+from lbd.store.turn_record import Verdict
+from lbd.text import counted
+from lbd.turn.holds import PASSED_OVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.model import Decision, Pair, Skip
+    from lbd.observe.observer import Observation
+    from lbd.store.turn_record import Kind
+    from lbd.turn.parts import TurnResult
+
+
+def sentence(record: TurnResult) -> str:
+    """What happened, in one sentence, and which brokers answer nothing."""
+    found = _sentence(record)
+    unheard = _unheard_text(record)
+    return f"{found.removesuffix('.')}; {unheard}." if unheard else found
+
+
+def _unheard_text(record: TurnResult) -> str:
+    seen = record.observation
+    if seen is None or not seen.silent:
+        return ""
+    first, more = seen.silent[0], len(seen.silent) - 1
+    return f"{first} {seen.missing[first]}" + (f", nor do {more} more" if more else "")
+
+
+def _sentence(record: TurnResult) -> str:
+    told, begun = _of_before(record), moves_under_way(record)
+    if told:
+        return f"{told.removesuffix('.')}; begins to move {counted(begun, 'bundle')}." if begun else told
+    if record.unloads:
+        return f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{_plan(record)}."
+    if record.hold is not None:
+        reason, detail = record.hold
+        return _no(f"{reason.told(detail)}.")
+    reasons = [
+        skip
+        for skip in record.skips
+        if skip.what in {"cluster", *_pairs(record)} or " -> " in skip.what or skip.what.startswith("pool ")
+    ] or list(record.skips)
+    return _no(f"{_skip_text(reasons[0])}.") if reasons else "No move."
+
+
+def _pairs(record: TurnResult) -> set[str]:
+    """What the strategy's pairs are called, those without a destination by their broker."""
+    return {pair.ends for pair in record.decision.facts.pairs} if record.decision is not None else set()
+
+
+def _of_before(record: TurnResult) -> str:
+    """Of moves that have ended, and of what went wrong; empty when there is nothing of that."""
+    ended = len(record.outcomes) + len(record.refused)
+    if record.error is not None and not record.outcomes:
+        return _no(record.error)
+    if record.error is not None:
+        total = ended + len(record.unfinished)
+        return f"Stopped after {len(record.outcomes)} of {counted(total, 'bundle')}: {record.error}"
+    return _moved(record) if ended else ""
+
+
+def moves_under_way(record: TurnResult) -> int:
+    """How much of its own plan is under way when the turn is told; where it was waited for, nothing is."""
+    ended = {one.unload.bundle for one in record.outcomes} | {skip.what for skip in record.refused}
+    return sum(unload.bundle not in ended for unload in record.unloads) if record.acts else 0
+
+
+def _no(why: object) -> str:
+    return f"No move: {why}"
+
+
+def _verb(record: TurnResult) -> str:
+    return "Begins to move" if record.acts else "Would move"
+
+
+def _lasting(record: TurnResult) -> str:
+    if not record.eager:
+        return ""
+    held = next((skip for skip in record.skips if skip.detail.startswith(PASSED_OVER)), None)
+    now = f", but not now: {held.reason.label}" if held is not None else ""
+    return f" if the imbalance lasts{record.assumed and f' ({record.assumed})'}{now}"
+
+
+def _plan(record: TurnResult) -> str:
+    """What the strategy says of its plan as a whole, beside what the limits let through."""
+    told = record.decision.facts.told if record.decision is not None else ""
+    return told and f" ({told})"
+
+
+def _moved(record: TurnResult) -> str:
+    """What ended, and what is still under way."""
+    results = Counter(outcome.result.value for outcome in record.outcomes)
+    results.update({"not asked for": len(record.refused)} if record.refused else {})
+    total = sum(results.values()) + len(record.unfinished)
+    told = ", ".join(f"{number} {result}" for result, number in results.items())
+    more = f"; {len(record.unfinished)} under way" if record.unfinished else ""
+    return f"Moved {results[Result.LANDED.value]} of {counted(total, 'bundle')}: {told}{more}."
+
+
+def _skip_text(skip: Skip) -> str:
+    detail = f" ({skip.detail})" if skip.detail else ""
+    return f"{skip.what}: {skip.reason.label}{detail}"
+
+
+# --- verdict
+
+BLIND = frozenset({Reason.TOO_FEW_BROKERS, Reason.MEMBERSHIP_CHANGED})
+"""Holds under which a small difference between the brokers that are seen says nothing of the cluster."""
+
+WAITS = frozenset({Reason.WAITING, Reason.NO_NEW_SAMPLE, Reason.SETTLING})
+ORDER = ("waiting", "held", "not-fixable")
+"""Of several pairs, the one that something will come of is told first; among equals the widest."""
+
+
+def verdict(record: TurnResult) -> Verdict:
+    """Balanced, waiting, moving, held, not fixable by moving, or unknown: see the functions below, in their order."""
+    if record.observation is None or record.decision is None:
+        return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
+    calm = _calm_verdict(record, record.decision, record.observation)
+    return _held(record) or _moving(record) or calm or _of_pairs(record, record.decision)
+
+
+def _held(record: TurnResult) -> Verdict | None:
+    """A hold keeps something back: a pair that is too far apart, or the right to judge at all."""
+    assert record.decision is not None
+    if record.hold is None or record.hold[0] is Reason.MOVES_UNFINISHED:
+        return None
+    reason, detail = record.hold
+    pairs = record.decision.facts.pairs
+    if not pairs and reason not in BLIND:
+        return None
+    apart = _are(pairs[0]) if pairs else ""
+    return Verdict("held", reason.label, "; ".join(filter(None, (detail, apart))))
+
+
+def _moving(record: TurnResult) -> Verdict | None:
+    """Moves are begun or under way; where plans are only shown, they would be."""
+    begun, flying = len(record.unloads), len(record.unfinished)
+    if not (begun or flying):
+        return None
+    if record.acts:
+        return Verdict("moving", detail=", ".join(_numbers(record)))
+    would = f"{counted(begun, 'bundle')} would move"
+    if record.eager:
+        return Verdict("moving", detail=f"{would} if the imbalance lasts")
+    return Verdict("held", Reason.OBSERVE_ONLY.label, would)
+
+
+def _numbers(record: TurnResult) -> Iterator[str]:
+    """How many of its own moves have begun, and, where they were waited for, how they ended; and those of before."""
+    own = {unload.bundle for unload in record.unloads}
+    ended = Counter(one.result.value for one in record.outcomes if one.unload.bundle in own)
+    ended.update("not sent" for skip in record.refused if skip.what in own)
+    if begun := moves_under_way(record):
+        yield f"{begun} begun"
+    yield from (f"{number} {word}" for word, number in ended.items())
+    if record.unfinished:
+        yield f"{len(record.unfinished)} under way"
+
+
+def _calm_verdict(record: TurnResult, decision: Decision, observation: Observation) -> Verdict | None:
+    """No two brokers are too far apart, or none could be compared: policies may leave each its own pool."""
+    if decision.facts.pairs:
+        return None
+    calm = next((skip for skip in decision.skips if skip.reason is Reason.BALANCED), None)
+    few = next((skip for skip in decision.skips if skip.reason is Reason.TOO_FEW_BROKERS), None)
+    if calm is None and few is not None and few.what != "cluster":
+        return Verdict("not-fixable", Reason.ISOLATION_POLICY.label, f"{few.what}: {few.detail}")
+    if calm is None and few is not None:
+        return Verdict("unknown", few.reason.label, few.detail)
+    detail = calm.detail if calm is not None else ""
+    unseen = [*_doubted(record, observation), *_silent_brokers(observation)]
+    if not unseen:
+        return Verdict("balanced", detail=detail)
+    seen = f"among {len(observation.active) - len(unseen)} of {len(observation.active)} brokers"
+    return Verdict("balanced", detail="; ".join(filter(None, (seen, detail, ", ".join(unseen)))))
+
+
+def _silent_brokers(observation: Observation) -> Iterator[str]:
+    return (f"{broker} gives no report ({why})" for broker, why in observation.missing.items())
+
+
+def _doubted(record: TurnResult, observation: Observation) -> Iterator[str]:
+    if record.evidence is None:
+        return
+    for broker, code in zip(observation.snapshot.brokers.ids, record.evidence.paired.tolist(), strict=True):
+        if code == Reason.DRAINED.code:
+            yield f"{broker} is being drained"
+        elif code:
+            yield f"the report of {broker} is not used ({Reason.of(code).label})"
+
+
+def _of_pairs(record: TurnResult, decision: Decision) -> Verdict:
+    told = {skip.what: skip for skip in decision.skips}
+    found = [_of_pair(record, decision, pair, told.get(pair.ends)) for pair in decision.facts.pairs]
+    return min(found, key=lambda one: ORDER.index(one.kind))
+
+
+def _of_pair(record: TurnResult, decision: Decision, pair: Pair, skip: Skip | None) -> Verdict:
+    """Why nothing came of a pair: it waits, a limit holds its bundles, or moving does not help."""
+    if skip is None:
+        return _blocked_verdict(record, pair)
+    if skip.reason in WAITS:
+        reason = Reason.SETTLING if skip.reason is Reason.SETTLING else Reason.WAITING
+        return Verdict("waiting", reason.label, _at(pair, skip.detail), samples_left(record, pair))
+    reason = _misfit_reason(record, decision, pair) if skip.reason is Reason.NOTHING_FITS else skip.reason
+    return Verdict(_kind(reason), reason.label, _at(pair, skip.detail))
+
+
+def samples_left(record: TurnResult, pair: Pair) -> int:
+    """Fresh samples until the pair fires, if it stays as far apart: those that let it settle, and those it counts."""
+    missing = pair.wanted_hits.low - pair.hits.low
+    if pair.hits.high:
+        missing = min(missing, pair.wanted_hits.high - pair.hits.high)
+    samples = record.evidence.samples if record.evidence is not None else {}
+    ends = {pair.source, pair.destination or pair.source}
+    unsettled = max((samples[end].to_settle for end in ends if end in samples), default=0)
+    return max(missing, 1) + max(unsettled - 1, 0)
+
+
+def _blocked_verdict(record: TurnResult, pair: Pair) -> Verdict:
+    """The pair fired, and a limit, a policy or a safety rule refused every bundle that was chosen."""
+    assert record.decision is not None
+    chosen = {unload.bundle for unload in record.decision.unloads if unload.source == pair.source}
+    refused = [skip for skip in record.skips if skip.what in chosen]
+    if not refused:
+        return Verdict("not-fixable", Reason.NOTHING_FITS.label, _at(pair, ""))
+    first = refused[0]
+    number = f"{len(refused)} bundles chosen, the first: " if len(refused) > 1 else f"{first.what}: "
+    return Verdict(_kind(first.reason), first.reason.label, _at(pair, number + first.detail))
+
+
+def _misfit_reason(record: TurnResult, decision: Decision, pair: Pair) -> Reason:
+    """Every bundle is too large, or those that are not may not move: then what bars most of them."""
+    assert record.observation is not None
+    snapshot = record.observation.snapshot
+    own = snapshot.rows.bundle[snapshot.rows.of(snapshot.brokers.index()[pair.source])]
+    codes, numbers = np.unique(decision.verdicts[own], return_counts=True)
+    found = {Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)}
+    if Reason.TOO_LARGE in found:
+        return Reason.TOO_LARGE
+    bars = {reason: number for reason, number in found.items() if reason.group is not Group.NORMAL}
+    bars.pop(Reason.BROKER_BUNDLE, None)
+    return max(bars, key=lambda reason: bars[reason]) if bars else Reason.NOTHING_FITS
+
+
+def _kind(reason: Reason) -> Kind:
+    """A limit lets go by itself, with time."""
+    return "held" if reason.group is Group.LIMIT else "not-fixable"
+
+
+def _at(pair: Pair, detail: str) -> str:
+    ends = f"{pair.source}:" if pair.destination is None else pair.ends
+    return f"{ends} {pair.apart}{detail and f'; {detail}'}"
+
+
+def _are(pair: Pair) -> str:
+    return _at(pair, "") if pair.destination is None else f"{pair.ends} are {pair.apart}"

@@ -1,0 +1,177 @@
+"""Problems that nobody handles: gaps that stay while nobody acts, and reports that cannot be true. Pure.
+
+lbd reports these also when it may not act: while brokers shed by themselves, when it only observes, is paused or held.
+Based on users' reports: shedding that stopped for good (apache/pulsar #23125, #13892), usage reported as 0 (#15313),
+NaN (#382).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.model import RESOURCES
+from lbd.permit import evidence
+from lbd.turn.verdict import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lbd.model import Snapshot
+    from lbd.observe.observer import Observation
+    from lbd.turn.parts import TurnResult
+
+
+PATIENCE = 2.0
+"""A gap is told of when it has lasted for twice the samples after which the strategy would have acted."""
+
+LEAST_PATIENCE_SECONDS = 600.0
+ODD_SAMPLES = 2
+"""Sampling intervals for which zeros and NaN must have lasted: a broker's first reports may hold them."""
+
+QUIET_MSG_RATE = 1.0
+"""Messages/s below which a broker may really use nothing."""
+
+SILENCE_SECONDS = 1800.0
+"""After so long without a turn that saw anything, what went on meanwhile is not known, and the clocks start anew."""
+
+_USED = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
+
+Key = tuple[str, str]
+"""What is wrong (``gap``, ``leader``, ``frozen``, ``zero``, ``nan``), and with which broker."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One thing that lasts since ``since`` (epoch seconds), in words."""
+
+    kind: str
+    broker: str
+    since: float
+    text: str
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same alarm in the next turn."""
+        return self.kind, self.broker
+
+
+@dataclass(frozen=True)
+class WatchdogMemory:
+    """What the watchdog remembers: since when each condition holds, and each broker's number of bundles."""
+
+    at: float = 0.0
+    since: Mapping[Key, float] = field(default_factory=dict)
+    bundles: Mapping[str, int] = field(default_factory=dict)
+    alarms: tuple[Alarm, ...] = ()
+
+
+@dataclass(frozen=True)
+class OwnShedder:
+    """The brokers' own shedder, where it is on: which brokers it should relieve now, by its own rule and settings.
+
+    ``overdue`` maps those to how far they are from their partners; ``patience_seconds`` is how long it may take over
+    it, None where its rule is not known.
+    """
+
+    name: str
+    overdue: Mapping[str, str] = field(default_factory=dict)
+    patience_seconds: float | None = None
+
+
+def watch(
+    state: WatchdogMemory, record: TurnResult, shedder: OwnShedder | None = None
+) -> tuple[WatchdogMemory, tuple[Alarm, ...]]:
+    """One turn more, and everything that is wrong now. A turn that saw nothing changes nothing."""
+    if record.observation is None or record.decision is None or record.evidence is None:
+        return state, state.alarms
+    snapshot = record.observation.snapshot
+    now = snapshot.taken_at
+    if not 0 <= now - state.at <= SILENCE_SECONDS:
+        state = WatchdogMemory()
+    bundles = _bundles(snapshot)
+    held = {**dict(_wrong(record, record.observation)), **dict(_overdue(record.observation, shedder))}
+    since = {key: _begin(state, record, key, bundles, now) for key in held}
+    patience = _patience(record, record.observation.sample_interval_seconds, shedder)
+    lasting = [Alarm(*key, begun, held[key]) for key, begun in since.items() if now - begun >= patience[key[0]]]
+    alarms = tuple(_dated_alarm(alarm, now, record, shedder) for alarm in lasting)
+    return WatchdogMemory(now, since, bundles, alarms), alarms
+
+
+def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder | None) -> dict[str, float]:
+    """How long each kind must have lasted."""
+    acting = PATIENCE * record.wanted_hits.low * interval_seconds
+    odd = ODD_SAMPLES * interval_seconds
+    frozen = evidence.FROZEN_SAMPLES * interval_seconds
+    leader = shedder.patience_seconds if shedder is not None and shedder.patience_seconds is not None else float("inf")
+    return {"gap": max(acting, LEAST_PATIENCE_SECONDS), "leader": leader, "frozen": frozen, "zero": odd, "nan": odd}
+
+
+def _wrong(record: TurnResult, observation: Observation) -> Iterator[tuple[Key, str]]:
+    """Everything that would be wrong if it lasted, in words."""
+    assert record.decision is not None
+    for pair in reversed(record.decision.facts.pairs):
+        above = f"is {pair.difference:.1f} points above {pair.destination}"
+        yield ("gap", pair.source), f"{pair.source} {above if pair.destination is not None else f'has {pair.why}'}"
+    yield from _odd_reports(observation.snapshot)
+
+
+def _overdue(observation: Observation, shedder: OwnShedder | None) -> Iterator[tuple[Key, str]]:
+    """Brokers that the leader should relieve by its own rule."""
+    leader = observation.leader
+    name = "no broker leads, and nobody" if leader is None else f"leader {leader.broker or leader.base}"
+    for broker, apart in (shedder.overdue if shedder is not None else {}).items():
+        assert shedder is not None
+        yield (
+            ("leader", broker),
+            f"{name} has not relieved {broker}, {apart}, though the rule of its {shedder.name} holds",
+        )
+
+
+def _odd_reports(snapshot: Snapshot) -> Iterator[tuple[Key, str]]:
+    """Reports that stand still, hold only zeros, or numbers that are none."""
+    brokers = snapshot.brokers
+    with np.errstate(all="ignore"):
+        rates: list[float] = (brokers.rates[:, 0] + brokers.rates[:, 1]).tolist()
+    for at, (broker, rate) in enumerate(zip(brokers.ids, rates, strict=True)):
+        carried = f"while it carries {rate:,.0f} msg/s"
+        if np.isnan(brokers.usage[at]).any() or np.isnan(brokers.rates[at]).any():
+            yield ("nan", broker), f"the load report of {broker} holds NaN"
+        elif brokers.usage[at, _USED].any():
+            yield ("frozen", broker), f"CPU and bandwidth in the load report of {broker} have not changed, {carried}"
+        elif rate >= QUIET_MSG_RATE:
+            yield ("zero", broker), f"the load report of {broker} says 0 of every resource, {carried}"
+
+
+def _begin(state: WatchdogMemory, record: TurnResult, key: Key, bundles: Mapping[str, int], now: float) -> float:
+    """Since when a condition holds. A gap about which somebody has done something begins anew."""
+    kind, broker = key
+    if kind == "frozen":
+        assert record.evidence is not None
+        return record.evidence.samples[broker].fresh_at
+    acted = kind in {"gap", "leader"} and (_moved(record, broker) or bundles[broker] < state.bundles.get(broker, 0))
+    return now if acted else state.since.get(key, now)
+
+
+def _moved(record: TurnResult, broker: str) -> bool:
+    """Whether lbd moves something off the broker, or has just done so; what is only shown is no deed."""
+    begun = record.unloads if record.acts else ()
+    unloads = (*begun, *record.unfinished, *(outcome.unload for outcome in record.outcomes))
+    return any(unload.source == broker for unload in unloads)
+
+
+def _bundles(snapshot: Snapshot) -> dict[str, int]:
+    """How many bundles each broker lists: when the number falls, somebody has moved one away."""
+    return dict(zip(snapshot.brokers.ids, snapshot.rows.count(snapshot.rows.listed).tolist(), strict=True))
+
+
+def _dated_alarm(alarm: Alarm, now: float, record: TurnResult, shedder: OwnShedder | None) -> Alarm:
+    """With how long it lasts, and for a gap why lbd leaves it."""
+    minutes = f"for {(now - alarm.since) / 60:.0f} min"
+    if alarm.kind != "gap":
+        return replace(alarm, text=f"{alarm.text}, {minutes}")
+    unknown = shedder is not None and shedder.patience_seconds is None
+    own = f"; whether the brokers' own {shedder.name} should have, lbd cannot know" if shedder and unknown else ""
+    return replace(alarm, text=f"{alarm.text} {minutes} and nobody acted; lbd: {verdict(record).head}{own}")

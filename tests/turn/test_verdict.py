@@ -1,0 +1,181 @@
+"""What a turn comes to: a table of situations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lbd.errors import ObserveError
+from lbd.model import Hits, Outcome, Result, Skip, Unload
+from lbd.permit.evidence import Sample
+from lbd.reason import Reason
+from lbd.turn.parts import TurnResult
+from lbd.turn.verdict import verdict
+from tests.builders import bundle, report
+from tests.turn.records import COLD, HOT, record, two
+
+if TYPE_CHECKING:
+    from lbd.observe.parse import LoadReport
+    from lbd.store.turn_record import Verdict
+
+
+AT_ONCE = {"hit_count_low": 1, "hit_count_high": 1}
+PAUSED = (Reason.PAUSED, "by alice until lbd resume")
+UNLOAD = Unload(bundle(0), HOT, COLD, 100.0, 1e4)
+
+
+def told(found: Verdict) -> tuple[str, str | None]:
+    """Kind and reason."""
+    return found.kind, found.reason
+
+
+@pytest.mark.parametrize(
+    ("seen", "changes", "wanted"),
+    [
+        (two(30, 20), {}, ("balanced", None)),
+        (two(), {}, ("waiting", "waiting")),
+        (two(), {"settings": AT_ONCE}, ("moving", None)),
+        (two(30, 20), {"unfinished": (UNLOAD,)}, ("moving", None)),
+        (two(30, 20), {"hold": (Reason.MOVES_UNFINISHED, "1"), "unfinished": (UNLOAD,)}, ("moving", None)),
+        (two(), {"hold": PAUSED}, ("held", "paused")),
+        (two(), {"settings": AT_ONCE, "acts": False}, ("held", "observe-only")),
+        (two(), {"settings": AT_ONCE, "acts": False, "eager": True}, ("moving", None)),
+        (two(30, 20), {"hold": PAUSED}, ("balanced", None)),
+        (two(30, 20), {"hold": (Reason.MEMBERSHIP_CHANGED, "")}, ("held", "membership-changed")),
+        (two(rates=(5000.0, 1.0)), {"settings": AT_ONCE, "permitted": {"barred": {bundle(1): Reason.COOL_DOWN}}},
+         ("not-fixable", "too-large")),
+        (two(), {"settings": AT_ONCE, "permitted": {"barred": {bundle(n): Reason.COOL_DOWN for n in range(8)}}},
+         ("held", "cool-down")),
+        (two(), {"settings": AT_ONCE, "permitted": {"barred": {bundle(n): Reason.POLICY_UNKNOWN for n in range(8)}}},
+         ("not-fixable", "policy-unknown")),
+        (two(rates=(5000.0,)), {"settings": AT_ONCE}, ("not-fixable", "sole-bundle")),
+        (two(rates=(50.0,) * 8), {"settings": AT_ONCE}, ("not-fixable", "below-minimum")),
+        (two(rates=(10.0,) * 8), {}, ("not-fixable", "background-load")),
+        ({HOT: report(80.0)}, {}, ("unknown", "too-few-brokers")),
+    ],
+)  # fmt: skip
+def test_each_situation_has_its_word(
+    seen: dict[str, LoadReport], changes: dict[str, Any], wanted: tuple[str, str | None]
+):
+    """Balanced, waiting, moving, held by what, not fixable for what reason, unknown."""
+    assert told(verdict(record(seen, **changes))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("hits", "difference", "samples"),
+    [
+        (Hits(), 60.0, 1),
+        (Hits(), 30.0, 7),
+        (Hits(5, 0), 30.0, 2),
+        (Hits(6, 0), 60.0, 1),
+    ],
+)
+def test_how_many_samples_a_pair_waits_for(hits: Hits, difference: float, samples: int):
+    """After this turn's: two at the high threshold, eight at the low one, whichever is nearer."""
+    found = verdict(record(two(20.0 + difference, 20.0), hits={HOT: hits}))
+    assert (found.kind, found.samples) == ("waiting", samples)
+    assert found.words.startswith(f"waiting for {samples} more fresh sample")
+
+
+def test_a_pair_that_settles_waits_for_that_first():
+    """A broker that needs two samples more counts the second of them as its first hit."""
+    seen = two()
+    before = {broker: Sample((0.0, 0.0, 0.0), -1.0, seen=9) for broker in seen}
+    found = record(seen, samples=before, permitted={"settled": [False, False]})
+    assert found.evidence is not None
+    assert {sample.to_settle for sample in found.evidence.samples.values()} == {2}
+    assert (verdict(found).kind, verdict(found).reason, verdict(found).samples) == ("waiting", "settling", 9)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (Reason.TURN_TRAFFIC, "held"),
+        (Reason.DESTINATION_OVERLOADED, "not-fixable"),
+        (Reason.TOPIC_LIMIT, "not-fixable"),
+        (Reason.ANTI_AFFINITY, "not-fixable"),
+    ],
+)
+def test_a_plan_that_was_refused_as_a_whole(reason: Reason, kind: str):
+    """By a limit, which lets go with time; or by what moving cannot mend."""
+    found = record(two(), settings=AT_ONCE)
+    refused = tuple(Skip(unload.bundle, reason, "why") for unload in found.unloads)
+    assert len(refused) > 1
+    judged = verdict(replace(found, unloads=(), skips=refused))
+    assert (judged.kind, judged.reason) == (kind, reason.label)
+    assert f"{len(refused)} bundles chosen, the first: why" in judged.words
+
+
+def test_of_several_pairs_the_one_that_something_will_come_of():
+    """The outer pair has a sole bundle, the inner one waits."""
+    seen = {
+        "a:1": report(95.0, {bundle(0): two()[HOT].last_stats[bundle(0)]}),
+        **{f"{name}:1": one for name, one in zip("bc", two(65, 30).values(), strict=True)},
+        "d:1": report(5.0),
+    }
+    assert verdict(record(seen, settings={"hit_count_high": 1})).kind == "waiting"
+
+
+def test_a_turn_that_saw_nothing_is_unknown_and_says_why():
+    """With the error's own line."""
+    found = verdict(TurnResult(error=ObserveError("GET http://b:8080: connection refused")))
+    assert found.words == "unknown: GET http://b:8080: connection refused"
+
+
+def test_the_words_a_person_reads():
+    """Head, then detail with names and numbers."""
+    held = verdict(record(two(), hold=PAUSED))
+    assert held.words == f"held by paused: by alice until lbd resume; {HOT} -> {COLD} are 60.0 points apart"
+    assert verdict(record(two(30, 20))).words == "balanced: largest difference 10.0 points, low threshold 15"
+
+
+def test_a_turn_that_was_waited_for_says_how_its_moves_ended():
+    """Two of three were asked for, one landed; nothing is under way any more."""
+    found = record(two(80, 20), hits={HOT: Hits(8, 1)})
+    moves = found.unloads
+    ended = replace(
+        found,
+        outcomes=(Outcome(moves[0], Result.LANDED, COLD), Outcome(moves[1], Result.ELSEWHERE, "third:8080")),
+        refused=tuple(Skip(move.bundle, Reason.ROUND_STOPPED) for move in moves[2:]),
+    )
+    assert len(moves) == 3
+    assert verdict(found).words == "moving: 3 begun"
+    assert verdict(ended).words == "moving: 1 landed, 1 landed-elsewhere, 1 not sent"
+
+
+def test_balance_among_those_that_are_seen():
+    """A broker that gives no report may be the one that burns."""
+    found = record(two(30, 20))
+    assert found.observation is not None
+    seen = replace(found.observation, active=(COLD, HOT, "silent:8080"), missing={"silent:8080": "HTTP 500"})
+    assert verdict(replace(found, observation=seen)).words == (
+        "balanced: among 2 of 3 brokers; largest difference 10.0 points, low threshold 15; "
+        "silent:8080 gives no report (HTTP 500)"
+    )
+
+
+def test_balance_among_those_that_are_trusted():
+    """So may one whose report is not to be trusted."""
+    seen = {**two(30, 20), "frozen:8080": report(95)}
+    before = record(seen).evidence
+    assert before is not None
+    samples = {"frozen:8080": before.samples["frozen:8080"]}
+    out = np.array([0, Reason.NO_NEW_SAMPLE.code, 0], dtype=np.int8)
+    assert verdict(record(seen, after_seconds=301, samples=samples, permitted={"paired": out})).words == (
+        "balanced: among 2 of 3 brokers; largest difference 10.0 points, low threshold 15; "
+        "the report of frozen:8080 is not used (no-new-sample)"
+    )
+
+
+def test_pools_of_one_broker_are_the_policies_doing():
+    """Each namespace may be on one broker alone: no move can mend that."""
+    seen = two()
+    found = record(seen)
+    assert found.decision is not None
+    few = Skip("pool gold", Reason.TOO_FEW_BROKERS, "1 of 2 reports can be compared")
+    alone = replace(found.decision, skips=(few,), facts=replace(found.decision.facts, pairs=()))
+    judged = verdict(replace(found, decision=alone))
+    assert judged.words == "not fixable by moving, isolation-policy: pool gold: 1 of 2 reports can be compared"
