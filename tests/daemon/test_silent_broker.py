@@ -35,13 +35,6 @@ ENDLESS = 1_000_000
 
 
 @pytest.fixture
-def cluster() -> Iterator[FakePulsar]:
-    """Three brokers; the first one has 14 bundles and 70 points, the others four and two. No client interferes."""
-    with fakes.hot(clients=0) as found:
-        yield found
-
-
-@pytest.fixture
 def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A live lbd beside it, whose strategy wants nothing by itself."""
     chosen = fakes.impatient(settings(cluster, tmp_path), read_timeout_seconds=1.0)
