@@ -7,7 +7,7 @@ reports.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -78,14 +78,16 @@ class PlacementMemory:
 class Memory:
     """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar.
 
-    ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles (epoch seconds). With
-    pools every key of these is a :func:`counter_of`. ``placing`` is what the placement beside it remembers.
+    ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles, ``rest_at`` when
+    limits kept back a part of what one was to give (epoch seconds). With pools every key of these is a
+    :func:`counter_key`. ``placing`` is what the placement beside it remembers.
     """
 
     hits: Mapping[str, Hits] = field(default_factory=dict)
     loads: Mapping[str, UsualLoad] = field(default_factory=dict)
     unloaded_at: Mapping[str, float] = field(default_factory=dict)
     placing: PlacementMemory = field(default_factory=PlacementMemory)
+    rest_at: Mapping[str, float] = field(default_factory=dict)
 
 
 # --- cost of traffic per broker: plain columns, aligned with a snapshot's brokers
@@ -130,12 +132,28 @@ MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
 
 
 @dataclass(frozen=True, eq=False)
+class LiveCpu:
+    """CPU of now beside that of the load reports (``observe/live_cpu.py``). All are float64 (B,).
+
+    ``reported`` is what the reports say, in their unit. ``seconds`` is of how long a time before the round the present
+    value is the mean, NaN where the report's counts. ``apart`` is how far the two halves of that time differ, in
+    percent of the limit. ``took`` is how long the broker took to answer last, in seconds, NaN where it was not asked.
+    """
+
+    reported: FloatArray
+    seconds: FloatArray
+    apart: FloatArray
+    took: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class Brokers:
     """One load report per broker, as columns; ``ids`` (``host:webPort``) are sorted.
 
     ``usage`` and ``limit`` are float64 (B, 5) in the report's own units; a limit <= 0 means that the broker does not
     know it. ``rates`` is float64 (B, 4), the broker totals. ``started_at`` is float64 (B,) in epoch seconds, NaN where
-    the report has none (2.11). ``topics`` is int64 (B,).
+    the report has none (2.11). ``topics`` is int64 (B,). With ``live``, CPU in ``usage`` is that of now where it is
+    known.
     """
 
     ids: tuple[str, ...]
@@ -145,9 +163,18 @@ class Brokers:
     topics: NDArray[np.int64]
     started_at: FloatArray
     versions: tuple[str, ...]
+    live: LiveCpu | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def as_reported(self) -> Brokers:
+        """The same with the CPU of their load reports."""
+        if self.live is None:
+            return self
+        usage = self.usage.copy()
+        usage[:, RESOURCES.index("cpu")] = self.live.reported
+        return replace(self, usage=usage, live=None)
 
     def index(self) -> dict[str, int]:
         """Position of each broker id."""

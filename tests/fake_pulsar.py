@@ -38,6 +38,8 @@ class FakeBroker:
     server: Door
     cpu: float = 10.0
     started_at: float = 1_700_000_000.0
+    spent_seconds: float = 0.0
+    up_seconds: float = 0.0
     version: str = "4.0.8"
     alive: bool = True
     runtime: dict[str, str] = field(default_factory=dict)
@@ -182,6 +184,11 @@ class FakePulsar(FakeBrokers):
         made = load_report(broker, found.cpu, rates, topics, version=found.version, cluster=cluster, **times)
         del made["lastStats"][heartbeats(cluster, broker)[0]]  # tests count bundles of their own only
         return {**made, "bundles": list(rates), "numBundles": len(rates), **found.report}
+
+    def process(self, broker: str) -> tuple[float, float]:
+        """CPU that its process has spent, and how long it is up, in seconds, as the test has set them."""
+        found = self.broker(broker)
+        return found.spent_seconds, found.up_seconds
 
     def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
         """Rates of each loaded topic."""

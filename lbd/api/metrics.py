@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lbd.api.backend import Backend
     from lbd.api.published import Published
+    from lbd.model import Brokers
 
 
 def exposition(backend: Backend) -> Exposition:
@@ -122,9 +123,22 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
     if evidence is not None:
         ages = {row.id: max(now - evidence.samples[row.id].fresh_at, 0.0) for row in rows}
         yield _labelled("lbd_broker_sample_age_seconds", "Since its numbers last changed.", "broker", ages)
+    yield from _of_live_cpu(seen.snapshot.brokers)
     states = {"active": len(seen.active), "missing": len(seen.missing), "shedding": len(seen.shedding_on)}
     yield _labelled("lbd_brokers", "Brokers: active, without a report, with their own shedder on.", "state", states)
     yield from _spread([score for score in scores.values() if score is not None])
+
+
+def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
+    """Only of brokers that were asked."""
+    live = brokers.live
+    known = {} if live is None else dict(zip(brokers.ids, np.isfinite(live.seconds).tolist(), strict=True))
+    took = {} if live is None else dict(zip(brokers.ids, live.took.tolist(), strict=True))
+    asked = {broker: seconds for broker, seconds in took.items() if np.isfinite(seconds)}
+    counts = {broker: float(known[broker]) for broker in asked}
+    words = "1 where the CPU of now counts, 0 where it was asked for and the load report counts."
+    yield _labelled("lbd_broker_live_cpu", words, "broker", counts)
+    yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to tell it.", "broker", asked)
 
 
 def _spread(scores: list[float]) -> Iterator[Metric]:

@@ -214,7 +214,7 @@ class Engine:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
-        found += [self._real.learned.trouble, self._real.observer.admin.http.trouble]
+        found += [self._real.learned.trouble, self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from lbd.act.place import Placer
 from lbd.act.unload import Unloader
 from lbd.daemon.election import refuse_changes
 from lbd.daemon.take_over import watching
+from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer
 from lbd.operations.drain import Draining, Tools
 from lbd.operations.parts import Learned, PolicyReader
@@ -28,7 +29,7 @@ from lbd.pulsar.broker_health import BrokerHealth
 from lbd.reason import Reason
 from lbd.store.control import Control
 from lbd.store.state import Remembered, Scratch, StateDir
-from lbd.turn.parts import OwnershipWatch
+from lbd.turn.parts import OwnershipWatch, reports_alone
 from lbd.turn.strategy_config import parts_of
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class Assembled:
         self.silences = BrokerHealth()
         self.looking = self._look(settings)
         self.observer = self._observed(settings)
+        self.live_cpu = LiveCpuReader(self.looking.admin)
         self.policies = PolicyReader(self.observer.admin)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = LivePicker(journal, ended)
@@ -171,6 +173,8 @@ class Assembled:
                 self.silences.close()  # what hangs there is asked with these brokers' token, and may be none of them
                 self.silences = BrokerHealth()
             self.looking = self._look(settings)
+            self.live_cpu.close()
+            self.live_cpu = LiveCpuReader(self.looking.admin)
             self.policies = PolicyReader(self.looking.admin)
         self.settings, self.observer = settings, self._observed(settings)
         self.learned.take(settings)
@@ -185,6 +189,7 @@ class Assembled:
         """Close what was opened."""
         self.leading.stop()
         self.executor.close()
+        self.live_cpu.close()
         self.observer.close()
         self.silences.close()
         self.journal.close()
@@ -248,11 +253,12 @@ class Assembled:
             ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
             leader_topic=settings.leader.kept_topic,
             drained=self.draining.drained,
+            live=self.live_cpu if settings.load.live_cpu else reports_alone,
         )
 
     def tools(self, parts: Parts) -> Tools:
         """Those of a drain or a fill, which its own hold does not hold."""
-        parts = replace(parts, ordered_hold=lambda: self.splitting.hold() or self._ordered())
+        parts = replace(parts, ordered_hold=lambda: self.splitting.hold() or self._ordered(), live=reports_alone)
         return Tools(self.settings, parts, self.observer.admin, self._unloader())
 
     def alone(self, request: UnloadRequest | None) -> Parts:
@@ -266,4 +272,5 @@ class Assembled:
         kept = replace_fields(kept, samples=unsettle(kept.samples, touched))
         store = Scratch(kept, self.memory.load_averages(self.timebase.now()))
         acts = BesideTurn(self.executor, self._orders(request))
-        return replace(self.parts(), actuator=acts, store=store, watch=OwnershipWatch(), learn=self.learned.known)
+        parts = replace(self.parts(), actuator=acts, store=store, learn=self.learned.known, live=reports_alone)
+        return replace(parts, watch=OwnershipWatch())

@@ -2,7 +2,7 @@
 
 Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :class:`~lbd.model.Decision` out.
 
-``profile: stock`` is what Pulsar 5.0 does, to the last bit. ``profile: live`` differs in five points:
+``profile: stock`` is what Pulsar 5.0 does, to the last bit. ``profile: live`` differs in seven points:
 
 - A broker's only bundle stays: its move only shifts the problem, and its clients, elsewhere.
 - If bandwidth makes the source's score, bytes are moved. Pulsar prefers messages even if bytes are the problem.
@@ -11,6 +11,10 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
 - A destination that would become so loaded that it had to give bundles to the next colder broker is filled to the
   average only, so that no bundle moves twice if most brokers are cold.
 - A pair may leave :data:`NEGLIGIBLE_POINTS` unexchanged.
+- A source at :data:`~lbd.decide.shedder.AT_LIMIT_POINTS` or more counts as far apart as ``high_threshold`` wants: its
+  score cannot rise.
+- A source whose plan was cut by a limit goes on at its first hit within :data:`GOES_ON_SECONDS`, where its live CPU is
+  known: what is left of a plan needs no proof of its own.
 
 Versions before 5.0 keep a planned destination that is overloaded, where 5.0 replaces it; the guardrails refuse it then.
 Where Java's result depends on the order of a hash map (brokers of equal score, bundles of equal traffic), lbd orders by
@@ -28,7 +32,7 @@ import numpy as np
 from pydantic import Field
 
 from lbd.decide.candidates import COLUMNS, UNITS, Measure, Offers
-from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import AT_LIMIT_POINTS, MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
 from lbd.load import scoring
 from lbd.load.estimate import smallest_gap
 from lbd.load.scoring import broker_conf
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 
     from lbd.decide.candidates import Candidates
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, FloatArray, Snapshot
+    from lbd.model import Averages, FloatArray, LiveCpu, Snapshot
 
 
 class AvgShedderSettings(StrategySettings):
@@ -190,18 +194,28 @@ def portion(cold: float, rise: float, scores: Sequence[float], apart: float) -> 
 
 
 # --- pairing: pairs of brokers, and hit counts of those that were too far apart
+
+GOES_ON_SECONDS = 600.0
+"""What was cut off a plan longer ago is no part of it any more: the traffic is another."""
+
 # Source: AvgShedder.findBrokerPairs. Counters belong to brokers, not to pairs; a broker keeps its count when its
 # partner changes, and while it is away.
 
 
 @dataclass(frozen=True, eq=False)
 class PairingInput:
-    """What pairing looks at: ``scores`` is float64 (B,) in points, aligned with ``ids``."""
+    """What pairing looks at: ``scores`` is float64 (B,) in points, aligned with ``ids``; the round's time and CPU."""
 
     ids: tuple[str, ...]
     scores: FloatArray
     permission: Permission
     settings: AvgShedderSettings
+    taken_at: float = 0.0
+    live: LiveCpu | None = None
+
+    def shows_live(self, broker: str) -> bool:
+        """Whether the broker's CPU is that of now."""
+        return self.live is not None and bool(np.isfinite(self.live.seconds[self.ids.index(broker)]))
 
 
 def pair_up(seen: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Memory]:
@@ -210,14 +224,34 @@ def pair_up(seen: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Memor
     With an odd count the middle broker is paired with itself, and counts on both sides, as in Pulsar. A round without
     pairs clears all counters, but for present brokers that gave no new evidence.
     """
-    counters = dict(memory.hits)
+    counters = Counters(dict(memory.hits), _resting(seen, memory))
     ranked = _ranked(seen)
     outer = zip(ranked[: (len(ranked) + 1) // 2], reversed(ranked), strict=False)
     pairs = tuple(pair for low, high in outer if (pair := _compare(seen, low, high, counters)) is not None)
     if not pairs:
         silent = {broker for broker, counts in zip(seen.ids, seen.permission.counts, strict=True) if not counts}
-        counters = {broker: hits for broker, hits in counters.items() if broker in silent}
-    return pairs, Memory(counters)
+        counters.hits = {broker: hits for broker, hits in counters.hits.items() if broker in silent}
+    return pairs, Memory(counters.hits, rest_at=counters.rest_at)
+
+
+@dataclass
+class Counters:
+    """What is known of brokers while a round is paired up: their hits, and whose plan was cut by a limit, and when."""
+
+    hits: dict[str, Hits]
+    rest_at: dict[str, float]
+
+    def clear(self, broker: str) -> None:
+        """Nothing is to be said against it any more."""
+        self.hits.pop(broker, None)
+        self.rest_at.pop(broker, None)
+
+
+def _resting(seen: PairingInput, memory: Memory) -> dict[str, float]:
+    """The plans that may still go on, by the broker that is to give."""
+    if seen.settings.is_stock:
+        return {}
+    return {broker: at for broker, at in memory.rest_at.items() if 0 <= seen.taken_at - at <= GOES_ON_SECONDS}
 
 
 def _ranked(seen: PairingInput) -> list[int]:
@@ -227,38 +261,39 @@ def _ranked(seen: PairingInput) -> list[int]:
     return sorted(taking_part, key=lambda at: points[at])
 
 
-def _compare(seen: PairingInput, low: int, high: int, counters: dict[str, Hits]) -> Pair | None:
+def _compare(seen: PairingInput, low: int, high: int, counters: Counters) -> Pair | None:
     difference = float(seen.scores[high]) - float(seen.scores[low])
     evidence = [at for at in (low, high) if seen.permission.counts[at]]
     if difference < seen.settings.low_threshold:
         for at in evidence:
-            counters.pop(seen.ids[at], None)
+            counters.clear(seen.ids[at])
         return None
     settled = bool(seen.permission.settled[low] and seen.permission.settled[high])
+    at_limit = not seen.settings.is_stock and bool(seen.scores[high] >= AT_LIMIT_POINTS)
+    at_high = not difference < seen.settings.high_threshold or at_limit  # NaN is not below
     for at in evidence if settled else ():
-        _count(counters, seen.ids[at], difference, seen.settings)
+        counters.hits[seen.ids[at]] = counters.hits.get(seen.ids[at], Hits()).one_more(high=at_high)
     return _judge(seen, seen.ids[high], seen.ids[low], difference, counters, may_fire=settled and bool(evidence))
 
 
-def _count(counters: dict[str, Hits], broker: str, difference: float, settings: AvgShedderSettings) -> None:
-    """A difference equal to a threshold counts; one at the high threshold advances both counters."""
-    at_high = not difference < settings.high_threshold  # NaN is not
-    counters[broker] = counters.get(broker, Hits()).one_more(high=at_high)
-
-
 def _judge(
-    seen: PairingInput, source: str, destination: str, difference: float, counters: dict[str, Hits], *, may_fire: bool
+    seen: PairingInput, source: str, destination: str, difference: float, counters: Counters, *, may_fire: bool
 ) -> Pair:
-    """Fire when any of the four counters has reached its threshold; firing clears all four, whatever follows."""
-    both = [counters.get(broker, Hits()) for broker in (source, destination)]
+    """Fire when any of the four counters has reached its threshold; firing clears all four, whatever follows.
+
+    Or, not in Pulsar, when the rest of the source's plan may go on, as its live CPU shows what the first part did. A
+    difference equal to a threshold counts; one at the high threshold advances both counters.
+    """
+    both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     wanted = Hits(seen.settings.hit_count_low, seen.settings.hit_count_high)
-    fired = hits.reach(wanted) and may_fire and seen.permission.hold is None
+    enough = hits.reach(wanted) or (source in counters.rest_at and seen.shows_live(source))
+    fired = enough and may_fire and seen.permission.hold is None
     for broker in (source, destination):
         if fired:
-            counters.pop(broker, None)
-        elif seen.permission.hold is not None and broker in counters:
-            counters[broker] = counters[broker].below(wanted)
+            counters.clear(broker)
+        elif seen.permission.hold is not None and broker in counters.hits:
+            counters.hits[broker] = counters.hits[broker].below(wanted)
     return Pair(source, destination, difference, hits, wanted, fired)
 
 
@@ -415,6 +450,7 @@ class Levelling:
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         told = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
+        told += "" if pair.hits.reach(pair.wanted_hits) else "; the rest of a plan that a limit cut"
         self.unloads.extend(self._unload(candidates, at, pair, told) for at in taken)
         if taken:
             return None
@@ -483,7 +519,8 @@ def decide(
             "cluster", Reason.TOO_FEW_BROKERS, f"{comparable} of {len(snapshot.brokers)} reports can be compared"
         )
         return Decision((), (few,), memory, Facts(scores, binding), permission.barred.copy())
-    seen = PairingInput(snapshot.brokers.ids, scores, permission, settings)
+    brokers = snapshot.brokers
+    seen = PairingInput(brokers.ids, scores, permission, settings, snapshot.taken_at, brokers.live)
     pairs, remembered = pair_up(seen, memory)
     facts = Facts(scores, binding, pairs)
     levelling = Levelling(snapshot, averages, permission, settings, facts)

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from lbd.decide.candidates import Offers
 from lbd.decide.load_estimate import other_work, survey
-from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import AT_LIMIT_POINTS, MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
 from lbd.load import scoring
 from lbd.load.scoring import broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
@@ -122,7 +122,7 @@ class Far:
 
 def count(
     ids: tuple[str, ...],
-    above: FloatArray,
+    points_of: tuple[FloatArray, FloatArray],
     among: BoolArray,
     permission: Permission,
     memory: Memory,
@@ -130,15 +130,15 @@ def count(
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
-    ``above`` is float64 (B,), points above the level; ``among`` bool (B,) are those that it was made of. A high one
-    counts only where it is twice the threshold above the lowest, a low one where the highest is that much above it:
-    nobody asks for less.
+    ``points_of`` are points above the level and scores, float64 (B,) each; ``among`` bool (B,) are those that the level
+    was made of. A high one counts only where it is twice the threshold above the lowest, a low one where the highest is
+    that much above it: nobody asks for less. One at the end of its CPU counts as far as ``high_threshold`` wants.
 
     A counter advances with a new sample and ends when the broker is within the threshold. After firing it stands one
     below its limit: what a plan left, because limits held it back or traffic costs otherwise than was thought, goes on
     with the first sample that tells, not eight samples later.
     """
-    counters, found = dict(memory.hits), list[Far]()
+    counters, found, (above, scores) = dict(memory.hits), list[Far](), points_of
     highest, lowest = float(above[among].max(initial=0.0)), float(above[among].min(initial=0.0))
     for at in among.nonzero()[0].tolist():
         points, fresh = float(above[at]), bool(permission.counts[at])
@@ -149,7 +149,8 @@ def count(
             continue
         hits = counters.get(ids[at], Hits())
         if fresh:
-            hits = hits.one_more(high=abs(points) >= settings.high_threshold)
+            at_limit = points > 0 and bool(scores[at] >= AT_LIMIT_POINTS)
+            hits = hits.one_more(high=abs(points) >= settings.high_threshold or at_limit)
         wanted, held = settings.wanted_hits, permission.hold is not None
         fired = fresh and hits.reach(wanted) and not held
         kept = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
@@ -217,7 +218,7 @@ class Foreseen:
     def __init__(self, offers: Offers, scores: FloatArray, weights: Weights) -> None:
         known = offers.permission
         self._offers, self._ids = offers, offers.snapshot.brokers.ids
-        self._limit, self._scores, self._predicted = known.max_destination_score, scores, scores.copy()
+        self._limit, self.scores, self._predicted = known.max_destination_score, scores, scores.copy()
         self._predictor = Predictor(offers.snapshot, scores, known.slopes, weights)
 
     def allows(self, bundle: int, source: int, destination: int) -> bool:
@@ -225,7 +226,7 @@ class Foreseen:
         if self._limit is None:
             return True
         reached = self._reached(bundle, source, destination)
-        return bool(reached <= self._limit and reached < self._scores[source])
+        return bool(reached <= self._limit and reached < self.scores[source])
 
     def take(self, bundle: int, source: int, destination: int) -> None:
         """Count a move that is planned."""
@@ -294,7 +295,7 @@ class MovePlan:
     def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray, foreseen: Foreseen) -> None:
         self._ground, self._names, self._band, self._may, self._foreseen = ground, names, band, may, foreseen
         self._points = ground.points.copy()
-        self._scores = ground.scores.copy()
+        self.scores = ground.scores.copy()
         self._free = np.ones(ground.bundles.size, dtype=np.bool_)
         self._took = np.zeros_like(may)
         self.refused = set[int]()
@@ -314,11 +315,11 @@ class MovePlan:
 
     def score(self, broker: int) -> float:
         """Points of a broker after all moves so far."""
-        return float(self._scores[broker])
+        return float(self.scores[broker])
 
     def is_within(self, broker: int) -> bool:
         """Whether a broker is within the band after all moves so far."""
-        return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
+        return bool(self._band.bottom <= self.scores[broker] <= self._band.limit)
 
     def relieve(self, sources: Iterable[int], along: Collection[int] = ()) -> Iterator[PlannedTransfer]:
         """Moves from the highest of these brokers, until each is within the band or has nothing that fits.
@@ -327,8 +328,8 @@ class MovePlan:
         """
         left = np.array(sorted({*sources, *along}), dtype=np.int32)
         while left.size:
-            source = int(left[self._scores[left].argmax()])
-            done = self._scores[source] <= self._band.near
+            source = int(left[self.scores[left].argmax()])
+            done = self.scores[source] <= self._band.near
             move = None if done else self._relief(source)
             if move is not None:
                 yield move
@@ -357,7 +358,7 @@ class MovePlan:
     def _made(self, moves: Sequence[PlannedTransfer]) -> list[PlannedTransfer]:
         """These, one after the other from the beginning, each with the points that both ends then have after it."""
         self._points = self._ground.points.copy()
-        self._scores = self._ground.scores.copy()
+        self.scores = self._ground.scores.copy()
         return [self._moved(replace(self._again(move), back=move.back)) for move in moves]
 
     def _again(self, move: PlannedTransfer) -> PlannedTransfer:
@@ -367,12 +368,12 @@ class MovePlan:
         drives, cost = self._ground.drives[move.candidate], self._ground.cost
         self._points[move.source] += cost[move.source] * drives
         self._points[move.destination] -= cost[move.destination] * drives
-        self._scores[move.source], self._scores[move.destination] = source_after, destination_after
+        self.scores[move.source], self.scores[move.destination] = source_after, destination_after
         self._free[move.candidate] = True
 
     def fill(self, destination: int) -> Iterator[PlannedTransfer]:
         """Moves to a broker far below the level, each from the highest one that has something that fits."""
-        while self._scores[destination] < self._band.bottom and (move := self._gift(destination)) is not None:
+        while self.scores[destination] < self._band.bottom and (move := self._gift(destination)) is not None:
             yield move
 
     def _relief(self, source: int) -> PlannedTransfer | None:
@@ -395,7 +396,7 @@ class MovePlan:
     def _worth_moving(self, source: int) -> IntArray:
         """What lowers it; where not even all of it together is enough, only what a sample can show."""
         own = self.candidates(source)
-        gain = self._scores[source] - self._after(source, own, -1.0)
+        gain = self.scores[source] - self._after(source, own, -1.0)
         all_of_it = self._ground.drives[own].sum(axis=0) * self._ground.cost[source]
         enough = float((self._points[source] - all_of_it).max()) <= self._band.top
         found: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
@@ -409,7 +410,7 @@ class MovePlan:
         tried = (self._lowest(at, source, np.inf) for at in self._worth_moving(source)[:EXCHANGED_AT_MOST].tolist())
         best = min(filter(None, tried), key=lambda move: max(move.source_after, move.destination_after), default=None)
         least_gain = self._band.top - self._band.level + float(self._ground.noise[source])
-        if best is None or max(best.source_after, best.destination_after) > self._scores[source] - least_gain:
+        if best is None or max(best.source_after, best.destination_after) > self.scores[source] - least_gain:
             return None
         return self._take(replace(best, back=self._back(best)))
 
@@ -441,14 +442,14 @@ class MovePlan:
 
     def _gift(self, destination: int) -> PlannedTransfer | None:
         """Of the highest broker the smallest bundle that is enough, else the largest; both ends stay in the band."""
-        for source in np.argsort(-self._scores, kind="stable").tolist():
-            if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
+        for source in np.argsort(-self.scores, kind="stable").tolist():
+            if self.scores[source] <= max(self._band.bottom, self.scores[destination]):
                 return None
             if self._may[source] and not self._took[source] and source != destination:
                 own = self.candidates(source)
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
-                top = min(self._band.limit, self._scores[source] - ROUNDING)
-                fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
+                top = min(self._band.limit, self.scores[source] - ROUNDING)
+                fits = (given >= self._band.bottom) & (filled <= top) & (filled > self.scores[destination] + ROUNDING)
                 enough = filled >= self._band.bottom
                 chosen = np.concatenate((own[fits & enough][::-1], own[fits & ~enough]))
                 cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
@@ -495,7 +496,7 @@ class MovePlan:
         after[source] = np.inf
         for _ in range(DESTINATIONS_AT_MOST):
             destination = int(after.argmin())
-            if not after[destination] <= min(top, self._scores[source] - ROUNDING):
+            if not after[destination] <= min(top, self.scores[source] - ROUNDING):
                 return None
             if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
                 return self._move(candidate, source, destination)
@@ -506,7 +507,7 @@ class MovePlan:
     def _move(self, candidate: int, source: int, destination: int) -> PlannedTransfer:
         one = np.array([candidate], dtype=np.int32)
         given, filled = float(self._after(source, one, -1.0)[0]), float(self._after(destination, one, 1.0)[0])
-        return PlannedTransfer(candidate, source, destination, float(self._scores[source]) - given, given, filled)
+        return PlannedTransfer(candidate, source, destination, float(self.scores[source]) - given, given, filled)
 
     def _take(self, move: PlannedTransfer) -> PlannedTransfer:
         self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
@@ -516,7 +517,7 @@ class MovePlan:
         drives, cost = self._ground.drives[move.candidate], self._ground.cost
         self._points[move.source] -= cost[move.source] * drives
         self._points[move.destination] += cost[move.destination] * drives
-        self._scores[move.source], self._scores[move.destination] = move.source_after, move.destination_after
+        self.scores[move.source], self.scores[move.destination] = move.source_after, move.destination_after
         self._free[move.candidate] = False
         self._took[move.destination] = True
         return move
@@ -647,7 +648,7 @@ def decide(
     if turn.too_few():
         return turn.decision(memory)
     above, among = turn.above, turn.among
-    far, counters = count(snapshot.brokers.ids, above, among, permission, memory, settings)
+    far, counters = count(snapshot.brokers.ids, (above, turn.scores), among, permission, memory, settings)
     return turn.decision(Memory(turn.remembered(counters, far, turn.answer(far))))
 
 
@@ -664,7 +665,7 @@ class _PlanningRound:
     ) -> None:
         self._snapshot, self._permission, self._settings = snapshot, permission, settings
         self._offers, self._ids = Offers(snapshot, averages, permission), snapshot.brokers.ids
-        self._scores = scoring.scores(snapshot.brokers, weights)
+        self.scores = scoring.scores(snapshot.brokers, weights)
         self._binding = scoring.binding(snapshot.brokers, weights)
         self.verdicts = permission.barred.copy()
         self.among = (permission.paired == 0) & permission.settled
@@ -672,7 +673,7 @@ class _PlanningRound:
         self._level = water_level(self._ground, self.among) if self.among.any() else 0.0
         self.above = np.where(self.among, self._ground.scores - self._level, 0.0)
         self.estimated = self._ground.estimated
-        foreseen = Foreseen(self._offers, self._scores, weights)
+        foreseen = Foreseen(self._offers, self.scores, weights)
         self._plan = MovePlan(self._ground, snapshot.bundles, self._band(), self.among, foreseen)
         self._unloads: list[Unload] = []
         self._skips: list[Skip] = []
@@ -753,7 +754,7 @@ class _PlanningRound:
 
     def decision(self, memory: Memory) -> Decision:
         """The answer."""
-        facts = Facts(self._scores, self._binding, tuple(self._pairs), self._told)
+        facts = Facts(self.scores, self._binding, tuple(self._pairs), self._told)
         return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
 
     def _band(self) -> Band:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.doctor.findings import NAMED, Check, broker_names, named
-from lbd.doctor.survey import OBSERVING, ROLES, SUPERUSER
+from lbd.doctor.survey import LIVE_CPU, OBSERVING, ROLES, SUPERUSER
 from lbd.errors import UsageError
 from lbd.model import RESOURCES, bundle_namespace
 from lbd.observe.reports import MOST_MINUTES
@@ -640,6 +640,22 @@ def _compared(observation: Observation, kept: TurnMemory, *, running_now: bool) 
 def _unchanged(brokers: Brokers, at: int, kept: TurnMemory) -> bool:
     sample = kept.samples.get(brokers.ids[at])
     return sample is not None and all(map(same, sample.usage, (float(brokers.usage[at, column]) for column in COLUMNS)))
+
+
+# --- CPU of now
+
+LIVE = Check("live-cpu", "a load report shows CPU a minute late: without it a plan goes on minutes later")
+
+
+def check_live_cpu(seen: Survey) -> Iterator[Finding]:
+    """Whether a broker tells what CPU its process has spent."""
+    if not seen.settings.load.live_cpu:
+        yield LIVE.ok("load.live_cpu is off: load reports alone are used")
+    elif seen.live_cpu_seconds is None:
+        todo = "grant the role superuser, or set load.live_cpu: false; until then load reports are used"
+        yield LIVE.warning(str(seen.failed[LIVE_CPU]), todo)
+    else:
+        yield LIVE.ok(f"a broker tells the CPU of its process, within {seen.live_cpu_seconds:.1f} s")
 
 
 # --- leader and reports, as a turn would see them

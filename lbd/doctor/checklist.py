@@ -76,5 +76,6 @@ def _of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
     yield from brokers.check_machines(seen, observation)
     yield from brokers.check_samples(seen, observation)
     yield from brokers.of_a_round(seen, observation)
+    yield from brokers.check_live_cpu(seen)
     yield from traffic.check_traffic(seen, observation.snapshot)
     yield from own_state.check_learned(seen, observation.snapshot)

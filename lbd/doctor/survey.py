@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OBSERVING = "a round of load reports"
+LIVE_CPU = "broker-stats/mbeans"
 SUPERUSER, TENANT_ADMIN = "superuser", "tenant admin"
 ROLES = {
     "brokers of the cluster": SUPERUSER,
@@ -54,7 +55,8 @@ class Survey:
     """What the cluster answered.
 
     ``observation`` is None when no round could be had, and ``failed`` says of each call that got no usable answer why.
-    ``runtime``, ``versions`` and ``clocks`` are by broker, for those that told.
+    ``runtime``, ``versions`` and ``clocks`` are by broker, for those that told. ``live_cpu_seconds`` is how long one of
+    them took to tell the CPU of its process; None where it did not, or was not asked.
     """
 
     settings: Settings
@@ -66,6 +68,7 @@ class Survey:
     clocks: Mapping[str, ClockOffset] = field(default_factory=dict)
     dynamic: Mapping[str, str] | None = None
     isolation: Isolation = field(default_factory=lambda: Isolation(known=False))
+    live_cpu_seconds: float | None = None
     failed: Mapping[str, ObserveError] = field(default_factory=dict)
     requests: int = 0
 
@@ -83,7 +86,7 @@ class Survey:
 def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
     """Ask the cluster, all brokers in parallel.
 
-    A healthy cluster gets at most 9 requests and 3 for each broker. Where no round can be had, each call is tried by
+    A healthy cluster gets at most 10 requests and 3 for each broker. Where no round can be had, each call is tried by
     itself: at most 14, and 4 for each broker. Over https one more for each broker asks for its address. Raises
     :class:`~lbd.errors.UsageError` for settings with which nothing can be sent, such as a token file that is not there.
     """
@@ -102,6 +105,12 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
         policies = asking("namespaceIsolationPolicies", admin.isolation_policies)
         if observation is not None and (namespace := _a_namespace(observation)):
             asking("antiAffinity", partial(admin.anti_affinity_group, namespace))
+        asked_at = now()
+        if observation is not None and settings.load.live_cpu:
+            live = asking(LIVE_CPU, partial(admin.process_cpu, observation.snapshot.brokers.ids[0]))
+        else:
+            live = None
+        live_cpu_seconds = None if live is None else now() - asked_at
         return Survey(
             settings=settings,
             taken_at=taken_at,
@@ -112,6 +121,7 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
             clocks={broker: one.clock for broker, one in zip(active or (), met, strict=True) if one.clock},
             dynamic=asking("configuration/values", admin.dynamic_configuration),
             isolation=Isolation(known=False) if policies is None else parse_isolation(policies),
+            live_cpu_seconds=live_cpu_seconds,
             failed=asking.failed,
             requests=admin.http.sent,
         )

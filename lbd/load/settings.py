@@ -63,6 +63,11 @@ class LoadSettings(BaseModel):
         description="What CPU load follows: bytes (throughput) or messages (msg_rate). With null lbd takes "
         "the one that explains its own samples better",
     )
+    live_cpu: bool = Field(
+        True,
+        description="Ask brokers that have hits or settle after a move for the CPU of now (broker-stats/mbeans), not "
+        "only for their load reports, which show the mean of a minute that ended up to a minute ago",
+    )
     brokers: tuple[KnownBroker, ...] = Field(
         (),
         description="What lbd assumes until it has learned it. Each entry has broker (host:port, or a regular"

@@ -2,8 +2,9 @@
 
 Brokers sample CPU once a minute however often they are polled, so a counter that advances with every poll would count
 one sample many times. A broker gives new evidence when cpu or bandwidth changed; the samples of its first two sampling
-intervals include start-up work; after a move or a restart its second fresh sample is the first correct one. A report
-that has been unchanged for long may hide any load, so its broker gives nothing, and takes nothing.
+intervals include start-up work; after a move or a restart its second fresh sample is the first correct one. Where its
+CPU of now is known, it has settled as soon as that stands still and its traffic was counted anew. A report that has
+been unchanged for long may hide any load, so its broker gives nothing, and takes nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lbd.load.samples import COUNTED_SECONDS
 from lbd.load.scoring import SCORED, Weights
-from lbd.model import RESOURCES, Permission
+from lbd.model import RESOURCES, Permission, counter_broker
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, IntArray, Snapshot
+    from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, Hits, IntArray, Snapshot
     from lbd.permit.budget import Sent
 
 
@@ -29,6 +31,13 @@ SAMPLE_INTERVAL_SECONDS = 60.0
 """loadBalancerHostUsageCheckIntervalMinutes has a floor of one minute, which is also its default."""
 
 SAMPLES_TO_SETTLE = 2
+
+LIVE_SETTLE_SECONDS = 20.0
+"""Two times ten seconds of live CPU: less is too noisy to be compared."""
+
+LIVE_STILL_POINTS = 5.0
+"""Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""
+
 FROZEN_SAMPLES = 5
 """Sample intervals without a new sample (five minutes by default) after which a report is frozen.
 
@@ -50,8 +59,10 @@ class Sample:
     """What was last seen of one broker.
 
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
-    fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics;
-    ``fresh_at`` is when ``usage`` was first seen (epoch seconds).
+    fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics. All times
+    are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, ``touched_at`` when a move last touched the
+    broker (0: never, infinite: since the last round), and ``counted_at`` when its ``rates``, messages/s and bytes/s in
+    and out, were first seen.
     """
 
     usage: tuple[float, float, float]
@@ -60,25 +71,30 @@ class Sample:
     to_settle: int = 0
     bundles: int = 0
     fresh_at: float = 0.0
+    touched_at: float = 0.0
+    rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    counted_at: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Judgement of one round: what of each broker's report lbd may act on.
 
-    ``fresh`` is bool (B,): the sample is new, and its broker's counter advances. ``paired`` is int8 (B,): 0, or the
-    code of why the report is no ground to move on. ``settled`` is bool (B,): it had its two fresh samples since a move
-    or restart. ``samples`` is what is remembered of each broker, those that are away among them.
+    ``fresh`` is bool (B,): the sample of its report is new. ``counts`` is bool (B,): its counter advances, as that is
+    so, or it has just settled by its live CPU. ``paired`` is int8 (B,): 0, or the code of why the report is no ground
+    to move on. ``settled`` is bool (B,): what it shows is from after the last move or restart. ``samples`` is what is
+    remembered of each broker, those that are away among them.
     """
 
     samples: Mapping[str, Sample]
     fresh: BoolArray
+    counts: BoolArray
     paired: CodeArray
     settled: BoolArray
 
     def permission(self, barred: CodeArray) -> Permission:
         """Who may take part where ``barred``, int8 (N,), are the bundles that may not move."""
-        return Permission(barred, counts=self.fresh, paired=self.paired, settled=self.settled)
+        return Permission(barred, counts=self.counts, paired=self.paired, settled=self.settled)
 
 
 def judge(
@@ -88,28 +104,66 @@ def judge(
     sample_interval_seconds: float = SAMPLE_INTERVAL_SECONDS,
 ) -> Evidence:
     """Compare this round with what was last seen of each broker; brokers that are away keep their last sample."""
-    brokers = snapshot.brokers
+    brokers = snapshot.brokers.as_reported()
     samples = dict(previous)
     size = len(brokers)
-    fresh, settled = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    fresh, settled, counts = (np.zeros(size, dtype=np.bool_) for _ in range(3))
     paired = _impossible(brokers, weights)
     reported = snapshot.rows.count(snapshot.rows.reported)
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
-        first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)
+        first = _first_sample(brokers, at, int(reported[at]), snapshot.taken_at)
         new = first if old is None else _next(old, first)
+        new = replace(new, touched_at=min(new.touched_at, snapshot.taken_at))
         fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
+        by_live = new.to_settle > 0 and _is_still(snapshot.brokers, at, new, snapshot.taken_at)
+        new = replace(new, to_settle=0) if by_live else new
         fresh[at] &= paired[at] == 0
+        counts[at] = fresh[at] or (by_live and paired[at] == 0)
         settled[at] = new.to_settle == 0
         samples[broker] = new
-    return Evidence(samples, fresh, paired, settled)
+    return Evidence(samples, fresh, counts, paired, settled)
 
 
-def unsettle(samples: Mapping[str, Sample], brokers: Iterable[str]) -> dict[str, Sample]:
-    """The samples after moves touched these brokers: each must show two fresh samples before it counts again."""
-    touched = {broker: replace(samples[broker], to_settle=SAMPLES_TO_SETTLE) for broker in brokers if broker in samples}
+def _is_still(brokers: Brokers, at: int, sample: Sample, now: float) -> bool:
+    """Whether a broker shows by its live CPU what it does since a move touched it.
+
+    Its traffic must have been counted anew, too: what to move next is sized by that. Rates that are the same after an
+    interval of that count were counted, and are the same.
+    """
+    if brokers.live is None or not sample.touched_at:
+        return False
+    if not (sample.counted_at > sample.touched_at or now - sample.touched_at >= COUNTED_SECONDS):
+        return False
+    live = brokers.live
+    return bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
+
+
+def watched(samples: Mapping[str, Sample], hits: Mapping[str, Hits], scores: Mapping[str, float]) -> dict[str, float]:
+    """Brokers on whose CPU of now something depends, each with the time from which on it counts (epoch seconds).
+
+    These are the ones with hits, those that settle, and as many of the least loaded, where bundles may go: a balanced
+    cluster is not asked. ``samples`` and ``hits`` are those that the last turn left, ``scores`` are points by broker.
+    """
+    concerned = {counter_broker(counter) for counter in hits}
+    concerned |= {broker for broker, sample in samples.items() if sample.to_settle > 0 and sample.touched_at}
+    concerned &= scores.keys()
+    lowest = sorted(scores, key=lambda broker: (scores[broker], broker))[: len(concerned)]
+    return {broker: samples[broker].touched_at for broker in sorted({*concerned, *lowest}) if broker in samples}
+
+
+def unsettle(samples: Mapping[str, Sample], brokers: Iterable[str], at: float = math.inf) -> dict[str, Sample]:
+    """The samples after moves touched these brokers: each must settle before it counts again.
+
+    ``at`` (epoch seconds) is a moment after the last of these; where none is known, the next round's is taken.
+    """
+    touched = {
+        broker: replace(samples[broker], to_settle=SAMPLES_TO_SETTLE, touched_at=at)
+        for broker in brokers
+        if broker in samples
+    }
     return {**samples, **touched}
 
 
@@ -117,7 +171,8 @@ def without(evidence: Evidence, snapshot: Snapshot, touched: Iterable[str]) -> E
     """The evidence when moves touched these brokers since the last round: this round's sample may be from before."""
     names = set(touched)
     calm = np.array([broker not in names for broker in snapshot.brokers.ids], dtype=np.bool_)
-    return replace(evidence, samples=unsettle(evidence.samples, names), settled=evidence.settled & calm)
+    samples = unsettle(evidence.samples, names, snapshot.taken_at)
+    return replace(evidence, samples=samples, settled=evidence.settled & calm)
 
 
 def touched_since(written_at: float, sent: Iterable[Sent]) -> frozenset[str]:
@@ -126,18 +181,30 @@ def touched_since(written_at: float, sent: Iterable[Sent]) -> frozenset[str]:
     return frozenset(end for one in lately for end in (one.source, one.destination) if end is not None)
 
 
-def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
+def _first_sample(brokers: Brokers, at: int, bundles: int, now: float) -> Sample:
+    """What is seen of a broker, as if for the first time."""
     cpu, bandwidth_in, bandwidth_out = (float(brokers.usage[at, column]) for column in _SAMPLED)
-    return cpu, bandwidth_in, bandwidth_out
+    messages_in, messages_out, bytes_in, bytes_out = brokers.rates[at].tolist()
+    return Sample(
+        usage=(cpu, bandwidth_in, bandwidth_out),
+        started_at=float(brokers.started_at[at]),
+        bundles=bundles,
+        fresh_at=now,
+        rates=(messages_in, messages_out, bytes_in, bytes_out),
+        counted_at=now,
+    )
 
 
 def _next(old: Sample, found: Sample) -> Sample:
     """What is seen now of a broker that was seen before. When a clock goes back, its last sample is as old as it is."""
     if not same(old.started_at, found.started_at):
         return replace(found, to_settle=SAMPLES_TO_SETTLE)
+    counted_at = min(old.counted_at, found.counted_at) if all(map(same, old.rates, found.rates)) else found.counted_at
     if all(map(same, old.usage, found.usage)):
-        return replace(old, bundles=found.bundles, fresh_at=min(old.fresh_at, found.fresh_at))
-    return replace(found, seen=old.seen + 1, to_settle=max(old.to_settle - 1, 0))
+        fresh_at = min(old.fresh_at, found.fresh_at)
+        return replace(old, bundles=found.bundles, fresh_at=fresh_at, rates=found.rates, counted_at=counted_at)
+    settling = max(old.to_settle - 1, 0)
+    return replace(found, seen=old.seen + 1, to_settle=settling, touched_at=old.touched_at, counted_at=counted_at)
 
 
 def same(first: float, second: float) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -339,6 +339,29 @@ class TopicStats(msgspec.Struct, frozen=True, rename="camel"):
     msg_throughput_out: float = 0.0
 
 
+class _MBeanName(msgspec.Struct, frozen=True):
+    name: str = msgspec.field(name="MBean", default="")
+
+
+class _MBeanMetrics(msgspec.Struct):
+    """What lbd reads of the two beans that it looks for; a JVM that cannot tell says -1."""
+
+    process_cpu_nanoseconds: int = msgspec.field(name="ProcessCpuTime", default=-1)
+    uptime_milliseconds: int = msgspec.field(name="Uptime", default=-1)
+
+
+class _MBean(msgspec.Struct):
+    metrics: msgspec.Raw
+    dimensions: _MBeanName = _MBeanName()
+
+
+class ProcessCpu(NamedTuple):
+    """CPU that a broker's process has spent since it started, and how long ago that was; both in seconds."""
+
+    spent_seconds: float
+    up_seconds: float
+
+
 @dataclass(frozen=True)
 class Leader:
     """The leader broker: its id where the version tells (3.0.3+), and where to reach it."""
@@ -381,6 +404,26 @@ class Admin(AdminClient):
         if answer.status == 500:
             raise self._unexpected(answer, {200})
         return answer
+
+    def process_cpu(self, broker: str, *, deadline: float | None = None) -> ProcessCpu:
+        """What the broker's own process has used of its CPU so far: a counter, whose differences are exact.
+
+        Of the beans of its JVM (a tenth of a megabyte, however many topics there are). Raises :class:`AdminError` also
+        where it has no such counter.
+        """
+        url = self.base(broker) + paths.MBEANS
+        answer = self._expected(self.http.send("GET", url, deadline=deadline), None)
+        beans = {bean.dimensions.name: bean.metrics for bean in self._json(answer, list[_MBean])}
+        try:
+            system, runtime = (
+                msgspec.json.decode(beans[f"java.lang:type={name}"], type=_MBeanMetrics)
+                for name in ("OperatingSystem", "Runtime")
+            )
+        except (KeyError, msgspec.MsgspecError):
+            system = runtime = _MBeanMetrics()
+        if system.process_cpu_nanoseconds < 0 or runtime.uptime_milliseconds < 0:
+            raise AdminError(f"GET {answer.shown(url)}: no ProcessCpuTime or Uptime among the beans of this JVM")
+        return ProcessCpu(system.process_cpu_nanoseconds / 1e9, runtime.uptime_milliseconds / 1e3)
 
     def dynamic_configuration(self) -> dict[str, str]:
         """What overrides broker.conf on all brokers, as it was given: it need not be a value that brokers can read."""

@@ -29,6 +29,7 @@ LEADER = "/admin/v2/brokers/leaderBroker"
 RUNTIME_CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 DYNAMIC_CONFIGURATION = "/admin/v2/brokers/configuration/values"
 TOPIC_STATS = "/admin/v2/broker-stats/topics"
+MBEANS = "/admin/v2/broker-stats/mbeans"
 SHEDDING_ENABLED = "loadBalancerSheddingEnabled"
 AUTO_SPLIT_ENABLED = "loadBalancerAutoBundleSplitEnabled"
 
@@ -276,6 +277,7 @@ TEMPLATES = (
     "brokers/{cluster}/{broker}/ownedNamespaces",
     "broker-stats/load-report",
     "broker-stats/topics",
+    "broker-stats/mbeans",
     "clusters",
     "clusters/{cluster}/failureDomains",
     "clusters/{cluster}/namespaceIsolationPolicies",

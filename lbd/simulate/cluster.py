@@ -100,6 +100,7 @@ def begin(world: World, owner: IntArray) -> ClusterState:
         cpu=np.where(world.present(0), noisy(world, points, -1), FIRST_CPU),
         counted=tuple(Counted(own, rates[own]) for own in _own(owner, len(world.brokers))),
         busy=points * since_sample,
+        spent=np.zeros(len(world.brokers)),
         passed=rates * since_counted[owner][:, None],
         placed_from=never,
         served_from=always,
@@ -116,7 +117,8 @@ def step(world: World, state: ClusterState) -> ClusterState:
         state, flowing = _flowing(state)
         rates *= flowing[:, None]
     points = points_at(world, state.owner, rates, middle)
-    state = replace(state, busy=state.busy + points * STEP_SECONDS, passed=state.passed + rates * STEP_SECONDS)
+    used, carried = points * STEP_SECONDS, rates * STEP_SECONDS
+    state = replace(state, busy=state.busy + used, spent=state.spent + used, passed=state.passed + carried)
     state = _members_changed(world, state)
     if state.disturbed:
         state = placed(world, state)
@@ -162,6 +164,7 @@ def _members_changed(world: World, state: ClusterState) -> ClusterState:
         state,
         cpu=np.where(members.present, state.cpu, FIRST_CPU),
         busy=np.where(members.present, state.busy, 0.0),
+        spent=np.where(members.present, state.spent, 0.0),
         counted=tuple(
             one if here else nothing for one, here in zip(state.counted, members.present.tolist(), strict=True)
         ),
@@ -263,10 +266,12 @@ def leap(world: World, state: ClusterState, steps: int) -> ClusterState:
     ``steps`` is at least 1, and at most :func:`steps_at_once`.
     """
     ahead = _Ahead(world, state, steps)
-    cpu, busy = ahead.sampled()
+    used = ahead.used()
+    cpu, busy = ahead.sampled(used)
     counted, passed = ahead.counted()
     seconds = state.seconds + steps * STEP_SECONDS
-    return replace(state, seconds=seconds, cpu=cpu, busy=busy, counted=counted, passed=passed)
+    spent = state.spent + used[-1]
+    return replace(state, seconds=seconds, cpu=cpu, busy=busy, spent=spent, counted=counted, passed=passed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,10 +300,14 @@ class _Ahead:
         """The step at whose end each broker's second comes, int32 (B,); ``n`` or more: in none of them."""
         return (second - self.state.seconds - STEP_SECONDS) % interval_seconds // STEP_SECONDS
 
-    def sampled(self) -> tuple[FloatArray, FloatArray]:
+    def used(self) -> FloatArray:
+        """CPU by the end of each step, in points x seconds, float64 (n, B)."""
+        return np.cumsum(self._points() * STEP_SECONDS, axis=0)
+
+    def sampled(self, used: FloatArray) -> tuple[FloatArray, FloatArray]:
         """CPU samples, and what has added up for the next ones."""
         world, state = self.world, self.state
-        busy = np.concatenate([state.busy[None], state.busy + np.cumsum(self._points() * STEP_SECONDS, axis=0)])
+        busy = np.concatenate([state.busy[None], state.busy + used])
         due = self.due(world.cpu_second, world.cpu_interval_seconds)
         members, cpu, left = world.membership.at(state.seconds), state.cpu.copy(), busy[-1].copy()
         for step in np.unique(due[due < self.steps]).tolist():

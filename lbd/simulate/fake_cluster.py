@@ -104,15 +104,16 @@ def with_nobody(world: World, state: ClusterState, ids: Sequence[str]) -> tuple[
         cpu=np.append(state.cpu, FIRST_CPU),
         counted=(*state.counted, _nothing()),
         busy=np.append(state.busy, 0.0),
+        spent=np.append(state.spent, 0.0),
     )
 
 
 def started(world: World, state: ClusterState, broker: int, seconds: float) -> tuple[World, ClusterState]:
     """A broker that started just now: it has sampled no CPU and counted no bundle."""
-    joins_at, cpu, busy = world.joins_at.copy(), state.cpu.copy(), state.busy.copy()
-    joins_at[broker], cpu[broker], busy[broker] = seconds, FIRST_CPU, 0.0
+    joins_at, cpu, busy, spent = world.joins_at.copy(), state.cpu.copy(), state.busy.copy(), state.spent.copy()
+    joins_at[broker], cpu[broker], busy[broker], spent[broker] = seconds, FIRST_CPU, 0.0, 0.0
     counted = (*state.counted[:broker], _nothing(), *state.counted[broker + 1 :])
-    return replace(world, joins_at=joins_at), replace(state, cpu=cpu, busy=busy, counted=counted)
+    return replace(world, joins_at=joins_at), replace(state, cpu=cpu, busy=busy, spent=spent, counted=counted)
 
 
 def _nothing() -> Counted:
@@ -468,6 +469,12 @@ class Book:
         began = begun_at + (started_at if np.isfinite(started_at) else -DAY_SECONDS)
         at = begun_at + self.seconds
         return load_report(broker, cpu, rates, topics, version=self.version, cluster=cluster, started_at=began, at=at)
+
+    def process(self, broker: str) -> tuple[float, float]:
+        """CPU that its process has spent since its start or that of the run, and how long it is up; both in seconds."""
+        found = self.brokers[broker]
+        begun = found.started_at if np.isfinite(found.started_at) else -DAY_SECONDS
+        return float(self.state.spent[found.at]) / 100.0, self.state.seconds - begun
 
     def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
         """Equal shares of the rates of each bundle that the broker has counted."""

@@ -269,6 +269,7 @@ class BrokerState(Protocol):
     def lead_another(self) -> None: ...
     def version_of(self, broker: str) -> str: ...
     def report(self, broker: str, cluster: str, begun_at: float) -> dict[str, Any]: ...
+    def process(self, broker: str) -> tuple[float, float]: ...
     def topic_rates(self, broker: str) -> Mapping[str, Mapping[str, Sequence[float]]]: ...
     def owner(self, bundle: str) -> str | None: ...
     def owned(self, broker: str) -> list[str]: ...
@@ -610,6 +611,7 @@ class FakeAdminApi:
         yield "GET", "/admin/v2/brokers/{}", self._listed
         yield "GET", "/admin/v2/brokers/{}/{}/ownedNamespaces", self._owned
         yield "GET", "/admin/v2/broker-stats/load-report", self._load_report
+        yield "GET", "/admin/v2/broker-stats/mbeans", self._mbeans
         yield "GET", "/admin/v2/broker-stats/topics", self._topics
         yield "GET", "/admin/v2/clusters", lambda _: ok([self._configuration.cluster])
         yield "GET", "/admin/v2/clusters/{}/failureDomains", self._domains
@@ -660,6 +662,17 @@ class FakeAdminApi:
             self._frozen[broker] = self._report(broker)
         found = self._frozen[broker]
         return ok(of_nan(found) if faults.take(Fault.NAN, broker, LOAD_REPORT) else found)
+
+    def _mbeans(self, asked: Request) -> Reply:
+        """Two of the beans of a broker's JVM, by the metrics that tell what CPU it has spent."""
+        spent, up = self._book.process(asked.broker)
+        beans = {
+            "Runtime": {"SpecVersion": "17", "Uptime": int(up * 1e3)},
+            "OperatingSystem": {"ProcessCpuTime": int(spent * 1e9), "AvailableProcessors": 1},
+        }
+        return ok(
+            [{"metrics": metrics, "dimensions": {"MBean": f"java.lang:type={name}"}} for name, metrics in beans.items()]
+        )
 
     def _topics(self, asked: Request) -> Reply:
         return ok(topic_stats(self._book, asked.broker))

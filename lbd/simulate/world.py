@@ -330,9 +330,10 @@ class ClusterState:
 
     ``owner`` is int32 (N,) into the brokers: of a bundle that nobody owns, who had it last. ``cpu`` is float64 (B,),
     the points sampled last, and ``counted`` the statistics counted last. ``busy`` (points x seconds) and ``passed``
-    (messages and bytes) add up for the next ones. ``placed_from`` is when a bundle that nobody owns is placed, inf
-    where it is owned; ``served_from`` when its owner serves it; ``missed`` how many seconds of its traffic are to be
-    caught up (all float64 (N,)). ``disturbed``: some bundle is not served, or catches up.
+    (messages and bytes) add up for the next ones; ``spent`` is as ``busy``, since the beginning or a broker's start.
+    ``placed_from`` is when a bundle that nobody owns is placed, inf where it is owned; ``served_from`` when its owner
+    serves it; ``missed`` how many seconds of its traffic are to be caught up (all float64 (N,)). ``disturbed``: some
+    bundle is not served, or catches up.
     ``unserved_bundle_seconds`` adds up from the beginning.
     """
 
@@ -341,6 +342,7 @@ class ClusterState:
     cpu: FloatArray
     counted: tuple[Counted, ...]
     busy: FloatArray
+    spent: FloatArray
     passed: FloatArray
     placed_from: FloatArray
     served_from: FloatArray

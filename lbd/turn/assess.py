@@ -12,7 +12,7 @@ from lbd.load import scoring
 from lbd.observe import averages as running
 from lbd.permit import progress
 from lbd.permit.eligibility import marked
-from lbd.permit.evidence import judge, without
+from lbd.permit.evidence import judge, watched, without
 from lbd.permit.policies import Policies
 from lbd.turn.holds import UNREPORTED_SECONDS, with_members
 
@@ -102,12 +102,21 @@ def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
 
     Raises :class:`~lbd.errors.LbdError` as observing and reading do.
     """
-    observation = parts.observer.observe()
-    snapshot, kept, drained = observation.snapshot, parts.store.load(), parts.drained()
+    kept, drained = parts.store.load(), parts.drained()
+    observation = _with_live_cpu(parts, parts.observer.observe(), kept)
+    snapshot = observation.snapshot
     judged = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
     evidence = marked(without(judged, snapshot, touched), snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     return Observed(observation, evidence, averages, drained, kept)
+
+
+def _with_live_cpu(parts: Parts, observation: Observation, kept: TurnMemory) -> Observation:
+    """The round with the present CPU of the brokers on which something depends by now."""
+    snapshot = observation.snapshot
+    points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
+    asked = watched(kept.samples, kept.hits, points)
+    return replace(observation, snapshot=parts.live(snapshot, asked, observation.sample_interval_seconds))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,7 @@ from lbd.permit.policies import Groups
 from lbd.permit.predicted import unshown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lbd.act.executor import Accepts, FinishedMoves
     from lbd.decide.strategies import Strategy
@@ -32,6 +33,17 @@ class RoundSource(Protocol):
     """Where rounds come from."""
 
     def observe(self) -> Observation: ...
+
+
+LiveCpuSource = Callable[["Snapshot", "Mapping[str, float]", float], "Snapshot"]
+"""Gives a round the present CPU of some brokers: those named, each with the time from which on it counts, and how often
+brokers sample for their reports, in seconds."""
+
+
+def reports_alone(snapshot: Snapshot, watched: Mapping[str, float], sample_interval_seconds: float) -> Snapshot:
+    """The CPU that load reports tell."""
+    del watched, sample_interval_seconds
+    return snapshot
 
 
 class Actuator(Protocol):
@@ -112,8 +124,8 @@ class Parts:
     answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
     that is; ``wanted_hits`` are the real ones. ``learn`` is shown every round, and tells what traffic costs
     each broker. With ``moved_rest`` a bundle that lbd moved lately rests while others can go instead. The bundle that
-    carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing
-    may go to, and that none is compared with.
+    carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing may go to, and that none is
+    compared with. ``live`` asks brokers that something depends on for their CPU of now.
     """
 
     observer: RoundSource
@@ -140,6 +152,7 @@ class Parts:
     on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None
     leader_topic: str = ""
     drained: Callable[[], frozenset[str]] = frozenset
+    live: LiveCpuSource = reports_alone
 
     def ledger(
         self,

@@ -97,7 +97,7 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
         *("rights", "leader", "reports", "versions", "named-destinations", "destination-key", "load-manager"),
         *("in-broker-shedding", "avg-shedder", "distribute-evenly", "auto-split", "sample-intervals", "unload-timeout"),
         *("dynamic-values", "isolation-policies", "nic-speed", "cpu-source", "clocks", "minimums", "bundle-count"),
-        *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd", "load-model"),
+        *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd", "load-model", "live-cpu"),
     }
     assert not (tmp_path / "state").exists()
 
@@ -162,17 +162,39 @@ def test_the_text(pulsar: FakePulsar, tmp_path: Path):
     assert levels == sorted(levels, key=("problem", "warning", "ok").index)
     assert lines[0].startswith("problem  leader: no broker leads")
     assert lines[1].lstrip().startswith("why: only a leader")
-    assert lines[-1] == f"1 problem, 2 warnings, {levels.count('ok')} ok; 16 requests, nothing changed."
+    assert lines[-1] == f"1 problem, 2 warnings, {levels.count('ok')} ok; 17 requests, nothing changed."
     assert max(len(line) for line in lines if "state-dir" not in line) <= 100
 
 
 @pytest.mark.parametrize("brokers", [2, 3, 6])
 def test_requests_are_bounded(brokers: int, tmp_path: Path):
-    """Three for each broker, and no more than nine beside."""
+    """Three for each broker, and no more than ten beside."""
     with fake_pulsar.started(brokers) as cluster:
         cluster.own(cluster.ids[0], dict.fromkeys(bundles(0), 1000.0))
         told = json.loads(run(cluster, tmp_path, "--format", "json").stdout)
-        assert told["summary"]["requests"] == len(cluster.requests) <= 9 + 3 * brokers
+        assert told["summary"]["requests"] == len(cluster.requests) <= 10 + 3 * brokers
+
+
+@pytest.mark.parametrize(
+    ("reply", "live_cpu", "level", "seen"),
+    [
+        (None, True, "ok", "tells the CPU of its process, within 0.0 s"),
+        (refused(403, "no"), True, "warning", "HTTP 403 (no)"),
+        (ok([]), True, "warning", "no ProcessCpuTime or Uptime"),
+        (refused(403, "no"), False, "ok", "load.live_cpu is off"),
+    ],
+    ids=["told", "refused", "unknown", "off"],
+)
+def test_whether_the_cpu_of_now_can_be_had(
+    pulsar: FakePulsar, tmp_path: Path, reply: Reply | None, live_cpu: bool, level: str, seen: str
+):
+    """Where it is refused lbd works by reports, later: no problem, but to be known."""
+    if reply is not None:
+        pulsar.fault("/mbeans", reply)
+    told = findings(pulsar, tmp_path, load={"live_cpu": live_cpu})
+    found = next(one for one in told if one["check"] == "live-cpu")
+    assert (found["level"], seen in found["seen"]) == (level, True), found
+    assert bool(pulsar.asked("/mbeans")) == live_cpu
 
 
 def runtime(*brokers: int, **values: str) -> Change:

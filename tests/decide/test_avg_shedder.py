@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from lbd.decide import avg_shedder
 from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.decide.strategies import build
 from lbd.load.scoring import Weights
-from lbd.model import Decision, Hits, Memory
+from lbd.model import Decision, Hits, LiveCpu, Memory
 from lbd.observe.parse import Usage
 from lbd.reason import Reason
 from tests.builders import bundle, first_averages, permission, report, snapshot, stats
@@ -166,6 +167,35 @@ class TestCounters:
 
         assert Hits(5, 1) == memory.hits["b1:80"]
         assert 10 == len(ask(three(), memory).unloads)
+
+    @pytest.mark.parametrize(("live", "cpu", "fires"), [(True, 90, 2), (True, 89, 8), (False, 90, 8)])
+    def test_a_source_at_the_end_of_its_cpu_counts_as_far_apart(self, live: bool, cpu: float, fires: int):
+        """Its score cannot rise, however much it has to do: 25 points are as good as 40. Not in stock."""
+        seen = snapshot({"b1:80": broker(cpu, 10_000, 11), "b2:80": broker(cpu - 25, 1000, 2, first=20)})
+        found = rounds(seen, 9, live=live, hit_count_low=8, hit_count_high=2)
+        assert next(at for at, unloads in enumerate(found, 1) if unloads) == fires
+
+    @pytest.mark.parametrize(
+        ("live", "ago_seconds", "known", "goes_on"),
+        [(True, 60, True, True), (True, 601, True, False), (True, 60, False, False), (False, 60, True, False)],
+        ids=["soon", "late", "by reports", "stock"],
+    )
+    def test_what_a_limit_cut_off_goes_on_at_the_first_hit(
+        self, live: bool, ago_seconds: float, known: bool, goes_on: bool
+    ):
+        """Once the source's CPU of now is known, and within ten minutes; then nothing is to come any more."""
+        nan = np.full(3, np.nan)
+        brokers = three().brokers
+        seconds = np.array([30.0, np.nan, np.nan]) if known else nan
+        seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers.usage[:, 0], seconds, nan, nan)))
+        found = ask(seen, Memory(rest_at={"b1:80": seen.taken_at - ago_seconds}), live=live, hit_count_high=9)
+        assert bool(found.unloads) == goes_on
+        assert bool(found.memory.rest_at) == (not known)
+
+    def test_nothing_is_left_to_go_on_once_a_pair_is_close(self):
+        """The gap was closed by what went."""
+        seen = snapshot({"b1:80": broker(40, 10_000, 11), "b2:80": broker(30, 1000)})
+        assert ask(seen, Memory(rest_at={"b1:80": seen.taken_at - 60}), live=True).memory.rest_at == {}
 
     def test_a_broker_that_was_touched_holds_its_pair(self):
         """Neither counted nor fired until it has shown two fresh samples."""

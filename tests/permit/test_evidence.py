@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from lbd.load.scoring import Weights
+from lbd.model import Hits, LiveCpu
 from lbd.observe.parse import LoadReport, Usage
-from lbd.permit.evidence import Evidence, Sample, judge, unsettle, without
+from lbd.permit.evidence import Evidence, Sample, judge, unsettle, watched, without
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+if TYPE_CHECKING:
+    from lbd.model import Snapshot
 
 NO_NEW = Reason.NO_NEW_SAMPLE.code
 BUSY = {bundle(1): stats(100), bundle(2): stats(50)}
@@ -32,6 +38,12 @@ def watch(*reports: LoadReport) -> list[Evidence]:
     return found
 
 
+def live(seen: Snapshot, seconds: float, apart: float) -> Snapshot:
+    """The round with CPU of now of its only broker, of so many seconds, whose halves differ by so many points."""
+    columns = (np.array([one]) for one in (seen.brokers.usage[0, 0], seconds, apart, 0.1))
+    return replace(seen, brokers=replace(seen.brokers, live=LiveCpu(*columns)))
+
+
 def started(seconds_ago: float, **changes: Any) -> LoadReport:
     """A broker that started so long before TAKEN_AT."""
     return report(start_timestamp=(TAKEN_AT - seconds_ago) * 1000, statistics=BUSY, **changes)
@@ -49,6 +61,67 @@ def test_a_change_of_bandwidth_is_evidence_too():
     moved = report(50, BUSY, bandwidth_in=Usage(7.0, 100.0))
 
     assert bool(watch(report(50, BUSY, bandwidth_in=Usage(6.0, 100.0)), moved)[1].fresh[0])
+
+
+@pytest.mark.parametrize(
+    ("after_seconds", "seconds", "apart", "rate", "settled"),
+    [
+        (25, 25.0, 1.0, 500.0, True),
+        (25, 19.0, 1.0, 500.0, False),
+        (25, 25.0, 6.0, 500.0, False),
+        (25, 25.0, math.nan, 500.0, False),
+        (25, math.nan, math.nan, 500.0, False),
+        (25, 25.0, 1.0, 450.0, False),
+        (60, 60.0, 1.0, 450.0, True),
+    ],
+    ids=["still", "too short", "still changing", "halves too short", "by reports", "not counted yet", "counted alike"],
+)
+def test_a_touched_broker_settles_as_soon_as_its_live_cpu_stands_still(
+    after_seconds: float, seconds: float, apart: float, rate: float, settled: bool
+):
+    """And its traffic was counted anew since: what to move next is sized by that. Then its counter advances, too."""
+    before = snapshot({"a:80": report(50, {bundle(0): stats(450)})})
+    samples = unsettle(judge({}, before, Weights()).samples, ["a:80"], TAKEN_AT)
+    now = snapshot({"a:80": report(50, {bundle(0): stats(rate)})}, TAKEN_AT + after_seconds)
+    found = judge(samples, live(now, seconds, apart), Weights())
+    assert (bool(found.settled[0]), bool(found.counts[0]), bool(found.fresh[0])) == (settled, settled, False)
+
+
+def test_what_was_touched_since_the_last_round_counts_from_the_next_one_on():
+    """Nobody knows when exactly, but that it was before that."""
+    samples = unsettle(watch(report(50, BUSY))[0].samples, ["a:80"])
+    found = look(samples, report(50, BUSY), TAKEN_AT + 15)
+    assert found.samples["a:80"].touched_at == TAKEN_AT + 15
+
+
+def test_a_restarted_broker_settles_by_its_reports_alone():
+    """Nobody moved anything; its first minutes hold start-up work."""
+    before = look({}, report(50, BUSY))
+    again = started(200, cpu=50)
+    found = judge(before.samples, live(snapshot({"a:80": again}, TAKEN_AT + 90), 60.0, 0.0), Weights())
+    assert not found.settled[0]
+
+
+@pytest.mark.parametrize(
+    ("hits", "touched", "expected"),
+    [
+        ({}, [], {}),
+        ({"c:80": Hits(1)}, [], {"a:80": 0.0, "c:80": 0.0}),
+        ({"c:80 in gold": Hits(1)}, [], {"a:80": 0.0, "c:80": 0.0}),
+        ({}, ["c:80"], {"a:80": 0.0, "c:80": TAKEN_AT}),
+        ({"gone:80": Hits(1), "cluster": Hits(2)}, [], {}),
+        ({"b:80": Hits(1), "c:80": Hits(1)}, [], {"a:80": 0.0, "b:80": 0.0, "c:80": 0.0}),
+    ],
+    ids=["balanced", "hits", "in a pool", "settling", "nobody that is there", "two"],
+)
+def test_only_brokers_on_whom_something_depends_are_watched(
+    hits: dict[str, Hits], touched: list[str], expected: dict[str, float]
+):
+    """With as many of the least loaded, where bundles may go."""
+    scores = {"a:80": 10.0, "b:80": 20.0, "c:80": 70.0}
+    seen = snapshot({broker: report(score, BUSY) for broker, score in scores.items()})
+    samples = unsettle(judge({}, seen, Weights()).samples, touched, TAKEN_AT)
+    assert watched(samples, hits, scores) == expected
 
 
 def test_a_touched_broker_settles_with_its_second_fresh_sample():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -24,10 +26,10 @@ from tests.daemon.test_service import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.fake_pulsar import FakePulsar
 
+DATA = Path(__file__).parents[1] / "data"
 LOWER, UPPER = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 SPLIT_AWAY = "t/n/0x00000000_0x40000000"
 JAVA_TRACE = (
@@ -52,6 +54,41 @@ def admin(pulsar: FakePulsar, **changes: object) -> Admin:
 
 def _owned_of_first(asked: Admin) -> dict[str, bool]:
     return asked.owned(asked.settings.admin_urls[0].removeprefix("http://"))
+
+
+class TestProcessCpu:
+    def test_a_broker_tells_what_its_process_has_spent(self, pulsar: FakePulsar) -> None:
+        """Seconds of CPU, and since its start."""
+        first = pulsar.brokers[0]
+        first.spent_seconds, first.up_seconds = 12.5, 60.25
+        assert admin(pulsar).process_cpu(first.id) == (12.5, 60.25)
+
+    def test_as_a_real_one_does(self, pulsar: FakePulsar) -> None:
+        """Beans of 4.2.4."""
+        pulsar.fault("/mbeans", ok(json.loads((DATA / "samples" / "mbeans-4.2.4.json").read_text())))
+        assert admin(pulsar).process_cpu(pulsar.ids[0]) == (86.12, 231.388)
+
+    @pytest.mark.parametrize(
+        "beans",
+        [
+            [],
+            [{"metrics": {"Uptime": 5}, "dimensions": {"MBean": "java.lang:type=Runtime"}}],
+            [
+                {"metrics": {"Uptime": 5}, "dimensions": {"MBean": "java.lang:type=Runtime"}},
+                {"metrics": {"ProcessCpuTime": -1}, "dimensions": {"MBean": "java.lang:type=OperatingSystem"}},
+            ],
+            [
+                {"metrics": {"Uptime": 5}, "dimensions": {"MBean": "java.lang:type=Runtime"}},
+                {"metrics": {"ProcessCpuTime": "x"}, "dimensions": {"MBean": "java.lang:type=OperatingSystem"}},
+            ],
+        ],
+        ids=["none", "one", "not supported", "no number"],
+    )
+    def test_a_jvm_that_does_not_tell(self, beans: list[object], pulsar: FakePulsar) -> None:
+        """A line that says what was missing."""
+        pulsar.fault("/mbeans", ok(beans))
+        with pytest.raises(AdminError, match="no ProcessCpuTime or Uptime among the beans of this JVM"):
+            admin(pulsar).process_cpu(pulsar.ids[0])
 
 
 class TestQuestions:

@@ -24,6 +24,7 @@ TOPIC = "persistent://t/n/topic"
         (paths.RUNTIME_CONFIGURATION, "brokers/configuration/runtime"),
         (paths.DYNAMIC_CONFIGURATION, "brokers/configuration/values"),
         (paths.TOPIC_STATS, "broker-stats/topics"),
+        (paths.MBEANS, "broker-stats/mbeans"),
         (paths.brokers("c"), "brokers/{cluster}"),
         (paths.dynamic("k"), "brokers/configuration/{setting}"),
         (paths.dynamic("k", "v"), "brokers/configuration/{setting}/{value}"),

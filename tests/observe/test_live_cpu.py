@@ -1,0 +1,185 @@
+"""CPU of now: the process's own counter from turn to turn, and what others use in the report's own minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pytest
+
+from lbd.errors import AdminError
+from lbd.load.estimate import CPU
+from lbd.observe.live_cpu import LiveCpuReader
+from lbd.observe.parse import Usage
+from lbd.pulsar.admin import ProcessCpu
+from lbd.pulsar.settings import PulsarSettings
+from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.model import Brokers, Snapshot
+    from lbd.pulsar.admin import Admin
+
+BROKER, OTHER = "a:80", "b:80"
+TURN_SECONDS = 15
+UP_SECONDS = 300
+"""Of the process at the first turn."""
+
+LAG = 4.0
+"""Points by which the background may be wrong for a minute after a change of 30: of a new sample is only known that it
+is from between two turns."""
+
+
+@dataclass
+class Machine:
+    """A broker whose process uses ``process(t)`` percent of a core, ``t`` seconds after the first turn, and others
+    ``others`` percent. Its report has the mean of each whole minute, five seconds late.
+    """
+
+    process: Callable[[float], float]
+    others: float = 0.0
+    limit: float = 100.0
+    seconds: float = 0.0
+    error: AdminError | None = None
+    asked: list[float] = field(default_factory=list)
+    settings: PulsarSettings = field(default_factory=lambda: PulsarSettings(admin_urls=("http://a:80",)))
+
+    def process_cpu(self, broker: str, *, deadline: float | None = None) -> ProcessCpu:
+        """As :meth:`~lbd.pulsar.admin.Admin.process_cpu`."""
+        assert broker == BROKER
+        assert deadline is not None
+        self.asked.append(self.seconds)
+        if self.error is not None:
+            raise self.error
+        return ProcessCpu(self.spent(self.seconds), UP_SECONDS + self.seconds)
+
+    def spent(self, until: float) -> float:
+        """CPU seconds since its start."""
+        return sum(self.process(at) for at in np.arange(-UP_SECONDS, until).tolist()) / 100
+
+    def round(self) -> Snapshot:
+        """Its load report now, and another broker's."""
+        end = (self.seconds - 5) // 60 * 60
+        mean = (self.spent(end) - self.spent(end - 60)) / 60 * 100 + self.others
+        cpu = Usage(mean + end * 1e-9, self.limit)  # no two samples are equal to the last digit
+        busy = {bundle(0): stats(100)}
+        return snapshot({BROKER: report(cpu, busy), OTHER: report(33.0)}, TAKEN_AT + self.seconds)
+
+
+def turns(machine: Machine, seconds: float, since: float = 0.0, reader: LiveCpuReader | None = None) -> list[Brokers]:
+    """The brokers of each turn for so long; of the one that is watched CPU counts from ``since`` seconds on."""
+    reader = reader or LiveCpuReader(cast("Admin", machine))
+    found = []
+    for at in np.arange(machine.seconds, seconds, TURN_SECONDS).tolist():
+        machine.seconds = at
+        found.append(reader(machine.round(), {BROKER: TAKEN_AT + since}, 60.0).brokers)
+    machine.seconds += TURN_SECONDS
+    return found
+
+
+def steady(percent: float) -> Callable[[float], float]:
+    """The same all the time."""
+    return lambda _: percent
+
+
+def jump(before: float, after: float, at: float) -> Callable[[float], float]:
+    """So much before that second, and so much from it on."""
+    return lambda now: before if now < at else after
+
+
+def cpu(brokers: Brokers) -> float:
+    """The watched broker's."""
+    return float(brokers.usage[0, CPU])
+
+
+def test_until_a_report_is_of_a_minute_that_was_watched_the_report_counts():
+    """What others use is not known before."""
+    found = turns(Machine(steady(40.0)), 120)
+    known = [brokers.live is not None and bool(np.isfinite(brokers.live.seconds[0])) for brokers in found]
+    assert known == [False] * 5 + [True] * 3
+
+
+def test_a_change_is_seen_a_minute_before_the_report_shows_it():
+    """The mean of the last minute, and the report's beside it."""
+    found = turns(Machine(jump(40.0, 80.0, at=180)), 241)[-1]
+    assert found.live is not None
+    assert cpu(found) == pytest.approx(80, abs=1)
+    assert float(found.live.reported[0]) == pytest.approx(40, abs=1)
+    assert cpu(found.as_reported()) == float(found.live.reported[0])
+
+
+def test_after_a_move_only_what_was_used_since_counts():
+    """Twenty seconds after it they are a sample of their own, and its halves are told apart."""
+    found = turns(Machine(jump(80.0, 50.0, at=180)), 211, since=180)[-1]
+    assert found.live is not None
+    assert (cpu(found), float(found.live.seconds[0])) == (pytest.approx(50, abs=LAG), pytest.approx(30))
+    assert float(found.live.apart[0]) == pytest.approx(0, abs=1)
+
+
+def test_a_load_that_still_changes_is_told_by_its_halves():
+    """Fifteen seconds at 80 and fifteen at 50 are thirty points apart."""
+    found = turns(Machine(jump(80.0, 50.0, at=195)), 211, since=180)[-1]
+    assert found.live is not None
+    assert float(found.live.apart[0]) == pytest.approx(30, abs=1)
+
+
+def test_what_others_use_on_the_machine_is_added():
+    """A neighbour is in the report and not in the process."""
+    assert cpu(turns(Machine(jump(40.0, 60.0, at=180), others=25.0), 241)[-1]) == pytest.approx(85, abs=LAG)
+
+
+def test_points_are_of_the_limit():
+    """A broker of 0.4 core: its limit is 40."""
+    found = turns(Machine(jump(36.0, 20.0, at=195), limit=40.0), 211, since=180)[-1]
+    assert found.live is not None
+    assert float(found.live.apart[0]) == pytest.approx(40, abs=1)
+
+
+def test_where_the_process_uses_more_than_the_report_says_the_report_counts():
+    """One of both is wrong, and the report is what Pulsar goes by."""
+    found = turns(Machine(steady(40.0), others=-20.0), 241)[-1]
+    assert found.live is not None
+    assert cpu(found) == pytest.approx(20, abs=1)
+    assert np.isnan(found.live.seconds[0])
+
+
+def test_a_broker_that_is_not_watched_is_not_asked():
+    """Its CPU is the report's."""
+    found = turns(Machine(steady(40.0)), 121)[-1]
+    assert found.live is not None
+    assert float(found.usage[1, CPU]) == 33.0
+    assert np.isnan([found.live.seconds[1], found.live.took[1]]).all()
+
+
+def test_a_process_that_was_started_anew_begins_anew():
+    """Its counter begins at nought; until the next whole minute the report counts."""
+    machine = Machine(steady(40.0))
+    reader = LiveCpuReader(cast("Admin", machine))
+    turns(machine, 180, reader=reader)
+    machine.spent = lambda until: 40 * (until - 170) / 100  # type: ignore[method-assign]
+    machine.process_cpu = lambda *_, **__: ProcessCpu(0.4 * (machine.seconds - 170), machine.seconds - 170)  # type: ignore[method-assign]
+    found = turns(machine, 211, reader=reader)[-1]
+    assert found.live is not None
+    assert np.isnan(found.live.seconds[0])
+
+
+@pytest.mark.parametrize(("status", "asked"), [(403, 1), (404, 1), (500, 8), (None, 8)])
+def test_who_does_not_tell_is_judged_by_its_reports(status: int | None, asked: int):
+    """One that refuses is not asked again for ten minutes; why it does not tell is said."""
+    machine = Machine(steady(40.0), error=AdminError("GET http://a:80/x: no", status=status))
+    reader = LiveCpuReader(cast("Admin", machine))
+    found = turns(machine, 120, reader=reader)[-1]
+    assert cpu(found) == pytest.approx(40, abs=1)
+    assert reader.trouble == ("live CPU of a:80 is not known, load reports count instead: GET http://a:80/x: no")
+    assert len(machine.asked) == asked
+
+
+def test_one_that_is_slow_to_answer_is_asked_less_often(monkeypatch: pytest.MonkeyPatch):
+    """A broker at its limit answers for a tenth of its time at most."""
+    clock = iter(np.arange(0, 1000, 1.0).tolist())
+    monkeypatch.setattr("lbd.observe.live_cpu.boot_seconds", lambda: 2 * next(clock))
+    machine = Machine(steady(40.0))
+    turns(machine, 121)
+    assert machine.asked == [0, 30, 60, 90, 120]
