@@ -133,14 +133,14 @@ MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
 
 @dataclass(frozen=True, eq=False)
 class LiveCpu:
-    """CPU of now beside that of the load reports (``observe/live_cpu.py``). All are float64 (B,).
+    """Where CPU of now is known, beside what all brokers ``reported`` (``observe/live_cpu.py``). All are float64 (B,).
 
-    ``reported`` is what the reports say, in their unit. ``seconds`` is of how long a time before the round the present
-    value is the mean, NaN where the report's counts. ``apart`` is how far the two halves of that time differ, in
-    percent of the limit. ``took`` is how long the broker took to answer last, in seconds, NaN where it was not asked.
+    ``seconds`` is of how long a time before the round the present value is the mean, NaN where the report's counts.
+    ``apart`` is how far the two halves of that time differ, in percent of the limit. ``took`` is how long the broker
+    took to answer last, in seconds, NaN where it was not asked.
     """
 
-    reported: FloatArray
+    reported: Brokers
     seconds: FloatArray
     apart: FloatArray
     took: FloatArray
@@ -152,8 +152,8 @@ class Brokers:
 
     ``usage`` and ``limit`` are float64 (B, 5) in the report's own units; a limit <= 0 means that the broker does not
     know it. ``rates`` is float64 (B, 4), the broker totals. ``started_at`` is float64 (B,) in epoch seconds, NaN where
-    the report has none (2.11). ``topics`` is int64 (B,). With ``live``, CPU in ``usage`` is that of now where it is
-    known.
+    the report has none (2.11). ``topics`` is int64 (B,). With ``live``, ``usage`` has the CPU of now where it is known,
+    and ``rates`` of such brokers what has moved since they counted.
     """
 
     ids: tuple[str, ...]
@@ -169,12 +169,8 @@ class Brokers:
         return len(self.ids)
 
     def as_reported(self) -> Brokers:
-        """The same with the CPU of their load reports."""
-        if self.live is None:
-            return self
-        usage = self.usage.copy()
-        usage[:, RESOURCES.index("cpu")] = self.live.reported
-        return replace(self, usage=usage, live=None)
+        """What their load reports say."""
+        return self if self.live is None else self.live.reported
 
     def index(self) -> dict[str, int]:
         """Position of each broker id."""
@@ -224,6 +220,10 @@ class Snapshot:
     bundles: list[str]
     rows: Rows
     partial: bool = False
+
+    def as_reported(self) -> Snapshot:
+        """The same with nothing but what load reports say."""
+        return replace(self, brokers=self.brokers.as_reported())
 
     @cached_property
     def namespaces(self) -> Namespaces:

@@ -60,8 +60,9 @@ def own_shedder(record: TurnResult) -> OwnShedder | None:
     found = from_broker_conf(seen.shedder, stock=True).settings
     settings = AvgShedderSettings.model_validate(found.get("avg_shedder", {})).stock()
     weights = Weights.model_validate(found.get("weights", {}))
-    allowed = _allowed(seen.snapshot, decision, evidence)
-    answer = build(settings.eager(), weights)(seen.snapshot, averages, allowed, Memory())
+    snapshot = seen.snapshot.as_reported()
+    allowed = _allowed(snapshot, decision, evidence)
+    answer = build(settings.eager(), weights)(snapshot, averages, allowed, Memory())
     rounds = settings.hit_count_low + SPARE_ROUNDS
     return OwnShedder(name, _sources(answer), rounds * 60.0 * _interval_minutes(seen.shedder))
 

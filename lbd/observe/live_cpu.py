@@ -157,7 +157,7 @@ class LiveCpuReader:
                 cpu[at], seconds[at], apart[at] = told
         usage = brokers.usage.copy()
         usage[:, CPU] = cpu
-        live = LiveCpu(brokers.usage[:, CPU], seconds, apart, took)
+        live = LiveCpu(brokers, seconds, apart, took)
         return replace(snapshot, brokers=replace(brokers, usage=usage, live=live))
 
     @property

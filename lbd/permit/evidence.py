@@ -3,8 +3,8 @@
 Brokers sample CPU once a minute however often they are polled, so a counter that advances with every poll would count
 one sample many times. A broker gives new evidence when cpu or bandwidth changed; the samples of its first two sampling
 intervals include start-up work; after a move or a restart its second fresh sample is the first correct one. Where its
-CPU of now is known, it has settled as soon as that stands still and its traffic was counted anew. A report that has
-been unchanged for long may hide any load, so its broker gives nothing, and takes nothing.
+CPU of now is known, it has settled as soon as that stands still. A report that has been unchanged for long may hide any
+load, so its broker gives nothing, and takes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.samples import COUNTED_SECONDS
 from lbd.load.scoring import SCORED, Weights
 from lbd.model import RESOURCES, Permission, counter_broker
 from lbd.reason import Reason
@@ -60,9 +59,8 @@ class Sample:
 
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics. All times
-    are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, ``touched_at`` when a move last touched the
-    broker (0: never, infinite: since the last round), and ``counted_at`` when its ``rates``, messages/s and bytes/s in
-    and out, were first seen.
+    are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, and ``touched_at`` when a move last touched the
+    broker (0: never, infinite: since the last round).
     """
 
     usage: tuple[float, float, float]
@@ -72,8 +70,6 @@ class Sample:
     bundles: int = 0
     fresh_at: float = 0.0
     touched_at: float = 0.0
-    rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    counted_at: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,13 +108,13 @@ def judge(
     reported = snapshot.rows.count(snapshot.rows.reported)
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
-        first = _first_sample(brokers, at, int(reported[at]), snapshot.taken_at)
+        first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)
         new = first if old is None else _next(old, first)
         new = replace(new, touched_at=min(new.touched_at, snapshot.taken_at))
         fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
-        by_live = new.to_settle > 0 and _is_still(snapshot.brokers, at, new, snapshot.taken_at)
+        by_live = new.to_settle > 0 and new.touched_at > 0 and _is_still(snapshot.brokers, at)
         new = replace(new, to_settle=0) if by_live else new
         fresh[at] &= paired[at] == 0
         counts[at] = fresh[at] or (by_live and paired[at] == 0)
@@ -127,18 +123,10 @@ def judge(
     return Evidence(samples, fresh, counts, paired, settled)
 
 
-def _is_still(brokers: Brokers, at: int, sample: Sample, now: float) -> bool:
-    """Whether a broker shows by its live CPU what it does since a move touched it.
-
-    Its traffic must have been counted anew, too: what to move next is sized by that. Rates that are the same after an
-    interval of that count were counted, and are the same.
-    """
-    if brokers.live is None or not sample.touched_at:
-        return False
-    if not (sample.counted_at > sample.touched_at or now - sample.touched_at >= COUNTED_SECONDS):
-        return False
+def _is_still(brokers: Brokers, at: int) -> bool:
+    """Whether a broker shows by its live CPU what it does since a move touched it."""
     live = brokers.live
-    return bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
+    return live is not None and bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
 
 
 def watched(samples: Mapping[str, Sample], hits: Mapping[str, Hits], scores: Mapping[str, float]) -> dict[str, float]:
@@ -181,30 +169,18 @@ def touched_since(written_at: float, sent: Iterable[Sent]) -> frozenset[str]:
     return frozenset(end for one in lately for end in (one.source, one.destination) if end is not None)
 
 
-def _first_sample(brokers: Brokers, at: int, bundles: int, now: float) -> Sample:
-    """What is seen of a broker, as if for the first time."""
+def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
     cpu, bandwidth_in, bandwidth_out = (float(brokers.usage[at, column]) for column in _SAMPLED)
-    messages_in, messages_out, bytes_in, bytes_out = brokers.rates[at].tolist()
-    return Sample(
-        usage=(cpu, bandwidth_in, bandwidth_out),
-        started_at=float(brokers.started_at[at]),
-        bundles=bundles,
-        fresh_at=now,
-        rates=(messages_in, messages_out, bytes_in, bytes_out),
-        counted_at=now,
-    )
+    return cpu, bandwidth_in, bandwidth_out
 
 
 def _next(old: Sample, found: Sample) -> Sample:
     """What is seen now of a broker that was seen before. When a clock goes back, its last sample is as old as it is."""
     if not same(old.started_at, found.started_at):
         return replace(found, to_settle=SAMPLES_TO_SETTLE)
-    counted_at = min(old.counted_at, found.counted_at) if all(map(same, old.rates, found.rates)) else found.counted_at
     if all(map(same, old.usage, found.usage)):
-        fresh_at = min(old.fresh_at, found.fresh_at)
-        return replace(old, bundles=found.bundles, fresh_at=fresh_at, rates=found.rates, counted_at=counted_at)
-    settling = max(old.to_settle - 1, 0)
-    return replace(found, seen=old.seen + 1, to_settle=settling, touched_at=old.touched_at, counted_at=counted_at)
+        return replace(old, bundles=found.bundles, fresh_at=min(old.fresh_at, found.fresh_at))
+    return replace(found, seen=old.seen + 1, to_settle=max(old.to_settle - 1, 0), touched_at=old.touched_at)
 
 
 def same(first: float, second: float) -> bool:

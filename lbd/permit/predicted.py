@@ -156,6 +156,36 @@ class Predictor:
         return min(max((moved / total for moved, total in totals if total > 0), default=1.0), 1.0)
 
 
+# --- traffic that has moved since brokers counted theirs
+
+
+def with_moved_traffic(snapshot: Snapshot, sent: Iterable[Sent]) -> Snapshot:
+    """The round with what has moved where it is now, of brokers whose CPU of now is known.
+
+    Brokers count rates once in a statistics interval: until then a moved bundle is on both reports, or on neither, and
+    what its destination counts first is of a part of that interval. So the source's total loses what its report still
+    has of the bundle, and the destination's gets what its report lacks of what the bundle carried when it was moved.
+    """
+    live = snapshot.brokers.live
+    known = None if live is None else np.isfinite(live.seconds)
+    landed = {one.bundle: one for one in sent if one.owner is not None and one.owner == one.destination}
+    if known is None or not known.any() or not landed:
+        return snapshot
+    position, owner = snapshot.brokers.index(), snapshot.rows.owner()
+    at, rates = snapshot.positions_of(landed), snapshot.brokers.rates.copy()
+    for bundle, move in landed.items():
+        rows = np.flatnonzero((snapshot.rows.bundle == at.get(bundle, -1)) & snapshot.rows.reported)
+        shown = {int(owner[row]): snapshot.rows.rates[row] for row in rows.tolist()}
+        source, destination = position.get(move.source), position.get(move.owner or "")
+        if source is not None and known[source] and source in shown:
+            rates[source] = np.maximum(rates[source] - shown[source], 0.0)
+        if destination is not None and known[destination]:
+            counted = shown.get(destination, np.zeros(4))
+            rates[destination, MSG_IN] += max(move.msg_rate - float(counted[:2].sum()), 0.0)
+            rates[destination, BYTES_IN] += max(move.throughput - float(counted[2:].sum()), 0.0)
+    return replace(snapshot, brokers=replace(snapshot.brokers, rates=rates))
+
+
 # --- pending load: moves whose effect is not in the destination's report yet
 # Brokers sample CPU once an interval of minutes, and count rates once a statistics interval.
 

@@ -355,7 +355,7 @@ def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRo
     """What is kept of a turn; None of one that saw nothing. ``settings`` are those of its strategy, as JSON."""
     if record.observation is None or record.decision is None or record.evidence is None:
         return None
-    snapshot, evidence = record.observation.snapshot, record.evidence
+    snapshot, evidence = record.observation.snapshot.as_reported(), record.evidence
     used = percent(snapshot.brokers)
     return HistoryRound(
         snapshot,

@@ -296,7 +296,7 @@ def _permission(parts: Parts, seen: Assessment, hold: Hold | None) -> Permission
         hold=hold[0] if hold is not None else None,
         pools=policies.isolation.pools(snapshot, policies.active),
         costs=eligibility.column(snapshot, parts.guardrails.move_costs),
-        slopes=parts.learn(replace(snapshot, brokers=snapshot.brokers.as_reported())),
+        slopes=parts.learn(snapshot.as_reported()),
         max_destination_score=parts.guardrails.max_destination_score,
     )
 

@@ -65,6 +65,18 @@ class TestMetrics:
         assert after[asked] - before.get(asked, 0) == len(planned)
         assert after[f'lbd_broker_usage_ratio{{broker="{pulsar.ids[0]}",resource="cpu"}}'] == 0.8
 
+    def test_who_was_asked_for_its_cpu_of_now_is_told(self, pulsar: FakePulsar, tmp_path: Path):
+        """Brokers with hits, from the second turn on; until a whole minute was seen their reports count."""
+        with serving(pulsar, tmp_path) as api:
+            api.turn()
+            assert api.engine.wait(PATIENCE_SECONDS)
+            first = _values(api.get("/metrics").text)
+            api.turn()
+            second = _values(api.get("/metrics").text)
+        assert not [name for name in first if name.startswith("lbd_broker_live_cpu")]
+        assert second[f'lbd_broker_live_cpu{{broker="{pulsar.ids[0]}"}}'] == 0
+        assert second[f'lbd_broker_live_cpu_seconds{{broker="{pulsar.ids[0]}"}}'] >= 0
+
     def test_an_amended_end_is_counted_by_itself(self):
         """Nothing is counted back: what a move was told to be stays counted, and what it is by now beside it."""
         tally, move = Tally(), Unload("t/n/0x00000000_0xffffffff", "a:1", "b:1", 1.0, 1.0)

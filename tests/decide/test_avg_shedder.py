@@ -187,7 +187,7 @@ class TestCounters:
         nan = np.full(3, np.nan)
         brokers = three().brokers
         seconds = np.array([30.0, np.nan, np.nan]) if known else nan
-        seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers.usage[:, 0], seconds, nan, nan)))
+        seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers, seconds, nan, nan)))
         found = ask(seen, Memory(rest_at={"b1:80": seen.taken_at - ago_seconds}), live=live, hit_count_high=9)
         assert bool(found.unloads) == goes_on
         assert bool(found.memory.rest_at) == (not known)

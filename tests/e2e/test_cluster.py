@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
 from tests.e2e import naming, placing, probe, security, settings, skew
 from tests.e2e.cluster import Cluster, ClusterError
 from tests.e2e.traffic import Traffic
@@ -25,6 +27,23 @@ def test_every_broker_is_listed_and_one_leads(cluster: Cluster):
         assert sorted(listed) == cluster.brokers
         assert probe.leader(cluster, index) == probe.leader(cluster)
     assert probe.leader(cluster) in cluster.brokers
+
+
+@pytest.mark.cluster(every_version=True)
+def test_every_broker_counts_the_cpu_of_its_process_as_the_kernel_does(cluster: Cluster):
+    """What lbd calls CPU of now, beside the meter of the broker's control group."""
+    admin = Admin(PulsarSettings(admin_urls=tuple(cluster.admin_urls)))
+    admin.active_brokers()
+    before = {broker: admin.process_cpu(broker) for broker in cluster.brokers}
+    used = probe.true_cpu(cluster, 10)
+    after = {broker: admin.process_cpu(broker) for broker in cluster.brokers}
+    admin.close()
+    spent = {broker: after[broker].spent_seconds - one.spent_seconds for broker, one in before.items()}
+    passed = {broker: after[broker].up_seconds - one.up_seconds for broker, one in before.items()}
+    told = {broker: 100 * spent[broker] / passed[broker] for broker in cluster.brokers}
+    assert {
+        broker: round(told[broker] - used[broker]) for broker in used if abs(told[broker] - used[broker]) > 10
+    } == {}
 
 
 def test_place_puts_a_bundle_on_each_named_broker(cluster: Cluster):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from lbd.load.scoring import Weights, scores
+from lbd.model import LiveCpu
 from lbd.permit.budget import Sent
-from lbd.permit.predicted import borne, unshown
+from lbd.permit.predicted import borne, unshown, with_moved_traffic
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
+
+if TYPE_CHECKING:
+    from lbd.model import Snapshot
 
 SEEN = snapshot({"a:1": report(40, {bundle(0): stats(100), bundle(1): stats(300)}), "b:1": report(20)})
 SCORES = scores(SEEN.brokers, Weights())
@@ -109,3 +113,49 @@ def test_rates_beyond_all_numbers_of_another_broker_tell_nothing():
     )
     found = borne([HALF_A_MINUTE_AGO], TAKEN_AT - 60, seen, scores(seen.brokers, Weights()))
     assert found.tolist() == pytest.approx([0.0, 10.0, 0.0])
+
+
+MOVED, STAYS = bundle(0), bundle(1)
+LANDED = replace(HALF_A_MINUTE_AGO, owner="b:1")
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "expected"),
+    [
+        ({MOVED: 100, STAYS: 300}, {}, (600, 200)),
+        ({STAYS: 300}, {}, (600, 200)),
+        ({MOVED: 100, STAYS: 300}, {MOVED: 40}, (600, 200)),
+        ({STAYS: 300}, {MOVED: 110}, (600, 220)),
+    ],
+    ids=["not counted anew", "on neither report", "counted in part", "counted"],
+)
+def test_traffic_is_where_its_bundle_has_landed(
+    source: dict[str, int], destination: dict[str, int], expected: tuple[int, int]
+):
+    """Whatever both reports have counted by now; in + out, of a bundle with 100 msg/s each way."""
+    carried = {"a:1": source, "b:1": destination}
+    seen = snapshot({one: report(40, {name: stats(rate) for name, rate in of.items()}) for one, of in carried.items()})
+    found = with_moved_traffic(live(seen), [LANDED]).brokers
+    assert found.rates[:, :2].sum(axis=1).tolist() == pytest.approx(list(expected))
+    assert found.as_reported().rates.tolist() == seen.brokers.rates.tolist()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [[], [replace(LANDED, owner=None)], [replace(LANDED, owner="c:1")], [replace(LANDED, owner="a:1")]],
+    ids=["none", "under way", "elsewhere", "stayed"],
+)
+def test_only_what_has_landed_has_moved(sent: list[Sent]):
+    """Of all else nobody knows where its traffic is."""
+    assert with_moved_traffic(live(SEEN), sent).brokers.rates.tolist() == SEEN.brokers.rates.tolist()
+
+
+def test_by_reports_alone_totals_stay_as_they_are():
+    """They count again once two new samples show the move; by then the totals do, too."""
+    assert with_moved_traffic(SEEN, [LANDED]) is SEEN
+
+
+def live(seen: Snapshot) -> Snapshot:
+    """The round with the CPU of now of all its brokers."""
+    column = np.full(len(seen.brokers), 30.0)
+    return replace(seen, brokers=replace(seen.brokers, live=LiveCpu(seen.brokers, column, column, column)))
