@@ -78,16 +78,14 @@ class PlacementMemory:
 class Memory:
     """What a strategy remembers from turn to turn: a broker that is away keeps its counters, as in Pulsar.
 
-    ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles, ``rest_at`` when
-    limits kept back a part of what one was to give (epoch seconds). With pools every key of these is a
-    :func:`counter_key`. ``placing`` is what the placement beside it remembers.
+    ``loads`` are running averages by broker, ``unloaded_at`` is when one was last to give bundles (epoch seconds). With
+    pools every key of these is a :func:`counter_key`. ``placing`` is what the placement beside it remembers.
     """
 
     hits: Mapping[str, Hits] = field(default_factory=dict)
     loads: Mapping[str, UsualLoad] = field(default_factory=dict)
     unloaded_at: Mapping[str, float] = field(default_factory=dict)
     placing: PlacementMemory = field(default_factory=PlacementMemory)
-    rest_at: Mapping[str, float] = field(default_factory=dict)
 
 
 # --- cost of traffic per broker: plain columns, aligned with a snapshot's brokers

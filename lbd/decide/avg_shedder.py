@@ -13,8 +13,8 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
 - A pair may leave :data:`NEGLIGIBLE_POINTS` unexchanged.
 - A source at :data:`~lbd.decide.shedder.AT_LIMIT_POINTS` or more counts as far apart as ``high_threshold`` wants: its
   score cannot rise.
-- A source whose plan was cut by a limit goes on at its first hit within :data:`GOES_ON_SECONDS`, where its live CPU is
-  known: what is left of a plan needs no proof of its own.
+- A source that gave bundles within :data:`GOES_ON_SECONDS` goes on at its first hit, where its CPU of now is known.
+  What is left of an imbalance, as limits cut a plan or one destination is full, needs no proof of its own.
 
 Versions before 5.0 keep a planned destination that is overloaded, where 5.0 replaces it; the guardrails refuse it then.
 Where Java's result depends on the order of a hash map (brokers of equal score, bundles of equal traffic), lbd orders by
@@ -196,7 +196,7 @@ def portion(cold: float, rise: float, scores: Sequence[float], apart: float) -> 
 # --- pairing: pairs of brokers, and hit counts of those that were too far apart
 
 GOES_ON_SECONDS = 600.0
-"""What was cut off a plan longer ago is no part of it any more: the traffic is another."""
+"""An imbalance is no longer the one of which bundles were moved longer ago: the traffic is another."""
 
 # Source: AvgShedder.findBrokerPairs. Counters belong to brokers, not to pairs; a broker keeps its count when its
 # partner changes, and while it is away.
@@ -224,34 +224,34 @@ def pair_up(seen: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Memor
     With an odd count the middle broker is paired with itself, and counts on both sides, as in Pulsar. A round without
     pairs clears all counters, but for present brokers that gave no new evidence.
     """
-    counters = Counters(dict(memory.hits), _resting(seen, memory))
+    counters = Counters(dict(memory.hits), _gave_lately(seen, memory))
     ranked = _ranked(seen)
     outer = zip(ranked[: (len(ranked) + 1) // 2], reversed(ranked), strict=False)
     pairs = tuple(pair for low, high in outer if (pair := _compare(seen, low, high, counters)) is not None)
     if not pairs:
         silent = {broker for broker, counts in zip(seen.ids, seen.permission.counts, strict=True) if not counts}
         counters.hits = {broker: hits for broker, hits in counters.hits.items() if broker in silent}
-    return pairs, Memory(counters.hits, rest_at=counters.rest_at)
+    return pairs, Memory(counters.hits, unloaded_at=counters.unloaded_at)
 
 
 @dataclass
 class Counters:
-    """What is known of brokers while a round is paired up: their hits, and whose plan was cut by a limit, and when."""
+    """What is known while a round is paired up: hits of brokers, and when each was last to give (epoch seconds)."""
 
     hits: dict[str, Hits]
-    rest_at: dict[str, float]
+    unloaded_at: dict[str, float]
 
     def clear(self, broker: str) -> None:
-        """Nothing is to be said against it any more."""
+        """It is close to its partner: nothing is to be said of it any more."""
         self.hits.pop(broker, None)
-        self.rest_at.pop(broker, None)
+        self.unloaded_at.pop(broker, None)
 
 
-def _resting(seen: PairingInput, memory: Memory) -> dict[str, float]:
-    """The plans that may still go on, by the broker that is to give."""
+def _gave_lately(seen: PairingInput, memory: Memory) -> dict[str, float]:
+    """Brokers that may go on to give; in stock there are none."""
     if seen.settings.is_stock:
         return {}
-    return {broker: at for broker, at in memory.rest_at.items() if 0 <= seen.taken_at - at <= GOES_ON_SECONDS}
+    return {broker: at for broker, at in memory.unloaded_at.items() if 0 <= seen.taken_at - at <= GOES_ON_SECONDS}
 
 
 def _ranked(seen: PairingInput) -> list[int]:
@@ -281,19 +281,21 @@ def _judge(
 ) -> Pair:
     """Fire when any of the four counters has reached its threshold; firing clears all four, whatever follows.
 
-    Or, not in Pulsar, when the rest of the source's plan may go on, as its live CPU shows what the first part did. A
-    difference equal to a threshold counts; one at the high threshold advances both counters.
+    Or, not in Pulsar, when the source may go on to give, as its CPU of now shows what the last moves did. A difference
+    equal to a threshold counts; one at the high threshold advances both counters.
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     wanted = Hits(seen.settings.hit_count_low, seen.settings.hit_count_high)
-    enough = hits.reach(wanted) or (source in counters.rest_at and seen.shows_live(source))
+    enough = hits.reach(wanted) or (source in counters.unloaded_at and seen.shows_live(source))
     fired = enough and may_fire and seen.permission.hold is None
     for broker in (source, destination):
         if fired:
-            counters.clear(broker)
+            counters.hits.pop(broker, None)
         elif seen.permission.hold is not None and broker in counters.hits:
             counters.hits[broker] = counters.hits[broker].below(wanted)
+    if fired and not seen.settings.is_stock:
+        counters.unloaded_at[source] = seen.taken_at
     return Pair(source, destination, difference, hits, wanted, fired)
 
 
@@ -450,7 +452,7 @@ class Levelling:
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         told = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
-        told += "" if pair.hits.reach(pair.wanted_hits) else "; the rest of a plan that a limit cut"
+        told += "" if pair.hits.reach(pair.wanted_hits) else "; goes on with what it gave lately"
         self.unloads.extend(self._unload(candidates, at, pair, told) for at in taken)
         if taken:
             return None

@@ -79,7 +79,6 @@ def _of_pool(memory: Memory, snapshot: Snapshot, pool: Pool) -> Memory:
         _without_pool(memory.hits, pool.name, outside),
         _without_pool(memory.loads, pool.name, outside),
         _without_pool(memory.unloaded_at, pool.name, outside),
-        rest_at=_without_pool(memory.rest_at, pool.name, outside),
     )
 
 
@@ -103,20 +102,18 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
     hits: dict[str, Hits] = {}
     loads: dict[str, UsualLoad] = {}
     unloaded_at: dict[str, float] = {}
-    rest_at: dict[str, float] = {}
     verdicts = permission.barred.copy()
     for pool, answer in answers:
         hits |= _with_pool(answer.memory.hits, pool.name)
         loads |= _with_pool(answer.memory.loads, pool.name)
         unloaded_at |= _with_pool(answer.memory.unloaded_at, pool.name)
-        rest_at |= _with_pool(answer.memory.rest_at, pool.name)
         verdicts[pool.bundles] = answer.verdicts[pool.bundles]
     facts = answers[0][1].facts
     pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.facts.pairs)
     unloads = tuple(unload for _, answer in answers for unload in answer.unloads)
     told = sorted(answers, key=lambda each: not each[1].facts.pairs)
     skips = tuple(_named(skip, pool) for pool, answer in told for skip in answer.skips)
-    memory = Memory(hits, loads, unloaded_at, rest_at=rest_at)
+    memory = Memory(hits, loads, unloaded_at)
     plans = "; ".join(f"{pool.name or 'others'}: {answer.facts.told}" for pool, answer in answers if answer.facts.told)
     return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans), verdicts)
 

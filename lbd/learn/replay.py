@@ -330,7 +330,7 @@ class _Replay:
         permission = self._permission(number, snapshot, trips)
         decision = self._asked(snapshot, permission, trips)
         permitted = self._permitted(snapshot, decision, permission, lately)
-        self._memory = memory_after(self._memory, decision, permitted, snapshot.taken_at)
+        self._memory = memory_after(self._memory, decision, permitted)
         self._act(snapshot.taken_at, permitted.unloads)
 
     def _asked(self, snapshot: Snapshot, permission: Permission, trips: Trips) -> Decision:

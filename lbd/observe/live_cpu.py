@@ -27,7 +27,7 @@ from lbd.model import LiveCpu
 from lbd.observe.observer import few_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from lbd.model import Snapshot
     from lbd.pulsar.admin import Admin, ProcessCpu
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 SPAN_SECONDS = 10.0
 """Shorter ones are too noisy: the counter has a resolution of 10 ms, and a garbage collection takes a second."""
+
+SLACK_SECONDS = 1.0
+"""Turns are not to the second: two of 5 s, or one of 10 s, are a span."""
 
 MINUTE_SECONDS = 60.0
 """A live value is the mean of no longer a time, as that of a report."""
@@ -51,8 +54,8 @@ DISAGREE_POINTS = 5.0
 ANSWER_SECONDS = 5.0
 """The turn waits no longer."""
 
-SHARE_OF_TIME = 0.1
-"""A broker answers for no more of its time: one that took 2 s is asked again after 20 s."""
+SHARE_OF_TIME = 0.2
+"""A broker answers for no more of its time: one that took 3 s is asked again after 15 s."""
 
 REFUSED_SECONDS = 600.0
 """Who refuses is asked again after so long: it does not change from turn to turn."""
@@ -66,9 +69,14 @@ class _Seen:
     started_at: float = nan
     report: float = nan
     background: float | None = None
+    asked_at: float = 0.0
     ask_at: float = 0.0
     took: float = nan
     trouble: str = ""
+
+    def is_due(self, since: float, now: float) -> bool:
+        """Whether it is to be asked; the first count after a move comes at once, unless it does not tell."""
+        return now >= self.ask_at or (not self.trouble and self.asked_at < since <= now)
 
     def take(self, cpu: ProcessCpu, now: float) -> None:
         """The counter now, ``now`` in epoch seconds. A process that was started anew begins anew."""
@@ -102,17 +110,18 @@ class _Seen:
     def latest(self, since: float) -> tuple[float, float, float] | None:
         """Since then, but at most for a minute (epoch seconds): percent of a core, seconds, and percent between halves.
 
-        None where that is too short; of halves that are too short NaN.
+        None where that is too short; of halves that are too short NaN. All begin and end with a count: between two
+        counts nobody knows how CPU was spent.
         """
-        if not self.counts:
+        last = self.counts[-1][1] if self.counts else 0.0
+        times = [up for _, up in self.counts if up >= max(since - self.started_at, last - MINUTE_SECONDS)]
+        if not times or last - times[0] < SPAN_SECONDS - SLACK_SECONDS:
             return None
-        end = self.counts[-1][1]
-        begin = max(since - self.started_at, end - MINUTE_SECONDS, self.counts[0][1])
-        if end - begin < SPAN_SECONDS:
-            return None
-        middle = (begin + end) / 2
-        first, last = (self._rate(*span) for span in ((begin, middle), (middle, end)))
-        return (first + last) / 2, end - begin, abs(last - first) if end - middle >= SPAN_SECONDS else nan
+        begin, middle = times[0], min(times, key=lambda up: abs(up - (times[0] + last) / 2))
+        apart = nan
+        if min(middle - begin, last - middle) >= SPAN_SECONDS - SLACK_SECONDS:
+            apart = abs(self._rate(middle, last) - self._rate(begin, middle))
+        return self._rate(begin, last), last - begin, apart
 
     def _rate(self, begin: float, end: float) -> float:
         """Percent of a core."""
@@ -173,15 +182,19 @@ class LiveCpuReader:
         """End the threads; requests under way end in seconds."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, watched: Collection[str], now: float) -> None:
-        due = [broker for broker in watched if now >= self._of[broker].ask_at]
+    def _ask(self, watched: Mapping[str, float], now: float) -> None:
+        due = [broker for broker, since in watched.items() if self._of[broker].is_due(since, now)]
         try:
             answers = few_at_once(self._pool, self._admin.settings.concurrency, self._answer, due)
         except (RuntimeError, CancelledError):
             raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
         for broker, (answer, took) in zip(due, answers, strict=True):
             seen = self._of[broker]
-            seen.took, seen.ask_at = took, now + took / SHARE_OF_TIME
+            seen.took, seen.asked_at, seen.ask_at = (
+                took,
+                now,
+                now + max(took / SHARE_OF_TIME, SPAN_SECONDS - SLACK_SECONDS),
+            )
             if isinstance(answer, AdminError):
                 seen.trouble = str(answer)
                 seen.ask_at = now + REFUSED_SECONDS if answer.status in {401, 403, 404} else seen.ask_at

@@ -31,8 +31,8 @@ SAMPLE_INTERVAL_SECONDS = 60.0
 
 SAMPLES_TO_SETTLE = 2
 
-LIVE_SETTLE_SECONDS = 20.0
-"""Two times ten seconds of live CPU: less is too noisy to be compared."""
+LIVE_SETTLE_SECONDS = 18.0
+"""Two times ten seconds of live CPU, less what turns are not to the second: shorter ones are too noisy to compare."""
 
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""

@@ -68,7 +68,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
     ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``departures`` when
     brokers went within the last hour. ``changed_at`` is when the owner of a bundle changed without lbd, for as long as
     it rests therefore. ``progress`` is what moves came to. ``journaled``: the journal had its first line by then.
-    ``hits``, ``loads``, ``unloaded_at``, ``placing`` and ``rest_at`` are the strategy's :class:`~lbd.model.Memory`.
+    ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`.
     """
 
     format: int = FORMAT
@@ -83,13 +83,12 @@ class TurnMemory(msgspec.Struct, frozen=True):
     loads: dict[str, UsualLoad] = {}
     unloaded_at: dict[str, At] = {}
     placing: PlacementMemory = PlacementMemory()
-    rest_at: dict[str, At] = {}
     journaled: bool = False
 
     @property
     def memory(self) -> Memory:
         """What the strategy is asked with."""
-        return Memory(self.hits, self.loads, self.unloaded_at, self.placing, self.rest_at)
+        return Memory(self.hits, self.loads, self.unloaded_at, self.placing)
 
     def with_memory(self, memory: Memory) -> TurnMemory:
         """The same with what the strategy answered."""
@@ -99,7 +98,6 @@ class TurnMemory(msgspec.Struct, frozen=True):
             loads=dict(memory.loads),
             unloaded_at=dict(memory.unloaded_at),
             placing=memory.placing,
-            rest_at=dict(memory.rest_at),
         )
 
     def at(self, now: float, gap_seconds: float) -> TurnMemory:
@@ -108,7 +106,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
         known = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
         if 0 <= now - self.written_at <= gap_seconds:
             return known
-        return msgspec.structs.replace(known, hits={}, loads={}, placing=PlacementMemory(), rest_at={})
+        return msgspec.structs.replace(known, hits={}, loads={}, placing=PlacementMemory())
 
 
 class StateDir:

@@ -54,14 +54,12 @@ CAPS = frozenset(
 """What there will be more of later, whatever the cluster looks like then."""
 
 
-def memory_after(before: Memory, decision: Decision, permitted: Permitted, taken_at: float) -> Memory:
+def memory_after(before: Memory, decision: Decision, permitted: Permitted) -> Memory:
     """What the strategy remembers; of a pair that got nothing because of a cap, the counters ``before`` the turn.
 
     Firing clears a pair's counters. Waiting for eight samples anew, pairs that share a cap would be served one
     after the other, hours late; so they stand one below their limit, as under a hold. A counter that the strategy has
-    for all brokers is kept where none of them got anything. Brokers of which nothing goes have not given. Of a source
-    that gives a part only, because of a cap, it is kept that there is more to come (``rest_at``). ``taken_at`` is the
-    time of the round, epoch seconds.
+    for all brokers is kept where none of them got anything. Brokers of which nothing goes have not given.
     """
     found = dict(decision.memory.hits)
     kept_back = {skip.what for skip in permitted.skips if skip.reason in CAPS}
@@ -72,14 +70,7 @@ def memory_after(before: Memory, decision: Decision, permitted: Permitted, taken
     for pair in fired:
         if pair.source in capped:
             found |= _known(before.hits, pair, alone=pair.pool not in moving)
-    cut = {unload.source for unload in decision.unloads if unload.bundle in kept_back} & served
-    rests = {counter_key(pair.source, pair.pool): taken_at for pair in fired if pair.source in cut}
-    return replace(
-        decision.memory,
-        hits=found,
-        unloaded_at=_last_gave_at(before, decision.memory, served),
-        rest_at={**decision.memory.rest_at, **rests},
-    )
+    return replace(decision.memory, hits=found, unloaded_at=_last_gave_at(before, decision.memory, served))
 
 
 def _known(before: Mapping[str, Hits], pair: Pair, *, alone: bool) -> dict[str, Hits]:
@@ -257,7 +248,7 @@ def _save(
     parts.store.save_averages(seen.averages, taken_at)
     kept = start_progress(seen.kept, permitted.unloads, seen.snapshot, decision.facts.scores, expected)
     touching = permitted.unloads if parts.actuator.acts else ()
-    memory = memory_after(seen.before.memory, decision, permitted, taken_at)
+    memory = memory_after(seen.before.memory, decision, permitted)
     parts.store.save(_remembered(kept, memory, seen.evidence, touching, taken_at))
 
 

@@ -180,22 +180,23 @@ class TestCounters:
         [(True, 60, True, True), (True, 601, True, False), (True, 60, False, False), (False, 60, True, False)],
         ids=["soon", "late", "by reports", "stock"],
     )
-    def test_what_a_limit_cut_off_goes_on_at_the_first_hit(
-        self, live: bool, ago_seconds: float, known: bool, goes_on: bool
-    ):
-        """Once the source's CPU of now is known, and within ten minutes; then nothing is to come any more."""
+    def test_who_gave_lately_goes_on_at_the_first_hit(self, live: bool, ago_seconds: float, known: bool, goes_on: bool):
+        """Once the source's CPU of now is known, and within ten minutes."""
         nan = np.full(3, np.nan)
         brokers = three().brokers
         seconds = np.array([30.0, np.nan, np.nan]) if known else nan
         seen = replace(three(), brokers=replace(brokers, live=LiveCpu(brokers, seconds, nan, nan)))
-        found = ask(seen, Memory(rest_at={"b1:80": seen.taken_at - ago_seconds}), live=live, hit_count_high=9)
+        gave_at = seen.taken_at - ago_seconds
+        found = ask(seen, Memory(unloaded_at={"b1:80": gave_at}), live=live, hit_count_high=9)
         assert bool(found.unloads) == goes_on
-        assert bool(found.memory.rest_at) == (not known)
+        assert all(unload.reason.endswith("; goes on with what it gave lately") for unload in found.unloads)
+        kept = {"b1:80": seen.taken_at} if goes_on else {"b1:80": gave_at} if live and ago_seconds < 600 else {}
+        assert found.memory.unloaded_at == kept
 
-    def test_nothing_is_left_to_go_on_once_a_pair_is_close(self):
-        """The gap was closed by what went."""
+    def test_nobody_goes_on_once_a_pair_is_close(self):
+        """The gap was closed by what went; the next one needs its hits."""
         seen = snapshot({"b1:80": broker(40, 10_000, 11), "b2:80": broker(30, 1000)})
-        assert ask(seen, Memory(rest_at={"b1:80": seen.taken_at - 60}), live=True).memory.rest_at == {}
+        assert ask(seen, Memory(unloaded_at={"b1:80": seen.taken_at - 60}), live=True).memory.unloaded_at == {}
 
     def test_a_broker_that_was_touched_holds_its_pair(self):
         """Neither counted nor fired until it has shown two fresh samples."""

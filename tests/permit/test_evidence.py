@@ -67,7 +67,7 @@ def test_a_change_of_bandwidth_is_evidence_too():
     ("seconds", "apart", "settled"),
     [
         (25.0, 1.0, True),
-        (19.0, 1.0, False),
+        (17.0, 1.0, False),
         (25.0, 6.0, False),
         (25.0, math.nan, False),
         (math.nan, math.nan, False),

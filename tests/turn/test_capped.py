@@ -46,16 +46,11 @@ def answer(decision: Decision, *reasons: Reason | None) -> Permitted:
     )
 
 
-def after(before: Memory, decision: Decision, permitted: Permitted) -> Memory:
-    """What is remembered of a round at :data:`TAKEN_AT`."""
-    return memory_after(before, decision, permitted, TAKEN_AT)
-
-
 @pytest.mark.parametrize("reason", sorted(CAPS, key=lambda one: one.code))
 def test_a_pair_that_a_cap_refuses_everything_keeps_its_counters(reason: Reason):
     """They are those from before the turn: one more sample, and it fires again."""
     decision = fired()
-    assert after(Memory(BEFORE), decision, answer(decision, reason)).hits == BEFORE
+    assert memory_after(Memory(BEFORE), decision, answer(decision, reason)).hits == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -73,31 +68,17 @@ def test_a_pair_that_a_cap_refuses_everything_keeps_its_counters(reason: Reason)
 def test_a_pair_that_got_something_or_must_not_begins_anew(reasons: tuple[Reason | None, ...]):
     """As in Pulsar, firing clears both counters."""
     decision = fired()
-    found = after(Memory(BEFORE), decision, answer(decision, *reasons)).hits
+    found = memory_after(Memory(BEFORE), decision, answer(decision, *reasons)).hits
     assert found == {"other:8080": Hits(5, 1)} == decision.memory.hits
-
-
-@pytest.mark.parametrize(
-    ("reasons", "rest"),
-    [
-        ((None, Reason.TURN_TRAFFIC), {HOT: TAKEN_AT}),
-        ((None,), {}),
-        ((Reason.TURN_TRAFFIC,), {}),
-        ((None, Reason.DESTINATION_OVERLOADED), {}),
-    ],
-    ids=["cut by a cap", "whole", "nothing went", "the rest may not go"],
-)
-def test_there_is_more_to_come_where_a_cap_cut_a_plan(reasons: tuple[Reason | None, ...], rest: dict[str, float]):
-    """Not where what is left may not go at all, nor where counters wait one below their limit anyway."""
-    decision = fired()
-    assert after(Memory(BEFORE), decision, answer(decision, *reasons)).rest_at == rest
 
 
 def test_one_cap_among_other_refusals_is_enough():
     """What the cap kept back may go later."""
     decision = fired()
     assert (
-        after(Memory(BEFORE), decision, answer(decision, Reason.DESTINATION_OVERLOADED, Reason.TURN_UNLOADS)).hits
+        memory_after(
+            Memory(BEFORE), decision, answer(decision, Reason.DESTINATION_OVERLOADED, Reason.TURN_UNLOADS)
+        ).hits
         == BEFORE
     )
 
@@ -110,7 +91,9 @@ def test_counters_of_pools_are_kept_in_their_pool():
     pooled = type(pair)(**{**vars(pair), "pool": "gold"})
     facts = type(decision.facts)(decision.facts.scores, decision.facts.binding, (pooled,))
     decision = Decision(decision.unloads, (), Memory({}), facts, decision.verdicts)
-    assert after(Memory(before), decision, answer(decision, Reason.TURN_UNLOADS)).hits == {f"{HOT} in gold": Hits(7, 0)}
+    assert memory_after(Memory(before), decision, answer(decision, Reason.TURN_UNLOADS)).hits == {
+        f"{HOT} in gold": Hits(7, 0)
+    }
 
 
 def transfers() -> Decision:
@@ -138,7 +121,7 @@ def test_a_strategy_that_counts_for_all_brokers(
 ):
     """The cluster's counter is kept like a pair's, and who gave nothing is not said to have given."""
     decision = transfers()
-    found = after(COUNTED, decision, answer(decision, *reasons))
+    found = memory_after(COUNTED, decision, answer(decision, *reasons))
     assert (found.hits, found.unloaded_at) == (hits, {**BEFORE_THAT, **gave})
 
 
@@ -146,7 +129,7 @@ def test_who_never_gave_has_not_given_now():
     """Nothing is noted of it, in its pool either."""
     decision = transfers()
     decision = replace(decision, memory=Memory(unloaded_at={f"{HOT} in gold": TAKEN_AT}))
-    found = after(COUNTED, decision, answer(decision, Reason.HOUR_UNLOADS))
+    found = memory_after(COUNTED, decision, answer(decision, Reason.HOUR_UNLOADS))
     assert found.unloaded_at == {}
 
 
