@@ -27,7 +27,7 @@ from lbd.model import LiveCpu
 from lbd.observe.observer import few_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lbd.model import Snapshot
     from lbd.pulsar.admin import Admin, ProcessCpu
@@ -40,7 +40,7 @@ SLACK_SECONDS = 1.0
 """Turns are not to the second: two of 5 s, or one of 10 s, are a span."""
 
 MINUTE_SECONDS = 60.0
-"""A live value is the mean of no longer a time, as that of a report."""
+"""What was used longer ago is not the CPU of now."""
 
 KEPT_SECONDS = 200.0
 """A report's minute ended up to two minutes ago; what was spent meanwhile is known from before it began."""
@@ -108,20 +108,20 @@ class _Seen:
         return self._rate(first, last)
 
     def latest(self, since: float) -> tuple[float, float, float] | None:
-        """Since then, but at most for a minute (epoch seconds): percent of a core, seconds, and percent between halves.
+        """The last two spans, none of them before ``since`` (epoch seconds): their mean, seconds, and how far apart.
 
-        None where that is too short; of halves that are too short NaN. All begin and end with a count: between two
-        counts nobody knows how CPU was spent.
+        In percent of a core. With one span only the last is NaN, without any there is nothing to tell. Spans begin and
+        end with a count: between two counts nobody knows how CPU was spent.
         """
         last = self.counts[-1][1] if self.counts else 0.0
         times = [up for _, up in self.counts if up >= max(since - self.started_at, last - MINUTE_SECONDS)]
-        if not times or last - times[0] < SPAN_SECONDS - SLACK_SECONDS:
+        middle = _newest(times, last - SPAN_SECONDS + SLACK_SECONDS)
+        if middle is None:
             return None
-        begin, middle = times[0], min(times, key=lambda up: abs(up - (times[0] + last) / 2))
-        apart = nan
-        if min(middle - begin, last - middle) >= SPAN_SECONDS - SLACK_SECONDS:
-            apart = abs(self._rate(middle, last) - self._rate(begin, middle))
-        return self._rate(begin, last), last - begin, apart
+        begin = _newest(times, middle - SPAN_SECONDS + SLACK_SECONDS)
+        if begin is None:
+            return self._rate(middle, last), last - middle, nan
+        return self._rate(begin, last), last - begin, abs(self._rate(middle, last) - self._rate(begin, middle))
 
     def _rate(self, begin: float, end: float) -> float:
         """Percent of a core."""
@@ -151,14 +151,15 @@ class LiveCpuReader:
         now, brokers = snapshot.taken_at, snapshot.brokers
         since_seconds = now - self._taken_at if self._taken_at < now else MINUTE_SECONDS
         self._taken_at = now
-        self._of = {broker: self._of.get(broker, _Seen()) for broker in watched}
+        asked_lately = {broker: seen for broker, seen in self._of.items() if now - seen.asked_at <= KEPT_SECONDS}
+        self._of = {**{broker: _Seen() for broker in watched}, **asked_lately}
         self._ask(watched, now)
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
         for at, broker in enumerate(brokers.ids):
-            seen = self._of.get(broker)
-            if seen is None:
+            if broker not in watched:
                 continue
+            seen = self._of[broker]
             took[at], limit = seen.took, float(brokers.limit[at, CPU])
             seen.compare(float(cpu[at]), now, since_seconds, interval_seconds)
             told = _told(seen, watched[broker], limit)
@@ -209,6 +210,11 @@ class LiveCpuReader:
         except AdminError as error:
             error.__cause__ = error.__context__ = None
             return error, boot_seconds() - begun
+
+
+def _newest(times: Sequence[float], until: float) -> float | None:
+    """The newest of these times, which are rising, that is not later."""
+    return max((at for at in times if at <= until), default=None)
 
 
 def _told(seen: _Seen, since: float, limit: float) -> tuple[float, float, float] | None:

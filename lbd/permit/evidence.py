@@ -22,7 +22,7 @@ from lbd.reason import Reason
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, Hits, IntArray, Snapshot
+    from lbd.model import BoolArray, Brokers, CodeArray, FloatArray, IntArray, Memory, Snapshot
     from lbd.permit.budget import Sent
 
 
@@ -33,6 +33,9 @@ SAMPLES_TO_SETTLE = 2
 
 LIVE_SETTLE_SECONDS = 18.0
 """Two times ten seconds of live CPU, less what turns are not to the second: shorter ones are too noisy to compare."""
+
+WATCHED_SECONDS = 600.0
+"""So long after it gave bundles a broker may give more at its first hit (AvgShedder's rule)."""
 
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""
@@ -129,13 +132,17 @@ def _is_still(brokers: Brokers, at: int) -> bool:
     return live is not None and bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
 
 
-def watched(samples: Mapping[str, Sample], hits: Mapping[str, Hits], scores: Mapping[str, float]) -> dict[str, float]:
+def watched(
+    samples: Mapping[str, Sample], memory: Memory, scores: Mapping[str, float], taken_at: float
+) -> dict[str, float]:
     """Brokers on whose CPU of now something depends, each with the time from which on it counts (epoch seconds).
 
-    These are the ones with hits, those that settle, and as many of the least loaded, where bundles may go: a balanced
-    cluster is not asked. ``samples`` and ``hits`` are those that the last turn left, ``scores`` are points by broker.
+    These are the ones with hits, those that gave bundles lately, those that settle, and as many of the least loaded,
+    where bundles may go: a balanced cluster is not asked. ``samples`` and ``memory`` are what the last turn left,
+    ``scores`` are points by broker, ``taken_at`` is the time of the round.
     """
-    concerned = {counter_broker(counter) for counter in hits}
+    gave = {counter for counter, at in memory.unloaded_at.items() if taken_at - at <= WATCHED_SECONDS}
+    concerned = {counter_broker(counter) for counter in (*memory.hits, *gave)}
     concerned |= {broker for broker, sample in samples.items() if sample.to_settle > 0 and sample.touched_at}
     concerned &= scores.keys()
     lowest = sorted(scores, key=lambda broker: (scores[broker], broker))[: len(concerned)]

@@ -122,7 +122,7 @@ def _with_live_cpu(parts: Parts, observation: Observation, kept: TurnMemory) -> 
     """The round with the present CPU of the brokers on which something depends by now."""
     snapshot = observation.snapshot
     points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
-    asked = watched(kept.samples, kept.hits, points)
+    asked = watched(kept.samples, kept.memory, points, snapshot.taken_at)
     return replace(observation, snapshot=parts.live(snapshot, asked, observation.sample_interval_seconds))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lbd.load.scoring import Weights
-from lbd.model import Hits, LiveCpu
+from lbd.model import Hits, LiveCpu, Memory
 from lbd.observe.parse import LoadReport, Usage
 from lbd.permit.evidence import Evidence, Sample, judge, unsettle, watched, without
 from lbd.reason import Reason
@@ -98,25 +98,27 @@ def test_a_restarted_broker_settles_by_its_reports_alone():
 
 
 @pytest.mark.parametrize(
-    ("hits", "touched", "expected"),
+    ("memory", "touched", "expected"),
     [
-        ({}, [], {}),
-        ({"c:80": Hits(1)}, [], {"a:80": 0.0, "c:80": 0.0}),
-        ({"c:80 in gold": Hits(1)}, [], {"a:80": 0.0, "c:80": 0.0}),
-        ({}, ["c:80"], {"a:80": 0.0, "c:80": TAKEN_AT}),
-        ({"gone:80": Hits(1), "cluster": Hits(2)}, [], {}),
-        ({"b:80": Hits(1), "c:80": Hits(1)}, [], {"a:80": 0.0, "b:80": 0.0, "c:80": 0.0}),
+        (Memory(), [], {}),
+        (Memory({"c:80": Hits(1)}), [], {"a:80": 0.0, "c:80": 0.0}),
+        (Memory({"c:80 in gold": Hits(1)}), [], {"a:80": 0.0, "c:80": 0.0}),
+        (Memory(), ["c:80"], {"a:80": 0.0, "c:80": TAKEN_AT}),
+        (Memory(unloaded_at={"c:80": TAKEN_AT - 600}), [], {"a:80": 0.0, "c:80": 0.0}),
+        (Memory(unloaded_at={"c:80": TAKEN_AT - 601}), [], {}),
+        (Memory({"gone:80": Hits(1), "cluster": Hits(2)}), [], {}),
+        (Memory({"b:80": Hits(1), "c:80": Hits(1)}), [], {"a:80": 0.0, "b:80": 0.0, "c:80": 0.0}),
     ],
-    ids=["balanced", "hits", "in a pool", "settling", "nobody that is there", "two"],
+    ids=["balanced", "hits", "in a pool", "settling", "gave lately", "gave long ago", "nobody that is there", "two"],
 )
 def test_only_brokers_on_whom_something_depends_are_watched(
-    hits: dict[str, Hits], touched: list[str], expected: dict[str, float]
+    memory: Memory, touched: list[str], expected: dict[str, float]
 ):
     """With as many of the least loaded, where bundles may go."""
     scores = {"a:80": 10.0, "b:80": 20.0, "c:80": 70.0}
     seen = snapshot({broker: report(score, BUSY) for broker, score in scores.items()})
     samples = unsettle(judge({}, seen, Weights()).samples, touched, TAKEN_AT)
-    assert watched(samples, hits, scores) == expected
+    assert watched(samples, memory, scores, TAKEN_AT) == expected
 
 
 def test_a_touched_broker_settles_with_its_second_fresh_sample():
