@@ -286,6 +286,11 @@ class Settings(_Strategies):
             raise ValueError(f"{'; '.join(wrong)}, or profile: stock")
         return self
 
+    @property
+    def asks_live_cpu(self) -> bool:
+        """Whether brokers are asked for their CPU of now: Pulsar's own rule knows load reports only."""
+        return self.load.live_cpu and self.profile == "live"
+
     @field_validator("weights")
     @classmethod
     def _scored(cls, weights: Weights) -> Weights:

@@ -221,7 +221,7 @@ class Snapshot:
 
     def as_reported(self) -> Snapshot:
         """The same with nothing but what load reports say."""
-        return replace(self, brokers=self.brokers.as_reported())
+        return self if self.brokers.live is None else replace(self, brokers=self.brokers.as_reported())
 
     @cached_property
     def namespaces(self) -> Namespaces:

@@ -253,7 +253,7 @@ class Assembled:
             ignored_holds=OBSERVED_BESIDE if self.observing else frozenset(),
             leader_topic=settings.leader.kept_topic,
             drained=self.draining.drained,
-            live=self.live_cpu if settings.load.live_cpu else reports_alone,
+            live=self.live_cpu if settings.asks_live_cpu else reports_alone,
         )
 
     def tools(self, parts: Parts) -> Tools:

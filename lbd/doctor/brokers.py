@@ -649,8 +649,8 @@ LIVE = Check("live-cpu", "a load report shows CPU a minute late: without it a pl
 
 def check_live_cpu(seen: Survey) -> Iterator[Finding]:
     """Whether a broker tells what CPU its process has spent."""
-    if not seen.settings.load.live_cpu:
-        yield LIVE.ok("load.live_cpu is off: load reports alone are used")
+    if not seen.settings.asks_live_cpu:
+        yield LIVE.ok("not used: load.live_cpu is false, or profile is stock")
     elif seen.live_cpu_seconds is None:
         todo = "grant the role superuser, or set load.live_cpu: false; until then load reports are used"
         yield LIVE.warning(str(seen.failed[LIVE_CPU]), todo)

@@ -106,7 +106,7 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
         if observation is not None and (namespace := _a_namespace(observation)):
             asking("antiAffinity", partial(admin.anti_affinity_group, namespace))
         asked_at = now()
-        if observation is not None and settings.load.live_cpu:
+        if observation is not None and settings.asks_live_cpu:
             live = asking(LIVE_CPU, partial(admin.process_cpu, observation.snapshot.brokers.ids[0]))
         else:
             live = None

@@ -191,11 +191,8 @@ class LiveCpuReader:
             raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
         for broker, (answer, took) in zip(due, answers, strict=True):
             seen = self._of[broker]
-            seen.took, seen.asked_at, seen.ask_at = (
-                took,
-                now,
-                now + max(took / SHARE_OF_TIME, SPAN_SECONDS - SLACK_SECONDS),
-            )
+            seen.took, seen.asked_at = took, now
+            seen.ask_at = now + max(took / SHARE_OF_TIME, SPAN_SECONDS - SLACK_SECONDS)
             if isinstance(answer, AdminError):
                 seen.trouble = str(answer)
                 seen.ask_at = now + REFUSED_SECONDS if answer.status in {401, 403, 404} else seen.ask_at

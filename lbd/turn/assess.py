@@ -114,8 +114,8 @@ def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
     evidence = marked(without(judged, snapshot, touched), snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     lately = [one for one in parts.sent() if one.at > snapshot.taken_at - MOVED_SECONDS]
-    observation = replace(observation, snapshot=with_moved_traffic(snapshot, lately))
-    return Observed(observation, evidence, averages, drained, kept)
+    moved = with_moved_traffic(snapshot, lately)
+    return Observed(replace(observation, snapshot=moved), evidence, averages, drained, kept)
 
 
 def _with_live_cpu(parts: Parts, observation: Observation, kept: TurnMemory) -> Observation:
@@ -123,7 +123,8 @@ def _with_live_cpu(parts: Parts, observation: Observation, kept: TurnMemory) -> 
     snapshot = observation.snapshot
     points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
     asked = watched(kept.samples, kept.memory, points, snapshot.taken_at)
-    return replace(observation, snapshot=parts.live(snapshot, asked, observation.sample_interval_seconds))
+    found = parts.live(snapshot, asked, observation.sample_interval_seconds) if asked else snapshot
+    return replace(observation, snapshot=found)
 
 
 @dataclass(frozen=True, eq=False)

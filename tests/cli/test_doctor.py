@@ -181,7 +181,7 @@ def test_requests_are_bounded(brokers: int, tmp_path: Path):
         (None, True, "ok", "tells the CPU of its process, within 0.0 s"),
         (refused(403, "no"), True, "warning", "HTTP 403 (no)"),
         (ok([]), True, "warning", "no ProcessCpuTime or Uptime"),
-        (refused(403, "no"), False, "ok", "load.live_cpu is off"),
+        (refused(403, "no"), False, "ok", "not used: load.live_cpu is false"),
     ],
     ids=["told", "refused", "unknown", "off"],
 )
