@@ -653,7 +653,7 @@ def check_live_cpu(seen: Survey) -> Iterator[Finding]:
         yield LIVE.ok("not used: load.live_cpu is false, or profile is stock")
     elif seen.live_cpu_seconds is None:
         todo = "grant the role superuser, or set load.live_cpu: false; until then load reports are used"
-        yield LIVE.warning(str(seen.failed[LIVE_CPU]), todo)
+        yield LIVE.warning(str(seen.failed.get(LIVE_CPU, "no broker could be asked")), todo)
     else:
         yield LIVE.ok(f"a broker tells the CPU of its process, within {seen.live_cpu_seconds:.1f} s")
 
