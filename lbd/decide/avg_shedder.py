@@ -13,8 +13,9 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
 - A pair may leave :data:`NEGLIGIBLE_POINTS` unexchanged.
 - A source at :data:`~lbd.decide.shedder.AT_LIMIT_POINTS` or more counts as far apart as ``high_threshold`` wants: its
   score cannot rise.
-- A source that gave bundles within :data:`GOES_ON_SECONDS` goes on at its first hit, where its CPU of now is known.
-  What is left of an imbalance, as limits cut a plan or one destination is full, needs no proof of its own.
+- A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on at its first hit, where its CPU
+  of now is known. What is left of an imbalance, as limits cut a plan or one destination is full, needs no proof of its
+  own.
 
 Versions before 5.0 keep a planned destination that is overloaded, where 5.0 replaces it; the guardrails refuse it then.
 Where Java's result depends on the order of a hash map (brokers of equal score, bundles of equal traffic), lbd orders by
@@ -37,6 +38,7 @@ from lbd.load import scoring
 from lbd.load.estimate import smallest_gap
 from lbd.load.scoring import broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Permission, Skip, Unload
+from lbd.permit.evidence import GOES_ON_SECONDS
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -195,8 +197,6 @@ def portion(cold: float, rise: float, scores: Sequence[float], apart: float) -> 
 
 # --- pairing: pairs of brokers, and hit counts of those that were too far apart
 
-GOES_ON_SECONDS = 600.0
-"""An imbalance is no longer the one of which bundles were moved longer ago: the traffic is another."""
 
 # Source: AvgShedder.findBrokerPairs. Counters belong to brokers, not to pairs; a broker keeps its count when its
 # partner changes, and while it is away.

@@ -34,8 +34,10 @@ SAMPLES_TO_SETTLE = 2
 LIVE_SETTLE_SECONDS = 18.0
 """Two times ten seconds of live CPU, less what turns are not to the second: shorter ones are too noisy to compare."""
 
-WATCHED_SECONDS = 600.0
-"""So long after it gave bundles a broker may give more at its first hit (AvgShedder's rule)."""
+GOES_ON_SECONDS = 600.0
+"""So long after it gave bundles a broker may give more at its first hit, by AvgShedder's rule, and is watched for that:
+an imbalance is no longer the one of which bundles were moved longer ago.
+"""
 
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""
@@ -141,7 +143,7 @@ def watched(
     where bundles may go: a balanced cluster is not asked. ``samples`` and ``memory`` are what the last turn left,
     ``scores`` are points by broker, ``taken_at`` is the time of the round.
     """
-    gave = {counter for counter, at in memory.unloaded_at.items() if taken_at - at <= WATCHED_SECONDS}
+    gave = {counter for counter, at in memory.unloaded_at.items() if taken_at - at <= GOES_ON_SECONDS}
     concerned = {counter_broker(counter) for counter in (*memory.hits, *gave)}
     concerned |= {broker for broker, sample in samples.items() if sample.to_settle > 0 and sample.touched_at}
     concerned &= scores.keys()

@@ -14,7 +14,7 @@ from lbd.permit import progress
 from lbd.permit.eligibility import marked
 from lbd.permit.evidence import judge, watched, without
 from lbd.permit.policies import Policies
-from lbd.permit.predicted import with_moved_traffic
+from lbd.permit.predicted import UNSHOWN_SAMPLES, with_moved_traffic
 from lbd.turn.holds import UNREPORTED_SECONDS, with_members
 
 if TYPE_CHECKING:
@@ -84,10 +84,6 @@ def start_progress(
 # --- assessment of one round
 
 
-MOVED_SECONDS = 150.0
-"""Brokers count their rates once a minute unless set otherwise: after two of them all reports show a move."""
-
-
 @dataclass(frozen=True, eq=False)
 class Observed:
     """What the brokers report, and how far that is to be trusted by what was ``kept``.
@@ -113,7 +109,8 @@ def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
     judged = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
     evidence = marked(without(judged, snapshot, touched), snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
-    lately = [one for one in parts.sent() if one.at > snapshot.taken_at - MOVED_SECONDS]
+    since = snapshot.taken_at - UNSHOWN_SAMPLES * observation.sample_interval_seconds
+    lately = [one for one in parts.sent() if one.at > since]
     moved = with_moved_traffic(snapshot, lately)
     return Observed(replace(observation, snapshot=moved), evidence, averages, drained, kept)
 
