@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,13 @@ RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 """Columns of :attr:`Brokers.usage` and :attr:`Brokers.limit`; ``memory`` is the JVM heap."""
 MSG_IN, MSG_OUT, BYTES_IN, BYTES_OUT = range(4)
 """Columns of every rates array: messages/s in and out, bytes/s in and out."""
+
+
+class ProcessCpu(NamedTuple):
+    """CPU that a broker's process has spent since it started, and how long ago that was; both in seconds."""
+
+    spent_seconds: float
+    up_seconds: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lbd.model import ProcessCpu
 from lbd.simulate.fake_cluster import Configuration, FakePolicies, heartbeats, load_report, ranges
 from lbd.simulate.fake_pulsar import FakeAdminApi, FakeBrokers
 from lbd.simulate.faults import INSTEAD, Fault, Reply, Request, Switch, page
@@ -185,10 +186,10 @@ class FakePulsar(FakeBrokers):
         del made["lastStats"][heartbeats(cluster, broker)[0]]  # tests count bundles of their own only
         return {**made, "bundles": list(rates), "numBundles": len(rates), **found.report}
 
-    def process(self, broker: str) -> tuple[float, float]:
+    def process(self, broker: str) -> ProcessCpu:
         """CPU that its process has spent, and how long it is up, in seconds, as the test has set them."""
         found = self.broker(broker)
-        return found.spent_seconds, found.up_seconds
+        return ProcessCpu(found.spent_seconds, found.up_seconds)
 
     def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
         """Rates of each loaded topic."""

@@ -141,7 +141,7 @@ class Assembled:
         self.silences = BrokerHealth()
         self.looking = self._look(settings)
         self.observer = self._observed(settings)
-        self.live_cpu = LiveCpuReader(self.looking.admin)
+        self.live_cpu = self._live_cpu(settings)
         self.policies = PolicyReader(self.observer.admin)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = LivePicker(journal, ended)
@@ -152,6 +152,9 @@ class Assembled:
 
     def _look(self, settings: Settings) -> Observer:
         return Observer(Admin(settings.pulsar, self.silences), self.timebase.now)
+
+    def _live_cpu(self, settings: Settings) -> LiveCpuReader:
+        return LiveCpuReader(self.looking.admin, settings.pulsar.concurrency)
 
     def _observed(self, settings: Settings) -> ClusterObserver:
         """A lbd that only observes takes nothing over either."""
@@ -174,7 +177,7 @@ class Assembled:
                 self.silences = BrokerHealth()
             self.looking = self._look(settings)
             self.live_cpu.close()
-            self.live_cpu = LiveCpuReader(self.looking.admin)
+            self.live_cpu = self._live_cpu(settings)
             self.policies = PolicyReader(self.looking.admin)
         self.settings, self.observer = settings, self._observed(settings)
         self.learned.take(settings)

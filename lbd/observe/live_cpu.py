@@ -15,7 +15,7 @@ from collections import deque
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -29,8 +29,7 @@ from lbd.observe.observer import few_at_once
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lbd.model import Snapshot
-    from lbd.pulsar.admin import Admin, ProcessCpu
+    from lbd.model import ProcessCpu, Snapshot
 
 
 SPAN_SECONDS = 10.0
@@ -133,14 +132,23 @@ class _Seen:
         return float(np.interp(at, up, spent))
 
 
-class LiveCpuReader:
-    """Asks brokers of one cluster, and remembers their counters from turn to turn. Not thread-safe."""
+class ProcessCpuSource(Protocol):
+    """What tells the counter of a broker, as the admin API does."""
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
+    def process_cpu(self, broker: str, *, deadline: float) -> ProcessCpu: ...
+
+
+class LiveCpuReader:
+    """Asks brokers of one cluster, and remembers their counters from turn to turn. Not thread-safe.
+
+    No more than ``concurrency`` are asked at once.
+    """
+
+    def __init__(self, source: ProcessCpuSource, concurrency: int) -> None:
+        self._source, self._concurrency = source, concurrency
         self._of: dict[str, _Seen] = {}
         self._taken_at = nan
-        self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-live-cpu")
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="lbd-live-cpu")
 
     def __call__(self, snapshot: Snapshot, watched: Mapping[str, float], interval_seconds: float) -> Snapshot:
         """The round with the present CPU of those brokers of which it can be told; the others' is as reported.
@@ -186,7 +194,7 @@ class LiveCpuReader:
     def _ask(self, watched: Mapping[str, float], now: float) -> None:
         due = [broker for broker, since in watched.items() if self._of[broker].is_due(since, now)]
         try:
-            answers = few_at_once(self._pool, self._admin.settings.concurrency, self._answer, due)
+            answers = few_at_once(self._pool, self._concurrency, self._answer, due)
         except (RuntimeError, CancelledError):
             raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
         for broker, (answer, took) in zip(due, answers, strict=True):
@@ -203,7 +211,7 @@ class LiveCpuReader:
     def _answer(self, broker: str) -> tuple[ProcessCpu | AdminError, float]:
         begun = boot_seconds()
         try:
-            return self._admin.process_cpu(broker, deadline=begun + ANSWER_SECONDS), boot_seconds() - begun
+            return self._source.process_cpu(broker, deadline=begun + ANSWER_SECONDS), boot_seconds() - begun
         except AdminError as error:
             error.__cause__ = error.__context__ = None
             return error, boot_seconds() - begun

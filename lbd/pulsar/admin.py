@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from lbd.errors import AdminError, ObserveError
+from lbd.model import ProcessCpu
 from lbd.pulsar import paths
 from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
 
@@ -353,13 +354,6 @@ class _MBeanMetrics(msgspec.Struct):
 class _MBean(msgspec.Struct):
     metrics: msgspec.Raw
     dimensions: _MBeanName = _MBeanName()
-
-
-class ProcessCpu(NamedTuple):
-    """CPU that a broker's process has spent since it started, and how long ago that was; both in seconds."""
-
-    spent_seconds: float
-    up_seconds: float
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy as np
 from lbd.bundles import FULL_RANGE, range_in_name, topic_hash
 from lbd.errors import UsageError
 from lbd.load.estimate import usage
-from lbd.model import RESOURCES, Brokers, Rows, Snapshot, bundle_namespace
+from lbd.model import RESOURCES, Brokers, ProcessCpu, Rows, Snapshot, bundle_namespace
 from lbd.permit.policies import parse_isolation
 from lbd.simulate.scenario import KIB_PER_MIB, load_namespace
 from lbd.simulate.world import (
@@ -241,6 +241,25 @@ def noisy(world: World, points: FloatArray, when: int) -> FloatArray:
     noise = _random(world, when, 0).standard_normal(points.size) * world.noise_points
     least = LEAST_POINTS + np.abs(noise) / 1000
     return np.maximum(points + noise, least)
+
+
+SPAN_NOISE_SECONDS = 10.0 / 2**0.5
+"""Both ends of a span of ten seconds are off."""
+
+
+def process_cpu(state: ClusterState, broker: int, started_at: float) -> ProcessCpu:
+    """What a broker's process has spent of its CPU since its start, or that of the run, by now.
+
+    ``started_at`` is in seconds of the run, -inf where that was before it.
+    """
+    return ProcessCpu(float(state.spent[broker]) / 100.0, state.seconds - max(started_at, -DAY_SECONDS))
+
+
+def noisy_process_cpu(world: World, state: ClusterState, broker: int) -> ProcessCpu:
+    """The same as lbd sees it: ten seconds of it are about as noisy as a sample of a minute."""
+    exact = process_cpu(state, broker, float(world.membership.at(state.seconds).started_at[broker]))
+    noise = _random(world, state.seconds, 2).standard_normal(len(world.brokers))[broker] * world.noise_points
+    return exact._replace(spent_seconds=exact.spent_seconds + noise * SPAN_NOISE_SECONDS / 100.0)
 
 
 def _random(world: World, when: int, purpose: int) -> np.random.Generator:
@@ -467,6 +486,8 @@ def _without(at: int, counted: Counted) -> Counted:
 # --- load reports, as the columns that a turn reads
 
 DAY_SECONDS = 86_400.0
+"""For so long the brokers of the beginning are up."""
+
 UNKNOWN_LIMIT = -1000.0
 """Of a virtual network card without a speed, as brokers report it: only CPU makes a score here."""
 

@@ -24,7 +24,7 @@ from lbd.model import bundle_namespace, bundle_range
 from lbd.permit.policies import parse_isolation
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import is_extensible, keys_destinations_by_range, parse_version
-from lbd.simulate.cluster import FIRST_CPU, moved, split, step, topics_in
+from lbd.simulate.cluster import DAY_SECONDS, FIRST_CPU, moved, process_cpu, split, step, topics_in
 from lbd.simulate.faults import Fault, Faults
 from lbd.simulate.world import STEP_SECONDS, ClusterState, Counted, World
 from lbd.split.plan import split_parts
@@ -32,6 +32,7 @@ from lbd.split.plan import split_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from lbd.model import ProcessCpu
     from lbd.split.plan import Topic
 
 
@@ -210,7 +211,6 @@ def _is_number(text: str) -> bool:
 
 # --- load report as JSON, with the fields of brokers of 4.0
 
-DAY_SECONDS = 86_400.0
 OWN_RANGE = "0x00000000_0xffffffff"
 RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 _UNKNOWN_LIMIT = {"usage": 0.0, "limit": -1000.0}
@@ -470,11 +470,10 @@ class Book:
         at = begun_at + self.seconds
         return load_report(broker, cpu, rates, topics, version=self.version, cluster=cluster, started_at=began, at=at)
 
-    def process(self, broker: str) -> tuple[float, float]:
-        """CPU that its process has spent since its start or that of the run, and how long it is up; both in seconds."""
+    def process(self, broker: str) -> ProcessCpu:
+        """What its process has spent of its CPU."""
         found = self.brokers[broker]
-        begun = found.started_at if np.isfinite(found.started_at) else -DAY_SECONDS
-        return float(self.state.spent[found.at]) / 100.0, self.state.seconds - begun
+        return process_cpu(self.state, found.at, found.started_at)
 
     def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
         """Equal shares of the rates of each bundle that the broker has counted."""

@@ -19,6 +19,7 @@ from lbd.act.executor import FinishedMoves, Pace, touched_brokers
 from lbd.errors import RefusedError
 from lbd.fields import derived
 from lbd.model import RESOURCES, Outcome, Result, Skip, Unload, bundle_namespace
+from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observation
 from lbd.observe.parse import BundleStats, LoadReport, Usage
 from lbd.pulsar.admin import Leader
@@ -31,6 +32,7 @@ from lbd.simulate.cluster import (
     idle_at,
     leap,
     moved,
+    noisy_process_cpu,
     placed,
     points_at,
     rates_at,
@@ -49,7 +51,7 @@ from lbd.store.journal import KEEP_SECONDS, JournalState
 from lbd.store.journal_lines import Intent, OutcomeLine, SplitEnded, SplitIntent
 from lbd.store.moves import Now, within_hour
 from lbd.store.state import Scratch
-from lbd.turn.parts import FreePolicies, Parts, TurnResult
+from lbd.turn.parts import FreePolicies, Parts, TurnResult, reports_alone
 from lbd.turn.splitting import choose, split_round
 from lbd.turn.strategy_config import parts_of, slope_learner
 from lbd.turn.turn import turn
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
 
     from lbd.act.executor import Accepts
     from lbd.config import Settings
-    from lbd.model import Snapshot
+    from lbd.model import ProcessCpu, Snapshot
     from lbd.permit.budget import Sent
     from lbd.permit.policies import Isolation
     from lbd.score.scorecard import Scorecard
@@ -67,14 +69,23 @@ if TYPE_CHECKING:
     from lbd.simulate.world import ClusterState, World
     from lbd.split.plan import SplitPlan, Topic
     from lbd.split.triggers import Due
-    from lbd.turn.parts import RoundSource
+    from lbd.turn.parts import LiveCpuSource, RoundSource
     from lbd.turn.splitting import SplitRound
 
 
-def simulated_parts(observer: RoundSource, moving: Moving, settings: Settings, isolation: Isolation) -> Parts:
-    """``observer`` gives the rounds, and ``moving`` makes the moves; no namespace is in an anti-affinity group."""
+def simulated_parts(
+    observer: RoundSource,
+    moving: Moving,
+    settings: Settings,
+    isolation: Isolation,
+    live: LiveCpuSource = reports_alone,
+) -> Parts:
+    """``observer`` gives the rounds, ``moving`` makes the moves, ``live`` knows the CPU of now.
+
+    No namespace is in an anti-affinity group.
+    """
     parts = parts_of(settings, observer, FreePolicies(isolation), moving, Scratch(), moving)
-    return replace(parts, learn=slope_learner(settings))
+    return replace(parts, learn=slope_learner(settings), live=live)
 
 
 # --- moves: plans executed at the pace and with the journal's rules of the real executor
@@ -343,7 +354,8 @@ class Simulation:
 
     def turns(self) -> Iterator[Turned]:
         """Every turn of the run, the first of them at its beginning. Raises what a turn could not be finished for."""
-        parts, seconds = simulated_parts(self, self._moving, self.settings, self._isolation), 0.0
+        live = LiveCpuReader(self, 1) if self.settings.asks_live_cpu else reports_alone
+        parts, seconds = simulated_parts(self, self._moving, self.settings, self._isolation, live), 0.0
         while seconds <= self.scenario.hours * 3600:
             self._forward(seconds)
             begun = self.clock()
@@ -378,6 +390,11 @@ class Simulation:
         silent = dict.fromkeys(sorted(set(active) - set(seen.brokers.ids)), "does not answer")
         splitting = active if self.scenario.auto_bundle_split else ()
         return Observation(seen, "simulated", active, leader, silent, splitting_on=splitting)
+
+    def process_cpu(self, broker: str, *, deadline: float) -> ProcessCpu:
+        """As :meth:`lbd.pulsar.admin.Admin.process_cpu`; it is answered at once."""
+        del deadline
+        return noisy_process_cpu(self._world, self._state, self._broker[broker])
 
     def _split(self, record: TurnResult) -> None:
         """What this turn's round asks for: one of the two splits, never both."""

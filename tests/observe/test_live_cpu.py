@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from lbd.errors import AdminError
 from lbd.load.estimate import CPU
+from lbd.model import ProcessCpu
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.parse import Usage
-from lbd.pulsar.admin import ProcessCpu
-from lbd.pulsar.settings import PulsarSettings
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lbd.model import Brokers, Snapshot
-    from lbd.pulsar.admin import Admin
 
 BROKER, OTHER = "a:80", "b:80"
 TURN_SECONDS = 15
@@ -44,12 +42,11 @@ class Machine:
     seconds: float = 0.0
     error: AdminError | None = None
     asked: list[float] = field(default_factory=list)
-    settings: PulsarSettings = field(default_factory=lambda: PulsarSettings(admin_urls=("http://a:80",)))
 
-    def process_cpu(self, broker: str, *, deadline: float | None = None) -> ProcessCpu:
+    def process_cpu(self, broker: str, *, deadline: float) -> ProcessCpu:
         """As :meth:`~lbd.pulsar.admin.Admin.process_cpu`."""
         assert broker == BROKER
-        assert deadline is not None
+        assert deadline > 0
         self.asked.append(self.seconds)
         if self.error is not None:
             raise self.error
@@ -70,7 +67,7 @@ class Machine:
 
 def turns(machine: Machine, seconds: float, since: float = 0.0, reader: LiveCpuReader | None = None) -> list[Brokers]:
     """The brokers of each turn for so long; of the one that is watched CPU counts from ``since`` seconds on."""
-    reader = reader or LiveCpuReader(cast("Admin", machine))
+    reader = reader or LiveCpuReader(machine, 1)
     found = []
     for at in np.arange(machine.seconds, seconds, TURN_SECONDS).tolist():
         machine.seconds = at
@@ -155,7 +152,7 @@ def test_a_broker_that_is_not_watched_is_not_asked():
 def test_a_process_that_was_started_anew_begins_anew():
     """Its counter begins at nought; until the next whole minute the report counts."""
     machine = Machine(steady(40.0))
-    reader = LiveCpuReader(cast("Admin", machine))
+    reader = LiveCpuReader(machine, 1)
     turns(machine, 180, reader=reader)
     machine.spent = lambda until: 40 * (until - 170) / 100  # type: ignore[method-assign]
     machine.process_cpu = lambda *_, **__: ProcessCpu(0.4 * (machine.seconds - 170), machine.seconds - 170)  # type: ignore[method-assign]
@@ -168,7 +165,7 @@ def test_a_process_that_was_started_anew_begins_anew():
 def test_who_does_not_tell_is_judged_by_its_reports(status: int | None, asked: int):
     """One that refuses is not asked again for ten minutes; why it does not tell is said."""
     machine = Machine(steady(40.0), error=AdminError("GET http://a:80/x: no", status=status))
-    reader = LiveCpuReader(cast("Admin", machine))
+    reader = LiveCpuReader(machine, 1)
     found = turns(machine, 120, reader=reader)[-1]
     assert cpu(found) == pytest.approx(40, abs=1)
     assert reader.trouble == ("live CPU of a:80 is not known, load reports count instead: GET http://a:80/x: no")
