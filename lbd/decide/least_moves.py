@@ -218,7 +218,7 @@ class Foreseen:
     def __init__(self, offers: Offers, scores: FloatArray, weights: Weights) -> None:
         known = offers.permission
         self._offers, self._ids = offers, offers.snapshot.brokers.ids
-        self._limit, self.scores, self._predicted = known.max_destination_score, scores, scores.copy()
+        self._limit, self._scores, self._predicted = known.max_destination_score, scores, scores.copy()
         self._predictor = Predictor(offers.snapshot, scores, known.slopes, weights)
 
     def allows(self, bundle: int, source: int, destination: int) -> bool:
@@ -226,7 +226,7 @@ class Foreseen:
         if self._limit is None:
             return True
         reached = self._reached(bundle, source, destination)
-        return bool(reached <= self._limit and reached < self.scores[source])
+        return bool(reached <= self._limit and reached < self._scores[source])
 
     def take(self, bundle: int, source: int, destination: int) -> None:
         """Count a move that is planned."""
@@ -295,7 +295,7 @@ class MovePlan:
     def __init__(self, ground: Ground, names: list[str], band: Band, may: BoolArray, foreseen: Foreseen) -> None:
         self._ground, self._names, self._band, self._may, self._foreseen = ground, names, band, may, foreseen
         self._points = ground.points.copy()
-        self.scores = ground.scores.copy()
+        self._scores = ground.scores.copy()
         self._free = np.ones(ground.bundles.size, dtype=np.bool_)
         self._took = np.zeros_like(may)
         self.refused = set[int]()
@@ -315,11 +315,11 @@ class MovePlan:
 
     def score(self, broker: int) -> float:
         """Points of a broker after all moves so far."""
-        return float(self.scores[broker])
+        return float(self._scores[broker])
 
     def is_within(self, broker: int) -> bool:
         """Whether a broker is within the band after all moves so far."""
-        return bool(self._band.bottom <= self.scores[broker] <= self._band.limit)
+        return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
 
     def relieve(self, sources: Iterable[int], along: Collection[int] = ()) -> Iterator[PlannedTransfer]:
         """Moves from the highest of these brokers, until each is within the band or has nothing that fits.
@@ -328,8 +328,8 @@ class MovePlan:
         """
         left = np.array(sorted({*sources, *along}), dtype=np.int32)
         while left.size:
-            source = int(left[self.scores[left].argmax()])
-            done = self.scores[source] <= self._band.near
+            source = int(left[self._scores[left].argmax()])
+            done = self._scores[source] <= self._band.near
             move = None if done else self._relief(source)
             if move is not None:
                 yield move
@@ -358,7 +358,7 @@ class MovePlan:
     def _made(self, moves: Sequence[PlannedTransfer]) -> list[PlannedTransfer]:
         """These, one after the other from the beginning, each with the points that both ends then have after it."""
         self._points = self._ground.points.copy()
-        self.scores = self._ground.scores.copy()
+        self._scores = self._ground.scores.copy()
         return [self._moved(replace(self._again(move), back=move.back)) for move in moves]
 
     def _again(self, move: PlannedTransfer) -> PlannedTransfer:
@@ -368,12 +368,12 @@ class MovePlan:
         drives, cost = self._ground.drives[move.candidate], self._ground.cost
         self._points[move.source] += cost[move.source] * drives
         self._points[move.destination] -= cost[move.destination] * drives
-        self.scores[move.source], self.scores[move.destination] = source_after, destination_after
+        self._scores[move.source], self._scores[move.destination] = source_after, destination_after
         self._free[move.candidate] = True
 
     def fill(self, destination: int) -> Iterator[PlannedTransfer]:
         """Moves to a broker far below the level, each from the highest one that has something that fits."""
-        while self.scores[destination] < self._band.bottom and (move := self._gift(destination)) is not None:
+        while self._scores[destination] < self._band.bottom and (move := self._gift(destination)) is not None:
             yield move
 
     def _relief(self, source: int) -> PlannedTransfer | None:
@@ -396,7 +396,7 @@ class MovePlan:
     def _worth_moving(self, source: int) -> IntArray:
         """What lowers it; where not even all of it together is enough, only what a sample can show."""
         own = self.candidates(source)
-        gain = self.scores[source] - self._after(source, own, -1.0)
+        gain = self._scores[source] - self._after(source, own, -1.0)
         all_of_it = self._ground.drives[own].sum(axis=0) * self._ground.cost[source]
         enough = float((self._points[source] - all_of_it).max()) <= self._band.top
         found: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
@@ -410,7 +410,7 @@ class MovePlan:
         tried = (self._lowest(at, source, np.inf) for at in self._worth_moving(source)[:EXCHANGED_AT_MOST].tolist())
         best = min(filter(None, tried), key=lambda move: max(move.source_after, move.destination_after), default=None)
         least_gain = self._band.top - self._band.level + float(self._ground.noise[source])
-        if best is None or max(best.source_after, best.destination_after) > self.scores[source] - least_gain:
+        if best is None or max(best.source_after, best.destination_after) > self._scores[source] - least_gain:
             return None
         return self._take(replace(best, back=self._back(best)))
 
@@ -442,14 +442,14 @@ class MovePlan:
 
     def _gift(self, destination: int) -> PlannedTransfer | None:
         """Of the highest broker the smallest bundle that is enough, else the largest; both ends stay in the band."""
-        for source in np.argsort(-self.scores, kind="stable").tolist():
-            if self.scores[source] <= max(self._band.bottom, self.scores[destination]):
+        for source in np.argsort(-self._scores, kind="stable").tolist():
+            if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
                 return None
             if self._may[source] and not self._took[source] and source != destination:
                 own = self.candidates(source)
                 given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
-                top = min(self._band.limit, self.scores[source] - ROUNDING)
-                fits = (given >= self._band.bottom) & (filled <= top) & (filled > self.scores[destination] + ROUNDING)
+                top = min(self._band.limit, self._scores[source] - ROUNDING)
+                fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
                 enough = filled >= self._band.bottom
                 chosen = np.concatenate((own[fits & enough][::-1], own[fits & ~enough]))
                 cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
@@ -496,7 +496,7 @@ class MovePlan:
         after[source] = np.inf
         for _ in range(DESTINATIONS_AT_MOST):
             destination = int(after.argmin())
-            if not after[destination] <= min(top, self.scores[source] - ROUNDING):
+            if not after[destination] <= min(top, self._scores[source] - ROUNDING):
                 return None
             if self._foreseen.allows(int(self._ground.bundles[candidate]), source, destination):
                 return self._move(candidate, source, destination)
@@ -507,7 +507,7 @@ class MovePlan:
     def _move(self, candidate: int, source: int, destination: int) -> PlannedTransfer:
         one = np.array([candidate], dtype=np.int32)
         given, filled = float(self._after(source, one, -1.0)[0]), float(self._after(destination, one, 1.0)[0])
-        return PlannedTransfer(candidate, source, destination, float(self.scores[source]) - given, given, filled)
+        return PlannedTransfer(candidate, source, destination, float(self._scores[source]) - given, given, filled)
 
     def _take(self, move: PlannedTransfer) -> PlannedTransfer:
         self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
@@ -517,7 +517,7 @@ class MovePlan:
         drives, cost = self._ground.drives[move.candidate], self._ground.cost
         self._points[move.source] -= cost[move.source] * drives
         self._points[move.destination] += cost[move.destination] * drives
-        self.scores[move.source], self.scores[move.destination] = move.source_after, move.destination_after
+        self._scores[move.source], self._scores[move.destination] = move.source_after, move.destination_after
         self._free[move.candidate] = False
         self._took[move.destination] = True
         return move

@@ -119,11 +119,14 @@ def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
 
 def usual_percent(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
     """Percent of each resource, float64 (B, 5): on average of the latest samples, where they are known; 0 for none, and
-    for what no broker can use.
+    for what no broker can use. Where a broker's CPU of now is known, that counts: samples may be from before a move.
     """
     used = scoring.percent(snapshot.brokers)
     if known is not None and known.usual is not None:
-        used = np.where(np.isfinite(known.usual), known.usual, used)
+        is_usual, live = np.isfinite(known.usual), snapshot.brokers.live
+        if live is not None:
+            is_usual[:, CPU] &= np.isnan(live.seconds)
+        used = np.where(is_usual, known.usual, used)
     return np.where((used >= 0) & (used <= 100 * IMPOSSIBLE_SHARE), used, 0.0)
 
 

@@ -42,6 +42,11 @@ an imbalance is no longer the one of which bundles were moved longer ago.
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""
 
+DESTINATIONS_WATCHED = 10
+"""Which of a few brokers is the least loaded changes with every sample, and that a broker's CPU of now is known takes a
+report's minute.
+"""
+
 FROZEN_SAMPLES = 5
 """Sample intervals without a new sample (five minutes by default) after which a report is frozen.
 
@@ -65,7 +70,7 @@ class Sample:
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics. All times
     are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, and ``touched_at`` when a move last touched the
-    broker (0: never, infinite: since the last round).
+    broker (0: never, infinite: since the last round). ``is_still``: its CPU of now has stood still since then.
     """
 
     usage: tuple[float, float, float]
@@ -75,6 +80,7 @@ class Sample:
     bundles: int = 0
     fresh_at: float = 0.0
     touched_at: float = 0.0
+    is_still: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +98,10 @@ class Evidence:
     counts: BoolArray
     paired: CodeArray
     settled: BoolArray
+
+    def to_settle(self, at: int, broker: str) -> int:
+        """How many fresh samples of the broker at this position must still come before it takes part again."""
+        return 0 if self.settled[at] else self.samples[broker].to_settle
 
     def permission(self, barred: CodeArray) -> Permission:
         """Who may take part where ``barred``, int8 (N,), are the bundles that may not move."""
@@ -111,6 +121,8 @@ def judge(
     fresh, settled, counts = (np.zeros(size, dtype=np.bool_) for _ in range(3))
     paired = _impossible(brokers, weights)
     reported = snapshot.rows.count(snapshot.rows.reported)
+    live = snapshot.brokers.live
+    shows_live = np.zeros(size, dtype=np.bool_) if live is None else np.isfinite(live.seconds)
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
         first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)
@@ -119,11 +131,11 @@ def judge(
         fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
-        by_live = new.to_settle > 0 and new.touched_at > 0 and _is_still(snapshot.brokers, at)
-        new = replace(new, to_settle=0) if by_live else new
+        came_to_rest = not new.is_still and new.touched_at > 0 and new.to_settle > 0 and _is_still(snapshot.brokers, at)
+        new = replace(new, is_still=new.is_still or came_to_rest)
         fresh[at] &= paired[at] == 0
-        counts[at] = fresh[at] or (by_live and paired[at] == 0)
-        settled[at] = new.to_settle == 0
+        counts[at] = fresh[at] or (came_to_rest and paired[at] == 0)
+        settled[at] = new.to_settle == 0 or (new.is_still and shows_live[at])
         samples[broker] = new
     return Evidence(samples, fresh, counts, paired, settled)
 
@@ -139,15 +151,16 @@ def watched(
 ) -> dict[str, float]:
     """Brokers on whose CPU of now something depends, each with the time from which on it counts (epoch seconds).
 
-    These are the ones with hits, those that gave bundles lately, those that settle, and as many of the least loaded,
-    where bundles may go: a balanced cluster is not asked. ``samples`` and ``memory`` are what the last turn left,
-    ``scores`` are points by broker, ``taken_at`` is the time of the round.
+    These are the ones with hits, those that gave bundles lately, those that settle, and as many of the least loaded, or
+    :data:`DESTINATIONS_WATCHED`, where bundles may go: a balanced cluster is not asked. ``samples`` and ``memory`` are
+    what the last turn left, ``scores`` are points by broker, ``taken_at`` is the time of the round.
     """
     gave = {counter for counter, at in memory.unloaded_at.items() if taken_at - at <= GOES_ON_SECONDS}
     concerned = {counter_broker(counter) for counter in (*memory.hits, *gave)}
     concerned |= {broker for broker, sample in samples.items() if sample.to_settle > 0 and sample.touched_at}
     concerned &= scores.keys()
-    lowest = sorted(scores, key=lambda broker: (scores[broker], broker))[: len(concerned)]
+    most = max(len(concerned), DESTINATIONS_WATCHED) if concerned else 0
+    lowest = sorted(scores, key=lambda broker: (scores[broker], broker))[:most]
     return {broker: samples[broker].touched_at for broker in sorted({*concerned, *lowest}) if broker in samples}
 
 
@@ -157,7 +170,7 @@ def unsettle(samples: Mapping[str, Sample], brokers: Iterable[str], at: float = 
     ``at`` (epoch seconds) is a moment after the last of these; where none is known, the next round's is taken.
     """
     touched = {
-        broker: replace(samples[broker], to_settle=SAMPLES_TO_SETTLE, touched_at=at)
+        broker: replace(samples[broker], to_settle=SAMPLES_TO_SETTLE, touched_at=at, is_still=False)
         for broker in brokers
         if broker in samples
     }
@@ -189,7 +202,8 @@ def _next(old: Sample, found: Sample) -> Sample:
         return replace(found, to_settle=SAMPLES_TO_SETTLE)
     if all(map(same, old.usage, found.usage)):
         return replace(old, bundles=found.bundles, fresh_at=min(old.fresh_at, found.fresh_at))
-    return replace(found, seen=old.seen + 1, to_settle=max(old.to_settle - 1, 0), touched_at=old.touched_at)
+    to_settle = max(old.to_settle - 1, 0)
+    return replace(found, seen=old.seen + 1, to_settle=to_settle, touched_at=old.touched_at, is_still=old.is_still)
 
 
 def same(first: float, second: float) -> bool:

@@ -157,7 +157,7 @@ def brokers(record: TurnResult) -> list[BrokerFacts]:
             msg_rate=number(float(table.rates[at, MSG_IN]) + float(table.rates[at, MSG_OUT])),
             throughput=number(float(table.rates[at, BYTES_IN]) + float(table.rates[at, BYTES_OUT])),
             bundles=int(listed[at]),
-            to_settle=evidence.samples[broker].to_settle if evidence is not None else 0,
+            to_settle=evidence.to_settle(at, broker) if evidence is not None else 0,
             doubt=Reason.of(int(evidence.paired[at])).label if evidence is not None and evidence.paired[at] else None,
             fresh=evidence is not None and bool(evidence.fresh[at]),
         )

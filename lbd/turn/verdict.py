@@ -223,9 +223,11 @@ def samples_left(record: TurnResult, pair: Pair) -> int:
     missing = pair.wanted_hits.low - pair.hits.low
     if pair.hits.high:
         missing = min(missing, pair.wanted_hits.high - pair.hits.high)
-    samples = record.evidence.samples if record.evidence is not None else {}
-    ends = {pair.source, pair.destination or pair.source}
-    unsettled = max((samples[end].to_settle for end in ends if end in samples), default=0)
+    unsettled = 0
+    if record.observation is not None and record.evidence is not None:
+        position = record.observation.snapshot.brokers.index()
+        ends = {pair.source, pair.destination or pair.source} & position.keys()
+        unsettled = max(record.evidence.to_settle(position[end], end) for end in ends)
     return max(missing, 1) + max(unsettled - 1, 0)
 
 

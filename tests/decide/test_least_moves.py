@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.decide import load_estimate
-from lbd.model import BYTES_IN, BYTES_OUT, Decision, Hits, Memory, Slopes
+from lbd.model import BYTES_IN, BYTES_OUT, Decision, Hits, LiveCpu, Memory, Slopes
 from lbd.reason import Reason
 from tests.builders import bundle, report, stats
 from tests.decide.asking import MIB, ask, broker, cluster, taken
@@ -438,6 +438,18 @@ def test_a_plan_stands_on_what_brokers_usually_show() -> None:
     assert plan(of((70, [5] * 6), (50, [5] * 6)), slopes(1, 1)).unloads
     assert plan(seen, known).unloads == ()
     assert "51.0" not in plan(seen, known).skips[0].detail
+
+
+def test_a_plan_stands_on_cpu_of_now_where_it_is_known() -> None:
+    """What the first usually showed is from before its bundles moved: it would give once more."""
+    seen = of((50, [5] * 6), (50, [5] * 6))
+    usual = np.full((2, 5), np.nan)
+    usual[:, 0] = (80.0, 50.0)
+    known = replace(slopes(1, 1), usual=usual, samples=np.array([5.0, 5.0]))
+    live = LiveCpu(seen.brokers, np.array([30.0, np.nan]), np.array([1.0, np.nan]), np.array([0.1, np.nan]))
+
+    assert plan(seen, known).unloads
+    assert plan(replace(seen, brokers=replace(seen.brokers, live=live)), known).unloads == ()
 
 
 def test_of_several_samples_smaller_gains_are_seen() -> None:

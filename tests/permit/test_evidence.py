@@ -12,6 +12,7 @@ import pytest
 from lbd.load.scoring import Weights
 from lbd.model import Hits, LiveCpu, Memory
 from lbd.observe.parse import LoadReport, Usage
+from lbd.permit import evidence
 from lbd.permit.evidence import Evidence, Sample, judge, unsettle, watched, without
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
@@ -82,6 +83,19 @@ def test_a_touched_broker_settles_as_soon_as_its_live_cpu_stands_still(seconds: 
     assert (bool(found.settled[0]), bool(found.counts[0]), bool(found.fresh[0])) == (settled, settled, False)
 
 
+def test_who_has_settled_by_live_cpu_is_watched_until_reports_show_it_too():
+    """Where it is not told for once, the report counts, and that is from before the move."""
+    samples = unsettle(look({}, report(50, BUSY)).samples, ["a:80"], TAKEN_AT)
+    settled = judge(samples, live(snapshot({"a:80": report(50, BUSY)}, TAKEN_AT + 25), 25.0, 1.0), Weights())
+    scores = {"a:80": 50.0}
+    assert watched(settled.samples, Memory(), scores, TAKEN_AT + 40) == {"a:80": TAKEN_AT}
+
+    later = judge(settled.samples, live(snapshot({"a:80": report(50, BUSY)}, TAKEN_AT + 40), 25.0, 9.0), Weights())
+    assert (bool(later.settled[0]), bool(later.counts[0])) == (True, False)
+    untold = look(settled.samples, report(50, BUSY), TAKEN_AT + 40)
+    assert (bool(untold.settled[0]), untold.to_settle(0, "a:80")) == (False, 2)
+
+
 def test_what_was_touched_since_the_last_round_counts_from_the_next_one_on():
     """Nobody knows when exactly, but that it was before that."""
     samples = unsettle(watch(report(50, BUSY))[0].samples, ["a:80"])
@@ -101,10 +115,10 @@ def test_a_restarted_broker_settles_by_its_reports_alone():
     ("memory", "touched", "expected"),
     [
         (Memory(), [], {}),
-        (Memory({"c:80": Hits(1)}), [], {"a:80": 0.0, "c:80": 0.0}),
-        (Memory({"c:80 in gold": Hits(1)}), [], {"a:80": 0.0, "c:80": 0.0}),
-        (Memory(), ["c:80"], {"a:80": 0.0, "c:80": TAKEN_AT}),
-        (Memory(unloaded_at={"c:80": TAKEN_AT - 600}), [], {"a:80": 0.0, "c:80": 0.0}),
+        (Memory({"c:80": Hits(1)}), [], {"a:80": 0.0, "b:80": 0.0, "c:80": 0.0}),
+        (Memory({"c:80 in gold": Hits(1)}), [], {"a:80": 0.0, "b:80": 0.0, "c:80": 0.0}),
+        (Memory(), ["c:80"], {"a:80": 0.0, "b:80": 0.0, "c:80": TAKEN_AT}),
+        (Memory(unloaded_at={"c:80": TAKEN_AT - 600}), [], {"a:80": 0.0, "b:80": 0.0, "c:80": 0.0}),
         (Memory(unloaded_at={"c:80": TAKEN_AT - 601}), [], {}),
         (Memory({"gone:80": Hits(1), "cluster": Hits(2)}), [], {}),
         (Memory({"b:80": Hits(1), "c:80": Hits(1)}), [], {"a:80": 0.0, "b:80": 0.0, "c:80": 0.0}),
@@ -112,12 +126,13 @@ def test_a_restarted_broker_settles_by_its_reports_alone():
     ids=["balanced", "hits", "in a pool", "settling", "gave lately", "gave long ago", "nobody that is there", "two"],
 )
 def test_only_brokers_on_whom_something_depends_are_watched(
-    memory: Memory, touched: list[str], expected: dict[str, float]
+    memory: Memory, touched: list[str], expected: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ):
-    """With as many of the least loaded, where bundles may go."""
-    scores = {"a:80": 10.0, "b:80": 20.0, "c:80": 70.0}
+    """With the least loaded, where bundles may go, and not with the others."""
+    scores = {"a:80": 10.0, "b:80": 20.0, "c:80": 70.0, "d:80": 65.0}
     seen = snapshot({broker: report(score, BUSY) for broker, score in scores.items()})
     samples = unsettle(judge({}, seen, Weights()).samples, touched, TAKEN_AT)
+    monkeypatch.setattr(evidence, "DESTINATIONS_WATCHED", 2)
     assert watched(samples, memory, scores, TAKEN_AT) == expected
 
 

@@ -65,7 +65,8 @@ def test_a_run_comes_back_from_its_recording(tmp_path: Path):
     """Every round of a run in which bundles moved and a broker joined, through a file, as replay reads it."""
     brokers = [{"id": "a"}, {"id": "b"}, {"id": "c", "joins_at_minutes": 3}]
     found = scenario(brokers=brokers, hours=0.2, noise_points=1)
-    settings = settled(found, Settings(), {"guardrails.max_traffic_per_turn": 1.0})
+    reports_alone = {"load.live_cpu": False}  # what brokers told beside their reports is in no recording
+    settings = settled(found, Settings(), {"guardrails.max_traffic_per_turn": 1.0, **reports_alone})
     seen: list[Snapshot] = []
     with recorder(tmp_path / "run.jsonl.gz", "a test", found, settings, 1) as keep:
 

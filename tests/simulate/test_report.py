@@ -58,8 +58,8 @@ def test_a_thinned_line_keeps_its_ends(values: np.ndarray, absent: bool):
     times, kept = thinned(np.arange(values.size, dtype=float), values)
     assert len(times) == len(kept) <= MOST_POINTS
     assert (np.diff(times) > 0).all()
-    assert np.nanmax(kept) == round(float(np.nanmax(values)), 2)
-    assert np.nanmin(kept) == round(float(np.nanmin(values)), 2)
+    assert np.nanmax(kept) == np.round(np.nanmax(values), 2)
+    assert np.nanmin(kept) == np.round(np.nanmin(values), 2)
 
 
 def test_words_of_a_scenario_are_words():
