@@ -412,7 +412,9 @@ class TestMemory:
         pulsar.rates.update(dict.fromkeys(HOT, 3000.0))
         pulsar.sample(81.0, 46.0, 11.0)
         record = once(chosen)
-        assert record.unloads[0].msg_rate == (2000.0 + 6000.0) / 2
+        assert record.averages is not None
+        at = record.averages.bundles.index(record.unloads[0].bundle)
+        assert record.averages.short[at, :2].sum() == (2000.0 + 6000.0) / 2
 
     def test_an_open_intent_of_a_killed_lbd_is_closed_first(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """The journal has its outcome before anything new is planned, and the bundle rests."""

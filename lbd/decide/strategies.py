@@ -57,10 +57,19 @@ def build(settings: StrategySettings, weights: Weights, placement: str | None = 
     Unloads for which it names no destination get one of ``placement``, a name out of
     :data:`lbd.place.placements.PLACEMENTS`; None where they have it without one.
     """
-    strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
+    strategy: Strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
+    if not settings.is_stock:
+        strategy = partial(_by_latest_traffic, strategy)
     if placement is None or settings.placed_by is None:
         return strategy
     return PlacedStrategy(strategy, placements.build(placement), weights)
+
+
+def _by_latest_traffic(
+    strategy: Strategy, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
+) -> Decision:
+    """A strategy's answer where no bundle counts for less than it carries now."""
+    return strategy(snapshot, averages.at_least(snapshot.rows), permission, memory)
 
 
 def strategy_settings(name: str, values: Mapping[str, Any]) -> StrategySettings:

@@ -114,3 +114,15 @@ def test_a_broken_number_of_one_bundle_leaves_the_others_alone():
 
     assert {bundle(1): 0, bundle(2): 1} == dict(zip(found.bundles, found.samples.tolist(), strict=True))
     assert np.isfinite(found.short).all()
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [([10, 110], 110.0), ([110, 10], 110.0), ([100, float("nan")], 100.0)],
+    ids=["a jump", "a fall", "no number"],
+)
+def test_no_bundle_counts_for_less_than_it_carries_now(rates: list[float], told: float):
+    """A strategy is told of the latest report where it is more; what is kept is the mean."""
+    mean, latest = after(rates[:1]), one(rates[1]).rows
+    assert told == pytest.approx(mean.at_least(latest).short[0, 0])
+    assert mean.short[0, 0] == rates[0]
