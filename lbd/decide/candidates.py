@@ -15,7 +15,7 @@ from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Unload
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
-    from lbd.model import Averages, CodeArray, FloatArray, IntArray, Permission, Snapshot
+    from lbd.model import Averages, BoolArray, CodeArray, FloatArray, IntArray, Permission, Snapshot
 
 Measure = Literal["msg_rate", "throughput"]
 COLUMNS: dict[Measure, tuple[int, int]] = {"msg_rate": (MSG_IN, MSG_OUT), "throughput": (BYTES_IN, BYTES_OUT)}
@@ -33,6 +33,11 @@ class Candidates:
     traffic: FloatArray
     names: list[str]
     costs: FloatArray | None = None
+
+    def without(self, left_out: BoolArray) -> Candidates:
+        """All but these, bool (C,)."""
+        costs = None if self.costs is None else self.costs[~left_out]
+        return Candidates(self.bundles[~left_out], self.traffic[~left_out], self.names, costs)
 
     def by_falling_traffic(self) -> list[int]:
         """Positions, the cheapest first, among those the largest, then by name (Java: hash order).

@@ -417,6 +417,47 @@ def test_fewer_than_two_brokers_ask_nobody():
     assert Reason.TOO_FEW_BROKERS is decision.skips[0].reason
 
 
+def hot(*rates: float) -> Snapshot:
+    """A hot broker whose bundles carry so many msg/s, in and out, and three cold ones of 10 points."""
+    own = {bundle(at): stats(rate) for at, rate in enumerate(rates)}
+    return snapshot(
+        {"hot:80": report(10 + sum(rates) / 100, own), **{f"cold{at}:80": report(10, {}) for at in (1, 2, 3)}}
+    )
+
+
+FIRES: dict[str, Any] = {"hit_count_high": 1, "hit_count_low": 1, "min_unload_message": 0}
+
+
+@pytest.mark.parametrize(
+    ("live", "moves"),
+    [(True, {"cold1:80": 1900.0, "cold2:80": 1900.0, "cold3:80": 1700.0}), (False, {"cold1:80": 3800.0})],
+    ids=["live", "stock"],
+)
+def test_what_is_too_much_for_one_destination_goes_to_the_next_colder_ones(live: bool, moves: dict[str, float]):
+    """One plan for the whole imbalance: of 76 points above the others each takes what lifts it to the average."""
+    seen = hot(*[100.0] * 76)
+    found = ask(seen, live=live, **FIRES)
+    given = {end: sum(one.msg_rate for one in found.unloads if one.destination == end) / 2 for end in moves}
+    assert given == pytest.approx(moves, abs=300)
+    assert sum(given.values()) == pytest.approx(sum(one.msg_rate for one in found.unloads) / 2)
+
+
+@pytest.mark.parametrize(("live", "rates"), [(True, [2500.0]), (False, [2700.0])], ids=["live", "stock"])
+def test_where_no_bundle_is_small_enough_for_the_average_the_smallest_goes(live: bool, rates: list[float]):
+    """Else a hot broker would stay hot for good; stock takes the largest that fits into half of the difference."""
+    found = ask(hot(2700.0, 2600.0, 2500.0), live=live, max_unload_percentage=0.35, **FIRES)
+    assert [one.msg_rate / 2 for one in found.unloads if one.destination == "cold1:80"] == rates
+
+
+def test_a_bundle_that_grew_counts_for_what_it_carries_now():
+    """By its mean of ten samples it fits into half of the difference, and would make its destination the hot one."""
+    seen = snapshot({"hot:80": report(80, {bundle(1): stats(6000), bundle(2): stats(2000)}), "cold:80": report(20)})
+    calm = snapshot({"hot:80": report(40, {bundle(1): stats(3000), bundle(2): stats(1000)}), "cold:80": report(20)})
+    strategy = build(AvgShedderSettings(**FIRES), Weights())
+    found = strategy(seen, first_averages(calm), permission(seen), Memory())
+    assert [(one.bundle, one.msg_rate) for one in found.unloads] == [(bundle(2), 4000.0)]
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> dict[str, LoadReport]:
     """Random clusters with odd numbers among them."""
@@ -433,7 +474,10 @@ def clusters(draw: st.DrawFn) -> dict[str, LoadReport]:
 @settings(max_examples=200)
 @given(reports=clusters(), live=st.booleans(), share=st.floats(0, 1))
 def test_invariants_of_every_decision(reports: dict[str, LoadReport], live: bool, share: float):
-    """Each bundle at most once, from its own broker to the pair's other end, and every silence explained."""
+    """Each bundle at most once, from its own broker, to what takes from no other one, and every silence explained.
+
+    That is in stock the pair's other end.
+    """
     seen = snapshot(reports)
     decision = ask(
         seen,
@@ -450,7 +494,11 @@ def test_invariants_of_every_decision(reports: dict[str, LoadReport], live: bool
     ends = {pair.source: pair.destination for pair in decision.facts.pairs}
     for unload in decision.unloads:
         assert unload.bundle in reports[unload.source].last_stats
-        assert unload.destination in (unload.choices or (ends[unload.source],))
+        assert live or unload.destination in (unload.choices or (ends[unload.source],))
+    moves = {(unload.source, unload.destination) for unload in decision.unloads if not unload.choices}
+    sources, destinations = ({move[end] for move in moves} for end in (0, 1))
+    assert len(destinations) == len(moves)
+    assert not sources & destinations
     quiet = {pair.source for pair in decision.facts.pairs} - {unload.source for unload in decision.unloads}
     assert len(quiet) <= len(decision.skips)
     moved = [name for name, code in zip(seen.bundles, decision.verdicts, strict=True) if code == Reason.MOVES.code]

@@ -32,12 +32,14 @@ TURN_SECONDS = 15.0
 
 
 @contextmanager
-def hot(*, namespaces: int = 1, seed: int = 1, **options: Any) -> Iterator[FakePulsar]:
-    """Three brokers: the first one carries 70 MiB/s in bundles of 5, a point each for 1 MiB/s, the others little."""
-    shares = [("a", 70 / namespaces, 14 // namespaces)] * namespaces + [("b", 20, 4), ("c", 5, 2)]
+def hot(
+    *, namespaces: int = 1, seed: int = 1, rates: tuple[float, float] = (70, 20), bundles: int = 14, **options: Any
+) -> Iterator[FakePulsar]:
+    """Three brokers, a point each for 1 MiB/s: the first one carries 70 MiB/s in bundles of 5, the others little."""
+    shares = [("a", rates[0] / namespaces, bundles // namespaces)] * namespaces + [("b", rates[1], 4), ("c", 5, 2)]
     load = [
-        {"name": f"n{at}", "brokers": [broker], "mib_per_second": rate, "bundles": bundles}
-        for at, (broker, rate, bundles) in enumerate(shares)
+        {"name": f"n{at}", "brokers": [broker], "mib_per_second": rate, "bundles": own}
+        for at, (broker, rate, own) in enumerate(shares)
     ]
     world, state = begun(seed, brokers=[{"id": one} for one in "abc"], load=load)
     with FakePulsar(world, state, **options) as cluster:

@@ -16,10 +16,12 @@ from lbd.reason import Reason
 from lbd.simulate.faults import LOAD_REPORT, Fault, Switch
 from lbd.store.append_log import LIVE_NAME
 from lbd.store.moves import History
-from tests.simulate.fakes import assert_true, hot, impatient, run, settings
+from tests.simulate import fakes
+from tests.simulate.fakes import assert_true, impatient, run, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 
 LOOK_UP, PROBE = "/lookup/", "/topicHashPositions"
 LANDED, ELSEWHERE, UNOWNED, _, FAILED, UNKNOWN = Result
+
+
+def hot(**options: Any) -> AbstractContextManager[FakePulsar]:
+    """A hot broker whose plan is five bundles to the cold one; the other one, which leads, gets nothing."""
+    return fakes.hot(rates=(75, 33), bundles=12, **options)
 
 
 @pytest.fixture

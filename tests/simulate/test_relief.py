@@ -1,16 +1,23 @@
-"""How soon a hot broker is relieved: what limits cut off a plan goes on as soon as live CPU shows what its part did."""
+"""How soon a hot broker is relieved.
+
+A plan is for the whole imbalance. What limits cut off it goes on as soon as live CPU shows what its part did.
+"""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
+
+from lbd.config import Settings
+from lbd.simulate.run import Simulation
+from lbd.simulate.scenario import Scenario, settled
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from lbd.simulate.fake_pulsar import FakePulsar
     from tests.simulate.fakes import Run
@@ -43,3 +50,55 @@ def test_by_live_cpu_the_rest_of_a_plan_goes_on_within_minutes(
 def test_by_reports_it_waits_for_samples(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two of each broker, and hits anew."""
     assert min(gaps(cluster, tmp_path, monkeypatch, live_cpu=False)) >= 105
+
+
+JUMP_MINUTES = 10
+STOCK = {"profile": "stock", "interval_seconds": 60}
+"""As often as there is a new sample: Pulsar's own leader looks no more often."""
+
+
+def jump(brokers: int, seed: int) -> Scenario:
+    """Brokers of 45 points, one of which doubles what it does after ten minutes; its eleven bundles are unequal."""
+    shape = {"kind": "ramp", "to": 2.3, "at_minutes": JUMP_MINUTES, "minutes": 0}
+    load = [
+        {"name": f"on{at}", "brokers": [f"b{at}"], "mib_per_second": 105, "bundles": 11, "spread": 0.9}
+        for at in range(brokers)
+    ]
+    return Scenario.model_validate(
+        {
+            "about": f"jump {seed}",
+            "hours": 0.75,
+            "brokers": [{"id": f"b{at}", "background": 10} for at in range(brokers)],
+            "load": [{**load[0], "shape": shape}, *load[1:]],
+        }
+    )
+
+
+def relief(brokers: int, seed: int, **changes: Any) -> tuple[float, int]:
+    """Seconds from the jump until all brokers are within 15 points for good, and how many bundles moved."""
+    found = jump(brokers, seed)
+    settings = settled(found, Settings(), {"interval_seconds": 15, **changes})
+    simulation = Simulation(found, settings, seed, lambda: 0.0)
+    for _ in simulation.turns():
+        pass
+    trace = simulation.trace()
+    apart = [one.seconds - JUMP_MINUTES * 60 for one in trace.seen if np.ptp(one.points) >= 15]
+    return max(apart, default=0.0) + settings.interval_seconds, len(trace.moves)
+
+
+@pytest.mark.parametrize("strategy", ["avg-shedder", "least-moves"])
+@pytest.mark.parametrize("brokers", [3, 10])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_broker_that_gets_hot_is_relieved_within_four_minutes(strategy: str, brokers: int, seed: int):
+    """Sooner than by Pulsar's AvgShedder, which has its samples at the same time, and hardly with more moves."""
+    seconds, moves = relief(brokers, seed, strategy=strategy)
+    others_seconds, others_moves = relief(brokers, seed, **STOCK)
+    assert seconds <= 240
+    assert seconds < others_seconds
+    assert moves <= others_moves + 1
+
+
+def test_by_reports_alone_the_rest_of_a_plan_takes_longer():
+    """Two samples of each end of a move, where the CPU of now tells within half a minute."""
+    for seed in range(3):
+        assert relief(3, seed, **{"load.live_cpu": False})[0] > relief(3, seed)[0]
