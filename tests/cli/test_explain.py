@@ -200,7 +200,7 @@ class TestBroker:
     def test_a_pause_is_why(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With who ordered it."""
         state_begun(tmp_path / "state")
-        CliRunner().invoke(main, ["pause", "--reason", "upgrade"], catch_exceptions=False)
+        CliRunner().invoke(main, ["pause", "--for-next", "--reason", "upgrade"], catch_exceptions=False)
         balanced(pulsar, tmp_path)
         found = "\n".join(lines(explain(pulsar.ids[0])))
         assert re.search(r"because nothing new is moved: paused: by \S+ until lbd resume: upgrade", found)

@@ -241,9 +241,9 @@ class TestStatus:
         assert words in found.stderr
 
     def test_none_ever_ran(self, tmp_path: Path) -> None:
-        """Exit 2: which directory, and how to name another."""
+        """Exit 3, as for one that has ended: which directory, and how to name another."""
         found = lbd("status", "--format", "json")
-        assert (found.exit_code, found.stdout) == (2, "")
+        assert (found.exit_code, found.stdout) == (3, "")
         assert found.stderr.startswith(f"Error: {tmp_path}: no lbd run has ended a turn on this state directory")
 
     def test_the_first_turn_is_under_way(self, daemon: Path) -> None:
@@ -314,12 +314,19 @@ class TestPause:
         assert found.stdout.endswith(" (10 min): upgrade.\n")
 
     def test_without_a_daemon(self, tmp_path: Path) -> None:
-        """It holds for the next one. The directory is not made: one that lbd does not use would hold nothing."""
+        """Exit 3 and no pause, unless it is for the next one.
+
+        The directory is not made: one that lbd does not use would hold nothing.
+        """
         config = _config(tmp_path, tmp_path / "new")
-        refused = lbd("--config", config, "pause")
+        refused = lbd("--config", config, "pause", "--for-next")
         assert (refused.exit_code, "there is no such directory; lbd run makes it" in refused.stderr) == (2, True)
         (tmp_path / "new").mkdir()
         found = lbd("--config", config, "pause")
+        told = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
+        assert (found.exit_code, found.stderr) == (3, f"Error: {tmp_path / 'new'}: {told}\n")
+        assert Control(tmp_path / "new").paused(time.time()) is None
+        found = lbd("--config", config, "pause", "--for-next")
         assert found.exit_code == 0
         assert found.stdout.endswith(f"No lbd is running on {tmp_path / 'new'}; the pause holds for the next one.\n")
         assert Control(tmp_path / "new").paused(time.time()) is not None
@@ -327,7 +334,7 @@ class TestPause:
     def test_json(self, tmp_path: Path) -> None:
         """JSON on stdout, words on stderr."""
         Control(tmp_path).pause(Pause(1.0, None, "old", "bob"))
-        found = lbd("pause", "--format", "json")
+        found = lbd("pause", "--for-next", "--format", "json")
         shown = json.loads(found.stdout)
         assert (shown["replaced"]["reason"], shown["paused"]["until"], shown["running"]) == ("old", None, None)
         assert "Paused until lbd resume" in found.stderr
@@ -346,9 +353,9 @@ class TestPause:
     def test_a_directory_that_cannot_be_written(self, tmp_path: Path) -> None:
         """Exit 2 and its name."""
         (tmp_path / "file").write_text("", encoding="utf-8")
-        found = lbd("--config", _config(tmp_path, tmp_path / "file"), "pause")
+        found = lbd("--config", _config(tmp_path, tmp_path / "file"), "pause", "--for-next")
         assert found.exit_code == 2
-        assert found.stderr.startswith(f"Error: {tmp_path / 'file' / 'control'}: cannot be written")
+        assert found.stderr.startswith(f"Error: {tmp_path / 'file' / 'lock'}: cannot be read")
 
 
 class TestResume:
