@@ -307,8 +307,8 @@ def explain(
 ) -> None:
     """Explain why something moved or did not.
 
-    Takes a broker (host:port), a bundle (tenant/namespace/0x..._0x...), a topic for its bundle, or a turn's number,
-    which each log line has; by default the last turn. Reads only the state directory, and contacts no broker.
+    Takes a broker (host:port, or the host), a bundle (tenant/namespace/0x..._0x...), a topic for its bundle, or the
+    number of a turn, which each log line has; by default the last turn. Reads only the state directory, and contacts no broker.
 
     \b
     Example: lbd explain broker-1:8080

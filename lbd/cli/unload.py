@@ -9,7 +9,7 @@ import click
 
 from lbd.cli.options import api_option, format_option, override_option, settings_options, timeout_option
 from lbd.cli.render import json_out
-from lbd.cli.request import by, handing, one_line, override_reason, print_note
+from lbd.cli.request import by, full_name, handing, one_line, override_reason, print_note
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
@@ -42,7 +42,9 @@ HOLDS = (
 
 @click.command("unload")
 @click.argument("what", metavar="BUNDLE|NAMESPACE")
-@click.option("--to", "destination", metavar="BROKER", help="Destination, host:port.  [default: lbd picks one]")
+@click.option(
+    "--to", "destination", metavar="BROKER", help="Destination: host:port, or the host.  [default: lbd picks one]"
+)
 @override_option
 @timeout_option
 @api_option
@@ -74,8 +76,8 @@ def unload(
         raise UsageError(f"{what!r} is no bundle, and no namespace; wanted {WANTED}")
     if one:
         bounds(what)
-    reason, broker = override_reason(override), _broker(destination)
-    settings = read().settings
+    reason, settings = override_reason(override), read().settings
+    broker = full_name(_broker(destination), settings, api_url) if destination is not None else None
 
     def ask(bundle: str) -> UnloadRequest:
         name, now = new_id()
@@ -96,9 +98,9 @@ def unload(
     ctx.exit(max(answer.exit_code for answer in answers))
 
 
-def _broker(destination: str | None) -> str | None:
-    broker = one_line(destination) if destination is not None else None
-    if broker == "":
+def _broker(destination: str) -> str:
+    broker = one_line(destination)
+    if not broker:
         raise UsageError("--to: the broker is empty; wanted host:port, or no --to at all for one that lbd picks")
     return broker
 

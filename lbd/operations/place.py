@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from lbd.act.place import AlreadyOwned
-from lbd.bundles import holds, parse_boundaries, range_name, topic_hash, topic_namespace
+from lbd.bundles import holds, missing, parse_boundaries, range_name, topic_hash, topic_namespace
 from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.load import scoring
@@ -118,10 +118,7 @@ def _bundles(one: Target, bundles: list[str]) -> list[str]:
             raise UsageError(f"{one.text}: no bundle seen of {one.namespace} holds its hash, 0x{at:08x}")
         return within
     if one.text not in bundles:
-        lower, upper = bounds(one.text)
-        there = [name for name in bundles if bounds(name)[0] < upper and lower < bounds(name)[1]]
-        told = f"; there are {', '.join(there[:3])}{' and others' if len(there) > 3 else ''}" if there else ""
-        raise UsageError(f"{one.text} is no bundle of {one.namespace}, which has {len(bundles)}{told}")
+        raise UsageError(missing(one.text, bundles))
     return [one.text]
 
 
@@ -149,6 +146,14 @@ def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
         broker, why = next(iter(found.unasked.items()))
         raise ObserveError(f"{broker} does not tell which bundles it owns: {why}")
     return {bundle: found.of[bundle] for bundle in bundles if bundle in found.of}
+
+
+def named(request: UnloadRequest, admin: Admin) -> None:
+    """Raises :class:`UsageError` if the cluster has no such bundle, or no such destination."""
+    active = admin.active_brokers()
+    if request.destination is not None and request.destination not in active:
+        raise UsageError(f"{request.destination!r} is no active broker; wanted one of {', '.join(active)}")
+    meant((Target(request.bundle, "bundle", bundle_namespace(request.bundle)),), live_bundles(admin))
 
 
 def reported_bundles(snapshot: Snapshot) -> BundlesOf:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.bundles import holds, split_into, topic_hash, topic_namespace
 from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.load.summary import BrokerLoad
-from lbd.model import bundle_namespace
+from lbd.model import brokers_named, bundle_namespace
 from lbd.reason import Reason
 from lbd.split.plan import SplitResult
 from lbd.store.drains import drains_in_force
@@ -28,7 +28,7 @@ from lbd.store.turns import TURNS_FOLDER, KeptTurns, load_bundles
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from lbd.store.moves import MoveRecord, SplitRecord
@@ -162,8 +162,7 @@ def broker_named(name: str, known: Callable[[], Iterable[str]]) -> str:
     if any(one == name for one in known()):
         return name
     brokers = sorted(set(known()))
-    fits = [one for one in brokers if one.rpartition(":")[0] == name]
-    fits = fits or [one for one in brokers if one.startswith(f"{name}.")]
+    fits = brokers_named(name, brokers)
     if len(fits) == 1:
         return fits[0]
     if fits:
@@ -311,9 +310,10 @@ def gone_bundle(bundle: str, splits: Iterable[SplitStory]) -> SplitStory | None:
     return next((one for one in splits if one.bundle == bundle and one.result in MADE), None)
 
 
-def sentence(split: SplitStory) -> str:
+def sentence(parts: Sequence[str], positions: Sequence[str] = ()) -> str:
     """What became of a bundle that was cut."""
-    return f"it was split at {', '.join(split.positions)}, into {' and '.join(split.parts)}: it is no bundle any more"
+    where = f" at {', '.join(positions)}" if positions else ""
+    return f"it was split{where}, into {' and '.join(parts)}: it is no bundle any more"
 
 
 def _split_story(split: SplitRecord) -> SplitStory:
@@ -498,11 +498,13 @@ class Explainer:
         last = next((turn for turn in self._back() if turn.brokers), newest)
         told = move_stories(self._moves(lambda move: move.bundle == name))
         splits = about(name, read_splits(self._state_dir))
-        if not (seen or told or splits):
-            raise UsageError(no_bundle(name, kept.bundles if kept is not None else []))
         cut = gone_bundle(name, splits)
+        parts = split_into(name, kept.bundles) if kept is not None and cut is None else []
+        if not (seen or told or splits or parts):
+            raise UsageError(no_bundle(name, kept.bundles if kept is not None else []))
         owner, known_at = _owner(seen, told, cut)
         fired = self._walk(told, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates))
+        gone = sentence(cut.parts, cut.positions) if cut is not None else sentence(parts) if parts else ""
         left, label = self._cool_down_left(told), seen.label if seen is not None else ""
         return BundleAnswer(
             name,
@@ -510,7 +512,7 @@ class Explainer:
             known_at,
             seen.msg_rate if seen is not None else None,
             seen.throughput if seen is not None else None,
-            [sentence(cut)] if cut is not None else list(_reason_sentences(last, owner, label, left)),
+            [gone] if gone else list(_reason_sentences(last, owner, label, left)),
             left,
             _passed_over(fired, name) if fired is not None else None,
             [story.told() for story in told],

@@ -291,7 +291,9 @@ class TestUnloading:
     def test_a_namespace_through_the_running_lbd(self, pulsar: FakePulsar, config: Path):
         """Each bundle is a request of its own; what the named broker has already is left out."""
         with running(config):
-            found = lbd("unload", "t/n", "--to", pulsar.ids[2], "--format", "json", "--config", config)
+            found = lbd(
+                "unload", "t/n", "--to", pulsar.ids[2].partition(":")[0], "--format", "json", "--config", config
+            )
         told = json.loads(found.stdout)
         assert {one["owner"] for one in told if one["exit_code"] == 0} == {pulsar.ids[2]}
         assert len(told) == 9
@@ -331,7 +333,9 @@ class TestUnloading:
             (["t/0x0"], 2, "'t/0x0' is no bundle, topic or namespace"),
             (["t/new"], 4, "t/new: nobody owns a bundle of it, nothing to unload; lbd place tells where they go"),
             ([NEW[0]], 4, f"Refused: {NEW[0]}: on-no-report: no broker reports it: is it a bundle, and in use?"),
-            (["t/n/0x00000000_0x00000001"], 4, "on-no-report"),
+            (["t/n/0x00000000_0x00000001"], 2, "t/n/0x00000000_0x00000001 is no bundle of t/n, which has "),
+            ([HOT[0], "--to", "127.0.0.9:1"], 2, "'127.0.0.9:1' is no active broker; wanted one of 127.0.0.1:"),
+            ([HOT[0], "--to", "127.0.0.9"], 2, "'127.0.0.9' is no active broker; wanted one of 127.0.0.1:"),
             (["t/n", "--to", ""], 2, "--to: the broker is empty"),
         ],
     )
