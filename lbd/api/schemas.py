@@ -69,6 +69,7 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/v1/drains"): (DrainsTold,),
     ("get", "/v1/drain/{broker}"): (DrainPlan,),
     ("get", "/v1/fill/{broker}"): (DrainPlan,),
+    ("get", "/v1/unload/{tenant}/{namespace}/{bundle}"): (RequestResult,),
     ("get", "/v1/split"): (DueSplitsDocument,),
     ("get", "/v1/split/{tenant}/{namespace}/{bundle}"): (SplitDocument,),
     ("post", "/v1/plan/{name}/apply"): (Applied,),

@@ -78,7 +78,7 @@ SHORT_HELP = {
     "pause": "Stop all moves for a time, or until lbd resume.",
     "resume": "End a pause.",
     "release": "Restore the brokers' own shedding after a take-over.",
-    "unload": "Unload a bundle, or a namespace's bundles one by one, and verify each.",
+    "unload": "Show where a bundle would go; unload it, or a namespace's, and verify each.",
     "place": "Show where bundles should go, and why; place unowned ones.",
     "split": "Show where a bundle would be cut; cut it there.",
     "drain": "Show whether a broker can be drained; drain it and keep it empty.",

@@ -120,6 +120,13 @@ def owned_bundles(asked: Client, namespace: str) -> dict[str, str]:
     return {one.bundle: one.broker for one in sorted(found.bundles, key=lambda one: one.bundle)}
 
 
+def unload_plan(asked: Client, bundle: str, destination: str | None) -> RequestResult:
+    """What an unload would do."""
+    query: dict[str, Any] = {"destination": destination} if destination is not None else {}
+    found: RequestResult = read(asked.get("unload", *bundle.split("/"), **query), RequestResult)
+    return found
+
+
 def split_plan(asked: Client, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
     """Where one bundle would be cut."""
     query: dict[str, Any] = {"positions": list(positions)} | ({"algorithm": algorithm} if algorithm else {})

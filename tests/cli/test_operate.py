@@ -460,7 +460,7 @@ class TestUnload:
         monkeypatch.setenv("SUDO_USER", "alice")
         user = "alice" if os.geteuid() == 0 else user_name(os.geteuid())
         with serving(tmp_path, code, "landed") as pid:
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--override", "ticket 7")
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--override", "ticket 7")
         assert found.exit_code == code
         assert found.stdout == f"{BUNDLES[0]} to b3:8080 for {user}, ticket 7.\n"
         assert found.stderr == f"Asked lbd (process {pid}); waiting up to 2 min for its answer.\n"
@@ -468,7 +468,7 @@ class TestUnload:
     def test_json(self, tmp_path: Path) -> None:
         """The answer as it is."""
         with serving(tmp_path, 5, "landed-elsewhere"):
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--format", "json")
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--format", "json")
         shown = json.loads(found.stdout)
         assert shown.keys() == {"exit_code", "sentence", "result", "owner", "id"}
         assert (shown["exit_code"], shown["result"], shown["owner"]) == (5, "landed-elsewhere", "b2")
@@ -477,21 +477,32 @@ class TestUnload:
     def test_no_answer_in_time(self, tmp_path: Path) -> None:
         """Exit 5; it is under way and may yet be done."""
         with serving(tmp_path, TAKEN):
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--timeout", 1)
         assert found.exit_code == 5
         assert found.stdout == "No answer within 1 s: it is under way, see /v1/moves, or lbd history.\n"
 
     def test_nobody_took_it(self, tmp_path: Path) -> None:
         """Exit 5; it was withdrawn and is never done."""
         with serving(tmp_path, WAITS):
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--timeout", 1)
             assert until(tmp_path / "left") == "None"
         assert found.exit_code == 5
         assert found.stdout == "No answer within 1 s: nothing was begun.\n"
 
     def test_interrupted(self, tmp_path: Path) -> None:
         """Ctrl-C withdraws it, too."""
-        command = ["env", "--default-signal=INT", sys.executable, "-m", "lbd", "unload", BUNDLES[0], "--to", "b3:8080"]
+        command = [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "lbd",
+            "unload",
+            BUNDLES[0],
+            "--apply",
+            "--to",
+            "b3:8080",
+        ]
         with (
             serving(tmp_path, WAITS),
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
@@ -504,7 +515,7 @@ class TestUnload:
     def test_an_lbd_that_is_killed_meanwhile(self, tmp_path: Path) -> None:
         """Exit 5, at once, with where the truth is: nobody knows whether it was begun."""
         with serving(tmp_path, TAKEN) as pid, ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(lbd, "unload", BUNDLES[0], "--to", "b3:8080")
+            asked = pool.submit(lbd, "unload", BUNDLES[0], "--apply", "--to", "b3:8080")
             until(tmp_path / "came")
             os.kill(pid, signal.SIGKILL)
             found = asked.result(30)
@@ -517,7 +528,7 @@ class TestUnload:
     def test_one_that_accepts_no_commands(self, daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit 4 and what it may be, instead of waiting."""
         monkeypatch.setattr("lbd.api.client.START_SECONDS", 0.3)
-        found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
+        found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080")
         assert found.exit_code == 4
         assert f"{daemon}: lbd (process {os.getpid()}) accepts no commands at lbd.sock: it is a command" in found.stderr
 
@@ -533,7 +544,7 @@ class TestUnload:
             yield lambda request: asked.append(request) or RequestResult(4, "Refused: cool-down.")
 
         monkeypatch.setattr(byhand, "working", working)
-        found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
+        found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080")
         assert (found.exit_code, found.stdout, found.stderr) == (4, "Refused: cool-down.\n", "")
         assert [(one.bundle, one.destination, one.override) for one in asked] == [(BUNDLES[0], "b3:8080", None)]
 
@@ -553,7 +564,7 @@ class TestUnload:
     )
     def test_wrong_usage(self, arguments: list[str], words: str, daemon: Path) -> None:
         """Exit 2 before anything is asked for."""
-        found = lbd("unload", *arguments)
+        found = lbd("unload", *arguments, "--apply")
         assert found.exit_code == 2
         assert words in found.stderr
         assert not (daemon / "control").exists()
