@@ -13,13 +13,16 @@ import numpy as np
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
 
 if TYPE_CHECKING:
     IntArray = NDArray[np.int32]
+
+NAMED = 3
+"""Bundles that a sentence names before it counts the rest."""
 
 PIECE = 64
 NEAR = 1000
@@ -156,6 +159,33 @@ def holds(bundle: str, position: int) -> bool:
     """Whether a topic of this hash lies in a bundle: ranges are [lower, upper), the last one has its end."""
     lower, upper = range_in_name(bundle)
     return lower <= position < upper + (upper == FULL_RANGE[1])
+
+
+def split_into(bundle: str, bundles: Iterable[str]) -> list[str]:
+    """The bundles that cover exactly the range of this one, which is none of them any more; empty if none do."""
+    if _RANGE.fullmatch(bundle) is None:
+        return []
+    lower, upper = range_in_name(bundle)
+    start = f"{bundle.rpartition('/')[0]}/0x"
+    cut = sorted((range_in_name(one), one) for one in bundles if one.startswith(start))
+    parts = [(ends, one) for ends, one in cut if lower <= ends[0] and ends[1] <= upper]
+    edges = [lower, *(ends[1] for ends, _ in parts)]
+    whole = [ends[0] for ends, _ in parts] == edges[:-1] and edges[-1] == upper
+    return [one for _, one in parts] if whole and len(parts) > 1 else []
+
+
+def missing(bundle: str, bundles: Sequence[str]) -> str:
+    """What to say of a bundle that is none of its namespace's: what it was split into, or what is there instead."""
+    lower, upper = range_in_name(bundle)
+    if parts := split_into(bundle, bundles):
+        return f"{bundle} is no bundle any more: it was split into {_first(parts)}"
+    there = [one for one in bundles if range_in_name(one)[0] < upper and lower < range_in_name(one)[1]]
+    told = f"; there are {_first(there)}" if there else ""
+    return f"{bundle} is no bundle of {bundle.rpartition('/')[0]}, which has {len(bundles)}{told}"
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def range_name(lower: int, upper: int) -> str:

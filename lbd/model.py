@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lbd.bundles import Namespaces, Positions, bundle_positions, namespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from lbd.reason import Reason
 
@@ -425,6 +425,13 @@ class Outcome:
     older_note: bool = False
     confirmed: bool = False
     amended: bool = False
+
+
+def brokers_named(name: str, brokers: Iterable[str]) -> list[str]:
+    """The brokers that a person may mean by ``host:port``, host, or the beginning of a host up to a dot."""
+    known = sorted(set(brokers))
+    hosts = [one for one in known if name in {one, one.rpartition(":")[0]}]
+    return hosts or [one for one in known if one.startswith(f"{name}.")]
 
 
 def bundle_namespace(bundle: str) -> str:

@@ -235,7 +235,7 @@ class TestAClusterThatCannotBeObserved:
 
     def test_unload(self, trouble: Trouble, path: Path, pulsar: FakePulsar) -> None:
         """What cannot be judged is not moved, in one sentence on stdout."""
-        found = lbd("unload", HOT[0], "--to", pulsar.brokers[2].id, "--config", path)
+        found = lbd("unload", HOT[0], "--apply", "--to", pulsar.brokers[2].id, "--config", path)
         assert (found.exit_code, found.stderr, len(found.stdout.splitlines())) == (3, "", 1)
         assert found.stdout.startswith("Not moved: ")
         assert trouble.words in found.stdout

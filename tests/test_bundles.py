@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lbd.bundles import NEAR, PIECE, Positions, bundle_positions, namespaces, positions
+from lbd.bundles import NEAR, PIECE, Positions, bundle_positions, missing, namespaces, positions, split_into
 from tests.builders import bundle
 
 MANY = [bundle(number) for number in range(3 * NEAR)]
@@ -102,3 +102,34 @@ def test_some_bundles_are_found(wanted: set[str], found: dict[str, int]):
     """Those that are there, by their whole names."""
     names = [bundle(1, "t/a"), bundle(1, "t/b"), bundle(2, "t/a"), bundle(2, "t/b")]
     assert bundle_positions(wanted, names, namespaces(names)) == found
+
+
+WHOLE, LOWER, MIDDLE_PART, UPPER = (
+    f"t/n/{ends}"
+    for ends in ("0x00000000_0x80000000", "0x00000000_0x20000000", "0x20000000_0x80000000", "0x80000000_0xffffffff")
+)
+
+
+@pytest.mark.parametrize(
+    ("there", "parts"),
+    [
+        ([LOWER, MIDDLE_PART, UPPER], [LOWER, MIDDLE_PART]),
+        ([UPPER, MIDDLE_PART, LOWER], [LOWER, MIDDLE_PART]),
+        ([LOWER, UPPER], []),
+        ([WHOLE, UPPER], []),
+        (["t/n/0x00000000_0xffffffff"], []),
+        (["t/m/0x00000000_0x20000000", "t/m/0x20000000_0x80000000"], []),
+        ([], []),
+    ],
+)
+def test_what_a_bundle_was_split_into(there: list[str], parts: list[str]):
+    """Bundles of the same namespace that cover its range, all of it and nothing else."""
+    assert split_into(WHOLE, there) == parts
+
+
+def test_what_is_said_of_a_bundle_that_is_none():
+    """It was split, or what lies there instead."""
+    assert missing(WHOLE, [LOWER, MIDDLE_PART, UPPER]) == (
+        f"{WHOLE} is no bundle any more: it was split into {LOWER}, {MIDDLE_PART}"
+    )
+    assert missing(LOWER, [WHOLE, UPPER]) == f"{LOWER} is no bundle of t/n, which has 2; there are {WHOLE}"

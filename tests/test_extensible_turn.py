@@ -187,7 +187,7 @@ def test_what_is_kept_tells_why_a_bundle_stayed(brokers: Brokers, tmp_path: Path
     """By hand, too, a bundle that no broker tells of is not moved, and it is said which setting is behind it."""
     pulsar = brokers.pulsar
     untold = list(pulsar.report(pulsar.ids[0])["lastStats"])[-1]
-    command = ["unload", untold, "--to", pulsar.ids[2], "--config", str(_config(brokers, tmp_path))]
+    command = ["unload", untold, "--apply", "--to", pulsar.ids[2], "--config", str(_config(brokers, tmp_path))]
     found = CliRunner().invoke(main, command)
     assert found.exit_code == 4
     assert "no-statistics" in found.output

@@ -17,6 +17,8 @@ from lbd.reason import Group, Reason
 from lbd.store.control import UnloadRequest
 from lbd.store.journal import read
 from lbd.store.state import StateDir, TurnMemory
+from lbd.turn.record import turn_record
+from lbd.turn.verdict import verdict
 from tests import test_turn
 from tests.builders import state_begun
 from tests.daemon.alone import done
@@ -78,9 +80,13 @@ class TestBudgets:
         pulsar.sample(95.0, 45.0, 10.0)
         second = once(chosen)
         assert second.unloads == ()
-        assert told(second, Reason.HOUR_UNLOADS)[0] == (
-            "2 of 2 used, the next one in 60 min (guardrails.max_unloads_per_hour)"
-        )
+        used_up = "2 of 2 used, the next one in 60 min (guardrails.max_unloads_per_hour)"
+        assert told(second, Reason.HOUR_UNLOADS)[0] == used_up
+        for record in (second, once(chosen)):  # the other one has no new sample: it is blocked all the same
+            pair = f"{pulsar.ids[0]} -> {pulsar.ids[2]} 85.0 points apart"
+            assert record.sentence == f"No move: {pair}, blocked by unloads-per-hour: {used_up}."
+            assert verdict(record).words == f"blocked by unloads-per-hour: {pair}; {used_up}"
+        assert turn_record(record, 0.0).pairs[0].reason == Reason.HOUR_UNLOADS.label
 
     def test_by_hand_counts_and_a_person_may_pass(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Refused with the budget in words, done with a reason of one's own, and counted either way."""

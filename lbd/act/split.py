@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbd.act.fence import Fence
 from lbd.act.ownership import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Ownership
-from lbd.bundles import parse_boundaries, range_in_name, range_name
+from lbd.bundles import missing, parse_boundaries, range_in_name, range_name
 from lbd.errors import AdminError, LbdError, ObserveError, RefusedError, UsageError
 from lbd.model import bundle_namespace
 from lbd.pulsar.admin import error_reason
@@ -25,9 +25,6 @@ PROOF_SECONDS = 5.0
 REFUSED_SECONDS = 0.3
 OWNER_SECONDS = 0.3
 
-NAMED = 4
-"""Bundles that an error names."""
-
 FOUND_OPEN = "found open after a restart"
 UNOWNED = "nobody owns it; for a split the leader would place it, unchecked: lbd place --apply does it first"
 
@@ -40,25 +37,23 @@ class Splitter:
         self._ownership = Ownership(admin, clock)
 
     def boundaries(self, namespace: str) -> tuple[int, ...]:
-        """Where the namespace's bundles begin and end now. Raises :class:`RefusedError` when there is no namespace.
+        """Where the namespace's bundles begin and end now. Raises :class:`UsageError` when there is no namespace.
 
         Raises :class:`ObserveError` when they cannot be had.
         """
         found = self._admin.boundaries(namespace)
         if found is None:
-            raise RefusedError(f"{namespace}: the cluster has no such namespace")
+            raise UsageError(f"{namespace}: the cluster has no such namespace")
         try:
             return parse_boundaries(found)
         except UsageError as error:
             raise ObserveError(f"{namespace}: {error}") from error
 
     def owner(self, bundle: str, boundaries: tuple[int, ...]) -> str:
-        """Who owns the bundle. Raises :class:`RefusedError` when it is none (any more), or nobody's."""
+        """Who owns the bundle. Raises :class:`UsageError` if it is none (any more), :class:`RefusedError` if nobody."""
         namespace, ends = bundle_namespace(bundle), range_in_name(bundle)
         if ends not in pairwise(boundaries):
-            there = [range_name(*other) for other in pairwise(boundaries) if other[0] < ends[1] and ends[0] < other[1]]
-            more = f" and {len(there) - NAMED} more" if len(there) > NAMED else ""
-            raise RefusedError(f"{bundle} is no bundle; {namespace} has {', '.join(there[:NAMED])}{more} there")
+            raise UsageError(missing(bundle, [f"{namespace}/{range_name(*one)}" for one in pairwise(boundaries)]))
         found = self._ownership.owner_within(bundle, OWNER_SECONDS)
         if found is None:
             raise RefusedError(f"{bundle}: {UNOWNED}")

@@ -391,9 +391,16 @@ def commands(backend: Backend, runner: Runner) -> APIRouter:
     return router
 
 
-def split_plans(backend: Backend) -> APIRouter:
-    """Where bundles would be cut; brokers are asked for it, and nothing is changed."""
+def previews(backend: Backend) -> APIRouter:
+    """What an unload or a split would do; brokers are asked for it, and nothing is changed."""
     router = APIRouter(prefix="/v1", tags=["reading"])
+
+    @router.get("/unload/{tenant}/{namespace}/{bundle}")
+    def unload(tenant: Part, namespace: Part, bundle: Part, destination: Broker | None = None) -> Response:
+        """From where to where, and the scores before and after: the JSON of ``lbd unload BUNDLE``; 409 refused."""
+        name = f"{tenant}/{namespace}/{bundle}"
+        bounds(name)
+        return answer(backend.show_unload(name, destination))
 
     @router.get("/split")
     def due() -> Response:

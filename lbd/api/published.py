@@ -40,7 +40,7 @@ TURN_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 NOT_SENT = "not-sent"
 
 
-VERDICTS = ("balanced", "waiting", "moving", "held", "not-fixable", "unknown")
+VERDICTS = ("balanced", "waiting", "moving", "blocked", "held", "not-fixable", "unknown")
 
 
 class Tally:

@@ -28,7 +28,7 @@ from lbd.api.shapes import (
 )
 from lbd.split.plan import DueSplitsDocument, SplitDocument
 from lbd.store.control import RequestResult
-from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
+from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer
 from lbd.store.moves import MoveRecord
 from lbd.store.status import StatusTold
 from lbd.store.turn_record import TurnRecord
@@ -48,7 +48,8 @@ def as_named(kind: Any) -> Any:  # noqa: ANN401 - a type, as msgspec takes them
 
 
 ABOUT_TURN = (as_named(TurnAnswer), TurnAnswer)
-ABOUT = (*map(as_named, (BrokerAnswer, BundleAnswer, TurnAnswer)), BrokerAnswer, BundleAnswer, TurnAnswer)
+_ABOUT = (BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer)
+ABOUT = (*map(as_named, _ABOUT), *_ABOUT)
 """As they are told, and as they are kept (``rows=true``)."""
 
 ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
@@ -68,6 +69,7 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/v1/drains"): (DrainsTold,),
     ("get", "/v1/drain/{broker}"): (DrainPlan,),
     ("get", "/v1/fill/{broker}"): (DrainPlan,),
+    ("get", "/v1/unload/{tenant}/{namespace}/{bundle}"): (RequestResult,),
     ("get", "/v1/split"): (DueSplitsDocument,),
     ("get", "/v1/split/{tenant}/{namespace}/{bundle}"): (SplitDocument,),
     ("post", "/v1/plan/{name}/apply"): (Applied,),

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import resources
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ SHORT_HELP = {
     "pause": "Stop all moves for a time, or until lbd resume.",
     "resume": "End a pause.",
     "release": "Restore the brokers' own shedding after a take-over.",
-    "unload": "Unload a bundle, or a namespace's bundles one by one, and verify each.",
+    "unload": "Show where a bundle would go; unload it, or a namespace's, and verify each.",
     "place": "Show where bundles should go, and why; place unowned ones.",
     "split": "Show where a bundle would be cut; cut it there.",
     "drain": "Show whether a broker can be drained; drain it and keep it empty.",
@@ -133,6 +134,14 @@ class Commands(click.Group):
         with _while_it_is_read():
             return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown command is answered with the nearest one."""
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, n=1)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands, in the order of first use."""
         del ctx
@@ -177,7 +186,7 @@ Exit codes:
     0  done
     1  bug
     2  usage or configuration
-    3  the cluster cannot be observed
+    3  the cluster cannot be observed, or no lbd runs (status, pause)
     4  refused to act: the brokers shed, a pause, a move that was not sent
     5  an unload failed or landed elsewhere
     6  dry-run --detailed-exitcode only: unloads are planned

@@ -238,7 +238,13 @@ def cut(text: Text) -> Text:
 CELLS = 12
 """Hit counts above it are printed as numbers, without cells."""
 
-VERDICT_STYLES = {"balanced": "bold green", "moving": "bold cyan", "held": "bold yellow", "not-fixable": "bold yellow"}
+VERDICT_STYLES = {
+    "balanced": "bold green",
+    "moving": "bold cyan",
+    "blocked": "bold red",
+    "held": "bold yellow",
+    "not-fixable": "bold yellow",
+}
 STATE_STYLES = {WAITS: "dim", SENT: "cyan", "landed": "green"}
 
 

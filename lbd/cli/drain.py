@@ -16,16 +16,19 @@ from rich.text import Text
 
 from lbd.cli.options import api_option, duration, format_option, override_option, settings_options, timeout_option
 from lbd.cli.render import amount, bar, json_out, plain, table
-from lbd.cli.request import by, lbd_client, one_line, override_reason, print_note
+from lbd.cli.request import by, full_name, lbd_client, one_line, override_reason, print_note
 from lbd.cli.status import local_leader
 from lbd.cli.status_text import console, drain_text, progress_text, remaining_text
 from lbd.errors import ObserveError, UsageError
+from lbd.model import brokers_named
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult, new_id
 from lbd.store.drains import Drains
 from lbd.store.status import running
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lbd.api.client import Client
     from lbd.api.shapes import DrainPlan
     from lbd.cli.options import Read
@@ -181,7 +184,9 @@ def drain(
     release: bool,
     everything: bool,
 ) -> None:
-    """Show whether the other brokers have room for the bundles of BROKER (host:port), and where each would go.
+    """Show whether the other brokers have room for the bundles of BROKER, and where each would go.
+
+    BROKER is host:port, or the host alone.
 
     With --apply, move all of them off, several at once, and verify that BROKER owns nothing. Until --release, until
     --for is over or until it restarts, the broker is in no pair, average or destination, and bundles that Pulsar places
@@ -198,6 +203,7 @@ def drain(
     elsewhere = _elsewhere(settings, api_url)
     if release:
         ctx.exit(_release(settings, broker, one_line(reason), form, elsewhere))
+    broker = full_name(broker, settings, api_url)
     if not applies:
         ctx.exit(_show_drain(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
@@ -227,7 +233,9 @@ def fill(
     applies: bool,
     everything: bool,
 ) -> None:
-    """Show which bundles would bring BROKER (host:port) up to the cluster's mean, taken from each broker above it.
+    """Show which bundles would bring BROKER up to the cluster's mean, taken from each broker above it.
+
+    BROKER is host:port, or the host alone.
 
     With --apply, move them. Exit code 0 shown or all landed, 4 refused, 5 a move failed or landed elsewhere, or no
     response.
@@ -237,7 +245,7 @@ def fill(
     """
     _check_apply(applies, override, None, "")
     passes, settings = override_reason(override), read().settings
-    elsewhere = _elsewhere(settings, api_url)
+    elsewhere, broker = _elsewhere(settings, api_url), full_name(broker, settings, api_url)
     if not applies:
         ctx.exit(_show_fill(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
@@ -296,11 +304,14 @@ def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere:
         from lbd.cli import remote as drain_remote  # noqa: PLC0415 - see _elsewhere
 
         in_force = drain_remote.drained(elsewhere)
+        broker = _full_name(broker, in_force)
         found = drain_remote.release(elsewhere, broker, by(), reason)
         leader = drain_remote.remote_leader(elsewhere)
     else:
         drains = Drains(settings.state_dir)
-        in_force, found = drains.in_force(now), drains.release(broker)
+        in_force = drains.in_force(now)
+        broker = _full_name(broker, in_force)
+        found = drains.release(broker)
         leader = local_leader(settings.state_dir, running(settings.state_dir))
     if form == "json":
         json_out({"released": found})
@@ -312,6 +323,12 @@ def _release(settings: Settings, broker: str, reason: str, form: str, elsewhere:
     if leader is not None:
         print_note(form, f"It holds here only; {leader}: release it there.")
     return 0
+
+
+def _full_name(broker: str, drained: Iterable[str]) -> str:
+    """The drained broker that is meant; it may be down, so no cluster is asked."""
+    fits = brokers_named(broker, drained)
+    return fits[0] if len(fits) == 1 else broker
 
 
 def _apply(settings: Settings, request: DrainRequest | FillRequest, form: str, api_url: str | None) -> int:

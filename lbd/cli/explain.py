@@ -12,7 +12,7 @@ from rich.text import Text
 from lbd.cli.options import api_option, duration, format_option, settings_options
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
-from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, TurnAnswer
+from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, NamespaceAnswer, TurnAnswer
 from lbd.store.turns import named
 from lbd.text import counted, duration_text, zoned
 
@@ -41,6 +41,8 @@ def show(found: Answer, now: float) -> None:
         _show_turn(out, found, now, end)
     elif isinstance(found, BrokerAnswer):
         _show_broker(out, found, now, end)
+    elif isinstance(found, NamespaceAnswer):
+        _show_namespace(out, found, now, end)
     else:
         _print(out, _bundle_lines(found, now), end)
         _print(out, _move_lines(found.moves), end)
@@ -210,6 +212,25 @@ def _fired_lines(fired: Fired, now: float) -> Iterator[Line]:
             yield "", f"{pair.reason}{pair.detail and f': {pair.detail}'}", ""
 
 
+def _show_namespace(out: Console, found: NamespaceAnswer, now: float, end: str) -> None:
+    load = f"{amount(found.msg_rate)} msg/s, {amount(found.throughput, 1e6, 1)} MB/s"
+    told = f"{found.namespace}: {counted(found.number, 'bundle')}, {load}, {_ago(found.at, now)}"
+    owners = ", ".join(f"{number} on {broker}" for broker, number in found.owners.items())
+    reasons = ", ".join(f"{number} {reason}" for reason, number in found.reasons.items())
+    lines = [("namespace", told, "bold"), ("owners", owners, ""), ("reasons", reasons or "none of them is barred", "")]
+    _print(out, lines, end)
+    rows = table(("bundle", "left"), ("broker", "left"), ("msg/s", "right"), ("MB/s", "right"), ("", "left"))
+    for one in found.bundles:
+        carried = amount(one.msg_rate), amount(one.throughput, 1e6, 1)
+        rows.add_row(plain(one.bundle), plain(one.broker.removesuffix(end)), *carried, one.reason)
+    out.print()
+    out.print(rows)
+    if (more := found.number - len(found.bundles)) > 0:
+        out.print(Text(f"and {counted(more, 'smaller bundle')}", "dim"))
+    _print(out, _move_lines(found.moves), end)
+    _print(out, _split_lines(found.splits), end)
+
+
 def _bundle_lines(found: BundleAnswer, now: float) -> Iterator[Line]:
     yield "bundle", found.bundle, "bold"
     where = found.owner or "nobody's, as far as is known"
@@ -288,7 +309,7 @@ DAY_SECONDS = 86_400.0
 
 
 @click.command("explain")
-@click.argument("what", required=False, metavar="[BROKER|BUNDLE|TOPIC|TURN]")
+@click.argument("what", required=False, metavar="[BROKER|BUNDLE|TOPIC|NAMESPACE|TURN]")
 @click.option(
     "--last", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="Number of moves to list."
 )
@@ -307,8 +328,9 @@ def explain(
 ) -> None:
     """Explain why something moved or did not.
 
-    Takes a broker (host:port), a bundle (tenant/namespace/0x..._0x...), a topic for its bundle, or a turn's number,
-    which each log line has; by default the last turn. Reads only the state directory, and contacts no broker.
+    Takes a broker (host:port, or the host), a bundle (tenant/namespace/0x..._0x...), a topic for its bundle, a
+    namespace, or the number of a turn, which each log line has; by default the last turn. Reads only the state
+    directory, and contacts no broker.
 
     \b
     Example: lbd explain broker-1:8080

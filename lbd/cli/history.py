@@ -16,7 +16,7 @@ from lbd.cli.options import duration, format_option, settings_options
 from lbd.cli.render import json_out, plain
 from lbd.cli.split import show_splits
 from lbd.cli.status_text import common_end, console, room
-from lbd.model import Result
+from lbd.model import Result, brokers_named
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.moves import history as moves_of
 from lbd.store.moves import read_splits
@@ -157,8 +157,7 @@ def _of_bundle(bundle: str, wanted: str | None) -> bool:
 
 
 def _of_broker(brokers: Iterable[str | None], wanted: str | None) -> bool:
-    """Whether one of the brokers is the wanted one, by ``host:port`` or the host alone."""
-    return wanted is None or any(wanted in {one, one.rpartition(":")[0]} for one in brokers if one is not None)
+    return wanted is None or bool(brokers_named(wanted, filter(None, brokers)))
 
 
 _COLOURS = {None: "cyan", Result.LANDED: "green"}

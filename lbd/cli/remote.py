@@ -17,7 +17,7 @@ from lbd.reason import Reason
 from lbd.split.plan import DueSplitsDocument, SplitDocument
 from lbd.store.control import DrainRequest, FillRequest, Pause, RequestResult
 from lbd.store.drains import DrainTold
-from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
+from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer
 from lbd.store.status import Status, standby_text
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_BUNDLES = 10_000
 
-Explained: TypeAlias = TurnAnswer | BrokerAnswer | BundleAnswer
+Explained: TypeAlias = TurnAnswer | BrokerAnswer | BundleAnswer | NamespaceAnswer
 
 _REASONS = {reason.label: reason for reason in Reason}
 
@@ -73,7 +73,8 @@ def explained(asked: Client, what: str | None, last: int, since_seconds: float) 
     """The answer about a broker, bundle, topic or turn."""
     path = ("explain", what) if what is not None else ("explain",)
     told = asked.get(*path, rows="true", last=last, since_seconds=since_seconds)
-    kind = BundleAnswer if "bundle" in told else BrokerAnswer if "broker" in told else TurnAnswer
+    kinds = {"bundle": BundleAnswer, "broker": BrokerAnswer, "namespace": NamespaceAnswer}
+    kind = next((kind for name, kind in kinds.items() if name in told), TurnAnswer)
     found: Explained = read(told, kind)
     return found
 
@@ -117,6 +118,13 @@ def owned_bundles(asked: Client, namespace: str) -> dict[str, str]:
     told = asked.get("snapshot", namespace=namespace, last=MOST_BUNDLES)
     found: SnapshotTold = read(told, SnapshotTold)
     return {one.bundle: one.broker for one in sorted(found.bundles, key=lambda one: one.bundle)}
+
+
+def unload_plan(asked: Client, bundle: str, destination: str | None) -> RequestResult:
+    """What an unload would do."""
+    query: dict[str, Any] = {"destination": destination} if destination is not None else {}
+    found: RequestResult = read(asked.get("unload", *bundle.split("/"), **query), RequestResult)
+    return found
 
 
 def split_plan(asked: Client, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:

@@ -12,8 +12,9 @@ import msgspec
 from lbd.cli.render import plain
 from lbd.errors import ObserveError, UsageError
 from lbd.files import user_name
+from lbd.model import brokers_named
 from lbd.store.control import RequestResult
-from lbd.store.status import running
+from lbd.store.status import Status, running
 from lbd.text import duration_text
 
 if TYPE_CHECKING:
@@ -58,6 +59,27 @@ def handing(settings: Settings, api_url: str | None) -> Iterator[Callable[[Comma
 
     with standalone.working(settings) as work:
         yield work
+
+
+def full_name(broker: str, settings: Settings, api_url: str | None) -> str:
+    """``host:port`` of an active broker; a name without a port is looked up.
+
+    Raises :class:`~lbd.errors.UsageError` if it is that of none, or of several.
+    """
+    if ":" in broker:
+        return broker
+    client = lbd_client(settings, api_url) if api_url is not None else None
+    if client is not None:
+        active = [one.id for one in read(client.get("status"), Status).brokers]
+    else:
+        from lbd.pulsar.admin import Admin  # noqa: PLC0415 - a full name needs no request
+
+        active = Admin(settings.pulsar).active_brokers()
+    fits = brokers_named(broker, active)
+    if len(fits) == 1:
+        return fits[0]
+    told = f"may be {' or '.join(fits)}" if fits else "is no active broker"
+    raise UsageError(f"{broker!r} {told}; wanted one of {', '.join(fits or active)}")
 
 
 def read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for

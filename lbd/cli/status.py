@@ -68,7 +68,7 @@ def _last_turn(state_dir: Path, pid: int | None) -> Status:
     try:
         found = read_status(state_dir)
     except UsageError as error:
-        raise (error if pid is None else ObserveError(f"{process(pid)} runs, but {error}")) from error
+        raise ObserveError(f"{process(pid)} runs, but {error}" if pid is not None else str(error)) from error
     return found if pid is not None else after_its_end(found, state_dir)
 
 
@@ -82,10 +82,13 @@ def _last_turn(state_dir: Path, pid: int | None) -> Status:
     help="How long: 90s, 15m, 2h, ...  [default: until lbd resume]",
 )
 @click.option("--reason", default="", metavar="TEXT", help="Reason, shown wherever the pause is shown.")
+@click.option("--for-next", is_flag=True, help="If no lbd runs here, pause the next one that starts.")
 @format_option
 @settings_options
-def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: str | None) -> None:
+def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: str | None, *, for_next: bool) -> None:
     """Stop all moves, also over restarts. lbd keeps observing and counting.
+
+    Exit code 3 if no lbd runs on the state directory; nothing is paused then without --for-next.
 
     \b
     Example: lbd pause --for 2h --reason "broker upgrade"
@@ -101,8 +104,11 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
         wanted, replaced, pid = remote.pause(asked, wanted)
         leader = remote.remote_leader(asked)
     else:
-        replaced, pid = Control(state_dir).pause(wanted), running(state_dir)
-        leader = local_leader(state_dir, pid)
+        pid = running(state_dir)
+        if pid is None and not for_next:
+            told = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
+            raise ObserveError(f"{state_dir}: {told}")
+        replaced, leader = Control(state_dir).pause(wanted), local_leader(state_dir, pid)
     if form == "json":
         json_out({"paused": wanted, "replaced": replaced, "running": pid})
     print_note(form, f"Paused {text.pause_text(wanted, now)}.")

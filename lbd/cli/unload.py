@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from lbd.cli.options import api_option, format_option, override_option, settings_options, timeout_option
-from lbd.cli.render import json_out
-from lbd.cli.request import by, handing, one_line, override_reason, print_note
+from lbd.cli.render import json_out, plain
+from lbd.cli.request import by, full_name, handing, one_line, override_reason, print_note
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
 from lbd.store.control import REFUSED, RequestResult, UnloadRequest, new_id
+from lbd.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ FAILURES_THAT_STOP = 2
 """Failures in a row after which a namespace is stopped."""
 
 WANTED = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU or tenant/namespace"
+
+UNAPPLIED = "Nothing was done; --apply does it."
 
 HOLDS = (
     Reason.IN_BROKER_SHEDDING,
@@ -42,7 +45,10 @@ HOLDS = (
 
 @click.command("unload")
 @click.argument("what", metavar="BUNDLE|NAMESPACE")
-@click.option("--to", "destination", metavar="BROKER", help="Destination, host:port.  [default: lbd picks one]")
+@click.option(
+    "--to", "destination", metavar="BROKER", help="Destination: host:port, or the host.  [default: lbd picks one]"
+)
+@click.option("--apply", "applies", is_flag=True, help="Unload, and verify that it landed.")
 @override_option
 @timeout_option
 @api_option
@@ -58,29 +64,36 @@ def unload(
     override: str | None,
     timeout_seconds: float,
     api_url: str | None,
+    *,
+    applies: bool,
 ) -> None:
-    """Unload BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) to a broker at once, and verify that it landed there.
+    """Show where BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) would go, and the scores before and after.
 
-    Without --to, lbd picks a destination that all guardrails allow. The owned bundles of a NAMESPACE (tenant/namespace)
-    are moved one after another, as far as limits allow. A running lbd does it with its own checks and journal; if none
-    runs, this command does it itself.
-    Exit code 0 landed, 4 refused, 5 failed, landed elsewhere, or no response in time.
+    Without --to, lbd picks a destination that all guardrails allow. With --apply, unload it at once, and verify that it
+    landed there. The owned bundles of a NAMESPACE (tenant/namespace) are moved one after another, as far as limits
+    allow. A running lbd does it with its own checks and journal; if none runs, this command does it itself.
+    Exit code 0 shown or landed, 4 refused, 5 failed, landed elsewhere, or no response in time.
 
     \b
-    Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080
+    Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080 --apply
     """
+    if override is not None and not applies:
+        raise UsageError("--override passes limits of --apply; without it nothing is done")
     one = what.count("/") != 1
     if "/" not in what:
         raise UsageError(f"{what!r} is no bundle, and no namespace; wanted {WANTED}")
     if one:
         bounds(what)
-    reason, broker = override_reason(override), _broker(destination)
-    settings = read().settings
+    reason, settings = override_reason(override), read().settings
+    broker = full_name(_broker(destination), settings, api_url) if destination is not None else None
 
     def ask(bundle: str) -> UnloadRequest:
         name, now = new_id()
         return UnloadRequest(name, bundle, broker, reason, by(), now, now + timeout_seconds)
 
+    if not applies:
+        _preview(settings, form, what, broker, api_url)
+        return
     if one:
         with handing(settings, api_url) as hand_over:
             answer = hand_over(ask(what))
@@ -96,9 +109,36 @@ def unload(
     ctx.exit(max(answer.exit_code for answer in answers))
 
 
-def _broker(destination: str | None) -> str | None:
-    broker = one_line(destination) if destination is not None else None
-    if broker == "":
+def _preview(settings: Settings, form: str, what: str, broker: str | None, api_url: str | None) -> None:
+    """Print where one bundle would go, or which bundles of a namespace would be tried."""
+    if what.count("/") != 1:
+        shown = _shown(settings, what, broker, api_url)
+        if form == "json":
+            json_out(shown)
+        print_note(form, f"{shown.sentence} {UNAPPLIED}")
+        return
+    bundles = _owned_bundles(settings, what, broker, api_url)
+    if form == "json":
+        json_out({"namespace": what, "bundles": bundles})
+    else:
+        click.echo("\n".join(map(plain, bundles)))
+    number = counted(len(bundles), "bundle")
+    print_note(form, f"Would move {number} one after another, each judged when its turn comes. {UNAPPLIED}")
+
+
+def _shown(settings: Settings, bundle: str, broker: str | None, api_url: str | None) -> RequestResult:
+    if api_url is not None:
+        from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
+
+        return remote.unload_plan(remote.client(api_url, settings), bundle, broker)
+    from lbd.operations.place import show_unload  # noqa: PLC0415 - usage errors need no NumPy
+
+    return show_unload(settings, bundle, broker)
+
+
+def _broker(destination: str) -> str:
+    broker = one_line(destination)
+    if not broker:
         raise UsageError("--to: the broker is empty; wanted host:port, or no --to at all for one that lbd picks")
     return broker
 

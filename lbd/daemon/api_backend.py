@@ -30,7 +30,7 @@ from lbd.files import remove
 from lbd.operations.drain import plan_json, show_drain, show_fill
 from lbd.operations.dry import parts_of_known, unsampled
 from lbd.operations.parts import PolicyReader
-from lbd.operations.place import Fixed, live_bundles, meant, placement, target
+from lbd.operations.place import Fixed, live_bundles, meant, placement, show_unload, target
 from lbd.operations.split import due_document, plan_due, plan_split
 from lbd.permit.policies import Policies
 from lbd.place.picker import RunningLoads, answer_all, without_doubted
@@ -405,6 +405,10 @@ class Serving:
     def show_drain(self, broker: str) -> DrainPlan:
         """Whether a broker can be spared, by a look of its own at the cluster."""
         return plan_json(show_drain(self.settings, broker, self._engine.looking))
+
+    def show_unload(self, bundle: str, destination: str | None) -> RequestResult:
+        """What an unload would do, by a look of its own at the cluster."""
+        return show_unload(self.settings, bundle, destination, self._engine.looking)
 
     def plan_split(self, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
         """Where one bundle would be cut, by a look of its own at the cluster."""

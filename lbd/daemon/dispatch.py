@@ -13,7 +13,7 @@ from lbd.act.executor import DryRun
 from lbd.decide.manual import ByPlan
 from lbd.errors import LbdError, RefusedError
 from lbd.model import Outcome, Result, Skip
-from lbd.operations.place import Fixed
+from lbd.operations.place import Fixed, named, trouble
 from lbd.operations.requests import overriding, request_reason, split_hold, wanting
 from lbd.store.control import (
     FAILED,
@@ -200,9 +200,10 @@ class Dispatcher:
 
     def _unload(self, request: UnloadRequest, parts: Parts) -> None:
         """A turn that wants just this, and ends in an answer."""
+        named(request, self._real.placer.admin)
         request, parts, picked = self._real.placing.destination(request, parts)
         record = turn(wanting(parts, request, picked))
-        if record.error is not None:
-            self._requests.fail(request, record.error)
+        if (error := trouble(request, record)) is not None:
+            self._requests.fail(request, error)
         elif not record.unloads:
             self._requests.refuse(request, request_reason(record, request.bundle))

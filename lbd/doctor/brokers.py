@@ -538,7 +538,7 @@ def notes(seen: Survey, observation: Observation, past: Past | None) -> Iterator
                 harmful = True
                 yield NOTES.warning(
                     f"{note.bundle}: the leader may still send its next owner to {broker}, which {wrong}",
-                    f"lbd unload {note.bundle} --to an allowed broker replaces it; a new leader forgets it",
+                    f"lbd unload {note.bundle} --to an allowed broker --apply replaces it; a new leader forgets it",
                 )
     if past is not None and not harmful:
         yield NOTES.ok(

@@ -144,6 +144,7 @@ LASTING_SECONDS = 4 * 3600.0
 
 DIRECTORY = Check("state-dir", "without it lbd forgets cool-downs and open moves, and unloads nothing")
 RUNNING = Check("lbd", "only a running lbd moves anything")
+BLOCKED = Check("blocked", "brokers stay too far apart until that limit or hold ends")
 PAUSED = Check("pause", "while paused lbd observes and counts, and moves nothing")
 DRAINED = Check("drains", "a drained broker is in no pair, average or destination: the others carry its load")
 TAKE_OVER = Check("take-over", "while it lasts no broker balances by itself, also when lbd is stopped")
@@ -212,6 +213,12 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
     yield _life(status, pid, now)
     for warning in status.warnings if pid is not None else ():
         yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")
+    if pid is not None and status.verdict is not None and status.verdict.kind == "blocked":
+        found = BLOCKED.problem if status.hold is None else BLOCKED.warning  # holds have findings of their own
+        yield found(
+            status.verdict.words.removeprefix("blocked "),
+            "wait, or change the setting it names; lbd explain lists the bundles",
+        )
     pause = Control(directory).paused(now)
     if pause is not None:
         until = f"until {utc(pause.until)}" if pause.until is not None else "without end"

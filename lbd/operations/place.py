@@ -18,22 +18,24 @@ import msgspec
 import numpy as np
 
 from lbd.act.place import AlreadyOwned
-from lbd.bundles import holds, parse_boundaries, range_name, topic_hash, topic_namespace
+from lbd.bundles import holds, missing, parse_boundaries, range_name, topic_hash, topic_namespace
 from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.load import scoring
 from lbd.model import Outcome, Result, Skip, bundle_namespace
 from lbd.operations.cluster_view import OwnerMap, Situation, owners, situation
 from lbd.operations.dry import last_round, live_parts, recorded_parts, taking_over
-from lbd.operations.parts import observing
+from lbd.operations.parts import observing, preview_observer
+from lbd.operations.requests import overriding, request_reason, wanting
 from lbd.permit.eligibility import BROKER_BUNDLE
 from lbd.place.picker import PlacementAdvice, answer_all
 from lbd.place.placements import DEFAULT, PLACEMENTS, PlaceMemory, build
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
-from lbd.store.control import FAILED, REFUSED, PlacedBundle, RequestResult
+from lbd.store.control import FAILED, REFUSED, PlacedBundle, RequestResult, UnloadRequest
 from lbd.text import counted
+from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,12 +44,12 @@ if TYPE_CHECKING:
     from lbd.act.place import Placer
     from lbd.config import Settings
     from lbd.model import Snapshot, Unload
-    from lbd.observe.observer import Observation
+    from lbd.observe.observer import Observation, Observer
     from lbd.permit.limits import Ledger
     from lbd.place.placements import Placement, PlacementChoice
-    from lbd.store.control import PlaceRequest, UnloadRequest
+    from lbd.store.control import PlaceRequest
     from lbd.store.journal import Journal
-    from lbd.turn.parts import Parts
+    from lbd.turn.parts import Parts, TurnResult
 
 
 if TYPE_CHECKING:
@@ -118,10 +120,7 @@ def _bundles(one: Target, bundles: list[str]) -> list[str]:
             raise UsageError(f"{one.text}: no bundle seen of {one.namespace} holds its hash, 0x{at:08x}")
         return within
     if one.text not in bundles:
-        lower, upper = bounds(one.text)
-        there = [name for name in bundles if bounds(name)[0] < upper and lower < bounds(name)[1]]
-        told = f"; there are {', '.join(there[:3])}{' and others' if len(there) > 3 else ''}" if there else ""
-        raise UsageError(f"{one.text} is no bundle of {one.namespace}, which has {len(bundles)}{told}")
+        raise UsageError(missing(one.text, bundles))
     return [one.text]
 
 
@@ -149,6 +148,20 @@ def owned_bundles(settings: Settings, namespace: str) -> dict[str, str]:
         broker, why = next(iter(found.unasked.items()))
         raise ObserveError(f"{broker} does not tell which bundles it owns: {why}")
     return {bundle: found.of[bundle] for bundle in bundles if bundle in found.of}
+
+
+def named(request: UnloadRequest, admin: Admin) -> None:
+    """Raises :class:`UsageError` if the cluster has no such bundle."""
+    admin.active_brokers()
+    meant((Target(request.bundle, "bundle", bundle_namespace(request.bundle)),), live_bundles(admin))
+
+
+def trouble(request: UnloadRequest, record: TurnResult) -> LbdError | None:
+    """Why the turn of a request could not judge it: the turn failed, or the cluster has no such destination."""
+    active = record.observation.active if record.observation is not None else ()
+    if record.error is None and request.destination not in active:
+        return UsageError(f"{request.destination!r} is no active broker; wanted one of {', '.join(active)}")
+    return record.error
 
 
 def reported_bundles(snapshot: Snapshot) -> BundlesOf:
@@ -301,7 +314,7 @@ class LivePicker:
         if placer.admin.transfers:
             raise RefusedError(
                 "the extensible load manager chooses the owner of a bundle that nobody owns, whoever is asked; "
-                "once a client has it placed, lbd unload BUNDLE --to BROKER moves it"
+                "once a client has it placed, lbd unload BUNDLE --to BROKER --apply moves it"
             )
         held = _held(parts) or self._under_way()
         if held:
@@ -356,32 +369,67 @@ class LivePicker:
             self._trouble = f"{ended.unload.bundle} is in no journal: {error}"
 
     def destination(self, request: UnloadRequest, parts: Parts) -> tuple[UnloadRequest, Parts, str]:
-        """The request with a destination, the parts that judge it by what it was chosen from, and why that one.
+        """As :func:`destination`, with what was answered before."""
+        request, parts, picked, self._memory = destination(request, parts, self._memory)
+        return request, parts, picked
 
-        A request that names its destination stays as it is. Raises :class:`RefusedError` when no broker may have it.
-        """
-        if request.destination is not None:
-            return request, parts, ""
-        now = situation(parts, (bundle_namespace(request.bundle),))
-        fixed = replace(parts, observer=Fixed(now.observation))
-        unload = wanted_unload(request.bundle, now.observation.snapshot, now.averages)
-        if isinstance(unload, Skip):
-            raise RefusedError(f"{unload.what}: {unload.reason.label}: {unload.detail}")
-        placed = self._picked(unload, parts, now)
-        self._memory = placed.memory
-        named = msgspec.structs.replace(request, destination=placed.broker)
-        return named, fixed, f"{DEFAULT}: {placed.reason}"
 
-    def _picked(self, unload: Unload, parts: Parts, now: Situation) -> PlacementChoice:
-        """One of the brokers that every guardrail would let the bundle go to."""
-        ledger = _ledger(unload, parts, now)
-        others = [broker for broker in now.observation.active if broker != unload.source]
-        refusals = {broker: ledger.refusal(replace(unload, destination=broker)) for broker in others}
-        may = tuple(broker for broker, refusal in refusals.items() if refusal is None)
-        if not may:
-            told = [refusal for refusal in refusals.values() if refusal is not None]
-            raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(told)}")
-        return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), self._memory)
+def destination(
+    request: UnloadRequest, parts: Parts, memory: PlaceMemory
+) -> tuple[UnloadRequest, Parts, str, PlaceMemory]:
+    """The request with a destination, the parts that judge it by what it was chosen from, and why that one.
+
+    A request that names its destination stays as it is. Raises :class:`RefusedError` when no broker may have it.
+    """
+    if request.destination is not None:
+        return request, parts, "", memory
+    now = situation(parts, (bundle_namespace(request.bundle),))
+    fixed = replace(parts, observer=Fixed(now.observation))
+    unload = wanted_unload(request.bundle, now.observation.snapshot, now.averages)
+    if isinstance(unload, Skip):
+        raise RefusedError(f"{unload.what}: {unload.reason.label}: {unload.detail}")
+    placed = _picked(unload, parts, now, memory)
+    found = msgspec.structs.replace(request, destination=placed.broker)
+    return found, fixed, f"{DEFAULT}: {placed.reason}", placed.memory
+
+
+def _picked(unload: Unload, parts: Parts, now: Situation, memory: PlaceMemory) -> PlacementChoice:
+    """One of the brokers that every guardrail would let the bundle go to."""
+    ledger = _ledger(unload, parts, now)
+    others = [broker for broker in now.observation.active if broker != unload.source]
+    refusals = {broker: ledger.refusal(replace(unload, destination=broker)) for broker in others}
+    may = tuple(broker for broker, refusal in refusals.items() if refusal is None)
+    if not may:
+        told = [refusal for refusal in refusals.values() if refusal is not None]
+        raise RefusedError(f"{unload.bundle}: no other broker may have it: {_first(told)}")
+    return build(DEFAULT)(unload.bundle, may, now.seen(parts, 1, (unload.bundle,)), memory)
+
+
+def show_unload(settings: Settings, bundle: str, broker: str | None, daemons: Observer | None = None) -> RequestResult:
+    """What ``lbd unload`` would do now, judged as it would be; nothing is changed.
+
+    Raises :class:`RefusedError` where it would be refused.
+    """
+    request = UnloadRequest("", bundle, broker, None, "", 0.0, 0.0)
+    with preview_observer(settings, daemons) as observer:
+        named(request, observer.admin)
+        parts = overriding(live_parts(settings, observer), request)
+        request, parts, picked, _ = destination(request, parts, PlaceMemory())
+        record = turn(wanting(parts, request, picked))
+    if (error := trouble(request, record)) is not None:
+        raise error
+    if not record.unloads or record.observation is None or record.decision is None:
+        raise RefusedError(request_reason(record, bundle))
+    (unload,) = record.unloads
+    before = dict(zip(record.observation.snapshot.brokers.ids, record.decision.facts.scores.tolist(), strict=True))
+    ends = (
+        f"{one} ({before[one]:.1f} points, then {record.expected[one]:.1f})"
+        for one in (unload.source, unload.destination or "")
+    )
+    carried = f"{unload.msg_rate:,.0f} msg/s, {unload.throughput / 1e6:,.1f} MB/s"
+    sentence = f"Would move {bundle} ({carried}) from {' to '.join(ends)}{picked and f'; {picked}'}."
+    shown = PlacedBundle(bundle, unload.destination, None, unload.source, reason=picked)
+    return RequestResult(0, sentence, owner=unload.source, placed=[shown])
 
 
 def _taken(ended: Outcome | Skip) -> bool:

@@ -7,17 +7,17 @@ epoch seconds, scores points, rates in + out.
 from __future__ import annotations
 
 import difflib
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lbd.bundles import holds, topic_hash, topic_namespace
+from lbd.bundles import holds, split_into, topic_hash, topic_namespace
 from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.load.summary import BrokerLoad
-from lbd.model import bundle_namespace
+from lbd.model import brokers_named, bundle_namespace
 from lbd.reason import Reason
 from lbd.split.plan import SplitResult
 from lbd.store.drains import drains_in_force
@@ -28,7 +28,7 @@ from lbd.store.turns import TURNS_FOLDER, KeptTurns, load_bundles
 from lbd.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from lbd.store.moves import MoveRecord, SplitRecord
@@ -145,7 +145,25 @@ class BundleAnswer(msgspec.Struct, frozen=True):
     splits: list[SplitStory]
 
 
-Answer = TurnAnswer | BrokerAnswer | BundleAnswer
+class NamespaceAnswer(msgspec.Struct, frozen=True):
+    """One namespace, as brokers reported it at ``at``: how many bundles, messages/s and bytes/s.
+
+    ``owners`` and ``reasons`` count bundles by their broker and by why they stayed; ``bundles`` are the largest.
+    """
+
+    namespace: str
+    at: float
+    number: int
+    msg_rate: float
+    throughput: float
+    owners: dict[str, int]
+    reasons: dict[str, int]
+    bundles: list[CandidateLine]
+    moves: list[MoveStory]
+    splits: list[SplitStory]
+
+
+Answer = TurnAnswer | BrokerAnswer | BundleAnswer | NamespaceAnswer
 
 
 # --- names as typed, and the nearest known one for an unknown name
@@ -162,8 +180,7 @@ def broker_named(name: str, known: Callable[[], Iterable[str]]) -> str:
     if any(one == name for one in known()):
         return name
     brokers = sorted(set(known()))
-    fits = [one for one in brokers if one.rpartition(":")[0] == name]
-    fits = fits or [one for one in brokers if one.startswith(f"{name}.")]
+    fits = brokers_named(name, brokers)
     if len(fits) == 1:
         return fits[0]
     if fits:
@@ -175,10 +192,6 @@ def broker_named(name: str, known: Callable[[], Iterable[str]]) -> str:
 def no_bundle(name: str, known: list[str]) -> str:
     """What to say of a bundle that nothing is known of."""
     own = [bundle for bundle in known if bundle_namespace(bundle) == bundle_namespace(name)]
-    if "/0x" not in name:
-        own = [bundle for bundle in known if bundle_namespace(bundle) == name]
-        if own:
-            return f"{name}: is a namespace of {len(own)} bundles; wanted one of them, as {min(own)}"
     return f"{name}: no broker reports such a bundle, and no move of it is known{_nearest(name, own or known)}"
 
 
@@ -311,9 +324,10 @@ def gone_bundle(bundle: str, splits: Iterable[SplitStory]) -> SplitStory | None:
     return next((one for one in splits if one.bundle == bundle and one.result in MADE), None)
 
 
-def sentence(split: SplitStory) -> str:
+def sentence(parts: Sequence[str], positions: Sequence[str] = ()) -> str:
     """What became of a bundle that was cut."""
-    return f"it was split at {', '.join(split.positions)}, into {' and '.join(split.parts)}: it is no bundle any more"
+    where = f" at {', '.join(positions)}" if positions else ""
+    return f"it was split{where}, into {' and '.join(parts)}: it is no bundle any more"
 
 
 def _split_story(split: SplitRecord) -> SplitStory:
@@ -398,6 +412,9 @@ def _score(seen: BrokerSeen | None) -> float | None:
 ATTEMPTS = 2
 """A miss is tried once more."""
 
+LARGEST = 50
+"""Bundles of a namespace that are listed; it may have thousands."""
+
 REPORTED_WITHIN_SECONDS = 120.0
 """A report seen so soon after a landing may be older than it: brokers renew theirs about once a minute."""
 
@@ -421,7 +438,7 @@ class Explainer:
         return self._turns.torn_lines
 
     def of(self, what: str | None) -> Answer:
-        """About a turn by its number (the last one without), a bundle or topic by its full name, or a broker."""
+        """About a turn by its number (the last one without), a broker, or a bundle, topic or namespace by full name."""
         if what is None:
             return self._of_turn(self._newest())
         if "://" in what:
@@ -431,7 +448,9 @@ class Explainer:
             what = address.rstrip("/")
         if what.isascii() and what.isdigit():
             return self.turn(int(what))
-        return self.bundle(what) if "/" in what else self.broker(what)
+        if "/" not in what:
+            return self.broker(what)
+        return self.bundle(what) if "/0x" in what else self.namespace(what)
 
     def _bundle_of(self, topic: str) -> str:
         """The bundle that a topic falls into, of those that brokers reported last."""
@@ -498,11 +517,13 @@ class Explainer:
         last = next((turn for turn in self._back() if turn.brokers), newest)
         told = move_stories(self._moves(lambda move: move.bundle == name))
         splits = about(name, read_splits(self._state_dir))
-        if not (seen or told or splits):
-            raise UsageError(no_bundle(name, kept.bundles if kept is not None else []))
         cut = gone_bundle(name, splits)
+        parts = split_into(name, kept.bundles) if kept is not None and cut is None else []
+        if not (seen or told or splits or parts):
+            raise UsageError(no_bundle(name, kept.bundles if kept is not None else []))
         owner, known_at = _owner(seen, told, cut)
         fired = self._walk(told, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates))
+        gone = sentence(cut.parts, cut.positions) if cut is not None else sentence(parts) if parts else ""
         left, label = self._cool_down_left(told), seen.label if seen is not None else ""
         return BundleAnswer(
             name,
@@ -510,9 +531,36 @@ class Explainer:
             known_at,
             seen.msg_rate if seen is not None else None,
             seen.throughput if seen is not None else None,
-            [sentence(cut)] if cut is not None else list(_reason_sentences(last, owner, label, left)),
+            [gone] if gone else list(_reason_sentences(last, owner, label, left)),
             left,
             _passed_over(fired, name) if fired is not None else None,
+            [story.told() for story in told],
+            splits[: self._last],
+        )
+
+    def namespace(self, name: str) -> NamespaceAnswer:
+        """One namespace: where its bundles are, why they stayed, and its moves."""
+        self._newest()
+        kept = load_bundles(self._state_dir / TURNS_FOLDER)
+        seen = kept.of_namespace(name) if kept is not None else []
+        if kept is None or not seen:
+            known = sorted({bundle_namespace(one) for one in kept.bundles}) if kept is not None else []
+            raise UsageError(f"{name}: no broker reports a bundle of such a namespace{_nearest(name, known)}")
+        told = move_stories(self._moves(lambda move: bundle_namespace(move.bundle) == name))
+        self._walk(told, lambda _: False)
+        splits = [one for one in split_stories(read_splits(self._state_dir)) if bundle_namespace(one.bundle) == name]
+        return NamespaceAnswer(
+            name,
+            kept.at,
+            len(seen),
+            sum(one.msg_rate for _, one in seen),
+            sum(one.throughput for _, one in seen),
+            dict(Counter(one.owner for _, one in seen).most_common()),
+            dict(Counter(one.label for _, one in seen if barred(one.label)).most_common()),
+            [
+                CandidateLine(bundle, one.owner, one.msg_rate, one.throughput, one.label if barred(one.label) else "")
+                for bundle, one in sorted(seen, key=lambda each: -each[1].throughput)[:LARGEST]
+            ],
             [story.told() for story in told],
             splits[: self._last],
         )

@@ -17,12 +17,14 @@ from lbd.text import counted
 FORMAT = 1
 """Goes up when an older lbd would misread a line; fields that it may ignore do not count."""
 
-Kind: TypeAlias = Literal["balanced", "waiting", "moving", "held", "not-fixable", "unknown"]
+Kind: TypeAlias = Literal["balanced", "waiting", "moving", "blocked", "held", "not-fixable", "unknown"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """What a turn comes to. ``reason`` is the label of a :class:`~lbd.reason.Reason`.
 
+    ``blocked``: a pair is too far apart, and a hold or a limit forbids every move of it for now. ``held``: moves are
+    forbidden, and no pair is known that needs one, or another lbd or person is to make them.
     ``samples`` is how many more fresh samples a waiting pair wants before it fires.
     """
 
@@ -41,8 +43,8 @@ class Verdict(msgspec.Struct, frozen=True):
         """The same without detail."""
         if self.samples is not None:
             return f"waiting for {counted(self.samples, 'more fresh sample')}"
-        if self.kind == "held":
-            return f"held by {self.reason}"
+        if self.kind in {"blocked", "held"}:
+            return f"{self.kind} by {self.reason}"
         if self.kind == "not-fixable":
             return f"not fixable by moving, {self.reason}"
         return self.kind

@@ -198,9 +198,14 @@ class ReportedBundles:
 
     def of(self, bundle: str) -> ReportedBundle | None:
         """What there is of a bundle by its full name; None of one that nobody reported."""
-        if bundle not in self.bundles:
-            return None
-        at = self.bundles.index(bundle)
+        return self._of(self.bundles.index(bundle)) if bundle in self.bundles else None
+
+    def of_namespace(self, namespace: str) -> list[tuple[str, ReportedBundle]]:
+        """The bundles of a namespace."""
+        own = ((name, at) for at, name in enumerate(self.bundles) if name.startswith(f"{namespace}/0x"))
+        return [(name, self._of(at)) for name, at in own]
+
+    def _of(self, at: int) -> ReportedBundle:
         owner, label = self.brokers[int(self.owner[at])], Reason.of(int(self.codes[at])).label
         return ReportedBundle(self.at, owner, label, *map(float, self.rates[at]))
 

@@ -192,6 +192,7 @@ class TurnResult:
     ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
     broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
     names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise.
+    ``blocked`` is why a pair, by its ends, can move nothing at present, and until when.
     """
 
     sentence: str = ""
@@ -218,3 +219,4 @@ class TurnResult:
     slopes: Slopes | None = None
     number: int = 0
     amended: tuple[Outcome, ...] = ()
+    blocked: Mapping[str, Skip] = field(default_factory=dict)

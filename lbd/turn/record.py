@@ -28,7 +28,7 @@ from lbd.store.turn_record import (
     Verdict,
 )
 from lbd.store.turns import ReportedBundles, named
-from lbd.turn.verdict import verdict
+from lbd.turn.verdict import pair_skip, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,8 +259,9 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
 def _pairs(record: TurnResult) -> list[PairSeen]:
     if record.decision is None:
         return []
-    told = {skip.what: skip for skip in record.decision.skips}
-    return [_kept_pair(pair, told.get(pair.ends)) for pair in record.decision.facts.pairs]
+    told = {skip.what for skip in record.decision.skips}
+    pairs = record.decision.facts.pairs
+    return [_kept_pair(pair, pair_skip(record, pair) if pair.ends in told else None) for pair in pairs]
 
 
 def _kept_pair(pair: Pair, skip: Skip | None) -> PairSeen:

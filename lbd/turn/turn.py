@@ -19,6 +19,8 @@ from lbd.load.scoring import scores
 from lbd.model import CLUSTER, Permission, bundle_namespace, counter_broker, counter_key
 from lbd.permit import eligibility
 from lbd.permit import evidence as judging
+from lbd.permit.blocks import block
+from lbd.permit.budget import Budget
 from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles
 from lbd.permit.limits import permit
 from lbd.permit.ping_pong import Trips
@@ -237,7 +239,21 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
         evidence=seen.evidence,
         expected=expected,
         slopes=permission.slopes,
+        blocked=_blocked(parts, seen, decision, permitted, permission),
     )
+
+
+def _blocked(
+    parts: Parts, seen: Assessment, decision: Decision, permitted: Permitted, permission: Permission
+) -> dict[str, Skip]:
+    """What keeps pairs from moving anything, whatever else they wait for, by their ends."""
+    attempted, changed = parts.attempted_at(), seen.kept.changed_at
+    resting = {**attempted, **{name: max(at, attempted.get(name, at)) for name, at in changed.items()}}
+    budget = Budget(seen.snapshot, parts.sent(), parts.guardrails, parts.ignored_bars)
+    for unload in permitted.unloads:
+        budget.take(unload)
+    known = (seen.snapshot, permission.barred, budget, resting, parts.guardrails)
+    return {skip.what: skip for pair in decision.facts.pairs if (skip := block(pair, *known)) is not None}
 
 
 def _save(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
-from lbd.model import Result
+from lbd.model import CLUSTER, Result, Skip
 from lbd.reason import Group, Reason
 from lbd.store.turn_record import Verdict
 from lbd.text import counted
@@ -16,7 +17,7 @@ from lbd.turn.holds import PASSED_OVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lbd.model import Decision, Pair, Skip
+    from lbd.model import Decision, Pair
     from lbd.observe.observer import Observation
     from lbd.store.turn_record import Kind
     from lbd.turn.parts import TurnResult
@@ -42,21 +43,57 @@ def _sentence(record: TurnResult) -> str:
     if told:
         return f"{told.removesuffix('.')}; begins to move {counted(begun, 'bundle')}." if begun else told
     if record.unloads:
-        return f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{_plan(record)}."
+        moves = f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{_plan(record)}"
+        return f"{'; '.join((moves, *_blocked_beside(record)))}."
+    pairs = _widest_first(record)
     if record.hold is not None:
         reason, detail = record.hold
-        return _no(f"{reason.told(detail)}.")
-    reasons = [
-        skip
-        for skip in record.skips
-        if skip.what in {"cluster", *_pairs(record)} or " -> " in skip.what or skip.what.startswith("pool ")
-    ] or list(record.skips)
+        return _no(f"{'; '.join((reason.told(detail), *map(_are, pairs[:1])))}.")
+    general = [skip for skip in record.skips if skip.what == CLUSTER or skip.what.startswith("pool ")]
+    if pairs and not any(skip.what == CLUSTER for skip in general):
+        blocked = next((pair for pair in pairs if pair_skip(record, pair).reason.group is Group.LIMIT), pairs[0])
+        return _no(f"{'; '.join(_pair_text(record, pair) for pair in dict.fromkeys((pairs[0], blocked)))}.")
+    reasons = general or record.skips
     return _no(f"{_skip_text(reasons[0])}.") if reasons else "No move."
 
 
-def _pairs(record: TurnResult) -> set[str]:
-    """What the strategy's pairs are called, those without a destination by their broker."""
-    return {pair.ends for pair in record.decision.facts.pairs} if record.decision is not None else set()
+def _widest_first(record: TurnResult) -> list[Pair]:
+    """The strategy's pairs, the one that is furthest apart first, whatever its pool."""
+    pairs = record.decision.facts.pairs if record.decision is not None else ()
+    return sorted(pairs, key=lambda pair: -pair.difference)
+
+
+def pair_skip(record: TurnResult, pair: Pair) -> Skip:
+    """Why nothing came of a pair: what blocks it at present, what it waits for, or why its bundles were refused."""
+    assert record.decision is not None
+    told = next((skip for skip in record.decision.skips if skip.what == pair.ends), None)
+    block = record.blocked.get(pair.ends)
+    reason = _misfit_reason(record, pair) if told is not None and told.reason is Reason.NOTHING_FITS else None
+    if block is not None and (told is None or told.reason in WAITS or reason is block.reason):
+        return block
+    if told is not None:
+        return told
+    chosen = {unload.bundle for unload in record.decision.unloads if unload.source == pair.source}
+    refused = [skip for skip in record.skips if skip.what in chosen]
+    if not refused:
+        return Skip(pair.ends, Reason.NOTHING_FITS)
+    first = refused[0]
+    number = f"{len(refused)} bundles chosen, the first: " if len(refused) > 1 else f"{first.what}: "
+    return Skip(pair.ends, first.reason, number + first.detail)
+
+
+def _pair_text(record: TurnResult, pair: Pair) -> str:
+    skip = pair_skip(record, pair)
+    if skip.reason.group is not Group.LIMIT:
+        return _skip_text(skip)
+    return f"{_at(pair, '')}, blocked by {skip.reason.told(skip.detail)}"
+
+
+def _blocked_beside(record: TurnResult) -> list[str]:
+    """The widest of the pairs that are blocked while others move."""
+    moving = {unload.source for unload in (*record.unloads, *record.unfinished)}
+    pairs = [pair for pair in _widest_first(record) if pair.ends in record.blocked and pair.source not in moving]
+    return [_pair_text(record, pair) for pair in pairs[:1]]
 
 
 def _of_before(record: TurnResult) -> str:
@@ -118,30 +155,33 @@ def _skip_text(skip: Skip) -> str:
 BLIND = frozenset({Reason.TOO_FEW_BROKERS, Reason.MEMBERSHIP_CHANGED})
 """Holds under which a small difference between the brokers that are seen says nothing of the cluster."""
 
+NOT_ITS_OWN = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
+"""Holds under which another lbd, or a person, is to move."""
+
 WAITS = frozenset({Reason.WAITING, Reason.NO_NEW_SAMPLE, Reason.SETTLING})
-ORDER = ("waiting", "held", "not-fixable")
-"""Of several pairs, the one that something will come of is told first; among equals the widest."""
+ORDER = ("blocked", "waiting", "not-fixable")
+"""Of several pairs, a blocked one is told first, then one that something will come of; among equals the widest."""
 
 
 def verdict(record: TurnResult) -> Verdict:
-    """Balanced, waiting, moving, held, not fixable by moving, or unknown: see the functions below, in their order."""
+    """Balanced, waiting, moving, blocked, held, not fixable by moving, or unknown: see the functions below."""
     if record.observation is None or record.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
     calm = _calm_verdict(record, record.decision, record.observation)
-    return _held(record) or _moving(record) or calm or _of_pairs(record, record.decision)
+    return _held(record) or _moving(record) or calm or _of_pairs(record)
 
 
 def _held(record: TurnResult) -> Verdict | None:
-    """A hold keeps something back: a pair that is too far apart, or the right to judge at all."""
+    """A hold blocks a pair that is too far apart, unless that is not for this lbd to move; or nothing can be judged."""
     assert record.decision is not None
     if record.hold is None or record.hold[0] is Reason.MOVES_UNFINISHED:
         return None
     reason, detail = record.hold
-    pairs = record.decision.facts.pairs
+    pairs = _widest_first(record)
     if not pairs and reason not in BLIND:
         return None
-    apart = _are(pairs[0]) if pairs else ""
-    return Verdict("held", reason.label, "; ".join(filter(None, (detail, apart))))
+    kind: Kind = "blocked" if pairs and reason not in NOT_ITS_OWN else "held"
+    return Verdict(kind, reason.label, "; ".join(filter(None, (detail, *map(_are, pairs[:1])))))
 
 
 def _moving(record: TurnResult) -> Verdict | None:
@@ -150,7 +190,7 @@ def _moving(record: TurnResult) -> Verdict | None:
     if not (begun or flying):
         return None
     if record.acts:
-        return Verdict("moving", detail=", ".join(_numbers(record)))
+        return Verdict("moving", detail="; ".join((", ".join(_numbers(record)), *_blocked_beside(record))))
     would = f"{counted(begun, 'bundle')} would move"
     if record.eager:
         return Verdict("moving", detail=f"{would} if the imbalance lasts")
@@ -201,21 +241,23 @@ def _doubted(record: TurnResult, observation: Observation) -> Iterator[str]:
             yield f"the report of {broker} is not used ({Reason.of(code).label})"
 
 
-def _of_pairs(record: TurnResult, decision: Decision) -> Verdict:
-    told = {skip.what: skip for skip in decision.skips}
-    found = [_of_pair(record, decision, pair, told.get(pair.ends)) for pair in decision.facts.pairs]
-    return min(found, key=lambda one: ORDER.index(one.kind))
+def _of_pairs(record: TurnResult) -> Verdict:
+    """The verdict of one pair; where it is not the widest, that one is named beside it."""
+    found = [_of_pair(record, pair) for pair in _widest_first(record)]
+    first, widest = min(found, key=lambda one: ORDER.index(one.kind)), found[0]
+    if first is widest:
+        return first
+    return msgspec.structs.replace(first, detail=f"{first.detail}; and {widest.head}: {widest.detail}")
 
 
-def _of_pair(record: TurnResult, decision: Decision, pair: Pair, skip: Skip | None) -> Verdict:
-    """Why nothing came of a pair: it waits, a limit holds its bundles, or moving does not help."""
-    if skip is None:
-        return _blocked_verdict(record, pair)
+def _of_pair(record: TurnResult, pair: Pair) -> Verdict:
+    """Why nothing came of a pair: it waits, a limit blocks it, or moving does not help."""
+    skip = pair_skip(record, pair)
     if skip.reason in WAITS:
         reason = Reason.SETTLING if skip.reason is Reason.SETTLING else Reason.WAITING
         return Verdict("waiting", reason.label, _at(pair, skip.detail), samples_left(record, pair))
-    reason = _misfit_reason(record, decision, pair) if skip.reason is Reason.NOTHING_FITS else skip.reason
-    return Verdict(_kind(reason), reason.label, _at(pair, skip.detail))
+    reason = _misfit_reason(record, pair) if skip.reason is Reason.NOTHING_FITS else skip.reason
+    return Verdict("blocked" if reason.group is Group.LIMIT else "not-fixable", reason.label, _at(pair, skip.detail))
 
 
 def samples_left(record: TurnResult, pair: Pair) -> int:
@@ -231,35 +273,19 @@ def samples_left(record: TurnResult, pair: Pair) -> int:
     return max(missing, 1) + max(unsettled - 1, 0)
 
 
-def _blocked_verdict(record: TurnResult, pair: Pair) -> Verdict:
-    """The pair fired, and a limit, a policy or a safety rule refused every bundle that was chosen."""
-    assert record.decision is not None
-    chosen = {unload.bundle for unload in record.decision.unloads if unload.source == pair.source}
-    refused = [skip for skip in record.skips if skip.what in chosen]
-    if not refused:
-        return Verdict("not-fixable", Reason.NOTHING_FITS.label, _at(pair, ""))
-    first = refused[0]
-    number = f"{len(refused)} bundles chosen, the first: " if len(refused) > 1 else f"{first.what}: "
-    return Verdict(_kind(first.reason), first.reason.label, _at(pair, number + first.detail))
-
-
-def _misfit_reason(record: TurnResult, decision: Decision, pair: Pair) -> Reason:
+def _misfit_reason(record: TurnResult, pair: Pair) -> Reason:
     """Every bundle is too large, or those that are not may not move: then what bars most of them."""
     assert record.observation is not None
+    assert record.decision is not None
     snapshot = record.observation.snapshot
     own = snapshot.rows.bundle[snapshot.rows.of(snapshot.brokers.index()[pair.source])]
-    codes, numbers = np.unique(decision.verdicts[own], return_counts=True)
+    codes, numbers = np.unique(record.decision.verdicts[own], return_counts=True)
     found = {Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)}
     if Reason.TOO_LARGE in found:
         return Reason.TOO_LARGE
     bars = {reason: number for reason, number in found.items() if reason.group is not Group.NORMAL}
     bars.pop(Reason.BROKER_BUNDLE, None)
     return max(bars, key=lambda reason: bars[reason]) if bars else Reason.NOTHING_FITS
-
-
-def _kind(reason: Reason) -> Kind:
-    """A limit lets go by itself, with time."""
-    return "held" if reason.group is Group.LIMIT else "not-fixable"
 
 
 def _at(pair: Pair, detail: str) -> str:

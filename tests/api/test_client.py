@@ -55,10 +55,10 @@ def test_pause_and_resume_an_lbd_elsewhere(api: Api, tmp_path: Path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.parametrize("what", ["", "1", "broker", "bundle"])
+@pytest.mark.parametrize("what", ["", "1", "broker", "bundle", "namespace"])
 def test_explain_of_an_lbd_elsewhere(api: Api, pulsar: FakePulsar, tmp_path: Path, what: str):
-    """A turn, a broker, a bundle."""
-    words = {"": [], "1": ["1"], "broker": [pulsar.ids[0]], "bundle": [HOT[0]]}[what]
+    """A turn, a broker, a bundle, a namespace."""
+    words = {"": [], "1": ["1"], "broker": [pulsar.ids[0]], "bundle": [HOT[0]], "namespace": ["t/n"]}[what]
     found = lbd(api, tmp_path, "explain", *words)
     assert (found.exit_code, pulsar.ids[0].split(":")[0] in found.stdout) == (0, True), found.output
 

@@ -286,12 +286,14 @@ def test_its_libraries_are_loaded_for_the_first_client(tmp_path: Path):
 class TestFromElsewhere:
     def test_one_bundle_and_a_namespace(self, busy: Api, pulsar: FakePulsar, tmp_path: Path):
         """The same words and exit codes; the bundles are those of that lbd's last round."""
-        one = lbd(busy, tmp_path, "unload", HOT[0], "--to", pulsar.ids[2])
+        shown = lbd(busy, tmp_path, "unload", HOT[0], "--to", pulsar.ids[2].partition(":")[0])
+        assert (shown.exit_code, shown.stdout.startswith(f"Would move {HOT[0]} ")) == (0, True), shown.output
+        one = lbd(busy, tmp_path, "unload", HOT[0], "--apply", "--to", pulsar.ids[2])
         assert (one.exit_code, ": landed in " in one.stdout) == (0, True), one.output
         assert f"Asked {busy.serving.url}; waiting up to 2 min" in one.stderr
-        again = lbd(busy, tmp_path, "unload", HOT[0], "--to", pulsar.ids[1])
+        again = lbd(busy, tmp_path, "unload", HOT[0], "--apply", "--to", pulsar.ids[1])
         assert (again.exit_code, "Refused: cool-down" in again.stdout) == (4, True), again.output
-        all_of_it = lbd(busy, tmp_path, "unload", "t/n", "--to", pulsar.ids[2])
+        all_of_it = lbd(busy, tmp_path, "unload", "t/n", "--apply", "--to", pulsar.ids[2])
         assert "t/n: " in all_of_it.stdout.splitlines()[-1]
         assert pulsar.owners[HOT[1]] == pulsar.ids[2]
         assert not (tmp_path / "elsewhere").exists()

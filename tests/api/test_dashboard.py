@@ -82,6 +82,21 @@ def test_a_turn_is_shown_as_it_ends(browser: Chrome, pulsar: FakePulsar, tmp_pat
         assert any(bundle in text(browser, "moves") for bundle in HOT)
 
 
+def test_a_blocked_pair(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Nothing about it is ready: each of the answers names the budget that is used up."""
+    with serving(pulsar, tmp_path, guardrails={"max_unloads_per_hour": 1}) as api:
+        api.turn()
+        pulsar.sample(81, 46, 11)
+        api.turn()
+        api.engine.wait()
+        api.turn()
+        opened(browser, api)
+        assert text(browser, "balance") == "No, and blocked"
+        assert text(browser, "acting") == "No: blocked by unloads-per-hour"
+        assert text(browser, "next") == "Nothing while it is blocked"
+        assert "1 of 1 used, the next one in 60 min" in text(browser, "next-why")
+
+
 def test_a_pause_is_told_with_its_reason(browser: Chrome, api: Api):
     """Who, until when, why; whatever stands there is text."""
     opened(browser, api)

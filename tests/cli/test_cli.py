@@ -191,6 +191,12 @@ class TestHelp:
         assert found.exit_code == 2
         assert "Usage:" in found.stderr
 
+    @pytest.mark.parametrize(("word", "near"), [("statsu", " Did you mean 'status'?"), ("xyzzy", "")])
+    def test_an_unknown_command(self, word: str, near: str) -> None:
+        """With the nearest one, if one is near."""
+        found = lbd(word)
+        assert (found.exit_code, found.stderr.splitlines()[-1]) == (2, f"Error: No such command {word!r}.{near}")
+
 
 class TestConfig:
     def test_check_is_content(self, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from lbd.store.control import Control, Pause
 from lbd.store.journal import Journal
 from lbd.store.state import TurnMemory
 from lbd.store.status import Status, write_status
+from lbd.store.turn_record import Verdict
 from tests import fake_pulsar
 from tests.builders import state_begun
 from tests.fake_pulsar import EXTENSIBLE, MODULAR, SIMPLE, FakePulsar
@@ -643,6 +644,9 @@ def status(age_seconds: float = 1.0, **changes: Any) -> Status:
     return Status(**{**told, **changes})
 
 
+BLOCKED = Verdict("blocked", "unloads-per-hour", "a -> b 35.0 points apart; 87 of 30 used")
+
+
 class TestDaemon:
     """The lbd that runs on the state directory, or should."""
 
@@ -654,6 +658,8 @@ class TestDaemon:
             ({"age_seconds": 600}, "problem", "wanted every 15 s"),
             ({"error": "bug"}, "problem", "(bug)"),
             ({"version": "0.0.9"}, "warning", "version 0.0.9"),
+            ({"verdict": BLOCKED}, "problem", "by unloads-per-hour: a -> b 35.0 points apart; 87 of 30 used"),
+            ({"verdict": BLOCKED, "hold": "paused"}, "warning", "by unloads-per-hour: a -> b"),
             ({"warnings": ["the disk hums"]}, "warning", "it says: the disk hums"),
         ],
     )
@@ -664,7 +670,7 @@ class TestDaemon:
         state = state_begun(tmp_path / "state")
         with state.locked():
             write_status(state.path, status(**told))
-            found = [one for one in findings(pulsar, tmp_path) if one["check"] == "lbd"]
+            found = [one for one in findings(pulsar, tmp_path) if one["check"] in {"lbd", "blocked"}]
         assert [one["level"] for one in found if seen in one["seen"]] == [level], found
 
     def test_one_that_ended(self, pulsar: FakePulsar, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def owned(cluster: FakePulsar, broker: str) -> int:
 class TestShown:
     def test_whether_it_can_be_spared_and_what_would_go_where(self, cluster: FakePulsar, config: Path, tmp_path: Path):
         """Scores, bundles, time; and nothing is done."""
-        found = lbd("drain", cluster.brokers[0], "--config", config)
+        found = lbd("drain", cluster.brokers[0].partition(":")[0], "--config", config)
         assert found.exit_code == 0, found.output
         assert f"The cluster can do without {cluster.brokers[0]}" in found.stdout
         assert found.stdout.count(f"{cluster.brokers[0]}  127.") == 14
@@ -142,6 +142,7 @@ class TestApplied:
         (("drain", "nobody:1"), 2, "no active broker"),
         (("drain", "nobody:1", "--apply"), 2, "no active broker"),
         (("fill", "nobody:1"), 2, "no active broker"),
+        (("fill", "nobody"), 2, "'nobody' is no active broker; wanted one of "),
         (("drain", "b:1", "--reason", "x"), 2, "go with --apply"),
         (("drain", "b:1", "--for", "2h"), 2, "go with --apply"),
         (("drain", "b:1", "--apply", "--override", " "), 2, "the reason is empty"),

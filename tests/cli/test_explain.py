@@ -200,7 +200,7 @@ class TestBroker:
     def test_a_pause_is_why(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With who ordered it."""
         state_begun(tmp_path / "state")
-        CliRunner().invoke(main, ["pause", "--reason", "upgrade"], catch_exceptions=False)
+        CliRunner().invoke(main, ["pause", "--for-next", "--reason", "upgrade"], catch_exceptions=False)
         balanced(pulsar, tmp_path)
         found = "\n".join(lines(explain(pulsar.ids[0])))
         assert re.search(r"because nothing new is moved: paused: by \S+ until lbd resume: upgrade", found)
@@ -267,6 +267,26 @@ class TestBundle:
         assert answer.cool_down_left_seconds == pytest.approx(1800, abs=60)
 
 
+class TestNamespace:
+    def test_where_its_bundles_are_and_why_they_stayed(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Counted by broker and reason, each with its traffic, and its moves."""
+        balanced(pulsar, tmp_path)
+        told = lines(explain("t/n"))
+        assert told[0].startswith("namespace t/n: 10 bundles, ")
+        assert told[1] == f"owners 5 on {pulsar.ids[0]}, 4 on {pulsar.ids[2]}, 1 on {pulsar.ids[1]}"
+        assert told[2] == "reasons 3 cool-down"
+        assert any(line.startswith(f"{MOVED[0]} {pulsar.ids[2]} ") and line.endswith(" cool-down") for line in told)
+        assert sum(line.startswith("move ") for line in told) == 3
+
+    def test_json(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """The same as numbers."""
+        balanced(pulsar, tmp_path)
+        answer = json.loads(explain("t/n", "--format", "json").stdout)
+        assert (answer["namespace"], answer["number"], sum(answer["owners"].values())) == ("t/n", 10, 10)
+        assert len(answer["bundles"]) == 10
+        assert {one["broker"] for one in answer["bundles"]} == set(answer["owners"])
+
+
 class TestNames:
     def test_a_topic_stands_for_its_bundle(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """By Pulsar's hash of its full name."""
@@ -285,7 +305,7 @@ class TestUsage:
         ("what", "wanted"),
         [
             (HOT[0][:-1] + "1", f"did you mean {HOT[0]}?"),
-            ("t/n", f"t/n: is a namespace of 10 bundles; wanted one of them, as {HOT[0]}"),
+            ("t/nn", "t/nn: no broker reports a bundle of such a namespace; did you mean t/n?"),
             ("other/ns/0x00000000_0x10000000", "no broker reports such a bundle"),
             ("99", "turn 99: not kept; kept are 1 to 6 in "),
             ("persistent://other/ns/t", "no broker reports a bundle of other/ns that it falls into"),

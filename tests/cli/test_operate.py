@@ -241,9 +241,9 @@ class TestStatus:
         assert words in found.stderr
 
     def test_none_ever_ran(self, tmp_path: Path) -> None:
-        """Exit 2: which directory, and how to name another."""
+        """Exit 3, as for one that has ended: which directory, and how to name another."""
         found = lbd("status", "--format", "json")
-        assert (found.exit_code, found.stdout) == (2, "")
+        assert (found.exit_code, found.stdout) == (3, "")
         assert found.stderr.startswith(f"Error: {tmp_path}: no lbd run has ended a turn on this state directory")
 
     def test_the_first_turn_is_under_way(self, daemon: Path) -> None:
@@ -314,12 +314,19 @@ class TestPause:
         assert found.stdout.endswith(" (10 min): upgrade.\n")
 
     def test_without_a_daemon(self, tmp_path: Path) -> None:
-        """It holds for the next one. The directory is not made: one that lbd does not use would hold nothing."""
+        """Exit 3 and no pause, unless it is for the next one.
+
+        The directory is not made: one that lbd does not use would hold nothing.
+        """
         config = _config(tmp_path, tmp_path / "new")
-        refused = lbd("--config", config, "pause")
+        refused = lbd("--config", config, "pause", "--for-next")
         assert (refused.exit_code, "there is no such directory; lbd run makes it" in refused.stderr) == (2, True)
         (tmp_path / "new").mkdir()
         found = lbd("--config", config, "pause")
+        told = "no lbd runs on this state directory, and nothing was paused; --for-next pauses the next one"
+        assert (found.exit_code, found.stderr) == (3, f"Error: {tmp_path / 'new'}: {told}\n")
+        assert Control(tmp_path / "new").paused(time.time()) is None
+        found = lbd("--config", config, "pause", "--for-next")
         assert found.exit_code == 0
         assert found.stdout.endswith(f"No lbd is running on {tmp_path / 'new'}; the pause holds for the next one.\n")
         assert Control(tmp_path / "new").paused(time.time()) is not None
@@ -327,7 +334,7 @@ class TestPause:
     def test_json(self, tmp_path: Path) -> None:
         """JSON on stdout, words on stderr."""
         Control(tmp_path).pause(Pause(1.0, None, "old", "bob"))
-        found = lbd("pause", "--format", "json")
+        found = lbd("pause", "--for-next", "--format", "json")
         shown = json.loads(found.stdout)
         assert (shown["replaced"]["reason"], shown["paused"]["until"], shown["running"]) == ("old", None, None)
         assert "Paused until lbd resume" in found.stderr
@@ -346,9 +353,9 @@ class TestPause:
     def test_a_directory_that_cannot_be_written(self, tmp_path: Path) -> None:
         """Exit 2 and its name."""
         (tmp_path / "file").write_text("", encoding="utf-8")
-        found = lbd("--config", _config(tmp_path, tmp_path / "file"), "pause")
+        found = lbd("--config", _config(tmp_path, tmp_path / "file"), "pause", "--for-next")
         assert found.exit_code == 2
-        assert found.stderr.startswith(f"Error: {tmp_path / 'file' / 'control'}: cannot be written")
+        assert found.stderr.startswith(f"Error: {tmp_path / 'file' / 'lock'}: cannot be read")
 
 
 class TestResume:
@@ -453,7 +460,7 @@ class TestUnload:
         monkeypatch.setenv("SUDO_USER", "alice")
         user = "alice" if os.geteuid() == 0 else user_name(os.geteuid())
         with serving(tmp_path, code, "landed") as pid:
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--override", "ticket 7")
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--override", "ticket 7")
         assert found.exit_code == code
         assert found.stdout == f"{BUNDLES[0]} to b3:8080 for {user}, ticket 7.\n"
         assert found.stderr == f"Asked lbd (process {pid}); waiting up to 2 min for its answer.\n"
@@ -461,7 +468,7 @@ class TestUnload:
     def test_json(self, tmp_path: Path) -> None:
         """The answer as it is."""
         with serving(tmp_path, 5, "landed-elsewhere"):
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--format", "json")
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--format", "json")
         shown = json.loads(found.stdout)
         assert shown.keys() == {"exit_code", "sentence", "result", "owner", "id"}
         assert (shown["exit_code"], shown["result"], shown["owner"]) == (5, "landed-elsewhere", "b2")
@@ -470,21 +477,32 @@ class TestUnload:
     def test_no_answer_in_time(self, tmp_path: Path) -> None:
         """Exit 5; it is under way and may yet be done."""
         with serving(tmp_path, TAKEN):
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--timeout", 1)
         assert found.exit_code == 5
         assert found.stdout == "No answer within 1 s: it is under way, see /v1/moves, or lbd history.\n"
 
     def test_nobody_took_it(self, tmp_path: Path) -> None:
         """Exit 5; it was withdrawn and is never done."""
         with serving(tmp_path, WAITS):
-            found = lbd("unload", BUNDLES[0], "--to", "b3:8080", "--timeout", 1)
+            found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080", "--timeout", 1)
             assert until(tmp_path / "left") == "None"
         assert found.exit_code == 5
         assert found.stdout == "No answer within 1 s: nothing was begun.\n"
 
     def test_interrupted(self, tmp_path: Path) -> None:
         """Ctrl-C withdraws it, too."""
-        command = ["env", "--default-signal=INT", sys.executable, "-m", "lbd", "unload", BUNDLES[0], "--to", "b3:8080"]
+        command = [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "lbd",
+            "unload",
+            BUNDLES[0],
+            "--apply",
+            "--to",
+            "b3:8080",
+        ]
         with (
             serving(tmp_path, WAITS),
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
@@ -497,7 +515,7 @@ class TestUnload:
     def test_an_lbd_that_is_killed_meanwhile(self, tmp_path: Path) -> None:
         """Exit 5, at once, with where the truth is: nobody knows whether it was begun."""
         with serving(tmp_path, TAKEN) as pid, ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(lbd, "unload", BUNDLES[0], "--to", "b3:8080")
+            asked = pool.submit(lbd, "unload", BUNDLES[0], "--apply", "--to", "b3:8080")
             until(tmp_path / "came")
             os.kill(pid, signal.SIGKILL)
             found = asked.result(30)
@@ -510,7 +528,7 @@ class TestUnload:
     def test_one_that_accepts_no_commands(self, daemon: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit 4 and what it may be, instead of waiting."""
         monkeypatch.setattr("lbd.api.client.START_SECONDS", 0.3)
-        found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
+        found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080")
         assert found.exit_code == 4
         assert f"{daemon}: lbd (process {os.getpid()}) accepts no commands at lbd.sock: it is a command" in found.stderr
 
@@ -526,7 +544,7 @@ class TestUnload:
             yield lambda request: asked.append(request) or RequestResult(4, "Refused: cool-down.")
 
         monkeypatch.setattr(byhand, "working", working)
-        found = lbd("unload", BUNDLES[0], "--to", "b3:8080")
+        found = lbd("unload", BUNDLES[0], "--apply", "--to", "b3:8080")
         assert (found.exit_code, found.stdout, found.stderr) == (4, "Refused: cool-down.\n", "")
         assert [(one.bundle, one.destination, one.override) for one in asked] == [(BUNDLES[0], "b3:8080", None)]
 
@@ -546,7 +564,7 @@ class TestUnload:
     )
     def test_wrong_usage(self, arguments: list[str], words: str, daemon: Path) -> None:
         """Exit 2 before anything is asked for."""
-        found = lbd("unload", *arguments)
+        found = lbd("unload", *arguments, "--apply")
         assert found.exit_code == 2
         assert words in found.stderr
         assert not (daemon / "control").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import zlib
 from pathlib import Path
@@ -251,10 +252,47 @@ def running(config: Path) -> AbstractContextManager[Engine]:
     return accepting(Settings.model_validate(yaml.safe_load(config.read_text())))
 
 
+class TestShownUnloads:
+    def test_one_bundle(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
+        """From where to where, with the scores of both before and after; nothing is done."""
+        found = lbd("unload", HOT[0], "--to", pulsar.ids[2].partition(":")[0], "--config", config)
+        assert found.exit_code == 0, found.output
+        ends = rf"from {pulsar.ids[0]} \([\d.]+ points, then [\d.]+\) to {pulsar.ids[2]} \([\d.]+ points, then [\d.]+\)"
+        assert re.fullmatch(rf"Would move {HOT[0]} \(.*\) {ends}\. Nothing was done; --apply does it\.\n", found.stdout)
+        assert (pulsar.asked("/unload"), (tmp_path / "state").exists()) == ([], False)
+
+    def test_as_json(self, pulsar: FakePulsar, config: Path):
+        """The same shape as what --apply answers, with the picked broker."""
+        found = json.loads(lbd("unload", HOT[0], "--format", "json", "--config", config).stdout)
+        assert (found["exit_code"], found["result"], found["owner"]) == (0, None, pulsar.ids[0])
+        assert found["placed"][0]["answer"] in pulsar.ids[1:]
+        assert found["placed"][0]["reason"].startswith("rendezvous: ")
+
+    def test_what_would_be_refused(self, pulsar: FakePulsar, config: Path):
+        """Exit 4, with the words of --apply."""
+        pulsar.sample(80.0, 84.0, 84.0)
+        found = lbd("unload", HOT[0], "--config", config)
+        assert (found.exit_code, found.stdout) == (4, "")
+        assert f"{HOT[0]}: no other broker may have it: destination-overloaded: {pulsar.ids[1]}" in found.stderr
+
+    def test_a_namespace(self, pulsar: FakePulsar, config: Path):
+        """The bundles that would be tried."""
+        found = lbd("unload", "t/n", "--to", pulsar.ids[2], "--config", config)
+        *bundles, told = found.stdout.splitlines()
+        assert (found.exit_code, len(bundles), HOT[0] in bundles) == (0, 9, True)
+        assert told.startswith("Would move 9 bundles one after another, each judged when its turn comes.")
+        assert pulsar.asked("/unload") == []
+
+    def test_no_reason_without_apply(self, config: Path):
+        """It would pass nothing."""
+        found = lbd("unload", HOT[0], "--override", "x", "--config", config)
+        assert (found.exit_code, "--override passes limits of --apply" in found.stderr) == (2, True)
+
+
 class TestUnloading:
     def test_a_broker_is_picked(self, pulsar: FakePulsar, config: Path, tmp_path: Path):
         """One that every guardrail allows; the journal says why that one."""
-        found = lbd("unload", HOT[0], "--config", config)
+        found = lbd("unload", HOT[0], "--apply", "--config", config)
         assert found.exit_code == 0, found.stdout
         assert pulsar.owners[HOT[0]] in pulsar.ids[1:]
         (move,) = history(tmp_path / "state")
@@ -264,13 +302,13 @@ class TestUnloading:
     def test_a_picked_broker_obeys_isolation(self, pulsar: FakePulsar, config: Path):
         """Only one other broker may have it."""
         pulsar.policies.isolation["p"] = {"namespaces": ["t/n"], "primary": ["127[.]0[.]0[.][12]"], "secondary": []}
-        found = lbd("unload", HOT[0], "--config", config)
+        found = lbd("unload", HOT[0], "--apply", "--config", config)
         assert (found.exit_code, pulsar.owners[HOT[0]]) == (0, pulsar.ids[1])
 
     def test_where_nobody_may_have_it_nothing_is_done(self, pulsar: FakePulsar, config: Path):
         """Exit 4, with the reason of each broker."""
         pulsar.sample(80.0, 84.0, 84.0)
-        found = lbd("unload", HOT[0], "--config", config)
+        found = lbd("unload", HOT[0], "--apply", "--config", config)
         assert found.exit_code == 4
         assert (
             f"Refused: {HOT[0]}: no other broker may have it: destination-overloaded: {pulsar.ids[1]}" in found.stdout
@@ -279,7 +317,7 @@ class TestUnloading:
 
     def test_a_namespace_is_emptied_as_far_as_limits_go(self, pulsar: FakePulsar, config: Path):
         """One line a bundle, a sum, and exit 4 for what was refused."""
-        found = lbd("unload", "t/n", "--config", config)
+        found = lbd("unload", "t/n", "--apply", "--config", config)
         lines = found.stdout.splitlines()
         landed = [line for line in lines[:-1] if ": landed in " in line]
         assert found.exit_code == 4
@@ -291,7 +329,17 @@ class TestUnloading:
     def test_a_namespace_through_the_running_lbd(self, pulsar: FakePulsar, config: Path):
         """Each bundle is a request of its own; what the named broker has already is left out."""
         with running(config):
-            found = lbd("unload", "t/n", "--to", pulsar.ids[2], "--format", "json", "--config", config)
+            found = lbd(
+                "unload",
+                "t/n",
+                "--apply",
+                "--to",
+                pulsar.ids[2].partition(":")[0],
+                "--format",
+                "json",
+                "--config",
+                config,
+            )
         told = json.loads(found.stdout)
         assert {one["owner"] for one in told if one["exit_code"] == 0} == {pulsar.ids[2]}
         assert len(told) == 9
@@ -300,7 +348,7 @@ class TestUnloading:
         """A pause would refuse every bundle with the same words."""
         (tmp_path / "state").mkdir()
         Control(state_begun(tmp_path / "state").path).pause(Pause(time.time(), None, "", "ann"))
-        found = lbd("unload", "t/n", "--config", config)
+        found = lbd("unload", "t/n", "--apply", "--config", config)
         assert found.exit_code == 4
         assert (
             found.stdout.splitlines()[-1] == "t/n: 0 of 10 landed, 1 refused, 0 failed; stopped, 9 not tried: paused."
@@ -312,7 +360,7 @@ class TestUnloading:
         values = yaml.safe_load(config.read_text())
         values["guardrails"]["max_unloads_per_hour"] = 2
         config.write_text(yaml.safe_dump(values))
-        found = lbd("unload", "t/n", "--config", config)
+        found = lbd("unload", "t/n", "--apply", "--config", config)
         told = "t/n: 2 of 10 landed, 1 refused, 0 failed; stopped, 7 not tried: unloads-per-hour."
         assert (found.exit_code, found.stdout.splitlines()[-1]) == (4, told)
         assert len(pulsar.asked("/unload", "PUT")) > 0
@@ -320,7 +368,7 @@ class TestUnloading:
     def test_two_failures_in_a_row_end_it(self, pulsar: FakePulsar, config: Path):
         """Bundles that land elsewhere twice: something is wrong there."""
         pulsar.steals.update({bundle: [pulsar.ids[1]] * 3 for bundle in HOT})
-        found = lbd("unload", "t/n", "--to", pulsar.ids[2], "--config", config)
+        found = lbd("unload", "t/n", "--apply", "--to", pulsar.ids[2], "--config", config)
         assert found.exit_code == 5
         assert found.stdout.splitlines()[-1].endswith("2 failed; stopped, 7 not tried: 2 in a row failed.")
 
@@ -331,13 +379,15 @@ class TestUnloading:
             (["t/0x0"], 2, "'t/0x0' is no bundle, topic or namespace"),
             (["t/new"], 4, "t/new: nobody owns a bundle of it, nothing to unload; lbd place tells where they go"),
             ([NEW[0]], 4, f"Refused: {NEW[0]}: on-no-report: no broker reports it: is it a bundle, and in use?"),
-            (["t/n/0x00000000_0x00000001"], 4, "on-no-report"),
+            (["t/n/0x00000000_0x00000001"], 2, "t/n/0x00000000_0x00000001 is no bundle of t/n, which has "),
+            ([HOT[0], "--to", "127.0.0.9:1"], 2, "'127.0.0.9:1' is no active broker; wanted one of 127.0.0.1:"),
+            ([HOT[0], "--to", "127.0.0.9"], 2, "'127.0.0.9' is no active broker; wanted one of 127.0.0.1:"),
             (["t/n", "--to", ""], 2, "--to: the broker is empty"),
         ],
     )
     def test_what_cannot_be_unloaded(self, words: list[str], code: int, told: str, pulsar: FakePulsar, config: Path):
         """One clear line, nothing done."""
-        found = lbd("unload", *words, "--config", config)
+        found = lbd("unload", *words, "--apply", "--config", config)
         said = (found.stderr + found.stdout).splitlines()
         assert (found.exit_code, len(said)) == (code, 1)
         assert told in said[0]

@@ -222,8 +222,8 @@ class TestBadInput:
             ((LOW, "--override", "why"), 2, "--override passes limits of --apply"),
             ((LOW, "--apply", "--override", " "), 2, "--override: the reason is empty"),
             ((UNOWNED,), 4, "nobody owns it"),
-            ((f"{NAMESPACE}/0x00000000_0x10000000",), 4, f"is no bundle; {NAMESPACE} has 0x00000000_0x80000000 there"),
-            (("shop/none/0x00000000_0xffffffff",), 4, "shop/none: the cluster has no such namespace"),
+            ((f"{NAMESPACE}/0x00000000_0x10000000",), 2, f"is no bundle of {NAMESPACE}, which has 2; there are {LOW}"),
+            (("shop/none/0x00000000_0xffffffff",), 2, "shop/none: the cluster has no such namespace"),
         ],
     )
     @pytest.mark.parametrize("form", ["text", "json"])
@@ -275,5 +275,8 @@ class TestThroughAnotherLbd:
         assert (found.exit_code, f"{LOW}: split into 2 at {pulsar.ids[0]} in " in found.stdout) == (0, True), (
             found.output
         )
-        assert again.exit_code == 4
+        assert again.exit_code == 2
+        assert (
+            f"{LOW} is no bundle any more: it was split into {NAMESPACE}/{LOWER}, {NAMESPACE}/{UPPER}" in again.stderr
+        )
         assert not (tmp_path / "elsewhere").exists()

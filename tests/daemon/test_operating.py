@@ -55,7 +55,8 @@ class TestPause:
         Control(state_begun(tmp_path / "state").path).pause(Pause(time.time(), None, "upgrade of the cluster", "ann"))
         with running(tmp_path, settings_for(pulsar, tmp_path)) as daemon:
             told = daemon.notified.wait_for("STATUS=")
-            assert told == "STATUS=No move: paused: by ann until lbd resume: upgrade of the cluster."
+            apart = f"{pulsar.ids[0]} -> {pulsar.ids[2]} are 70.0 points apart"
+            assert told == f"STATUS=No move: paused: by ann until lbd resume: upgrade of the cluster; {apart}."
             assert journal(tmp_path) == []
             assert lbd(daemon, "resume").returncode == 0
             pulsar.sample(81.0, 46.0, 11.0)
@@ -81,10 +82,10 @@ class TestByHand:
         """The daemon does it: same journal, same proof; the cool-down holds for the next one, unless overridden."""
         first, second, third = pulsar.ids
         with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
-            landed = lbd(daemon, "unload", HOT[0], "--to", third)
-            rests = lbd(daemon, "unload", HOT[0], "--to", second)
+            landed = lbd(daemon, "unload", HOT[0], "--apply", "--to", third)
+            rests = lbd(daemon, "unload", HOT[0], "--apply", "--to", second)
             pulsar.sample(5.0, 10.0, 81.0)
-            passed = lbd(daemon, "unload", HOT[0], "--to", first, "--override", "told to")
+            passed = lbd(daemon, "unload", HOT[0], "--apply", "--to", first, "--override", "told to")
         assert landed.returncode == 0, landed
         assert f"{HOT[0]}: {first} -> {third}: landed in" in landed.stdout
         assert (rests.returncode, "cool-down" in rests.stdout + rests.stderr) == (4, True), rests
@@ -93,22 +94,22 @@ class TestByHand:
         assert "overriding limits: told to" in journal(tmp_path)[2]["reason"]
 
     @pytest.mark.parametrize(
-        ("bundle", "to", "words"),
+        ("bundle", "to", "code", "words"),
         [
-            ("t/n/0x00000000_0x00000001", 0, "on-no-report"),
-            (COLD, 2, "has it already"),
-            (HOT[0], 1, "destination-overloaded"),
-            (HOT[0], 3, "gives no load report"),
+            ("t/n/0x00000000_0x00000001", 0, 2, "is no bundle of t/n"),
+            (COLD, 2, 4, "has it already"),
+            (HOT[0], 1, 4, "destination-overloaded"),
+            (HOT[0], 3, 2, "'b:80' is no active broker"),
         ],
     )
     def test_what_is_not_safe_is_refused(
-        self, bundle: str, to: int, words: str, pulsar: FakePulsar, tmp_path: Path
+        self, bundle: str, to: int, code: int, words: str, pulsar: FakePulsar, tmp_path: Path
     ) -> None:
-        """Exit 4 and the reason; an override does not help."""
+        """Exit 4, or 2 for a name that the cluster does not know, and the reason; an override does not help."""
         pulsar.sample(80.0, 84.0, 10.0)
         with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
-            done = lbd(daemon, "unload", bundle, "--to", [*pulsar.ids, "b:80"][to], "--override", "I insist")
-        assert (done.returncode, words in done.stdout + done.stderr) == (4, True), done
+            done = lbd(daemon, "unload", bundle, "--apply", "--to", [*pulsar.ids, "b:80"][to], "--override", "I insist")
+        assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done
         assert pulsar.asked("/unload") == []
 
     def test_without_a_daemon_the_command_does_it_itself(self, pulsar: FakePulsar, tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ class TestByHand:
         with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon:
             daemon.notified.wait_for("STATUS=")
             daemon.end()
-            landed = lbd(daemon, "unload", HOT[0], "--to", pulsar.ids[2])
+            landed = lbd(daemon, "unload", HOT[0], "--apply", "--to", pulsar.ids[2])
         assert landed.returncode == 0, landed
         assert pulsar.owners[HOT[0]] == pulsar.ids[2]
         assert [line["event"] for line in journal(tmp_path)] == ["intent", "outcome"]
@@ -125,9 +126,9 @@ class TestByHand:
         """And refuses what waits behind it: nothing is left for the next start."""
         pulsar.fault("/unload", Reply(204, delay_seconds=8.0), broker=pulsar.ids[0], times=1, after_acting=True)
         with running(tmp_path, by_hand_only(pulsar, tmp_path)) as daemon, ThreadPoolExecutor(1) as pool:
-            first = pool.submit(lbd, daemon, "unload", HOT[0], "--to", pulsar.ids[2])
+            first = pool.submit(lbd, daemon, "unload", HOT[0], "--apply", "--to", pulsar.ids[2])
             eventually(lambda: bool(pulsar.asked("/unload", "PUT")))
-            command = ["-m", "lbd", "unload", HOT[1], "--to", pulsar.ids[2], "--config", str(daemon.config)]
+            command = ["-m", "lbd", "unload", HOT[1], "--apply", "--to", pulsar.ids[2], "--config", str(daemon.config)]
             with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as second:
                 assert second.stderr is not None
                 assert second.stderr.readline().startswith("Asked lbd (process ")

@@ -104,7 +104,7 @@ def test_of_another_shedder_it_is_said_that_its_rule_is_not_known():
         texts = [alarm.text for alarm in alarms if alarm.kind in {"gap", "leader"}]
     assert len(texts) == 1
     assert texts[0].endswith(
-        "lbd: held by in-broker-shedding; whether the brokers' own ThresholdShedder should have, lbd cannot know"
+        "lbd: blocked by in-broker-shedding; whether the brokers' own ThresholdShedder should have, lbd cannot know"
     )
 
 

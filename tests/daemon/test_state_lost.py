@@ -115,7 +115,7 @@ def test_a_daemon_says_so_and_stays(pulsar: FakePulsar, tmp_path: Path):
         assert daemon.end() == 0
 
 
-@pytest.mark.parametrize("command", [["pause"], ["drain", "a:80", "--release"]])
+@pytest.mark.parametrize("command", [["pause", "--for-next"], ["drain", "a:80", "--release"]])
 def test_no_command_makes_the_directory(command: list[str], tmp_path: Path):
     """A lbd may be running whose directory was moved away."""
     environ = {"LBD_STATE_DIR": str(tmp_path / "state"), "LBD_PULSAR__ADMIN_URLS": '["http://127.0.0.1:1"]'}

@@ -159,7 +159,11 @@ class Storm:
             self._make_ready_for_a_death(victim)
         bundle, destination = self.hot.bundle(), self._destination()
         written, asked = self._written(), time.time()
-        command = [*self.daemon.command("unload", bundle, "--to", destination), "--timeout", f"{REQUEST_SECONDS:.0f}"]
+        command = [
+            *self.daemon.command("unload", bundle, "--apply", "--to", destination),
+            "--timeout",
+            f"{REQUEST_SECONDS:.0f}",
+        ]
         process = subprocess.Popen([*command, *self.words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if victim is not None:
             self._wait_for_intent(written, process)

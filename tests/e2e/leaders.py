@@ -165,7 +165,7 @@ class Pair:
         ]
         destination = others[len(self.take_overs) % len(others)]
         words = ("--to", destination, "--timeout", f"{REQUEST_SECONDS:.0f}", "--override", "a test of leadership")
-        command = daemon.command("unload", bundle, *words)
+        command = daemon.command("unload", bundle, "--apply", *words)
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def _note(self, code: int, text: str) -> None:

@@ -102,7 +102,9 @@ def test_a_namespace_is_unloaded_to_brokers_that_lbd_picks(
         picked = lbd(config, "unload", bundles[1])
         assert picked.returncode == 0, picked.stdout + picked.stderr
         begun = time.monotonic()
-        done = lbd(config, "unload", namespace, "--override", "a test that empties a broker", "--format", "json")
+        done = lbd(
+            config, "unload", namespace, "--apply", "--override", "a test that empties a broker", "--format", "json"
+        )
         seconds = time.monotonic() - begun
         now = owners(cluster, namespace)
         result = traffic.stop()
@@ -125,6 +127,6 @@ def test_a_namespace_is_unloaded_to_brokers_that_lbd_picks(
 def _until_trusted(config: Path, bundle: str, broker: str) -> None:
     """lbd trusts brokers of two minutes, and sees the burner with the CPU sample after that."""
     deadline = time.monotonic() + SERVED_SECONDS
-    while (done := lbd(config, "unload", bundle, "--to", broker)).returncode != 0:
+    while (done := lbd(config, "unload", bundle, "--apply", "--to", broker)).returncode != 0:
         assert time.monotonic() < deadline, done.stdout + done.stderr
         time.sleep(3)

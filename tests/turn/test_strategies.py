@@ -84,7 +84,7 @@ def test_a_hold_holds(name: str, pulsar: FakePulsar, tmp_path: Path) -> None:
 
     test_turn.unmoved(pulsar, record)
     found = verdict(record)
-    assert (found.kind, found.reason) == ("held", Reason.IN_BROKER_SHEDDING.label)
+    assert (found.kind, found.reason) == ("blocked", Reason.IN_BROKER_SHEDDING.label)
     assert pulsar.ids[0] in found.detail
 
 

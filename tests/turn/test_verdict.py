@@ -13,7 +13,7 @@ from lbd.model import Hits, Outcome, Result, Skip, Unload
 from lbd.permit.evidence import Sample
 from lbd.reason import Reason
 from lbd.turn.parts import TurnResult
-from lbd.turn.verdict import verdict
+from lbd.turn.verdict import sentence, verdict
 from tests.builders import bundle, report
 from tests.turn.records import COLD, HOT, record, two
 
@@ -40,7 +40,9 @@ def told(found: Verdict) -> tuple[str, str | None]:
         (two(), {"settings": AT_ONCE}, ("moving", None)),
         (two(30, 20), {"unfinished": (UNLOAD,)}, ("moving", None)),
         (two(30, 20), {"hold": (Reason.MOVES_UNFINISHED, "1"), "unfinished": (UNLOAD,)}, ("moving", None)),
-        (two(), {"hold": PAUSED}, ("held", "paused")),
+        (two(), {"hold": PAUSED}, ("blocked", "paused")),
+        (two(), {"hold": (Reason.NOT_LEADER, "lbd-2 leads")}, ("held", "not-leader")),
+        (two(), {"hold": (Reason.OBSERVE_ONLY, "")}, ("held", "observe-only")),
         (two(), {"settings": AT_ONCE, "acts": False}, ("held", "observe-only")),
         (two(), {"settings": AT_ONCE, "acts": False, "eager": True}, ("moving", None)),
         (two(30, 20), {"hold": PAUSED}, ("balanced", None)),
@@ -48,7 +50,7 @@ def told(found: Verdict) -> tuple[str, str | None]:
         (two(rates=(5000.0, 1.0)), {"settings": AT_ONCE, "permitted": {"barred": {bundle(1): Reason.COOL_DOWN}}},
          ("not-fixable", "too-large")),
         (two(), {"settings": AT_ONCE, "permitted": {"barred": {bundle(n): Reason.COOL_DOWN for n in range(8)}}},
-         ("held", "cool-down")),
+         ("blocked", "cool-down")),
         (two(), {"settings": AT_ONCE, "permitted": {"barred": {bundle(n): Reason.POLICY_UNKNOWN for n in range(8)}}},
          ("not-fixable", "policy-unknown")),
         (two(rates=(5000.0,)), {"settings": AT_ONCE}, ("not-fixable", "sole-bundle")),
@@ -93,7 +95,7 @@ def test_a_pair_that_settles_waits_for_that_first():
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
-        (Reason.TURN_TRAFFIC, "held"),
+        (Reason.TURN_TRAFFIC, "blocked"),
         (Reason.DESTINATION_OVERLOADED, "not-fixable"),
         (Reason.TOPIC_LIMIT, "not-fixable"),
         (Reason.ANTI_AFFINITY, "not-fixable"),
@@ -119,6 +121,64 @@ def test_of_several_pairs_the_one_that_something_will_come_of():
     assert verdict(record(seen, settings={"hit_count_high": 1})).kind == "waiting"
 
 
+FULL = "87 of 30 used, the next one in 50 min (guardrails.max_unloads_per_hour)"
+ENDS = f"{HOT} -> {COLD}"
+BLOCKED = {ENDS: Skip(ENDS, Reason.HOUR_UNLOADS, FULL)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"blocked": BLOCKED}, f"blocked by unloads-per-hour: {ENDS} 60.0 points apart; {FULL}"),
+        ({"blocked": BLOCKED, "settings": AT_ONCE, "unloads": ()},
+         f"blocked by unloads-per-hour: {ENDS} 60.0 points apart; {FULL}"),
+        ({"blocked": BLOCKED, "settings": AT_ONCE}, "moving: 3 begun"),
+        ({"blocked": BLOCKED, "unfinished": (Unload(bundle(9), "b:1", "c:1", 1.0, 1.0),)},
+         f"moving: 1 under way; {ENDS} 60.0 points apart, blocked by unloads-per-hour: {FULL}"),
+    ],
+    ids=["while it waits", "when it fires", "its own moves are begun", "others are moved"],
+)  # fmt: skip
+def test_a_pair_that_can_move_nothing_at_present(changes: dict[str, Any], words: str):
+    """Whether or not it would fire, a used-up budget or resting bundles block it."""
+    assert verdict(record(two(), **changes)).words == words
+
+
+def test_a_pair_that_moving_cannot_help_is_not_blocked():
+    """More budget would not help it."""
+    found = record(two(rates=(5000.0,)), settings=AT_ONCE, blocked=BLOCKED)
+    assert told(verdict(found)) == ("not-fixable", "sole-bundle")
+
+
+def test_the_headline_names_the_widest_pair_and_the_blocked_one():
+    """Beside each other, in the sentence and in the verdict."""
+    middle = {f"{name}:1": one for name, one in zip("bc", two(65, 30).values(), strict=True)}
+    inner, full = "b:1 -> c:1", "2 of 2 used"
+    seen = {"a:1": report(95.0, {bundle(100): two()[HOT].last_stats[bundle(0)]}), **middle, "d:1": report(5.0)}
+    found = record(seen, settings={"hit_count_high": 2}, blocked={inner: Skip(inner, Reason.HOUR_UNLOADS, full)})
+    widest = "a:1 -> d:1: {}waiting (low hits 1/8, high hits 1/2)"
+    assert sentence(found) == (
+        f"No move: {widest.format('')}; {inner} 35.0 points apart, blocked by unloads-per-hour: {full}."
+    )
+    assert verdict(found).words == (
+        f"blocked by unloads-per-hour: {inner} 35.0 points apart; {full}; and waiting for 1 more fresh sample: "
+        "a:1 -> d:1 90.0 points apart; low hits 1/8, high hits 1/2"
+    )
+
+
+def test_the_widest_pair_is_named_though_all_its_bundles_were_refused():
+    """Not the next one, that only waits."""
+    found = record(two(), settings=AT_ONCE, unloads=())
+    refused = Skip(found.decision.unloads[0].bundle, Reason.DESTINATION_OVERLOADED, "cold would reach 90")
+    narrow = Skip("a:1 -> b:1", Reason.WAITING, "low hits 1/8")
+    assert sentence(replace(found, skips=(narrow, refused))).startswith(f"No move: {ENDS}: destination-overloaded (")
+
+
+def test_a_hold_is_told_with_the_widest_pair():
+    """In the sentence, too."""
+    told = sentence(record(two(), hold=PAUSED))
+    assert told == f"No move: paused: by alice until lbd resume; {ENDS} are 60.0 points apart."
+
+
 def test_a_turn_that_saw_nothing_is_unknown_and_says_why():
     """With the error's own line."""
     found = verdict(TurnResult(error=ObserveError("GET http://b:8080: connection refused")))
@@ -128,7 +188,7 @@ def test_a_turn_that_saw_nothing_is_unknown_and_says_why():
 def test_the_words_a_person_reads():
     """Head, then detail with names and numbers."""
     held = verdict(record(two(), hold=PAUSED))
-    assert held.words == f"held by paused: by alice until lbd resume; {HOT} -> {COLD} are 60.0 points apart"
+    assert held.words == f"blocked by paused: by alice until lbd resume; {HOT} -> {COLD} are 60.0 points apart"
     assert verdict(record(two(30, 20))).words == "balanced: largest difference 10.0 points, low threshold 15"
 
 

@@ -123,7 +123,7 @@ function trouble(words) {
 
 const VERDICTS = {
   balanced: ["Yes", "good"], waiting: ["No, not yet", "warn"], moving: ["No, it moves", "warn"],
-  held: ["No, and held", "warn"], "not-fixable": ["No, and moving cannot help", "wrong"], unknown: ["Unknown", "wrong"],
+  blocked: ["No, and blocked", "wrong"], held: ["No, and held", "warn"], "not-fixable": ["No, and moving cannot help", "wrong"], unknown: ["Unknown", "wrong"],
 };
 
 function showBalance(status) {
@@ -145,6 +145,7 @@ function showActing(status) {
   else if (status.observe_only) say("acting", "No: it only observes", "warn");
   else if (status.error) say("acting", "No: the turn failed", "wrong");
   else if (under) say("acting", `Yes: ${counted(under, "move")} under way`, "good");
+  else if (status.verdict && status.verdict.kind === "blocked") say("acting", `No: blocked by ${status.verdict.reason}`, "wrong");
   else if (status.hold) say("acting", `No: held by ${status.hold}`, "warn");
   else say("acting", "Ready, nothing under way", "good");
   say("acting-why", status.error || why);
@@ -177,9 +178,9 @@ function showNext(status) {
     say("next", verdict.samples ? `Wait for ${counted(verdict.samples, "more fresh sample")}` : "Wait");
     say("next-why", would || verdict.detail);
   } else {
-    const words = { balanced: "Nothing, while it stays so", held: `Nothing, until ${verdict.reason} lets go`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
+    const words = { balanced: "Nothing, while it stays so", blocked: "Nothing while it is blocked", held: `Nothing, until ${verdict.reason} lets go`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
     say("next", words[verdict.kind] || "Look again");
-    say("next-why", verdict.kind === "balanced" ? "" : verdict.reason || "");
+    say("next-why", { balanced: "", blocked: verdict.detail }[verdict.kind] ?? verdict.reason ?? "");
   }
 }
 

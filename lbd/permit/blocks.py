@@ -1,0 +1,47 @@
+"""What keeps a source from giving any bundle at present, and when that ends. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lbd.model import Skip, Unload
+from lbd.reason import Group, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.model import CodeArray, Pair, Snapshot
+    from lbd.permit.budget import Budget
+    from lbd.permit.settings import Guardrails
+
+
+def block(
+    pair: Pair,
+    snapshot: Snapshot,
+    barred: CodeArray,
+    budget: Budget,
+    resting_since: Mapping[str, float],
+    guardrails: Guardrails,
+) -> Skip | None:
+    """The used-up budget, or what all bundles of the source wait for; None if some bundle of it could be moved now.
+
+    ``barred`` is int8 (N,), reason codes; ``resting_since`` is when bundles were last attempted or changed hands. Where
+    the pair has a ``why``, its strategy may choose other destinations than the pair's.
+    """
+    used_up = budget.refusal(Unload(pair.ends, pair.source, None if pair.why else pair.destination, 0.0, 0.0))
+    if used_up is not None:
+        return used_up
+    rows = snapshot.rows.of(snapshot.brokers.index()[pair.source])
+    own = snapshot.rows.bundle[rows][(snapshot.rows.rates[rows] > 0).any(axis=1)].tolist()
+    bars = {snapshot.bundles[bundle]: Reason.of(int(barred[bundle])) for bundle in own if barred[bundle]}
+    limits = Counter(reason for reason in bars.values() if reason.group is Group.LIMIT)
+    if not limits or len(bars) < len(own):
+        return None
+    reason, number = limits.most_common(1)[0]
+    told = f"{number} of {len(own)} bundles with traffic may not move"
+    since = [resting_since[name] for name, one in bars.items() if one is reason and name in resting_since]
+    if reason is Reason.PING_PONG or not since:
+        return Skip(pair.ends, reason, f"{told} (guardrails.max_moves_per_bundle)")
+    wait = max(guardrails.cool_down_minutes - (snapshot.taken_at - min(since)) / 60, 0)
+    return Skip(pair.ends, reason, f"{told}, the first one may in {wait:.0f} min (guardrails.cool_down_minutes)")
