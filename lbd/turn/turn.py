@@ -171,7 +171,7 @@ def turn(parts: Parts) -> TurnResult:
     except Exception as error:  # noqa: BLE001 - a turn never raises; the bug is told by its type and text
         record = TurnResult(error=as_lbd_error(error))
         parts.actuator.halt(Reason.ROUND_STOPPED, f"not asked for: {record.error}")
-    return _with(replace(record, acts=parts.actuator.acts), ended)
+    return _with(replace(record, acts=parts.acts, approval=parts.approval), ended)
 
 
 def finish(parts: Parts, record: TurnResult) -> TurnResult:
@@ -217,9 +217,10 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
     ledger = parts.ledger(*known, shown_after_seconds=interval)
     permitted = permit(decision.unloads, ledger)
     expected = ledger.expected(permitted.unloads)
-    _save(parts, seen, decision, permitted, expected)
-    parts.on_plan(permitted.unloads)
-    parts.actuator.hand_over(permitted.unloads, ledger.accepts)
+    begun = () if parts.approval else permitted.unloads
+    _save(parts, seen, decision, begun, expected, _memory(parts, seen, permission, decision, permitted))
+    parts.on_plan(begun)
+    parts.actuator.hand_over(begun, ledger.accepts)
     return TurnResult(
         observation=seen.observation,
         decision=decision,
@@ -240,15 +241,27 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
     )
 
 
+def _memory(parts: Parts, seen: Assessment, permission: Permission, decision: Decision, permitted: Permitted) -> Memory:
+    """What the strategy remembers; of a plan that waits for approval, what it would under a hold."""
+    if parts.approval and permission.hold is None:
+        held = replace(permission, hold=Reason.APPROVAL_REQUIRED)
+        return parts.strategy(seen.snapshot, seen.averages, held, seen.kept.memory).memory
+    return memory_after(seen.before.memory, decision, permitted)
+
+
 def _save(
-    parts: Parts, seen: Assessment, decision: Decision, permitted: Permitted, expected: Mapping[str, float]
+    parts: Parts,
+    seen: Assessment,
+    decision: Decision,
+    plan: tuple[Unload, ...],
+    expected: Mapping[str, float],
+    memory: Memory,
 ) -> None:
     """What the next turn must know, before anything is handed over."""
     taken_at = seen.snapshot.taken_at
     parts.store.save_averages(seen.averages, taken_at)
-    kept = start_progress(seen.kept, permitted.unloads, seen.snapshot, decision.facts.scores, expected)
-    touching = permitted.unloads if parts.actuator.acts else ()
-    memory = memory_after(seen.before.memory, decision, permitted)
+    kept = start_progress(seen.kept, plan, seen.snapshot, decision.facts.scores, expected)
+    touching = plan if parts.actuator.acts else ()
     parts.store.save(_remembered(kept, memory, seen.evidence, touching, taken_at))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from lbd.model import Result
 from lbd.reason import Group, Reason
+from lbd.store.proposal import plan_id
 from lbd.store.turn_record import Verdict
 from lbd.text import counted
 from lbd.turn.holds import PASSED_OVER
@@ -41,6 +42,11 @@ def _sentence(record: TurnResult) -> str:
     told, begun = _of_before(record), moves_under_way(record)
     if told:
         return f"{told.removesuffix('.')}; begins to move {counted(begun, 'bundle')}." if begun else told
+    if record.unloads and record.approval:
+        name = plan_id(record.unloads)
+        return (
+            f"Proposes to move {counted(len(record.unloads), 'bundle')}{_plan(record)} (plan {name}): lbd apply {name}."
+        )
     if record.unloads:
         return f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{_plan(record)}."
     if record.hold is not None:
@@ -149,11 +155,13 @@ def _moving(record: TurnResult) -> Verdict | None:
     begun, flying = len(record.unloads), len(record.unfinished)
     if not (begun or flying):
         return None
-    if record.acts:
+    if record.acts or flying:
         return Verdict("moving", detail=", ".join(_numbers(record)))
     would = f"{counted(begun, 'bundle')} would move"
     if record.eager:
         return Verdict("moving", detail=f"{would} if the imbalance lasts")
+    if record.approval:
+        return Verdict("held", Reason.APPROVAL_REQUIRED.label, f"{would}: lbd apply {plan_id(record.unloads)}")
     return Verdict("held", Reason.OBSERVE_ONLY.label, would)
 
 

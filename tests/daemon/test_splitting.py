@@ -166,7 +166,7 @@ class TestRule:
 
     def test_an_lbd_that_only_observes_splits_nothing(self, pulsar: SplittingPulsar, tmp_path: Path):
         """--observe."""
-        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+        with engine(settings(pulsar, tmp_path).model_copy(update={"mode": "observe"})) as found:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
 
@@ -315,7 +315,7 @@ class TestByHand:
 
     def test_an_lbd_that_only_observes_refuses(self, pulsar: SplittingPulsar, tmp_path: Path):
         """--observe, whatever is overridden."""
-        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+        with engine(settings(pulsar, tmp_path).model_copy(update={"mode": "observe"})) as found:
             told: dict[str, RequestResult] = {}
             found.requests.deliver = told.__setitem__
             found.requests.submit(request(pulsar, override="now"))
