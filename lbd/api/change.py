@@ -543,5 +543,5 @@ NO_MOVES = Applied(0, "The plan has no moves.", [])
 
 def _unknown(name: str, waiting: Proposal | None) -> tuple[str, Response]:
     now = f"plan {waiting.id} waits for approval" if waiting is not None else "no plan waits for approval"
-    words = f"Refused: plan {name:.100} is not known, or has expired; {now}. lbd plan shows the plan of now."
+    words = f"Refused: plan {name:.100} is not known, or has expired; {now} (lbd plan)."
     raise ProblemError(404, words, **msgspec.to_builtins(RequestResult(REFUSED, words)))

@@ -32,8 +32,8 @@ def _plan_of_now(settings: Settings) -> PlanDocument:
     record = dry_run(settings)
     if record.error is not None:
         raise record.error
-    shown = plan_document(record, proposal(record), proposed=False) | {"expires_at": None, "skips": msgspec.UNSET}
-    return msgspec.convert(shown, PlanDocument)
+    found = msgspec.convert(plan_document(record, proposal(record), proposed=False), PlanDocument)
+    return msgspec.structs.replace(found, expires_at=None, skips=msgspec.UNSET)
 
 
 @click.command("plan")
@@ -83,8 +83,8 @@ def _sentence(found: PlanDocument) -> str:
     what, order = f"Plan {found.id}: {moves}, {clients} reconnect", f"lbd apply {found.id}"
     if not found.proposed:
         return f"{what}. Nothing waits for approval: this would move if the imbalance lasts. To move it now: {order}"
-    until = f", until {zoned(found.expires_at)}" if found.expires_at is not None else ""
-    return f"{what}. Proposed at {zoned(found.made_at)}, waits for approval{until}: {order}"
+    until = zoned(found.expires_at or found.made_at)
+    return f"{what}. Proposed at {zoned(found.made_at)}, waits for approval until {until}: {order}"
 
 
 @click.command("apply")
