@@ -167,6 +167,11 @@ class TestProposal:
         assert asking.post(f"/v1/plan/{waiting['id']}/apply", WHO).status_code == 200
         assert not asking.get("/v1/plan").json()["proposed"]
 
+    def test_turns_that_tell_of_it_plan_no_move(self, asking: Api):
+        """It is the same one in each of them."""
+        assert asking.turn().unloads
+        assert "\nlbd_planned_moves_total 0.0\n" in asking.get("/metrics").text
+
     def test_another_one_is_refused_with_its_name(self, asking: Api, pulsar: FakePulsar):
         """So that nobody looks for it."""
         waiting = asking.get("/v1/status").json()["proposal"]

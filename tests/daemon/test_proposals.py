@@ -213,6 +213,7 @@ def test_turns_propose_and_hand_nothing_over(balancer: Engine, pulsar: FakePulsa
     assert waiting is not None
     assert first.sentence == f"Proposes to move 3 bundles (plan {waiting.id}): lbd apply {waiting.id}."
     assert (first.acts, len(waiting.unloads), hits(balancer)) == (False, 3, {(2, 1)})
+    assert {one.used for one in first.usage} == {0}
     unchanged = balancer.turn()
     assert (unchanged.sentence, balancer.proposal) == (first.sentence, waiting)
     again = sampled(balancer, pulsar, by=2)
