@@ -43,9 +43,8 @@ class Number(click.FloatRange):
 def settings_options(command: Command) -> Command:
     """``--config`` and ``--admin-url``, accepted after the subcommand as well as before it.
 
-    The command gets ``read``, which loads file, environment and options anew at each call; settings that are given to
-    it win over all of them. Options after the
-    subcommand win over options before it.
+    The command gets ``read``, which loads file, environment and options anew at each call. Options after the
+    subcommand win over options before it, and settings that are given to ``read`` over both.
     """
 
     @click.option(

@@ -84,7 +84,8 @@ def _sentence(found: PlanDocument) -> str:
     if not found.proposed:
         return f"{what}. Nothing waits for approval: this would move if the imbalance lasts. To move it now: {order}"
     until = zoned(found.expires_at or found.made_at)
-    return f"{what}. Proposed at {zoned(found.made_at)}, waits for approval until {until}: {order}"
+    last = "" if found.id in found.summary else f". The last turn: {found.summary}"
+    return f"{what}. Proposed at {zoned(found.made_at)}, waits for approval until {until}: {order}{last}"
 
 
 @click.command("apply")

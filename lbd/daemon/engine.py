@@ -132,7 +132,7 @@ class Engine:
             self._real.observing.seen(record)
         else:
             if self._real.asks:
-                self._real.proposals.after(record, self.timebase.now())
+                self._real.proposals.after(record)
             else:
                 self.splitting.after(record, self.settings)
             self.draining.after(record)

@@ -32,7 +32,7 @@ class Proposals:
         reasons = {(move.bundle, move.source, move.destination): move.reason for move in moves}
         return replace(parts, approval=True, strategy=Standing(parts.strategy, reasons, parts.weights))
 
-    def after(self, record: TurnResult, now: float) -> None:
+    def after(self, record: TurnResult) -> None:
         """Take what such a turn proposes.
 
         Under a hold, and where it saw nothing, the one before stays until it expires, unless another lbd leads.
@@ -40,7 +40,7 @@ class Proposals:
         if record.hold is not None and record.hold[0] is Reason.NOT_LEADER:
             self.drop()
         elif record.hold is None and record.decision is not None:
-            self._last = proposal(record, self.at(now)) if record.unloads else None
+            self._last = proposal(record, self._last) if record.unloads else None
 
     def drop(self) -> None:
         """It is being applied, or the settings are others."""

@@ -199,6 +199,13 @@ class TestCommands:
         moves = asking.get("/v1/moves").json()
         assert {move["reason"] for move in moves} == {f"plan {name}, {user_name(os.getuid())}: evening peak"}
 
+    def test_what_holds_it_is_told(self, asking: Api, tmp_path: Path):
+        """It waits on, and could not be applied now."""
+        asking.post("/v1/pause", {"owner": "bob", "reason": "no"})
+        asking.turn()
+        shown = told(lbd(asking, tmp_path, "plan"))[-1]
+        assert shown.endswith(". The last turn: No move: paused: by bob until lbd resume: no."), shown
+
     def test_json(self, asking: Api, tmp_path: Path):
         """That of the API."""
         shown = json.loads(lbd(asking, tmp_path, "plan", "--format", "json").stdout)

@@ -90,7 +90,7 @@ def after(*turns: TurnResult) -> tuple[Proposals, Proposal | None]:
     """What waits after these turns, at the time of the last one."""
     found = Proposals()
     for one in turns:
-        found.after(one, _at(one))
+        found.after(one)
     return found, found.at(_at(turns[-1]))
 
 
