@@ -145,8 +145,8 @@ function showActing(status) {
   else if (status.observe_only) say("acting", "No: it only observes", "warn");
   else if (status.error) say("acting", "No: the turn failed", "wrong");
   else if (under) say("acting", `Yes: ${counted(under, "move")} under way`, "good");
-  else if (status.proposal) say("acting", "No: a plan waits for approval", "warn");
   else if (status.hold) say("acting", `No: held by ${status.hold}`, "warn");
+  else if (status.proposal) say("acting", "No: a plan waits for approval", "warn");
   else say("acting", "Ready, nothing under way", "good");
   say("acting-why", status.error || why);
 }
@@ -174,13 +174,16 @@ function showNext(status) {
   } else if (status.unfinished.length) {
     say("next", `End ${counted(status.unfinished.length, "move")}, then look again`);
     say("next-why", "");
+  } else if (status.proposal) {
+    say("next", "Wait for a person's approval");
+    say("next-why", `lbd apply ${status.proposal.id}`);
   } else if (verdict.kind === "waiting") {
     say("next", verdict.samples ? `Wait for ${counted(verdict.samples, "more fresh sample")}` : "Wait");
     say("next-why", would || verdict.detail);
   } else {
-    const words = { balanced: "Nothing, while it stays so", held: verdict.reason === "approval-required" ? "Wait for a person's approval" : `Nothing, until ${verdict.reason} lets go`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
+    const words = { balanced: "Nothing, while it stays so", held: `Nothing, until ${verdict.reason} lets go`, "not-fixable": "Nothing: a person must look", unknown: "Look again" };
     say("next", words[verdict.kind] || "Look again");
-    say("next-why", verdict.kind === "balanced" ? "" : status.proposal ? verdict.detail : verdict.reason || "");
+    say("next-why", verdict.kind === "balanced" ? "" : verdict.reason || "");
   }
 }
 
