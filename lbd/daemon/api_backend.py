@@ -86,13 +86,12 @@ class Planner:
             return self._last[2]
 
     def find(self, name: str) -> Proposal | None:
-        """The plan that waits, or one of the last that were shown, unless it has expired."""
+        """A plan that was proposed or shown, unless it has expired."""
         with self._lock:
             shown = self._known.get(name)
-        waiting, now = self._engine.proposal, self._engine.timebase.now()
-        if waiting is not None and waiting.id == name:
-            return waiting
-        return shown if shown is not None and now < shown.expires_at else None
+        if shown is not None and self._engine.timebase.now() >= shown.expires_at:
+            shown = None
+        return self._engine.proposed(name) or shown
 
     def _response(self, published: Published, waiting: Proposal | None) -> PlanResponse:
         if waiting is not None and published.record.observation is not None:
@@ -399,7 +398,7 @@ class Serving:
         return self._planner.plan(published)
 
     def planned(self, name: str) -> Proposal | None:
-        """The plan that waits, or one that was shown lately."""
+        """A plan that was proposed or shown lately."""
         return self._planner.find(name)
 
     def proposal(self) -> Proposal | None:

@@ -196,6 +196,10 @@ class Engine:
         """The plan that waits for approval."""
         return self._real.proposals.at(self.timebase.now())
 
+    def proposed(self, name: str) -> Proposal | None:
+        """A plan that may be approved."""
+        return self._real.proposals.find(name, self.timebase.now())
+
     @property
     def observe_only(self) -> bool:
         """Whether nothing is ever unloaded."""

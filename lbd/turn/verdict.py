@@ -42,11 +42,6 @@ def _sentence(record: TurnResult) -> str:
     told, begun = _of_before(record), moves_under_way(record)
     if told:
         return f"{told.removesuffix('.')}; begins to move {counted(begun, 'bundle')}." if begun else told
-    if record.unloads and record.approval:
-        name = plan_id(record.unloads)
-        return (
-            f"Proposes to move {counted(len(record.unloads), 'bundle')}{_plan(record)} (plan {name}): lbd apply {name}."
-        )
     if record.unloads:
         return f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{_plan(record)}."
     if record.hold is not None:
@@ -87,7 +82,7 @@ def _no(why: object) -> str:
 
 
 def _verb(record: TurnResult) -> str:
-    return "Begins to move" if record.acts else "Would move"
+    return "Proposes to move" if record.approval else "Begins to move" if record.acts else "Would move"
 
 
 def _lasting(record: TurnResult) -> str:
@@ -99,9 +94,12 @@ def _lasting(record: TurnResult) -> str:
 
 
 def _plan(record: TurnResult) -> str:
-    """What the strategy says of its plan as a whole, beside what the limits let through."""
+    """What the strategy says of its plan as a whole, beside what the limits let through; and how to approve it."""
     told = record.decision.facts.told if record.decision is not None else ""
-    return told and f" ({told})"
+    if not record.approval:
+        return told and f" ({told})"
+    name = plan_id(record.unloads)
+    return f" (plan {name}{told and f'; {told}'}): lbd apply {name}"
 
 
 def _moved(record: TurnResult) -> str:

@@ -172,6 +172,18 @@ class TestProposal:
         assert asking.turn().unloads
         assert "\nlbd_planned_moves_total 0.0\n" in asking.get("/metrics").text
 
+    def test_the_one_before_can_still_be_applied(self, asking: Api, pulsar: FakePulsar):
+        """Whoever has read a plan need not hurry: its moves are judged again in any case. Then none is left."""
+        before = asking.get("/v1/plan").json()
+        pulsar.own(pulsar.ids[0], {before["unloads"][0]["bundle"]: 500.0})
+        pulsar.sample(81.0, 46.0, 11.0)
+        asking.turn()
+        now = asking.get("/v1/plan").json()
+        assert (now["proposed"], now["id"] != before["id"]) == (True, True)
+        found = asking.post(f"/v1/plan/{before['id']}/apply", WHO)
+        assert (found.status_code, len(found.json()["moves"])) == (200, len(before["unloads"])), found.text
+        assert asking.post(f"/v1/plan/{now['id']}/apply", WHO).status_code == 404
+
     def test_another_one_is_refused_with_its_name(self, asking: Api, pulsar: FakePulsar):
         """So that nobody looks for it."""
         waiting = asking.get("/v1/status").json()["proposal"]

@@ -98,6 +98,19 @@ def _at(one: TurnResult) -> float:
     return one.observation.snapshot.taken_at if one.observation is not None else TAKEN_AT + 30
 
 
+def test_a_proposal_that_another_one_replaced_can_be_applied_until_it_expires():
+    """Noise makes plans of equal worth follow one another; they end together where a turn plans nothing."""
+    found, last = after(FIRST, FEWER)
+    assert last is not None
+    first = plan_id(FIRST.unloads)
+    for name in (first, last.id):
+        kept = found.find(name, TAKEN_AT + 599)
+        assert kept is not None
+        assert kept.id == name
+    assert (found.find(first, TAKEN_AT + 601), found.find(last.id, TAKEN_AT + 601)) == (None, last)
+    assert after(FIRST, FEWER, replace(FEWER, unloads=()))[0].find(last.id, TAKEN_AT + 60) is None
+
+
 FIRST = asked()
 FEWER = replace(asked(60.0), unloads=FIRST.unloads[1:])
 CARRIED = replace(asked(60.0, settings={"hit_count_low": 9, "hit_count_high": 9}), unloads=FIRST.unloads)
