@@ -139,8 +139,8 @@ def _alone(settings: Settings, request: PlanRequest) -> RequestResult:
 
     found = _plan_of_now(settings)
     if found.id != request.plan or not found.unloads:
-        now = f"plan {found.id} is" if found.unloads else "nothing is"
-        raise RefusedError(f"plan {request.plan:.100} is not the one of now: {now} planned (lbd plan)")
+        now = f"the plan of now is {found.id}" if found.unloads else "now nothing is planned"
+        raise RefusedError(f"plan {request.plan:.100} is not known; {now} (lbd plan)")
     moves = [derived(PlannedMove, move) for move in found.unloads]
     with standalone.working(settings) as work:
         return work(msgspec.structs.replace(request, moves=moves))

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ByHand:
-    """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn."""
+    """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn.
+
+    ``remedy`` is what a person can do about a rest of the bundle.
+    """
 
     bundle: str
     destination: str
     weights: Weights
     reason: str
+    remedy: str = "; --override REASON passes this"
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
         """The unload, or why it cannot be."""
@@ -51,9 +55,9 @@ class ByHand:
 
     def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
         details = {
-            Reason.COOL_DOWN: "it was moved, or tried, a while ago; --override REASON passes this",
-            Reason.CHANGED_HANDS: "its owner changed a while ago, and not by lbd; --override REASON passes this",
-            Reason.PING_PONG: "it moved often of late, or came from there; --override REASON passes this",
+            Reason.COOL_DOWN: f"it was moved, or tried, a while ago{self.remedy}",
+            Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
+            Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
             Reason.NO_STATISTICS: "no broker tells what it carries (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
             Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
         }
@@ -105,7 +109,8 @@ class ByPlan:
         self, move: Wanted, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
     ) -> Decision:
         bundle, source, destination = move
-        found = ByHand(bundle, destination, self.weights, self.reason)(snapshot, averages, permission, memory)
+        wish = ByHand(bundle, destination, self.weights, self.reason, remedy="")
+        found = wish(snapshot, averages, permission, memory)
         if not found.unloads:
             return found
         left = self._changed(found.unloads[0], source) or _settling(found.unloads[0], snapshot, permission)

@@ -265,7 +265,7 @@ class TestCommands:
         other = alone("apply", "01234567")
         assert (other.exit_code, other.stderr) == (
             4,
-            f"Error: plan 01234567 is not the one of now: plan {shown['id']} is planned (lbd plan)\n",
+            f"Error: plan 01234567 is not known; the plan of now is {shown['id']} (lbd plan)\n",
         )
         done = alone("apply", shown["id"])
         assert (done.exit_code, done.stdout) == (0, "3 moves: 3 landed.\n")
