@@ -13,6 +13,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from lbd.store.control import Control
 from lbd.store.drains import Drain, Drains, Work, Works
+from lbd.store.proposal import plan_id
 from tests.api.browser import browsing, sized
 from tests.api.conftest import TOKEN, serving
 from tests.fake_pulsar import HOT
@@ -80,6 +81,16 @@ def test_a_turn_is_shown_as_it_ends(browser: Chrome, pulsar: FakePulsar, tmp_pat
         api.turn()
         assert "landed" in reads(browser, "did", "landed")
         assert any(bundle in text(browser, "moves") for bundle in HOT)
+
+
+def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """lbd does not act, and why; what a person can do."""
+    with serving(pulsar, tmp_path, mode="approve") as api:
+        name = plan_id(api.turn().unloads)
+        opened(browser, api)
+        assert text(browser, "acting") == "No: a plan waits for approval"
+        assert text(browser, "next") == "Wait for a person's approval"
+        assert text(browser, "next-why") == f"lbd apply {name}"
 
 
 def test_a_pause_is_told_with_its_reason(browser: Chrome, api: Api):
