@@ -206,6 +206,12 @@ class _Common(BaseModel):
     profile: Literal["live", "stock"] = Field(
         "live", description="stock decides exactly as Pulsar does. The guardrails apply in both"
     )
+    mode: Literal["auto", "approve", "observe"] = Field(
+        "auto",
+        description="What lbd does with the plan of a turn. auto: it moves the bundles. approve: it proposes the plan "
+        "and waits for lbd apply. It does not split by itself then, and still executes commands. observe: it reports "
+        "once per imbalance what would move, and changes nothing, as with lbd run --observe",
+    )
     strategy: str = Field("avg-shedder", description=f"The rule that decides what moves: {', '.join(STRATEGIES)}")
     placement: str | None = Field(
         None,

@@ -30,6 +30,7 @@ from lbd.api.problems import ProblemError, problem
 from lbd.api.read import Part, last_turn
 from lbd.api.shapes import Applied, Drained, DrainsTold, Paused, Released, Resumed, Started, answer, answer_with
 from lbd.errors import LbdError
+from lbd.fields import derived
 from lbd.place.placements import DEFAULT
 from lbd.pulsar.paths import bounds
 from lbd.split.plan import Algorithm
@@ -41,6 +42,7 @@ from lbd.store.control import (
     FillRequest,
     Pause,
     PlaceRequest,
+    PlannedMove,
     PlanRequest,
     RequestResult,
     SplitRequest,
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
     from lbd.api.backend import Backend
     from lbd.store.control import Request
+    from lbd.store.proposal import Proposal
 
 
 KEPT = 1000
@@ -504,18 +507,18 @@ def _released(backend: Backend, broker: str) -> tuple[str, Response]:
     return words, answer(Released(found))
 
 
-# --- ``/v1/plan``: what a turn would start, and how exactly that plan is started
+# --- ``/v1/plan``: what waits for approval or a turn would start, and how exactly that plan is started
 
 Skips = Annotated[bool, Query(description="false: without what is not moved, which may be a line for each bundle")]
 
 
 def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
-    """The plan of the last turn, and its moves as a command."""
+    """The plan that waits, or that of the last turn, and its moves as a command."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/plan", tags=["reading"])
     def plan(*, skips: Skips = True) -> Response:
-        """The JSON of ``lbd dry-run`` by the round of the last turn, with the plan's ``id``."""
+        """What waits for approval; else what a turn would begin if the imbalance lasts, by the last turn's round."""
         found = backend.plan(last_turn(backend))
         return answer_with(found.content if skips else found.brief)
 
@@ -531,10 +534,10 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         """
         body = signed(request, body)
         found = backend.planned(name)
-        moves = list(found.moves) if found is not None else []
+        moves = [derived(PlannedMove, move) for move in found.unloads] if found is not None else []
         asked = PlanRequest(new_id()[0], name, moves, body.reason, body.owner, *_times(backend, body))
         if found is None:
-            return changes.make(request, key, body, lambda: _unknown(name))
+            return changes.make(request, key, body, lambda: _unknown(name, backend.proposal()))
         if not moves:
             return changes.make(request, key, body, lambda: ("nothing to move", answer(NO_MOVES)))
         return runner.run(request, key, body, asked, lambda done: Applied(0, done.sentence, done.placed or []))
@@ -545,5 +548,7 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
 NO_MOVES = Applied(0, "The plan has no moves.", [])
 
 
-def _unknown(name: str) -> tuple[str, Response]:
-    raise ProblemError(404, f"no plan {name!r:.100} is known; the last few of GET /v1/plan are")
+def _unknown(name: str, waiting: Proposal | None) -> tuple[str, Response]:
+    now = f"plan {waiting.id} waits for approval" if waiting is not None else "no plan waits for approval"
+    words = f"Refused: plan {name:.100} is not known, or has expired; {now} (lbd plan)."
+    raise ProblemError(404, words, **msgspec.to_builtins(RequestResult(REFUSED, words)))

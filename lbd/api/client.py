@@ -20,7 +20,7 @@ from lbd import __version__
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError, unread
 from lbd.files import connect, refused
 from lbd.redaction import remember
-from lbd.store.control import FAILED, SOCKET, RequestResult
+from lbd.store.control import FAILED, SOCKET, PlanRequest, RequestResult
 from lbd.store.status import running
 from lbd.text import duration_text
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lbd.store.control import DrainRequest, FillRequest, PlaceRequest, SplitRequest, UnloadRequest
 
-    Command: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | DrainRequest | FillRequest
+    Command: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest
 
 UNAUTHORIZED = 401
 TIMEOUT_SECONDS = 30.0
@@ -81,11 +81,12 @@ class Client:
         """
         seconds = command.expires_at - command.at
         fields = msgspec.to_builtins(command)
-        names = [name for name in fields if name not in {"id", "at", "expires_at", "kind"}]
+        names = [name for name in fields if name not in {"id", "at", "expires_at", "kind", "plan", "moves"}]
+        path = ("plan", command.plan, "apply") if isinstance(command, PlanRequest) else (command.kind,)
         body = {NAMES.get(name, name): fields[name] for name in names} | {"timeout_seconds": seconds}
         headers = {"Idempotency-Key": command.id}
         try:
-            status, content = self._send("POST", f"/v1/{command.kind}", body, TIMEOUT_SECONDS + seconds, headers)
+            status, content = self._send("POST", _target(path, {}), body, TIMEOUT_SECONDS + seconds, headers)
         except UnansweredError as error:
             words = f"{error}: the {command.kind} may be done or under way, see lbd history."
             found: dict[str, Any] = msgspec.to_builtins(RequestResult(FAILED, words, id=command.id))

@@ -71,8 +71,9 @@ class Tally:
 
     def turn(self, record: TurnResult, verdict: str) -> None:
         """A turn has ended."""
-        self._planned.inc(len(record.unloads))
-        self._needed.inc(fewest(record))
+        if not record.approval:  # each turn tells of the same proposal
+            self._planned.inc(len(record.unloads))
+            self._needed.inc(fewest(record))
         self._turns.labels("error" if record.error is not None else verdict).inc()
         if record.observation is not None:
             self._observing.observe(record.observation.seconds)

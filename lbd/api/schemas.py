@@ -18,7 +18,6 @@ from lbd.api.shapes import (
     DrainsTold,
     Paused,
     PlacementResponse,
-    PlanTold,
     Readiness,
     Released,
     Resumed,
@@ -32,6 +31,7 @@ from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnA
 from lbd.store.moves import MoveRecord
 from lbd.store.status import StatusTold
 from lbd.store.turn_record import TurnRecord
+from lbd.turn.record import PlanDocument
 
 
 @cache
@@ -65,7 +65,7 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/v1/explain/{what}"): ABOUT,
     ("get", "/v1/placement"): (PlacementResponse,),
     ("get", "/v1/placement/{tenant}/{namespace}/{bundle}"): (PlacementResponse,),
-    ("get", "/v1/plan"): (PlanTold,),
+    ("get", "/v1/plan"): (PlanDocument,),
     ("get", "/v1/drains"): (DrainsTold,),
     ("get", "/v1/drain/{broker}"): (DrainPlan,),
     ("get", "/v1/fill/{broker}"): (DrainPlan,),

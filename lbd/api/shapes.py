@@ -13,14 +13,14 @@ from starlette.responses import Response
 from lbd.redaction import redacted_json
 from lbd.store.control import Pause, PlacedBundle
 from lbd.store.drains import Drain, DrainTold, RemainingBundle, Work
-from lbd.turn.record import BrokerRow, LeftOut, TurnDocument, left_out
+from lbd.turn.record import BrokerRow, LeftOut, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lbd.observe.observer import Observation
     from lbd.place.picker import PlacementAdvice
-    from lbd.store.control import PlannedMove
+    from lbd.store.proposal import Proposal
 
 
 def json_bytes(found: object) -> bytes:
@@ -87,21 +87,20 @@ class PlacementResponse(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PlanResponse:
-    """What a turn would begin: ``id`` is a hash of plan and round, ``told`` the JSON of ``lbd dry-run``."""
+    """What waits for approval, or what a turn would begin; ``told`` is the JSON of both."""
 
-    id: str
+    plan: Proposal
     told: dict[str, Any]
-    moves: tuple[PlannedMove, ...]
 
     @cached_property
     def content(self) -> bytes:
         """The JSON of both: a megabyte and a half where twenty brokers of 750 bundles have fired."""
-        return json_bytes({"id": self.id, **self.told})
+        return json_bytes(self.told)
 
     @cached_property
     def brief(self) -> bytes:
         """The same without a line for each bundle that stays."""
-        return json_bytes({"id": self.id, **{key: value for key, value in self.told.items() if key != "skips"}})
+        return json_bytes({key: value for key, value in self.told.items() if key != "skips"})
 
 
 class Predicted(msgspec.Struct, frozen=True):
@@ -215,11 +214,11 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """A plan that was made true: what came of each of its moves."""
+    """What came of a plan that was to be applied, and of each of its moves."""
 
     exit_code: int
     sentence: str
-    moves: list[PlacedBundle]
+    moves: list[PlacedBundle] = []
 
 
 class SeenBroker(BrokerRow, frozen=True):
@@ -251,9 +250,3 @@ class SnapshotTold(msgspec.Struct, frozen=True):
     brokers: list[SeenBroker]
     bundles: list[SeenBundle]
     bundles_all: int
-
-
-class PlanTold(TurnDocument, frozen=True, kw_only=True):
-    """The JSON of ``lbd dry-run`` with a name."""
-
-    id: str

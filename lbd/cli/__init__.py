@@ -47,6 +47,8 @@ def print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
 COMMANDS = {
     "run": "lbd.cli.run",
     "dry-run": "lbd.cli.run",
+    "plan": "lbd.cli.plan",
+    "apply": "lbd.cli.plan",
     "doctor": "lbd.cli.doctor",
     "status": "lbd.cli.status",
     "explain": "lbd.cli.explain",
@@ -72,6 +74,8 @@ COMMANDS = {
 SHORT_HELP = {
     "run": "Balance the cluster: observe, decide, unload, verify.",
     "dry-run": "Print the unloads that a turn would make. Changes nothing.",
+    "plan": "Show the plan that waits for approval, or what a turn would move now.",
+    "apply": "Make exactly the moves of a plan that was shown.",
     "doctor": "Check the cluster, lbd's settings and its state. Changes nothing.",
     "status": "Show whether lbd runs, its last turn, moves in flight, and a pause.",
     "explain": "Explain why a broker, a bundle or a turn moved something, or why not.",

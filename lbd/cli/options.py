@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Loaded, Settings
 
-    Read: TypeAlias = Callable[[], Loaded]
+    Read: TypeAlias = Callable[..., Loaded]
 
 A_DAY = 86_400
 LONGEST_HOURS = 366 * 24
@@ -44,7 +44,7 @@ def settings_options(command: Command) -> Command:
     """``--config`` and ``--admin-url``, accepted after the subcommand as well as before it.
 
     The command gets ``read``, which loads file, environment and options anew at each call. Options after the
-    subcommand win over options before it.
+    subcommand win over options before it, and settings that are given to ``read`` over both.
     """
 
     @click.option(
@@ -62,10 +62,10 @@ def settings_options(command: Command) -> Command:
             context = context.parent
         urls = admin_urls or above.get("admin_urls") or ()
 
-        def read() -> Loaded:
+        def read(**more: Any) -> Loaded:  # noqa: ANN401 - values of settings, as options have them
             chosen = config_file or above.get("config_file") or os.environ.get("LBD_CONFIG")
             options = {"pulsar": {"admin_urls": list(urls)}} if urls else {}
-            return load(Path(chosen) if chosen else None, environment(), options)
+            return load(Path(chosen) if chosen else None, environment(), options | more)
 
         return command(*args, read=read, **others)
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lbd.api.client import Client
-from lbd.api.shapes import DrainPlan, DrainsTold, PlacementResponse, Released, SnapshotTold, Started
+from lbd.api.shapes import Applied, DrainPlan, DrainsTold, PlacementResponse, Released, SnapshotTold, Started
 from lbd.cli.request import read, send_command
 from lbd.errors import ObserveError, UsageError
 from lbd.model import Skip
@@ -15,10 +15,11 @@ from lbd.place.picker import PlacementAdvice, PlacementCandidates
 from lbd.place.placements import PlaceMemory, PlacementChoice
 from lbd.reason import Reason
 from lbd.split.plan import DueSplitsDocument, SplitDocument
-from lbd.store.control import DrainRequest, FillRequest, Pause, RequestResult
+from lbd.store.control import DrainRequest, FillRequest, Pause, PlanRequest, RequestResult
 from lbd.store.drains import DrainTold
 from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer
 from lbd.store.status import Status, standby_text
+from lbd.turn.record import PlanDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,6 +138,18 @@ def split_plan(asked: Client, bundle: str, algorithm: Algorithm | None, position
 def due_splits(asked: Client) -> DueSplitsDocument:
     """What the rule of that lbd would split."""
     found: DueSplitsDocument = read(asked.get("split"), DueSplitsDocument)
+    return found
+
+
+def plan(asked: Client) -> PlanDocument:
+    """The plan that waits there for approval, or what its next turn would move."""
+    found: PlanDocument = read(asked.get("plan", skips="false"), PlanDocument)
+    return found
+
+
+def apply(asked: Client, request: PlanRequest) -> Applied:
+    """What came of a plan that was shown, and of its moves."""
+    found: Applied = read(send_command(asked, request), Applied)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,9 @@ PLANNED, MISSED, REFUSED = 6, 5, 4
 
 @click.command("run")
 @click.option("--once", "single", is_flag=True, help="Run one turn and exit. Counters are kept in state_dir.")
-@click.option("--observe", is_flag=True, help="Never unload. Report once per imbalance what would move.")
+@click.option(
+    "--observe", is_flag=True, help="Never unload (mode: observe). Report once per imbalance what would move."
+)
 @click.option(
     "--new-journal",
     "new_journal",
@@ -52,9 +55,9 @@ def run(ctx: click.Context, read: Read, form: str, *, single: bool, observe: boo
     \b
     Example: lbd run --once --admin-url http://127.0.0.1:8080
     """
-    again = Rereading(read)
+    again = Rereading(partial(read, mode="observe") if observe else read)
     settings = again()
-    with engine(settings, observe_only=observe, new_journal=new_journal) as balancer:
+    with engine(settings, new_journal=new_journal) as balancer:
         for warning in balancer.warnings:
             click.echo(f"Warning: {warning}", err=True)
         if not single:

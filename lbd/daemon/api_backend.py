@@ -1,6 +1,7 @@
 """The daemon's side of the API: the state published after each turn, the current plan, and the picker.
 
-The plan is what a turn would start if the imbalance lasts, from the round of the last turn.
+The plan is the one that waits for approval, or what a turn would start if the imbalance lasts, from the round of the
+last turn.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -37,9 +37,9 @@ from lbd.place.picker import RunningLoads, answer_all, without_doubted
 from lbd.place.placements import BrokerLoads, PlaceMemory, broker_loads
 from lbd.pulsar.admin import Admin
 from lbd.split.plan import as_document
-from lbd.store.control import SOCKET, PlannedMove
+from lbd.store.control import SOCKET
 from lbd.store.drains import Drains
-from lbd.turn.record import document
+from lbd.turn.record import plan_document, proposal
 from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.split.plan import Algorithm, DueSplitsDocument, SplitDocument
     from lbd.store.control import Request, RequestResult
+    from lbd.store.proposal import Proposal
     from lbd.store.status import Status
     from lbd.turn.parts import TurnResult
 
@@ -73,24 +74,35 @@ class Planner:
         self._engine = engine
         self._admin = Admin(engine.settings.pulsar, engine.silences)
         self._lock = threading.Lock()
-        self._last: tuple[Published, PlanResponse] | None = None
-        self._known: OrderedDict[str, PlanResponse] = OrderedDict()
+        self._last: tuple[Published, Proposal | None, PlanResponse] | None = None
+        self._known: OrderedDict[str, Proposal] = OrderedDict()
 
     def plan(self, published: Published) -> PlanResponse:
-        """What would be unloaded. Raises :class:`~lbd.errors.LbdError` where that cannot be said."""
+        """What waits, or would be unloaded. Raises :class:`~lbd.errors.LbdError` where that cannot be said."""
+        waiting = self._engine.proposal
         with self._lock:
-            if self._last is None or self._last[0] is not published:
-                found = _plan(self._planned(published))
-                self._last = published, found
-                self._known[found.id] = found
-                while len(self._known) > KEPT:
-                    self._known.popitem(last=False)
-            return self._last[1]
+            if self._last is None or self._last[0] is not published or self._last[1] is not waiting:
+                self._last = published, waiting, self._response(published, waiting)
+            return self._last[2]
 
-    def find(self, name: str) -> PlanResponse | None:
-        """One of the last plans that were shown."""
+    def find(self, name: str) -> Proposal | None:
+        """A plan that was proposed or shown, unless it has expired."""
         with self._lock:
-            return self._known.get(name)
+            shown = self._known.get(name)
+        if shown is not None and self._engine.timebase.now() >= shown.expires_at:
+            shown = None
+        return self._engine.proposed(name) or shown
+
+    def _response(self, published: Published, waiting: Proposal | None) -> PlanResponse:
+        if waiting is not None and published.record.observation is not None:
+            return PlanResponse(waiting, plan_document(published.record, waiting, proposed=True))
+        record = self._planned(published)
+        found = proposal(record)
+        self._known.pop(found.id, None)
+        self._known[found.id] = found
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return PlanResponse(found, plan_document(record, found, proposed=False))
 
     def _planned(self, published: Published) -> TurnResult:
         record, settings = published.record, published.settings
@@ -103,19 +115,6 @@ class Planner:
         if found.error is not None:
             raise found.error
         return found
-
-
-def _plan(record: TurnResult) -> PlanResponse:
-    assert record.observation is not None
-    told = document(record, everything=False)
-    moves = tuple(
-        PlannedMove(unload.bundle, unload.source, unload.destination)
-        for unload in record.unloads
-        if unload.destination is not None
-    )
-    snapshot = record.observation.snapshot
-    seen = (record.observation.cluster, snapshot.taken_at, told["brokers"], moves)
-    return PlanResponse(sha256(msgspec.json.encode(seen)).hexdigest()[:16], told, moves)
 
 
 # --- the picker, from the last turn's round; brokers are contacted only for what is unknown
@@ -395,12 +394,16 @@ class Serving:
         return self._picker.pick(published, text, strategy)
 
     def plan(self, published: Published) -> PlanResponse:
-        """What would be unloaded if the imbalance lasts."""
+        """What waits for approval, or would be unloaded if the imbalance lasts."""
         return self._planner.plan(published)
 
-    def planned(self, name: str) -> PlanResponse | None:
-        """A plan that was shown lately."""
+    def planned(self, name: str) -> Proposal | None:
+        """A plan that was proposed or shown lately."""
         return self._planner.find(name)
+
+    def proposal(self) -> Proposal | None:
+        """The plan that waits."""
+        return self._engine.proposal
 
     def show_drain(self, broker: str) -> DrainPlan:
         """Whether a broker can be spared, by a look of its own at the cluster."""

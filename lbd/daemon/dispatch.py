@@ -14,7 +14,7 @@ from lbd.decide.manual import ByPlan
 from lbd.errors import LbdError, RefusedError
 from lbd.model import Outcome, Result, Skip
 from lbd.operations.place import Fixed, named, trouble
-from lbd.operations.requests import overriding, request_reason, split_hold, wanting
+from lbd.operations.requests import ONLY_OBSERVES, overriding, request_reason, split_hold, wanting
 from lbd.store.control import (
     FAILED,
     REFUSED,
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from lbd.turn.parts import Parts, TurnResult
 
 
-TOLD = 3
-"""Stale moves in the sentence; the answer names all."""
-
-
 @dataclass
 class _UnderWay:
     """A plan whose moves have begun, and those that have ended."""
@@ -59,10 +55,13 @@ class _UnderWay:
 
 
 class Applying:
-    """What applies one plan after the other. Thread-safe: moves end in threads of their own."""
+    """What applies one plan after the other. Thread-safe: moves end in threads of their own.
 
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+    ``on_begin`` is called when the moves of one are about to be begun.
+    """
+
+    def __init__(self, requests: Requests, on_begin: Callable[[], None]) -> None:
+        self._requests, self._on_begin = requests, on_begin
         self._lock = threading.Lock()
         self._under_way: _UnderWay | None = None
 
@@ -82,6 +81,7 @@ class Applying:
             return
         with self._lock:
             self._under_way = _UnderWay(request)
+        self._on_begin()
         record = turn(fixed)
         for one in _dropped_moves(request, record):
             self._end(one)
@@ -130,12 +130,9 @@ def _dropped_moves(request: PlanRequest, record: TurnResult) -> list[PlacedBundl
 
 
 def _refused(request: PlanRequest, stale: list[PlacedBundle]) -> RequestResult:
-    shown = "; ".join(f"{one.bundle}: {one.detail}" for one in stale[:TOLD])
-    more = f"; and {len(stale) - TOLD} more" if len(stale) > TOLD else ""
-    drifted = f"{len(stale)} of {counted(len(request.moves), 'move')} cannot be made any more: {shown}{more}"
-    return RequestResult(
-        REFUSED, f"Refused: the cluster has drifted since the plan, nothing was begun; {drifted}.", placed=stale
-    )
+    drifted = f"{len(stale)} of {counted(len(request.moves), 'move')} cannot be made any more"
+    words = f"Refused: the cluster has changed since plan {request.plan}, nothing was begun; {drifted}."
+    return RequestResult(REFUSED, words, placed=stale)
 
 
 def _moves_result(moves: list[PlacedBundle]) -> RequestResult:
@@ -157,7 +154,7 @@ class Dispatcher:
 
     def __init__(self, real: Assembled, requests: Requests) -> None:
         self._real, self._requests = real, requests
-        self._applying = Applying(requests)
+        self._applying = Applying(requests, real.proposals.drop)
 
     def begin(self, request: Request, parts: Callable[[UnloadRequest | None], Parts]) -> None:
         """It is begun, unless something holds it, and ends in an answer."""
@@ -166,7 +163,7 @@ class Dispatcher:
             return
         self._requests.begun(request)
         if self._real.observing is not None:
-            self._requests.refuse(request, "this lbd only observes (--observe)")
+            self._requests.refuse(request, ONLY_OBSERVES)
             return
         try:
             self._judge(request, parts)

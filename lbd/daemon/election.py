@@ -393,13 +393,13 @@ class Alone:
         """There is nobody to leave it to."""
 
 
-def open_role(settings: Settings, state: StateDir, timebase: Timebase, *, observe_only: bool) -> tuple[Journal, Role]:
+def open_role(settings: Settings, state: StateDir, timebase: Timebase) -> tuple[Journal, Role]:
     """The journal of a state directory that is held, and where its lbd stands.
 
     One that only observes needs not agree with anybody.
     """
     now, boot = timebase.now, timebase.boot
-    if observe_only or not settings.leader.enabled:
+    if settings.mode == "observe" or not settings.leader.enabled:
         return Journal(state.journal, now, state_lost=lambda: state.lost, boot=boot), Alone()
     journal = SharedJournal(state.journal, now, state_lost=lambda: state.lost, boot=boot)
     return journal, leadership(settings, journal, now)
@@ -409,5 +409,7 @@ def refuse_changes(before: Settings, settings: Settings) -> None:
     """Raises :class:`UsageError` for what a reload cannot change."""
     if settings.state_dir != before.state_dir:
         raise UsageError(f"state_dir: {settings.state_dir} takes effect with a restart, not with a reload")
+    if settings.mode != before.mode and "observe" in {settings.mode, before.mode}:
+        raise UsageError("mode: a change from or to observe takes effect with a restart, not with a reload")
     if settings.leader != before.leader:
         raise UsageError("leader: another value takes effect with a restart, not with a reload")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.store.control import Request
     from lbd.store.journal import Journal
+    from lbd.store.proposal import Proposal
     from lbd.turn.watchdog import Alarm
 
 
@@ -73,11 +74,9 @@ class Engine:
         state: StateDir,
         joined: tuple[Journal, Role],
         timebase: Timebase,
-        *,
-        observe_only: bool = False,
     ) -> None:
         self.on_end: Callable[[Outcome | Skip], None] = lambda _: None
-        self._real = Assembled(settings, state, joined, timebase, self._ended, observe_only=observe_only)
+        self._real = Assembled(settings, state, joined, timebase, self._ended)
         self.requests = Requests()
         self._asked = Dispatcher(self._real, self.requests)
         self._keeper = Keeper(settings)
@@ -128,11 +127,14 @@ class Engine:
 
     def _turn(self, on_plan: Callable[[tuple[Unload, ...]], None]) -> TurnResult:
         self._real.recover()
-        record = turn(replace(self._real.parts(), on_plan=on_plan))
+        record = turn(replace(self._real.turn_parts(), on_plan=on_plan))
         if self._real.observing is not None:
             self._real.observing.seen(record)
         else:
-            self.splitting.after(record, self.settings)
+            if self._real.asks:
+                self._real.proposals.after(record)
+            else:
+                self.splitting.after(record, self.settings)
             self.draining.after(record)
         try:
             forget_notes(self._real.journal, record)
@@ -188,6 +190,15 @@ class Engine:
     def in_flight(self) -> int:
         """Moves whose request was, or may have been, sent, and which have no outcome yet."""
         return len(self._real.journal.open)
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The plan that waits for approval."""
+        return self._real.proposals.at(self.timebase.now())
+
+    def proposed(self, name: str) -> Proposal | None:
+        """A plan that may be approved."""
+        return self._real.proposals.find(name, self.timebase.now())
 
     @property
     def observe_only(self) -> bool:
@@ -258,9 +269,7 @@ class Engine:
 
 
 @contextmanager
-def engine(
-    settings: Settings, *, observe_only: bool = False, timebase: Timebase = SYSTEM, new_journal: bool = False
-) -> Iterator[Engine]:
+def engine(settings: Settings, *, timebase: Timebase = SYSTEM, new_journal: bool = False) -> Iterator[Engine]:
     """A live lbd. Raises :class:`~lbd.errors.RefusedError` when another one holds the state directory.
 
     Raises :class:`~lbd.errors.UsageError` where the journal is lost, unless a person accepts that: ``new_journal``.
@@ -272,8 +281,8 @@ def engine(
                 raise UsageError(lost)
             state.forget_journal()
         state.begin_journal()
-        joined = open_role(settings, state, timebase, observe_only=observe_only)
-        found = Engine(settings, state, joined, timebase, observe_only=observe_only)
+        joined = open_role(settings, state, timebase)
+        found = Engine(settings, state, joined, timebase)
         try:
             yield found
         finally:

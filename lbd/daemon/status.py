@@ -100,6 +100,7 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         brokers=_brokers(record, engine.settings),
         pairs=pair_statuses(record),
         unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
+        proposal=engine.proposal,
         moves_last_hour=engine.attempts_last_hour,
         budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
         requests=seen.requests if seen is not None else 0,

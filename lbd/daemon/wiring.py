@@ -14,6 +14,7 @@ from lbd.act.executor import DryRun, Executor, FinishedMoves, Orders, Pace
 from lbd.act.place import Placer
 from lbd.act.unload import Unloader
 from lbd.daemon.election import refuse_changes
+from lbd.daemon.proposals import Proposals
 from lbd.daemon.take_over import watching
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer
@@ -128,13 +129,12 @@ class Assembled:
         joined: tuple[Journal, Role],
         timebase: Timebase,
         ended: Callable[[Outcome | Skip], None],
-        *,
-        observe_only: bool,
     ) -> None:
         self.settings, self.timebase = settings, timebase
         self.journal, self.leading = joined
         journal = self.journal
-        self.observing = Observing() if observe_only else None
+        self.observing = Observing() if settings.mode == "observe" else None
+        self.proposals = Proposals()
         self.memory = Remembered(state)
         self.executor = Executor(journal, timebase.now, ended)
         self.control = Control(settings.state_dir)
@@ -180,6 +180,7 @@ class Assembled:
             self.live_cpu = self._live_cpu(settings)
             self.policies = PolicyReader(self.looking.admin)
         self.settings, self.observer = settings, self._observed(settings)
+        self.proposals.drop()
         self.learned.take(settings)
 
     def recover(self, seconds: float = 0.0) -> None:
@@ -244,8 +245,17 @@ class Assembled:
             return Orders(self._unloader(), pace, self.held)
         return Orders(self._unloader(), pace, passes=OVERRIDDEN_HOLDS)
 
+    def turn_parts(self) -> Parts:
+        """Those of a turn of its own, which may have to ask a person."""
+        return self.proposals.asking(self.parts(), self.timebase.now()) if self.asks else self.parts()
+
+    @property
+    def asks(self) -> bool:
+        """Whether turns propose their plans."""
+        return self.settings.mode == "approve"
+
     def parts(self) -> Parts:
-        """Those of a turn."""
+        """Those of a turn that acts by itself."""
         settings = self.settings
         actuator = self.observing or Acting(self.executor, self._orders())
         return replace(

@@ -1,4 +1,4 @@
-"""Strategies for requests: one unload that a person orders, or exactly the moves of a plan that was shown. Pure."""
+"""Strategies for people: one unload that is ordered, exactly the moves of a plan, and a plan that waits. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Decision, Facts, Ski
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lbd.decide.strategies import Strategy
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Memory, Permission, Snapshot
 
 
 @dataclass(frozen=True)
 class ByHand:
-    """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn."""
+    """One bundle from its owner to a named broker; everything but the wish is judged as in any other turn.
+
+    ``remedy`` is what a person can do about a rest of the bundle.
+    """
 
     bundle: str
     destination: str
     weights: Weights
     reason: str
+    remedy: str = "; --override REASON passes this"
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
         """The unload, or why it cannot be."""
@@ -48,9 +55,9 @@ class ByHand:
 
     def _barred(self, snapshot: Snapshot, at: int, reason: Reason) -> Skip:
         details = {
-            Reason.COOL_DOWN: "it was moved, or tried, a while ago; --override REASON passes this",
-            Reason.CHANGED_HANDS: "its owner changed a while ago, and not by lbd; --override REASON passes this",
-            Reason.PING_PONG: "it moved often of late, or came from there; --override REASON passes this",
+            Reason.COOL_DOWN: f"it was moved, or tried, a while ago{self.remedy}",
+            Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
+            Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
             Reason.NO_STATISTICS: "no broker tells what it carries (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
             Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
         }
@@ -102,7 +109,8 @@ class ByPlan:
         self, move: Wanted, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory
     ) -> Decision:
         bundle, source, destination = move
-        found = ByHand(bundle, destination, self.weights, self.reason)(snapshot, averages, permission, memory)
+        wish = ByHand(bundle, destination, self.weights, self.reason, remedy="")
+        found = wish(snapshot, averages, permission, memory)
         if not found.unloads:
             return found
         left = self._changed(found.unloads[0], source) or _settling(found.unloads[0], snapshot, permission)
@@ -112,6 +120,32 @@ class ByPlan:
     def _changed(unload: Unload, source: str) -> Skip | None:
         told = f"{unload.source} has it, {source} had it when it was planned"
         return Skip(unload.bundle, Reason.OWNER_CHANGED, told) if unload.source != source else None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A strategy, and before its own moves those of a proposal that nothing new is known of; ``moves`` have reasons.
+
+    Brokers sample at different times, so in one round only some pairs can fire. The moves of a source whose pair waits
+    stay in the plan, and are judged anew with the others.
+    """
+
+    strategy: Strategy
+    moves: Mapping[Wanted, str]
+    weights: Weights
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        """What the strategy answers, with the moves that stay."""
+        found = self.strategy(snapshot, averages, permission, memory)
+        fired = {pair.source for pair in found.facts.pairs if pair.fired}
+        waiting = {pair.source for pair in found.facts.pairs} - fired
+        kept = tuple(move for move in self.moves if move[1] in waiting)
+        if not kept or permission.hold is not None:
+            return found
+        still = ByPlan(kept, self.weights, "")(snapshot, averages, permission, memory).unloads
+        reasons = {bundle: reason for (bundle, _, _), reason in self.moves.items()}
+        standing = tuple(replace(unload, reason=reasons[unload.bundle]) for unload in still)
+        return replace(found, unloads=(*standing, *found.unloads))
 
 
 def _settling(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:

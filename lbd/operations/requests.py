@@ -39,6 +39,8 @@ OVERRIDDEN_BARS = frozenset(reason for reason in Reason if reason.group is Group
 OVERRIDDEN_HOLDS = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT})
 """What ``--override`` passes: limits, and orders to wait that people gave; never what a destination must be."""
 
+ONLY_OBSERVES = "this lbd only observes (mode: observe)"
+
 
 def ordered(control: Control, now: float) -> Hold | None:
     """The pause in force."""
@@ -72,7 +74,7 @@ def split_hold(
 ) -> Hold | None:
     """What keeps a split from being begun: what is under way in any case, orders to wait unless they are overridden."""
     if observe_only:
-        return Reason.OBSERVE_ONLY, "this lbd only observes (--observe)"
+        return Reason.OBSERVE_ONLY, ONLY_OBSERVES
     if unfinished:
         return Reason.MOVES_UNFINISHED, f"{unfinished[0].bundle} is under way"
     hold = held()

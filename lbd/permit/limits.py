@@ -70,7 +70,7 @@ class Ledger:
         self._at = snapshot.positions_of({unload.bundle for unload in plan})
         self._bundle_topics = _topic_counts(snapshot, self._at)
         self._permission, self._ignored = permission, ignored
-        self._budget = Budget(snapshot, sent, guardrails, ignored)
+        self.budget = Budget(snapshot, sent, guardrails, ignored)
         self._trips = Trips(sent, snapshot.taken_at, guardrails)
         self._taken: set[str] = set()
         rates = snapshot.brokers.rates
@@ -87,7 +87,7 @@ class Ledger:
             or self._no_destination(unload)
             or self._too_much_load(unload)
             or self._over_cap(unload)
-            or self._budget.refusal(unload)
+            or self.budget.refusal(unload)
         )
 
     def accepts(self, unload: Unload, owner: str) -> bool:
@@ -112,7 +112,7 @@ class Ledger:
         self._messages_left -= unload.msg_rate
         self._bytes_left -= unload.throughput
         self._taken.add(unload.bundle)
-        self._budget.take(unload)
+        self.budget.take(unload)
 
     def predicted(self, broker: str) -> float:
         """The score of a broker, in points, once all that was counted has landed there."""
@@ -120,7 +120,7 @@ class Ledger:
 
     def usage(self) -> tuple[Used, ...]:
         """How much of each budget for an hour or a day is used, with what was let through."""
-        return self._budget.usage()
+        return self.budget.usage()
 
     def expected(self, taken: Iterable[Unload]) -> dict[str, float]:
         """Scores, in points, of the brokers that these unloads touch, once all have landed: see ``predicted.py``."""

@@ -17,6 +17,7 @@ from lbd.store.append_log import LIVE_NAME
 from lbd.store.control import Pause
 from lbd.store.drains import Drain, DrainTold, Work
 from lbd.store.journal import read
+from lbd.store.proposal import Proposal
 from lbd.store.turn_record import Verdict
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
     could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
-    ``budgets`` are those for an hour or a day; of those for brokers and namespaces, the one that is used most.
+    ``proposal`` waits for approval. ``budgets`` are those for an hour or a day; of those for brokers and namespaces,
+    the one that is used most.
     """
 
     format: int = FORMAT
@@ -108,6 +110,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     brokers: list[BrokerStatus] = []
     pairs: list[PairStatus] = []
     unfinished: list[UnfinishedStatus] = []
+    proposal: Proposal | None = None
     moves_last_hour: int = 0
     budgets: list[BudgetStatus] = []
     requests: int = 0
@@ -231,4 +234,4 @@ def after_its_end(status: Status, state_dir: Path) -> Status:
         UnfinishedStatus(one.bundle, one.source, one.destination, past.attempted_at.get(one.bundle, status.at))
         for _, one in past.open
     ]
-    return msgspec.structs.replace(status, unfinished=left)
+    return msgspec.structs.replace(status, unfinished=left, proposal=None)

@@ -440,7 +440,7 @@ class Turns:
 
 def _quiet(before: TurnRecord, turn: TurnRecord) -> bool:
     """Nothing happened, the same is said, and no new sample is lost that is a minute younger than the one kept."""
-    if turn.unloads or turn.outcomes or turn.refused or before.unloads or before.outcomes or before.refused:
+    if any(one.outcomes or one.refused or (one.acts and one.unloads) for one in (before, turn)):
         return False
     age = turn.at - before.at
     new = any(broker.fresh for broker in turn.brokers) and age >= FULL_EVERY_SECONDS
@@ -456,7 +456,8 @@ def _same_to_reader(turn: TurnRecord) -> tuple[object, ...]:
     ]
     skips = [(skip.what, skip.reason) for skip in turn.skips]
     brokers = [(broker.id, broker.to_settle, broker.doubt) for broker in turn.brokers]
-    return verdict, hold, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers
+    plan = [(unload.bundle, unload.source, unload.destination) for unload in turn.unloads]
+    return verdict, hold, plan, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers
 
 
 def _pair_reason(pair: PairSeen) -> str | None:

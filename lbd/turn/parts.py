@@ -122,7 +122,8 @@ class Parts:
     hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
     is what settings call the strategy. Turns that cannot act list in ``ignored_holds`` what would only hide their
     answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
-    that is; ``wanted_hits`` are the real ones. ``learn`` is shown every round, and tells what traffic costs
+    that is; ``wanted_hits`` are the real ones. With ``approval`` a plan is a proposal, and nothing is handed over.
+    ``learn`` is shown every round, and tells what traffic costs
     each broker. With ``moved_rest`` a bundle that lbd moved lately rests while others can go instead. The bundle that
     carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing may go to, and that none is
     compared with. ``live`` asks brokers that something depends on for their CPU of now.
@@ -143,6 +144,7 @@ class Parts:
     ordered_hold: Callable[[], Hold | None] = lambda: None
     ignored_holds: frozenset[Reason] = frozenset()
     ignored_bars: frozenset[Reason] = frozenset()
+    approval: bool = False
     moved_rest: bool = True
     strategy_name: str = "avg-shedder"
     eager: bool = False
@@ -153,6 +155,11 @@ class Parts:
     leader_topic: str = ""
     drained: Callable[[], frozenset[str]] = frozenset
     live: LiveCpuSource = reports_alone
+
+    @property
+    def acts(self) -> bool:
+        """Whether the turn's own plan is begun."""
+        return self.actuator.acts and not self.approval
 
     def ledger(
         self,
@@ -188,7 +195,8 @@ class TurnResult:
     """Everything one turn saw, decided and did.
 
     ``unloads`` is what this turn planned; ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` tell of
-    plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown.
+    plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown,
+    and with ``approval`` they wait for a person's.
     ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
     broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
     names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise.
@@ -207,6 +215,7 @@ class TurnResult:
     kept: TurnMemory | None = None
     error: LbdError | None = None
     acts: bool = True
+    approval: bool = False
     strategy_name: str = "avg-shedder"
     eager: bool = False
     assumed: str = ""

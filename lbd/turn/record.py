@@ -16,6 +16,7 @@ from lbd.model import BYTES_IN, BYTES_OUT, CLUSTER, MSG_IN, MSG_OUT, RESOURCES, 
 from lbd.reason import Reason
 from lbd.score.bounds import fewest_removed
 from lbd.store.history_round import HistoryRound
+from lbd.store.proposal import PLAN_SECONDS, Proposal, ProposedMove, plan_id
 from lbd.store.status import HitStatus, PairStatus
 from lbd.store.turn_record import (
     BrokerSeen,
@@ -221,6 +222,62 @@ def skips(record: TurnResult, *, everything: bool) -> Iterator[Skip]:
                     yield Skip(snapshot.bundles[bundle], reason)
 
 
+# --- the plan of a turn under its name
+
+
+class PlanDocument(TurnDocument, frozen=True, kw_only=True):
+    """The JSON of a turn with its plan's :class:`~lbd.store.proposal.Proposal`.
+
+    With ``proposed`` the plan waits for approval; otherwise it is what would move if the imbalance lasts, and nobody
+    remembers it where ``expires_at`` is null.
+    """
+
+    id: str
+    proposed: bool
+    made_at: float
+    expires_at: float | None
+    unloads: list[ProposedMove]  # type: ignore[assignment]
+    expected: dict[str, float]
+    clients: int
+
+
+def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
+    """The plan of a turn; ``before`` is the one that it had to answer.
+
+    It lasts longer by each turn in which one of its pairs fires.
+    """
+    assert record.observation is not None
+    assert record.decision is not None
+    snapshot, name = record.observation.snapshot, plan_id(record.unloads)
+    fired = {pair.source for pair in record.decision.facts.pairs if pair.fired}
+    renewed = before is None or any(unload.source in fired for unload in record.unloads)
+    moves = [
+        derived(ProposedMove, _planned(unload), clients=_clients(snapshot, unload))
+        for unload in record.unloads
+        if unload.destination is not None
+    ]
+    return Proposal(
+        name,
+        snapshot.taken_at if before is None or before.id != name else before.made_at,
+        snapshot.taken_at + PLAN_SECONDS if renewed or before is None else before.expires_at,
+        moves,
+        _expected(record),
+        sum(move.clients for move in moves),
+    )
+
+
+def _clients(snapshot: Snapshot, unload: Unload) -> int:
+    """Producers and consumers of a bundle, as its source reports them."""
+    own = snapshot.rows.of(snapshot.brokers.index()[unload.source])
+    at = snapshot.positions_of((unload.bundle,))[unload.bundle]
+    return int(snapshot.rows.counts[own][snapshot.rows.bundle[own] == at, 1:].sum())
+
+
+def plan_document(record: TurnResult, plan: Proposal, *, proposed: bool) -> dict[str, Any]:
+    """The JSON shape of a plan, :class:`PlanDocument`; ``record`` is the last turn that says something of it."""
+    return {**document(record, everything=False), **msgspec.to_builtins(plan), "proposed": proposed}
+
+
 # --- the kept turn of ``lbd explain``
 
 CANDIDATES = 20
@@ -244,7 +301,7 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
         brokers=[derived(BrokerSeen, broker) for broker in brokers(record)] if record.evidence is not None else [],
         pairs=_pairs(record),
         unloads=[_planned(unload) for unload in record.unloads],
-        expected={broker: round(score, 3) for broker, score in record.expected.items() if np.isfinite(score)},
+        expected=_expected(record),
         candidates=candidates,
         rest=rest,
         skips=[_skip_line(skip) for skip in record.skips if " -> " not in skip.what and skip.what not in alone][:SKIPS],
@@ -254,6 +311,11 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
         unfinished=len(record.unfinished),
         error=str(record.error) if record.error is not None else None,
     )
+
+
+def _expected(record: TurnResult) -> dict[str, float]:
+    """Points of each broker that the plan touches, once all of it has landed."""
+    return {broker: round(score, 3) for broker, score in record.expected.items() if np.isfinite(score)}
 
 
 def _pairs(record: TurnResult) -> list[PairSeen]:

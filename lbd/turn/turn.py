@@ -20,7 +20,6 @@ from lbd.model import CLUSTER, Permission, bundle_namespace, counter_broker, cou
 from lbd.permit import eligibility
 from lbd.permit import evidence as judging
 from lbd.permit.blocks import block
-from lbd.permit.budget import Budget
 from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles
 from lbd.permit.limits import permit
 from lbd.permit.ping_pong import Trips
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from lbd.act.executor import FinishedMoves
     from lbd.model import Averages, Decision, Hits, Memory, Pair, Skip, Snapshot, Unload
+    from lbd.permit.budget import Budget
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
     from lbd.permit.policies import Policies
@@ -173,7 +173,7 @@ def turn(parts: Parts) -> TurnResult:
     except Exception as error:  # noqa: BLE001 - a turn never raises; the bug is told by its type and text
         record = TurnResult(error=as_lbd_error(error))
         parts.actuator.halt(Reason.ROUND_STOPPED, f"not asked for: {record.error}")
-    return _with(replace(record, acts=parts.actuator.acts), ended)
+    return _with(replace(record, acts=parts.acts, approval=parts.approval), ended)
 
 
 def finish(parts: Parts, record: TurnResult) -> TurnResult:
@@ -217,11 +217,13 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
     interval = seen.observation.sample_interval_seconds
     known = (seen.snapshot, decision.facts.scores, policies, decision.unloads, permission)
     ledger = parts.ledger(*known, shown_after_seconds=interval)
+    used = ledger.usage()
     permitted = permit(decision.unloads, ledger)
     expected = ledger.expected(permitted.unloads)
-    _save(parts, seen, decision, permitted, expected)
-    parts.on_plan(permitted.unloads)
-    parts.actuator.hand_over(permitted.unloads, ledger.accepts)
+    begun = () if parts.approval else permitted.unloads
+    _save(parts, seen, decision, begun, expected, _memory(parts, seen, permission, decision, permitted))
+    parts.on_plan(begun)
+    parts.actuator.hand_over(begun, ledger.accepts)
     return TurnResult(
         observation=seen.observation,
         decision=decision,
@@ -234,37 +236,46 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
         assumed=parts.assumed,
         wanted_hits=parts.wanted_hits,
         counts=_counts(decision, permitted),
-        usage=ledger.usage(),
+        usage=used if parts.approval else ledger.usage(),
         averages=seen.averages,
         evidence=seen.evidence,
         expected=expected,
         slopes=permission.slopes,
-        blocked=_blocked(parts, seen, decision, permitted, permission),
+        blocked=_blocked(parts, seen, decision, ledger.budget, permission),
     )
 
 
 def _blocked(
-    parts: Parts, seen: Assessment, decision: Decision, permitted: Permitted, permission: Permission
+    parts: Parts, seen: Assessment, decision: Decision, budget: Budget, permission: Permission
 ) -> dict[str, Skip]:
     """What keeps pairs from moving anything, whatever else they wait for, by their ends."""
     attempted, changed = parts.attempted_at(), seen.kept.changed_at
     resting = {**attempted, **{name: max(at, attempted.get(name, at)) for name, at in changed.items()}}
-    budget = Budget(seen.snapshot, parts.sent(), parts.guardrails, parts.ignored_bars)
-    for unload in permitted.unloads:
-        budget.take(unload)
     known = (seen.snapshot, permission.barred, budget, resting, parts.guardrails)
     return {skip.what: skip for pair in decision.facts.pairs if (skip := block(pair, *known)) is not None}
 
 
+def _memory(parts: Parts, seen: Assessment, permission: Permission, decision: Decision, permitted: Permitted) -> Memory:
+    """What the strategy remembers; of a plan that waits for approval, what it would under a hold."""
+    if parts.approval and permission.hold is None:
+        held = replace(permission, hold=Reason.APPROVAL_REQUIRED)
+        return parts.strategy(seen.snapshot, seen.averages, held, seen.kept.memory).memory
+    return memory_after(seen.before.memory, decision, permitted)
+
+
 def _save(
-    parts: Parts, seen: Assessment, decision: Decision, permitted: Permitted, expected: Mapping[str, float]
+    parts: Parts,
+    seen: Assessment,
+    decision: Decision,
+    plan: tuple[Unload, ...],
+    expected: Mapping[str, float],
+    memory: Memory,
 ) -> None:
     """What the next turn must know, before anything is handed over."""
     taken_at = seen.snapshot.taken_at
     parts.store.save_averages(seen.averages, taken_at)
-    kept = start_progress(seen.kept, permitted.unloads, seen.snapshot, decision.facts.scores, expected)
-    touching = permitted.unloads if parts.actuator.acts else ()
-    memory = memory_after(seen.before.memory, decision, permitted)
+    kept = start_progress(seen.kept, plan, seen.snapshot, decision.facts.scores, expected)
+    touching = plan if parts.actuator.acts else ()
     parts.store.save(_remembered(kept, memory, seen.evidence, touching, taken_at))
 
 

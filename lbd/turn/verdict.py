@@ -10,6 +10,7 @@ import numpy as np
 
 from lbd.model import CLUSTER, Result, Skip
 from lbd.reason import Group, Reason
+from lbd.store.proposal import plan_id
 from lbd.store.turn_record import Verdict
 from lbd.text import counted
 from lbd.turn.holds import PASSED_OVER
@@ -118,7 +119,7 @@ def _no(why: object) -> str:
 
 
 def _verb(record: TurnResult) -> str:
-    return "Begins to move" if record.acts else "Would move"
+    return "Proposes to move" if record.approval else "Begins to move" if record.acts else "Would move"
 
 
 def _lasting(record: TurnResult) -> str:
@@ -130,9 +131,12 @@ def _lasting(record: TurnResult) -> str:
 
 
 def _plan(record: TurnResult) -> str:
-    """What the strategy says of its plan as a whole, beside what the limits let through."""
+    """What the strategy says of its plan as a whole, beside what the limits let through; and how to approve it."""
     told = record.decision.facts.told if record.decision is not None else ""
-    return told and f" ({told})"
+    if not record.approval:
+        return told and f" ({told})"
+    name = plan_id(record.unloads)
+    return f" (plan {name}{told and f'; {told}'}): lbd apply {name}"
 
 
 def _moved(record: TurnResult) -> str:
@@ -189,11 +193,13 @@ def _moving(record: TurnResult) -> Verdict | None:
     begun, flying = len(record.unloads), len(record.unfinished)
     if not (begun or flying):
         return None
-    if record.acts:
+    if record.acts or flying:
         return Verdict("moving", detail="; ".join((", ".join(_numbers(record)), *_blocked_beside(record))))
     would = f"{counted(begun, 'bundle')} would move"
     if record.eager:
         return Verdict("moving", detail=f"{would} if the imbalance lasts")
+    if record.approval:
+        return Verdict("held", Reason.APPROVAL_REQUIRED.label, f"{would}: lbd apply {plan_id(record.unloads)}")
     return Verdict("held", Reason.OBSERVE_ONLY.label, would)
 
 

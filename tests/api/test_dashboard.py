@@ -13,6 +13,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from lbd.store.control import Control
 from lbd.store.drains import Drain, Drains, Work, Works
+from lbd.store.proposal import plan_id
 from tests.api.browser import browsing, sized
 from tests.api.conftest import TOKEN, serving
 from tests.fake_pulsar import HOT
@@ -95,6 +96,16 @@ def test_a_blocked_pair(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert text(browser, "acting") == "No: blocked by unloads-per-hour"
         assert text(browser, "next") == "Nothing while it is blocked"
         assert "1 of 1 used, the next one in 60 min" in text(browser, "next-why")
+
+
+def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """lbd does not act, and why; what a person can do."""
+    with serving(pulsar, tmp_path, mode="approve") as api:
+        name = plan_id(api.turn().unloads)
+        opened(browser, api)
+        assert text(browser, "acting") == "No: a plan waits for approval"
+        assert text(browser, "next") == "Wait for a person's approval"
+        assert text(browser, "next-why") == f"lbd apply {name}"
 
 
 def test_a_pause_is_told_with_its_reason(browser: Chrome, api: Api):

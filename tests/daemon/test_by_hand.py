@@ -165,7 +165,7 @@ class TestBesideTheTurns:
         lines = Journal(state_begun(chosen.state_dir).journal, time.time)
         lines.intend(Unload(HOT[0], pulsar.ids[0], pulsar.ids[1], 1.0, 1.0), 1)
         lines.close()
-        with engine(chosen, observe_only=True) as found:
+        with engine(chosen.model_copy(update={"mode": "observe"})) as found:
             told = answers_of(found)
             found.requests.submit(request(pulsar))
             self.served(found)
@@ -318,7 +318,7 @@ class TestPlacing:
     def test_an_lbd_that_only_observes_places_nothing(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Whatever is asked of it."""
         names = self.unowned(pulsar)
-        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+        with engine(settings(pulsar, tmp_path).model_copy(update={"mode": "observe"})) as found:
             told = answers_of(found)
             found.by_hand(self.asked("t/new"))
         assert (told["p0"].exit_code, "only observes" in told["p0"].sentence) == (4, True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lbd.files import user_name
 from lbd.simulate.faults import Reply
 from lbd.store.control import Control, Pause
 from tests.builders import state_begun
@@ -215,6 +216,32 @@ class TestObserving:
             daemon.end()
         assert {one.method for one in pulsar.requests} == {"GET"}
         assert journal(tmp_path) == []
+
+
+class TestApproving:
+    def test_nothing_moves_until_somebody_has_applied_the_plan(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """A kill -9 drops it: the next start proposes it again, and only then it can be applied."""
+        settings = settings_for(pulsar, tmp_path, mode="approve")
+        with running(tmp_path, settings) as daemon:
+            proposed = daemon.notified.wait_for("STATUS=Proposes to move 3 bundles (plan ")
+            name = proposed.removesuffix(".").rpartition(" ")[2]
+            eventually(lambda: f"proposal   plan {name}, until " in lbd(daemon, "status").stdout)
+            unknown = lbd(daemon, "apply", "01234567")
+            daemon.end(signal.SIGKILL)
+            gone = json.loads(lbd(daemon, "status", "--format", "json").stdout)
+        (tmp_path / "notify").unlink()
+        words = f"Refused: plan 01234567 is not known, or has expired; plan {name} waits for approval (lbd plan).\n"
+        assert (unknown.returncode, unknown.stdout, gone["proposal"]) == (4, words, None)
+        assert (journal(tmp_path), {one.method for one in pulsar.requests}) == ([], {"GET"})
+        with running(tmp_path, settings) as daemon:
+            pulsar.sample(81.0, 46.0, 11.0)
+            assert daemon.notified.wait_for("STATUS=Proposes") == proposed
+            landed = lbd(daemon, "apply", name, "--reason", "tonight")
+            assert daemon.end() == 0
+        assert (landed.returncode, landed.stdout) == (0, "3 moves: 3 landed.\n"), landed
+        intents = [line for line in journal(tmp_path) if line["event"] == "intent"]
+        assert [line["reason"] for line in intents] == [f"plan {name}, {user_name(os.getuid())}: tonight"] * 3
+        assert [line["event"] for line in journal(tmp_path)].count("outcome") == 3
 
 
 def test_a_clock_that_jumps_begins_the_count_anew(pulsar: FakePulsar, tmp_path: Path):

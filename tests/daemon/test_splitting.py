@@ -164,9 +164,10 @@ class TestRule:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
 
-    def test_an_lbd_that_only_observes_splits_nothing(self, pulsar: SplittingPulsar, tmp_path: Path):
-        """--observe."""
-        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+    @pytest.mark.parametrize("mode", ["observe", "approve"])
+    def test_an_lbd_that_may_not_act_by_itself_splits_nothing(self, mode: str, pulsar: SplittingPulsar, tmp_path: Path):
+        """Observing, or with approval of its plans."""
+        with engine(settings(pulsar, tmp_path).model_copy(update={"mode": mode})) as found:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
 
@@ -320,8 +321,8 @@ class TestByHand:
         assert (answer.exit_code, answer.sentence.partition(": ")[0]) == (1, "Not split")
 
     def test_an_lbd_that_only_observes_refuses(self, pulsar: SplittingPulsar, tmp_path: Path):
-        """--observe, whatever is overridden."""
-        with engine(settings(pulsar, tmp_path), observe_only=True) as found:
+        """Whatever is overridden."""
+        with engine(settings(pulsar, tmp_path).model_copy(update={"mode": "observe"})) as found:
             told: dict[str, RequestResult] = {}
             found.requests.deliver = told.__setitem__
             found.requests.submit(request(pulsar, override="now"))

@@ -111,6 +111,13 @@ class TestMerging:
             turns.keep(turn(at, unloads=[Planned("t/n/0x0_0x1", A, B)]))
         assert [one.turn for one in kept(tmp_path)] == [1, 2]
 
+    def test_a_proposal_that_stands_is_one_line(self, tmp_path: Path) -> None:
+        """Nothing is begun; another plan is news."""
+        turns, moves = writer(tmp_path), [Planned(f"t/n/0x{number}_0x{number + 1}", A, B) for number in range(2)]
+        for at, unloads in ((0, moves), (15, moves), (30, moves), (45, moves[:1])):
+            turns.keep(turn(at, acts=False, unloads=unloads))
+        assert [(one.turn, one.last) for one in kept(tmp_path)] == [(1, 3), (4, 4)]
+
     def test_hits_are_news_and_silence_is_not(self, tmp_path: Path) -> None:
         """A pair that waits for the next sample is one line for each hit."""
         turns = writer(tmp_path)

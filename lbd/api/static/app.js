@@ -147,6 +147,7 @@ function showActing(status) {
   else if (under) say("acting", `Yes: ${counted(under, "move")} under way`, "good");
   else if (status.verdict && status.verdict.kind === "blocked") say("acting", `No: blocked by ${status.verdict.reason}`, "wrong");
   else if (status.hold) say("acting", `No: held by ${status.hold}`, "warn");
+  else if (status.proposal) say("acting", "No: a plan waits for approval", "warn");
   else say("acting", "Ready, nothing under way", "good");
   say("acting-why", status.error || why);
 }
@@ -174,6 +175,9 @@ function showNext(status) {
   } else if (status.unfinished.length) {
     say("next", `End ${counted(status.unfinished.length, "move")}, then look again`);
     say("next-why", "");
+  } else if (status.proposal) {
+    say("next", "Wait for a person's approval");
+    say("next-why", `lbd apply ${status.proposal.id}`);
   } else if (verdict.kind === "waiting") {
     say("next", verdict.samples ? `Wait for ${counted(verdict.samples, "more fresh sample")}` : "Wait");
     say("next-why", would || verdict.detail);

@@ -1,0 +1,146 @@
+"""``lbd plan`` and ``lbd apply``: the plan that waits for a person, or of now, and exactly its moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.text import Text
+
+from lbd.api.shapes import Applied
+from lbd.cli import remote
+from lbd.cli.options import api_option, format_option, settings_options, timeout_option
+from lbd.cli.render import amount, json_out, plain, table
+from lbd.cli.request import by, lbd_client, one_line, print_note
+from lbd.cli.status_text import console
+from lbd.errors import RefusedError
+from lbd.fields import derived
+from lbd.model import Result
+from lbd.operations.dry import dry_run
+from lbd.store.control import PlannedMove, PlanRequest, RequestResult, new_id
+from lbd.text import counted, zoned
+from lbd.turn.record import PlanDocument, plan_document, proposal
+
+if TYPE_CHECKING:
+    from lbd.cli.options import Read
+    from lbd.config import Settings
+
+
+def _plan_of_now(settings: Settings) -> PlanDocument:
+    """What a dry run plans. Nobody remembers it, so it does not expire."""
+    record = dry_run(settings)
+    if record.error is not None:
+        raise record.error
+    found = msgspec.convert(plan_document(record, proposal(record), proposed=False), PlanDocument)
+    return msgspec.structs.replace(found, expires_at=None, skips=msgspec.UNSET)
+
+
+@click.command("plan")
+@api_option
+@format_option
+@settings_options
+def plan(read: Read, form: str, api_url: str | None) -> None:
+    """Show the plan that the running lbd proposes (mode: approve), with its id, or what a turn would move now.
+
+    Each move has its reason and the number of clients that will reconnect; each broker its score now and after.
+
+    \b
+    Example: lbd plan
+    """
+    settings = read().settings
+    client = lbd_client(settings, api_url)
+    found = remote.plan(client) if client is not None else _plan_of_now(settings)
+    if form == "json":
+        json_out(found)
+    else:
+        _show(found)
+
+
+def _show(found: PlanDocument) -> None:
+    out = console()
+    for source, destination in dict.fromkeys((move.source, move.destination) for move in found.unloads):
+        out.print(Text(plain(f"{source} -> {destination}"), "bold"))
+        rows = table(("  unload", "left"), ("msg/s", "right"), ("MB/s", "right"), ("clients", "right"), ("", "left"))
+        for move in found.unloads:
+            if (move.source, move.destination) == (source, destination):
+                rates = (amount(move.msg_rate), amount(move.throughput, 1e6, 1))
+                rows.add_row(f"  {plain(move.bundle)}", *rates, f"{move.clients:,}", Text(plain(move.reason), "dim"))
+        out.print(rows)
+    if found.unloads:
+        scores = table(("broker", "left"), ("score", "right"), ("after", "right"))
+        for broker in sorted(found.brokers, key=lambda one: -(one.score or 0.0)):
+            after = found.expected.get(broker.id, broker.score)
+            scores.add_row(plain(broker.id), amount(broker.score, digits=1), amount(after, digits=1))
+        out.print(scores)
+    out.print(Text(plain(_sentence(found)), "bold"))
+
+
+def _sentence(found: PlanDocument) -> str:
+    if not found.unloads:
+        return found.summary
+    moves, clients = counted(len(found.unloads), "bundle"), counted(found.clients, "client")
+    what, order = f"Plan {found.id}: {moves}, {clients} reconnect", f"lbd apply {found.id}"
+    if not found.proposed:
+        return f"{what}. Nothing waits for approval: this would move if the imbalance lasts. To move it now: {order}"
+    until = zoned(found.expires_at or found.made_at)
+    last = "" if found.id in found.summary else f". The last turn: {found.summary}"
+    return f"{what}. Proposed at {zoned(found.made_at)}, waits for approval until {until}: {order}{last}"
+
+
+@click.command("apply")
+@click.argument("name", metavar="ID")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, stored with each move.")
+@timeout_option
+@api_option
+@format_option
+@settings_options
+@click.pass_context
+def apply(
+    ctx: click.Context,
+    read: Read,
+    form: str,
+    name: str,
+    reason: str,
+    timeout_seconds: float,
+    api_url: str | None,
+) -> None:
+    """Make exactly the moves of the plan ID that lbd plan shows, or none of them.
+
+    Each move is judged again as an unload by hand is. If one is no longer possible, nothing is moved, and each such
+    move is listed with its reason. If no lbd runs, the plan must be the one that lbd plan shows now.
+    Exit code 0 all landed, 4 refused, 5 one failed, landed elsewhere, or no response in time.
+
+    \b
+    Example: lbd apply 1f3a9c2e --reason "evening peak"
+    """
+    settings, (key, now) = read().settings, new_id()
+    request = PlanRequest(key, name, [], one_line(reason), by(), now, now + timeout_seconds)
+    client = lbd_client(settings, api_url)
+    if client is not None:
+        found = remote.apply(client, request)
+    else:
+        done = _alone(settings, request)
+        found = derived(Applied, done, moves=done.placed or [])
+    if form == "json":
+        json_out(found)
+    for move in found.moves:
+        if move.result is not Result.LANDED:
+            print_note(
+                form, f"{move.bundle}: {move.result.value + ', ' if move.result is not None else ''}{move.detail}"
+            )
+    print_note(form, found.sentence)
+    ctx.exit(found.exit_code)
+
+
+def _alone(settings: Settings, request: PlanRequest) -> RequestResult:
+    """The result of a plan that this process makes again, and applies if it is the one that was asked for."""
+    from lbd.daemon import standalone  # noqa: PLC0415 - a running lbd needs no parts that act
+
+    found = _plan_of_now(settings)
+    if found.id != request.plan or not found.unloads:
+        now = f"the plan of now is {found.id}" if found.unloads else "now nothing is planned"
+        raise RefusedError(f"plan {request.plan:.100} is not known; {now} (lbd plan)")
+    moves = [derived(PlannedMove, move) for move in found.unloads]
+    with standalone.working(settings) as work:
+        return work(msgspec.structs.replace(request, moves=moves))

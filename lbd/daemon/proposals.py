@@ -1,0 +1,60 @@
+"""``mode: approve``: turns whose plan waits for a person, and the plan that waits, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lbd.decide.manual import Standing
+from lbd.reason import Reason
+from lbd.turn.record import proposal
+
+if TYPE_CHECKING:
+    from lbd.store.proposal import Proposal
+    from lbd.turn.parts import Parts, TurnResult
+
+
+KEPT = 16
+"""Proposals that may still be applied; the oldest are forgotten."""
+
+
+class Proposals:
+    """The proposal of one lbd, and those that it replaced. Turns and requests change them one after the other; any
+    thread may read them.
+
+    Noise makes plans of equal worth follow one another every minute, so whoever has read one can still apply it.
+    """
+
+    def __init__(self) -> None:
+        self._made: tuple[Proposal, ...] = ()
+
+    def at(self, now: float) -> Proposal | None:
+        """The proposal of now (epoch seconds)."""
+        return next((one for one in self._made[-1:] if now < one.expires_at), None)
+
+    def find(self, name: str, now: float) -> Proposal | None:
+        """The one of this name, if it can be applied now."""
+        return next((one for one in self._made if one.id == name and now < one.expires_at), None)
+
+    def asking(self, parts: Parts, now: float) -> Parts:
+        """The parts of a turn that proposes instead of acting, and judges anew what it proposed before."""
+        waiting = self.at(now)
+        moves = waiting.unloads if waiting is not None else []
+        reasons = {(move.bundle, move.source, move.destination): move.reason for move in moves}
+        return replace(parts, approval=True, strategy=Standing(parts.strategy, reasons, parts.weights))
+
+    def after(self, record: TurnResult) -> None:
+        """Take what such a turn proposes; where it plans nothing any more, nothing is left to be applied.
+
+        Under a hold, and where it saw nothing, the one before stays until it expires, unless another lbd leads.
+        """
+        if record.hold is not None and record.hold[0] is Reason.NOT_LEADER:
+            self.drop()
+        elif record.hold is None and record.decision is not None:
+            found = proposal(record, self._made[-1] if self._made else None)
+            before = [one for one in self._made if one.id != found.id][1 - KEPT :]
+            self._made = (*before, found) if record.unloads else ()
+
+    def drop(self) -> None:
+        """One is being applied, or the settings are others."""
+        self._made = ()
