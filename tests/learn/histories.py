@@ -56,8 +56,9 @@ def simulated(
 ) -> Simulation:
     """Run the real lbd under these settings on a simulated cluster, and keep its history; returns what was run.
 
-    ``tell`` makes of each round what brokers told of it.
+    ``tell`` makes of each round what brokers told of it. lbd decides by reports alone: a history holds nothing else.
     """
+    settings = settings.model_copy(update={"load": settings.load.model_copy(update={"live_cpu": False})})
     found = Simulation(scenario(**{**NEIGHBOUR, **changes}), settings, seed, time.perf_counter)
     writer = HistoryWriter(root, HistorySettings(), step)
     for turned in found.turns():

@@ -137,7 +137,7 @@ def test_no_bundle_moves_again_before_its_rest(tmp_path: Path):
         later.at - one.at for at, one in enumerate(moves) for later in moves[at + 1 :] if one.bundle == later.bundle
     ]
 
-    assert len(moves) > 10
+    assert len(moves) >= 10
     assert min(again, default=1800) >= 1800
 
 
