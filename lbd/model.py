@@ -314,8 +314,8 @@ class Permission:
 class Unload:
     """One bundle to be unloaded from ``source`` to the named ``destination`` (None: the broker's placement chooses).
 
-    ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out, short-term averages. ``choices`` are the
-    brokers among which Pulsar would draw.
+    ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out: short-term averages, and unless stock at
+    least what the latest report says. ``choices`` are the brokers among which Pulsar would draw.
     """
 
     bundle: str

@@ -99,7 +99,7 @@ def test_a_namespace_is_unloaded_to_brokers_that_lbd_picks(
     with Traffic(cluster, {naming.topic_in(bundle): 5.0 for bundle in bundles}) as traffic:
         _until_trusted(config, bundles[0], cluster.brokers[1])
         assert owners(cluster, namespace)[bundles[0]] == cluster.brokers[1]
-        picked = lbd(config, "unload", bundles[1])
+        picked = lbd(config, "unload", bundles[1], "--apply")
         assert picked.returncode == 0, picked.stdout + picked.stderr
         begun = time.monotonic()
         done = lbd(
