@@ -216,7 +216,7 @@ class TestCommands:
         asking.post("/v1/pause", {"owner": "bob", "reason": "no"})
         asking.turn()
         shown = told(lbd(asking, tmp_path, "plan"))[-1]
-        assert shown.endswith(". The last turn: No move: paused: by bob until lbd resume: no."), shown
+        assert ". The last turn: No move: paused: by bob until lbd resume: no; " in shown
 
     def test_json(self, asking: Api, tmp_path: Path):
         """That of the API."""
