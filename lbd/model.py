@@ -173,6 +173,11 @@ class Brokers:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def shows_live(self) -> BoolArray:
+        """Whose CPU is that of now, bool (B,)."""
+        return np.zeros(len(self), dtype=np.bool_) if self.live is None else np.isfinite(self.live.seconds)
+
     def as_reported(self) -> Brokers:
         """What their load reports say."""
         return self if self.live is None else self.live.reported

@@ -131,9 +131,8 @@ def _of_brokers(last: Published, now: float) -> Iterator[Metric]:
 
 def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
     """Only of brokers that were asked."""
-    live = brokers.live
-    known = {} if live is None else dict(zip(brokers.ids, np.isfinite(live.seconds).tolist(), strict=True))
-    took = {} if live is None else dict(zip(brokers.ids, live.took.tolist(), strict=True))
+    known = dict(zip(brokers.ids, brokers.shows_live.tolist(), strict=True))
+    took = {} if brokers.live is None else dict(zip(brokers.ids, brokers.live.took.tolist(), strict=True))
     asked = {broker: seconds for broker, seconds in took.items() if np.isfinite(seconds)}
     counts = {broker: float(known[broker]) for broker in asked}
     words = "1 where the CPU of now counts, 0 where it was asked for and the load report counts."

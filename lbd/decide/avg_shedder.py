@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from lbd.decide.candidates import Candidates
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, FloatArray, IntArray, LiveCpu, Snapshot
+    from lbd.model import Averages, FloatArray, IntArray, Snapshot
 
 
 class AvgShedderSettings(StrategySettings):
@@ -221,18 +221,14 @@ def smallest(candidates: Candidates, amount: float) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class PairingInput:
-    """What pairing looks at: ``scores`` is float64 (B,) in points, aligned with ``ids``; the round's time and CPU."""
+    """What pairing looks at: ``scores`` is float64 (B,) in points, aligned with ``ids``. ``live`` show CPU of now."""
 
     ids: tuple[str, ...]
     scores: FloatArray
     permission: Permission
     settings: AvgShedderSettings
     taken_at: float = 0.0
-    live: LiveCpu | None = None
-
-    def shows_live(self, broker: str) -> bool:
-        """Whether the broker's CPU is that of now."""
-        return self.live is not None and bool(np.isfinite(self.live.seconds[self.ids.index(broker)]))
+    live: frozenset[str] = frozenset()
 
 
 def pair_up(seen: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Memory]:
@@ -304,7 +300,7 @@ def _judge(
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
     wanted = Hits(seen.settings.hit_count_low, seen.settings.hit_count_high)
-    enough = hits.reach(wanted) or (source in counters.unloaded_at and seen.shows_live(source))
+    enough = hits.reach(wanted) or (source in counters.unloaded_at and source in seen.live)
     fired = enough and may_fire and seen.permission.hold is None
     for broker in (source, destination):
         if fired:
@@ -349,7 +345,9 @@ class Levelling:
         self._settings, self._facts = settings, facts
         self._position = snapshot.brokers.index()
         self._scores = facts.scores.copy()
+        self._compared: list[float] = sorted(self._scores[permission.paired == 0].tolist())
         self._given: dict[Measure, FloatArray] = {measure: np.zeros(len(self._scores)) for measure in COLUMNS}
+        self._idle = (permission.paired == 0) & permission.settled
         self._minimum: dict[Measure, float] = {
             "msg_rate": settings.min_unload_message,
             "throughput": settings.min_unload_message_throughput,
@@ -417,29 +415,25 @@ class Levelling:
 
     def _level(self, pair: Pair) -> tuple[Pair, tuple[Reason, str] | None]:
         """Move the wanted amount, in the first measure in which it is worth it."""
-        portions = {measure: self._portion(pair, measure) for measure in self._measures(self._ends(pair)[0])}
-        amounts = {measure: self._amount(pair, measure) * portion for measure, portion in portions.items()}
-        for measure, amount in amounts.items():
+        amounts: dict[Measure, float] = {}
+        for measure in self._measures(self._ends(pair)[0]):
+            filled = self._portion(pair, measure)
+            amount = amounts[measure] = self._amount(pair, measure) * filled
             if amount > self._minimum[measure]:
                 pair = replace(pair, measure=measure, wanted=amount)
-                return pair, self._choose(pair, measure, amount, portions[measure])
+                return pair, self._choose(pair, measure, amount, filled)
         below = (_too_little(pair, measure, amount, self._minimum[measure]) for measure, amount in amounts.items())
         measure, amount = next(iter(amounts.items()))
         return replace(pair, measure=measure, wanted=amount), (Reason.BELOW_MINIMUM, "; ".join(below))
 
     def serve_rest(self) -> None:
-        """What was too much for one destination goes to the next colder ones, each of which takes from one source.
+        """What was too much for one destination goes to the next colder idle ones: each takes from one source.
 
         Not in Pulsar, and not in stock.
         """
-        able = (self._permission.paired == 0) & self._permission.settled
-        while self._partly_served:
+        while self._partly_served and self._idle.any():
             pair = self._partly_served.popleft()
-            busy = {end for unload in self.unloads for end in (unload.source, unload.destination)}
-            left = able & np.array([broker not in busy for broker in self._snapshot.brokers.ids])
-            if not left.any():
-                continue
-            cold, hot = int(np.where(left, self._scores, np.inf).argmin()), self._position[pair.source]
+            cold, hot = int(np.where(self._idle, self._scores, np.inf).argmin()), self._position[pair.source]
             further = replace(
                 pair,
                 destination=self._snapshot.brokers.ids[cold],
@@ -459,6 +453,7 @@ class Levelling:
         points = self._rise(pair, measure) * self._offers.carried(bundles, measure) / difference
         self._scores[hot] -= points
         self._scores[cold] += points
+        self._compared = sorted(self._scores[self._permission.paired == 0].tolist())
         for each, given in self._given.items():
             moved = self._offers.carried(bundles, each)
             given[hot] += moved
@@ -474,8 +469,8 @@ class Levelling:
         rise = self._rise(pair, measure) * self._settings.max_unload_percentage
         if self._settings.is_stock or not rise > 0:
             return 1.0
-        compared = sorted(self._scores[self._permission.paired == 0].tolist())
-        return portion(float(self._scores[self._ends(pair)[1]]), rise, compared, self._settings.low_threshold)
+        cold = float(self._scores[self._ends(pair)[1]])
+        return portion(cold, rise, self._compared, self._settings.low_threshold)
 
     def _rise(self, pair: Pair, measure: Measure) -> float:
         """Points by which their difference in traffic would lift the destination.
@@ -510,8 +505,10 @@ class Levelling:
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
         told = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
         told += "" if pair.hits.reach(pair.wanted_hits) else "; goes on with what it gave lately"
-        self.unloads.extend(self._unload(candidates, at, pair, told) for at in taken)
-        if taken:
+        given = [self._unload(candidates, at, pair, told) for at in taken]
+        self.unloads.extend(given)
+        if given:
+            self._idle[[broker, self._position[given[0].destination or ""]]] = False
             if not self._settings.is_stock:
                 self._count(pair, measure, candidates.bundles[taken])
             if filled < 1:
@@ -583,7 +580,8 @@ def decide(
         )
         return Decision((), (few,), memory, Facts(scores, binding), permission.barred.copy())
     brokers = snapshot.brokers
-    seen = PairingInput(brokers.ids, scores, permission, settings, snapshot.taken_at, brokers.live)
+    live = frozenset(brokers.ids[at] for at in np.flatnonzero(brokers.shows_live).tolist())
+    seen = PairingInput(brokers.ids, scores, permission, settings, snapshot.taken_at, live)
     pairs, remembered = pair_up(seen, memory)
     facts = Facts(scores, binding, pairs)
     levelling = Levelling(snapshot, averages, permission, settings, facts)

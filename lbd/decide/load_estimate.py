@@ -123,9 +123,8 @@ def usual_percent(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
     """
     used = scoring.percent(snapshot.brokers)
     if known is not None and known.usual is not None:
-        is_usual, live = np.isfinite(known.usual), snapshot.brokers.live
-        if live is not None:
-            is_usual[:, CPU] &= np.isnan(live.seconds)
+        is_usual = np.isfinite(known.usual)
+        is_usual[:, CPU] &= ~snapshot.brokers.shows_live
         used = np.where(is_usual, known.usual, used)
     return np.where((used >= 0) & (used <= 100 * IMPOSSIBLE_SHARE), used, 0.0)
 

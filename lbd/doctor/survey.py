@@ -105,11 +105,9 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
         policies = asking("namespaceIsolationPolicies", admin.isolation_policies)
         if observation is not None and (namespace := _a_namespace(observation)):
             asking("antiAffinity", partial(admin.anti_affinity_group, namespace))
-        asked_at = now()
+        asked_at, live = now(), None
         if observation is not None and settings.asks_live_cpu:
             live = asking(LIVE_CPU, partial(admin.process_cpu, observation.snapshot.brokers.ids[0]))
-        else:
-            live = None
         live_cpu_seconds = None if live is None else now() - asked_at
         return Survey(
             settings=settings,

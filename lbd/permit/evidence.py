@@ -121,8 +121,7 @@ def judge(
     fresh, settled, counts = (np.zeros(size, dtype=np.bool_) for _ in range(3))
     paired = _impossible(brokers, weights)
     reported = snapshot.rows.count(snapshot.rows.reported)
-    live = snapshot.brokers.live
-    shows_live = np.zeros(size, dtype=np.bool_) if live is None else np.isfinite(live.seconds)
+    shows_live = snapshot.brokers.shows_live
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
         first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)

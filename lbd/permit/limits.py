@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lbd.model import FloatArray, Permission, Snapshot
-    from lbd.permit.budget import Sent, Used
+    from lbd.permit.budget import Sent
     from lbd.permit.policies import Policies
     from lbd.permit.settings import Guardrails
 
@@ -41,8 +41,8 @@ class Ledger:
     """Predicted scores and used-up caps of one turn, advanced by each unload that is let through.
 
     ``sent`` is what was sent within the last day, ``unshown`` float64 (B,) the points of moves that reports do not show
-    yet. What ``permission`` forbids is refused whatever a strategy answers,
-    and so is a destination whose report it doubts. Limits with a reason in ``ignored`` are counted and not held.
+    yet. What ``permission`` forbids is refused whatever a strategy answers, and so is a destination whose report it
+    doubts. Limits with a reason in ``ignored`` are counted and not held. ``budget`` is that of hours and days.
     """
 
     def __init__(
@@ -117,10 +117,6 @@ class Ledger:
     def predicted(self, broker: str) -> float:
         """The score of a broker, in points, once all that was counted has landed there."""
         return float(self._predicted[self._position[broker]])
-
-    def usage(self) -> tuple[Used, ...]:
-        """How much of each budget for an hour or a day is used, with what was let through."""
-        return self.budget.usage()
 
     def expected(self, taken: Iterable[Unload]) -> dict[str, float]:
         """Scores, in points, of the brokers that these unloads touch, once all have landed: see ``predicted.py``."""

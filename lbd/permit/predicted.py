@@ -166,10 +166,9 @@ def with_moved_traffic(snapshot: Snapshot, sent: Iterable[Sent]) -> Snapshot:
     what its destination counts first is of a part of that interval. So the source's total loses what its report still
     has of the bundle, and the destination's gets what its report lacks of what the bundle carried when it was moved.
     """
-    live = snapshot.brokers.live
-    known = None if live is None else np.isfinite(live.seconds)
+    known = snapshot.brokers.shows_live
     landed = {one.bundle: one for one in sent if one.owner is not None and one.owner == one.destination}
-    if known is None or not known.any() or not landed:
+    if not known.any() or not landed:
         return snapshot
     position, owner = snapshot.brokers.index(), snapshot.rows.owner()
     at, rates = snapshot.positions_of(landed), snapshot.brokers.rates.copy()

@@ -217,7 +217,7 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
     interval = seen.observation.sample_interval_seconds
     known = (seen.snapshot, decision.facts.scores, policies, decision.unloads, permission)
     ledger = parts.ledger(*known, shown_after_seconds=interval)
-    used = ledger.usage()
+    used = ledger.budget.usage()
     permitted = permit(decision.unloads, ledger)
     expected = ledger.expected(permitted.unloads)
     begun = () if parts.approval else permitted.unloads
@@ -236,7 +236,7 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
         assumed=parts.assumed,
         wanted_hits=parts.wanted_hits,
         counts=_counts(decision, permitted),
-        usage=used if parts.approval else ledger.usage(),
+        usage=used if parts.approval else ledger.budget.usage(),
         averages=seen.averages,
         evidence=seen.evidence,
         expected=expected,
