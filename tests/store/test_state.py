@@ -13,7 +13,7 @@ import pytest
 
 from lbd.errors import RefusedError, UsageError
 from lbd.model import Averages, Hits
-from lbd.permit.evidence import Sample
+from lbd.permit.evidence import Sample, unsettle
 from lbd.store.state import AVERAGES_GO_STALE_SECONDS, Scratch, StateDir, TurnMemory
 
 if TYPE_CHECKING:
@@ -77,6 +77,14 @@ class TestMemory:
         found = StateDir(tmp_path).load().samples["a:80"]
         assert np.isnan(found.started_at)
         assert np.isnan(found.usage[1])
+
+    def test_who_was_touched_when_lbd_was_killed_is_still_touched(self, tmp_path: Path) -> None:
+        """No moment is known yet then: the time is infinite, which plain JSON has not either."""
+        touched = unsettle(kept().samples, ["a:80"])
+        StateDir(tmp_path).save(kept(samples=touched))
+        found = StateDir(tmp_path).load().samples["a:80"]
+        assert found == touched["a:80"]
+        assert (found.to_settle, found.is_still, np.isinf(found.touched_at)) == (2, False, True)
 
     @pytest.mark.parametrize(
         ("content", "complaint"),
