@@ -195,7 +195,10 @@ class TestDrainBeside:
         assert {move.destination for move in lbd.true_moves()} == {healthy}
 
     def test_it_hangs_in_the_middle(self, lbd: Run, cluster: FakePulsar, monkeypatch: pytest.MonkeyPatch):
-        """What is left goes to the one that answers, and the drain ends; what nobody took is on its source again."""
+        """What is left goes to the one that answers, and the drain ends; what nobody took is on its source again.
+
+        On a busy machine a move may get no answer within the second that is waited for, and be made once more.
+        """
         target, healthy, silent = cluster.brokers
         cluster.lead(healthy)
         begun(lbd, asked(target), monkeypatch, part=4)
@@ -206,7 +209,9 @@ class TestDrainBeside:
         assert work is not None
         assert work.ended_at is not None
         moves = lbd.true_moves()[before:]
-        assert {move.result for move in moves} <= {Result.LANDED, Result.ELSEWHERE}
+        left = {one.bundle for one in work.left}
+        last = {move.bundle: move for move in moves if move.bundle not in left}
+        assert {move.result for move in last.values()} <= {Result.LANDED, Result.ELSEWHERE}, moves
         assert {move.destination for move in moves if move.result is Result.LANDED} == {healthy}
         assert owned(cluster, target) == sorted(left.bundle for left in work.left)
         assert None not in cluster.owners().values()
