@@ -66,31 +66,31 @@ def read_windows(brokers: DataFrame, bundles: DataFrame) -> DataFrame:
 
 
 def _packed(key: tuple[pa.Scalar, ...], brokers: pa.Table, bundles: pa.Table) -> pa.Table:
-    found = pack(brokers, bundles)
-    values = (key[0].as_py(), found.at.size, list(found.brokers), found.change_round.size, to_bytes(found))
+    window = pack(brokers, bundles)
+    values = (key[0].as_py(), window.at.size, list(window.brokers), window.change_round.size, to_bytes(window))
     names = ("window", "rounds", "brokers", "changes", "packed")
     kinds = (pa.int64(), pa.int32(), pa.list_(pa.string()), pa.int32(), pa.binary())
     return pa.table({name: pa.array([value], kind) for name, kind, value in zip(names, kinds, values, strict=True)})
 
 
 def read_samples(packed: DataFrame) -> dict[str, BrokerSamples]:
-    """What each broker carried and used, over all windows: some thousand small rows a broker; none of who gave none."""
+    """Samples of each broker over all windows, some thousand small rows each; empty for a broker without samples."""
     brokers = packed.select(F.explode("brokers").alias("broker")).distinct().orderBy("broker").collect()
     rows = packed.select("window", "packed").mapInArrow(_sampled, SAMPLES).orderBy("broker", "at").toArrow()
     names = rows["broker"].combine_chunks()
     at, since = rows["at"].to_numpy(), rows["since_change"].to_numpy().astype(np.int32)
     carried, used = _matrix(rows["carried"], len(RATES)), _matrix(rows["used"], len(RESOURCES))
-    found = {}
+    samples = {}
     for broker in (row["broker"] for row in brokers):
         own = np.asarray(pc.equal(names, broker).to_numpy(zero_copy_only=False), dtype=np.bool_)
         hardware = tuple(np.isfinite(used[own]).any(axis=0).astype(float).tolist())
-        found[broker] = BrokerSamples(at[own], carried[own], used[own], since[own], hardware)
-    return found
+        samples[broker] = BrokerSamples(at[own], carried[own], used[own], since[own], hardware)
+    return samples
 
 
 def _matrix(column: pa.ChunkedArray, width: int) -> FloatArray:
-    found: FloatArray = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return found.astype(np.float64).reshape(-1, width)
+    flat: FloatArray = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return flat.astype(np.float64).reshape(-1, width)
 
 
 def _sampled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,9 +122,9 @@ def results(
 ) -> dict[str, dict[int, list[Figures]]]:
     """The figures of each candidate in each window but the first, one for each deal of noise.
 
-    ``numbers`` are the windows'. What a window begins with is what the candidate made of the hours before, which are
-    replayed, too, and not counted: otherwise every candidate but the one in force would begin each window with the
-    moves that its own start takes.
+    ``numbers`` are the windows'. The hours before a window are replayed, too, and not counted, so that a window begins
+    with the placement that the candidate made. Otherwise every candidate but the one in force would begin each window
+    with the moves that its own start takes.
     """
     begins = range(0, len(tried), CANDIDATES_A_TASK)
     tasks = [(begin, _as_json(tried[begin : begin + CANDIDATES_A_TASK])) for begin in begins]
@@ -138,12 +138,12 @@ def results(
             for row in batch.to_pylist():
                 yield from _judged(row, plain, model, seeds, over_points)
 
-    found: dict[str, dict[int, list[Figures]]] = {}
+    figures_of: dict[str, dict[int, list[Figures]]] = {}
     names = [field.name for field in fields(Figures)]
     for row in spread.mapInArrow(judge, RESULTS).toArrow().to_pylist():
         one = Figures(**{name: row[name] for name in names})
-        found.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
-    return found
+        figures_of.setdefault(row["candidate"], {}).setdefault(row["window"], []).append(one)
+    return figures_of
 
 
 def with_before(spark: SparkSession, packed: DataFrame, numbers: Sequence[int]) -> DataFrame:
@@ -171,8 +171,8 @@ def _judged(
         drawn = dealt(window, seed)
         for name, settings in tried.items():
             course = replay(drawn, settings, model)
-            found = figures(course.since(begins), over_points)
-            values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(found)}
+            scores = figures(course.since(begins), over_points)
+            values_of = {"candidate": name, "window": row["window"], "seed": seed, **asdict(scores)}
             yield pa.RecordBatch.from_pylist([values_of], schema=_RESULT)
 
 
@@ -208,7 +208,7 @@ NEIGHBOUR_POINTS = 10.0
 class CalibrationRequest:
     """What is to be calibrated. ``history`` is any path that Spark can read; candidates differ from ``settings``.
 
-    ``strategies`` are tried beside the one in force. ``tell`` is told each stage as it begins.
+    ``strategies`` are tried beside the one in force. ``tell`` is called with the name of each stage as it begins.
     """
 
     history: str
@@ -246,7 +246,7 @@ class Calibration:
     days: float
     window_hours: float
     shown: WindowScores
-    told: FeatureRows
+    features: FeatureRows
 
     @property
     def recommended(self) -> SettingsCandidate | None:
@@ -254,44 +254,44 @@ class Calibration:
         return self.tried[self.choice.recommended] if self.choice.recommended else None
 
 
-def calibrate(spark: SparkSession, asked: CalibrationRequest) -> Calibration:
-    """Everything, to its end. Raises :class:`UsageError` for a history that cannot be read or tells nothing."""
-    asked.tell("reading history")
-    tables = [table(spark, asked.history, name) for name in _TABLES]
+def calibrate(spark: SparkSession, request: CalibrationRequest) -> Calibration:
+    """Run all stages. Raises :class:`UsageError` for a history that cannot be read or holds no usable round."""
+    request.tell("reading history")
+    tables = [table(spark, request.history, name) for name in _TABLES]
     decisions, brokers, bundles = (one.rows for one in tables)
     read = curated.dropped(brokers, decisions).collect()[0]
     if read["rounds_overtaken"]:
         brokers, bundles = (curated.without(rows, curated.overtaken(decisions)) for rows in (brokers, bundles))
     if not read["rounds_kept"]:
-        raise UsageError(f"{asked.history}: history holds no round; {HOW}")
-    asked.tell("looking at gaps and noise")
-    features = collect_features(brokers, asked.settings.weights)
+        raise UsageError(f"{request.history}: history holds no round; {HOW}")
+    request.tell("looking at gaps and noise")
+    features = collect_features(brokers, request.settings.weights)
     window_seconds = window_length(read["seconds_seen"])
-    asked.tell("packing windows")
+    request.tell("packing windows")
     packed = read_windows(
         curated.brokers(decisions, brokers, window_seconds), curated.bundles(bundles, window_seconds)
     ).persist(StorageLevel.MEMORY_AND_DISK)
     windows = [row["window"] for row in packed.select("window").orderBy("window").collect()]
     if not windows:
-        raise UsageError(f"{asked.history}: no two rounds in a row with a sample in them; {HOW}")
-    asked.tell("fitting load")
+        raise UsageError(f"{request.history}: no two rounds in a row with a sample in them; {HOW}")
+    request.tell("fitting load")
     samples = read_samples(packed)
     model = fit(samples)
-    error = measure(samples, asked.settings.weights)
-    present = _present(decisions, asked.settings)
-    tried = candidates(present, _noise(model), asked.candidates, 1, asked.strategies)
-    asked.tell(f"replaying {len(tried)} settings over {counted(len(windows), 'window')}")
-    found = _replayed(spark, packed, windows, tried, asked, model)
+    error = measure(samples, request.settings.weights)
+    present = _present(decisions, request.settings)
+    tried = candidates(present, _noise(model), request.candidates, 1, request.strategies)
+    request.tell(f"replaying {len(tried)} settings over {counted(len(windows), 'window')}")
+    results_of = _replayed(spark, packed, windows, tried, request, model)
     by_name = {one.name: one for one in tried}
-    finalists = [by_name[name] for name in (PRESENT, *shortlist(found, windows[1:]))]
+    finalists = [by_name[name] for name in (PRESENT, *shortlist(results_of, windows[1:]))]
     again: dict[str, dict[int, Figures]] = {}
     if len(finalists) > 1:
-        asked.tell(f"replaying the best {len(finalists) - 1} again, with noise dealt anew")
-        often = replace(asked, seeds=max(DEALS, asked.seeds))
+        request.tell(f"replaying the best {len(finalists) - 1} again, with noise dealt anew")
+        often = replace(request, seeds=max(DEALS, request.seeds))
         again = _replayed(spark, packed, windows, finalists, often, model)
-    asked.tell("choosing")
-    choice = choose(found, again, windows[1:])
-    unknown = model.unknown(asked.settings.weights)
+    request.tell("choosing")
+    choice = choose(results_of, again, windows[1:])
+    unknown = model.unknown(request.settings.weights)
     if unknown and choice.judged:
         choice = replace(choice, recommended=None, why=NOT_KNOWN.format(*unknown[0]))
     elif choice.judged and not choice.recommended and window_seconds < DAY_SECONDS:
@@ -307,8 +307,8 @@ def calibrate(spark: SparkSession, asked: CalibrationRequest) -> Calibration:
         remarks=tuple(_remarks(model)),
         days=read["seconds_seen"] / DAY_SECONDS,
         window_hours=window_seconds / HOUR_SECONDS,
-        shown=_replay_last_window(spark, packed, windows, asked.settings, model, by_name, choice.recommended),
-        told=features,
+        shown=_replay_last_window(spark, packed, windows, request.settings, model, by_name, choice.recommended),
+        features=features,
     )
 
 
@@ -317,13 +317,15 @@ def _replayed(
     packed: DataFrame,
     windows: Sequence[int],
     tried: Sequence[SettingsCandidate],
-    asked: CalibrationRequest,
+    request: CalibrationRequest,
     model: LoadModel,
 ) -> dict[str, dict[int, Figures]]:
     """The figures of these settings, the present ones first, in each window but the first, over all deals of noise."""
     over = _over(tried[0].settings)
-    found = results(spark, packed, windows, tried, asked.settings, model, seeds=asked.seeds, over_points=over)
-    return {name: {window: pooled(runs) for window, runs in own.items()} for name, own in found.items()}
+    by_candidate = results(
+        spark, packed, windows, tried, request.settings, model, seeds=request.seeds, over_points=over
+    )
+    return {name: {window: pooled(runs) for window, runs in own.items()} for name, own in by_candidate.items()}
 
 
 def _over(present: Tunable) -> float:
@@ -340,19 +342,19 @@ def _noise(model: LoadModel) -> float:
 _TABLES = ("decisions", "broker_rounds", "bundle_rounds")
 
 
-def window_length(seen_seconds: float) -> int:
+def window_length(covered_seconds: float) -> int:
     """A day, or less where there are too few days: whole hours, for bundles are whole on the hour. The first is only
     what the second begins with.
     """
-    hours = max(int(seen_seconds / HOUR_SECONDS / (FEWEST_WINDOWS + 1) + UNSEEN_HOURS), 1)
+    hours = max(int(covered_seconds / HOUR_SECONDS / (FEWEST_WINDOWS + 1) + UNSEEN_HOURS), 1)
     return min(hours * HOUR_SECONDS, DAY_SECONDS)
 
 
 def _present(decisions: DataFrame, settings: Settings) -> Tunable:
-    """The settings that were in force last; those given where history names another strategy, or none."""
+    """The settings that were in force last, or the configured ones where history names another strategy or none."""
     last = decisions.orderBy(F.desc("t")).select("strategy", "settings").head()
-    given = configured(settings)
-    present: Tunable = given if isinstance(given, AvgShedderSettings | LeastMovesSettings) else settings.avg_shedder
+    own = configured(settings)
+    present: Tunable = own if isinstance(own, AvgShedderSettings | LeastMovesSettings) else settings.avg_shedder
     if last is None or last["strategy"] not in TUNABLE or last["settings"] in {None, "{}"}:
         return present
     try:
@@ -363,9 +365,9 @@ def _present(decisions: DataFrame, settings: Settings) -> Tunable:
 
 
 def _remarks(model: LoadModel) -> list[str]:
-    """Brokers that are unlike the others, and what nothing is known of."""
+    """Sentences about brokers that are unlike the others, and about those whose CPU model is unknown."""
     known = [at for at, sources in enumerate(model.sources) if sources[CPU] is Source.FITTED]
-    found = [
+    remarks = [
         f"{model.brokers[at]}: nothing tells how its CPU follows traffic, which hardly changed, or was seldom seen"
         for at, sources in enumerate(model.sources)
         if sources[CPU] is Source.UNKNOWN
@@ -375,12 +377,12 @@ def _remarks(model: LoadModel) -> list[str]:
         for at in known:
             factor, above = model.slope[at, CPU] / slope, model.background[at, CPU] - idle
             if abs(factor - 1) > UNLIKE:
-                found.append(f"{model.brokers[at]}: the same traffic takes {factor:.1f} times the CPU of the others")
+                remarks.append(f"{model.brokers[at]}: the same traffic takes {factor:.1f} times the CPU of the others")
             if above > NEIGHBOUR_POINTS:
-                found.append(
+                remarks.append(
                     f"{model.brokers[at]}: {above:.0f} points of CPU above the others that no traffic explains"
                 )
-    return found
+    return remarks
 
 
 def _replay_last_window(

@@ -73,28 +73,28 @@ class SettingsCandidate:
 def candidates(
     present: Tunable, noise_points: float, number: int, seed: int, others: Sequence[str] = ()
 ) -> tuple[SettingsCandidate, ...]:
-    """So many candidates, the present settings and the defaults first, none twice.
+    """``number`` candidates, the present settings and the defaults first, none twice.
 
-    ``noise_points`` is the standard deviation of one broker's samples: lower thresholds than it bears are not tried.
+    ``noise_points`` is the standard deviation of one broker's samples; thresholds too low for it are not tried.
     ``others`` are strategies to try beside the present one, keys of :data:`TUNABLE`; each gets an equal share.
     """
     strategies = [type(present).name, *(name for name in others if name != type(present).name)]
-    found = {_key(present): SettingsCandidate(PRESENT, present)}
+    by_key = {_key(present): SettingsCandidate(PRESENT, present)}
     for name in strategies:
         default = TUNABLE[name]()
-        found.setdefault(
+        by_key.setdefault(
             _key(default), SettingsCandidate(DEFAULT if name == strategies[0] else f"{name}, {DEFAULT}", default)
         )
     random = np.random.default_rng(seed)
     for at, name in enumerate(strategies):
         base = present if name == type(present).name else TUNABLE[name]()
-        until = len(found) + (number - len(found)) // (len(strategies) - at)
+        until = len(by_key) + (number - len(by_key)) // (len(strategies) - at)
         for changes in _drawn(base, list(_GRIDS[name](NOISE_DEVIATIONS * noise_points * 2**0.5)), until, random):
-            if len(found) >= until:
+            if len(by_key) >= until:
                 break
             settings = base.model_copy(update=changes)
-            found.setdefault(_key(settings), SettingsCandidate(_name(name, changes), settings))
-    return tuple(found.values())[: max(number, 1)]
+            by_key.setdefault(_key(settings), SettingsCandidate(_name(name, changes), settings))
+    return tuple(by_key.values())[: max(number, 1)]
 
 
 def _drawn(
@@ -215,14 +215,14 @@ class Choice:
     why: str
 
 
-def moves_per_day(found: Figures) -> float:
+def moves_per_day(figures: Figures) -> float:
     """Moves a day."""
-    return found.moves / found.days if found.days else 0.0
+    return figures.moves / figures.days if figures.days else 0.0
 
 
-def cost(found: Figures) -> float:
+def cost(figures: Figures) -> float:
     """Points: the mean gap, once more for each half percent (:data:`FREE_SHARE`) of the bundles that is moved a day."""
-    return found.mean_gap * (1.0 + moves_per_day(found) / (FREE_SHARE * max(found.bundles, 1)))
+    return figures.mean_gap * (1.0 + moves_per_day(figures) / (FREE_SHARE * max(figures.bundles, 1)))
 
 
 def split(windows: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -249,8 +249,8 @@ def choose(results: Results, again: Results, windows: Sequence[int]) -> Choice:
     empty where none is.
     """
     if len(windows) < FEWEST_WINDOWS:
-        told = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
-        return Choice((), None, None, f"the history is too short: {told}")
+        shortage = f"{counted(len(windows), 'window')} of history after the first, at least {FEWEST_WINDOWS} are wanted"
+        return Choice((), None, None, f"the history is too short: {shortage}")
     first, last = split(windows)
     known = {**results, **again}
     trained, held_out = _pooled(known, first), _pooled(known, last)
@@ -299,27 +299,27 @@ def _cheaper(own: Figures, present: Figures) -> bool:
     return cost(own) <= (1 - GAIN) * cost(present)
 
 
-def product(found: Figures) -> float:
+def product(figures: Figures) -> float:
     """Moves a day times the mean gap in points: what a person looks at."""
-    return moves_per_day(found) * found.mean_gap
+    return moves_per_day(figures) * figures.mean_gap
 
 
 def _pooled(results: Results, windows: Sequence[int]) -> dict[str, Figures]:
-    return {name: pooled([found[window] for window in windows]) for name, found in results.items()}
+    return {name: pooled([by_window[window] for window in windows]) for name, by_window in results.items()}
 
 
-def _gap_excess(found: Figures, present: Figures) -> str:
-    """Which gap is larger than the slack allows, in words; empty where none is."""
+def _gap_excess(figures: Figures, present: Figures) -> str:
+    """The gap that is larger than the slack allows, as a clause of a sentence; empty if none is."""
     gaps = (
-        (found.mean_gap, present.mean_gap, "on average"),
-        (found.p95_gap, present.p95_gap, "(95th percentile)"),
+        (figures.mean_gap, present.mean_gap, "on average"),
+        (figures.p95_gap, present.p95_gap, "(95th percentile)"),
     )
-    told = (
+    excesses = (
         f"left brokers {gap:.1f} points apart {which}, the present {now:.1f}"
         for gap, now, which in gaps
         if gap > now * (1 + SLACK_SHARE) + SLACK_POINTS
     )
-    return next(told, "")
+    return next(excesses, "")
 
 
 def _on_front(name: str, trained: Mapping[str, Figures]) -> bool:

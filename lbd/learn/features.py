@@ -31,13 +31,13 @@ SAMPLE = (*RESOURCES, *RATES, "topics", "started_at", "doubt")
 
 
 def rounds(decisions: DataFrame) -> DataFrame:
-    """Rounds: when, who had a report, and the seconds since the one before, on that day; null of the first.
+    """Rounds: time, brokers with a report, and seconds since the round before on that day, null for the first.
 
-    One that is there twice is taken once, and none that is :func:`overtaken`.
+    A round that is recorded twice counts once; :func:`overtaken` rounds are left out.
     """
-    kept = _once(decisions).where(~F.col("overtaken"))
+    counted = _once(decisions).where(~F.col("overtaken"))
     before = F.lag(_seconds("t")).over(_day())
-    return kept.select("t", "brokers", (_seconds("t") - before).alias("since"))
+    return counted.select("t", "brokers", (_seconds("t") - before).alias("since"))
 
 
 def overtaken(decisions: DataFrame) -> DataFrame:
@@ -54,8 +54,8 @@ def without(rows: DataFrame, overtaken: DataFrame) -> DataFrame:
 
 
 def _once(decisions: DataFrame) -> DataFrame:
-    found = decisions.groupBy("t").agg(F.max_by("brokers", "turn").alias("brokers"), F.max("turn").alias("turn"))
-    once = found.select("t", "brokers", "turn", F.to_date("t").alias("day"))
+    latest = decisions.groupBy("t").agg(F.max_by("brokers", "turn").alias("brokers"), F.max("turn").alias("turn"))
+    once = latest.select("t", "brokers", "turn", F.to_date("t").alias("day"))
     before = F.max("turn").over(_day().rowsBetween(W.unboundedPreceding, -1))
     soon = F.max("turn").over(W.partitionBy("day").orderBy(_seconds("t")).rangeBetween(0, int(LONGEST_SILENCE_SECONDS)))
     passed = (F.col("turn") > 0) & (F.col("turn") < before) & (before < soon)
@@ -68,17 +68,17 @@ def _day() -> WindowSpec:
 
 def samples(broker_rounds: DataFrame) -> DataFrame:
     """New samples of brokers, one for each broker and round; those without a number, or below nought, are left out."""
-    told = F.coalesce(*(F.col(name) for name in RESOURCES)).isNotNull()
+    measured = F.coalesce(*(F.col(name) for name in RESOURCES)).isNotNull()
     sane = F.least(*(F.coalesce(F.col(name), F.lit(0.0)) for name in RESOURCES)) >= 0
-    kept = broker_rounds.where(told & sane).groupBy("t", "broker")
-    return kept.agg(*(F.any_value(name).alias(name) for name in SAMPLE)).select("t", "broker", *SAMPLE)
+    valid = broker_rounds.where(measured & sane).groupBy("t", "broker")
+    return valid.agg(*(F.any_value(name).alias(name) for name in SAMPLE)).select("t", "broker", *SAMPLE)
 
 
 def brokers(decisions: DataFrame, broker_rounds: DataFrame, window_seconds: int) -> DataFrame:
     """A row for each broker with a report in each round; its numbers are null where it had no new sample."""
     reported = rounds(decisions).select("t", F.explode("brokers").alias("broker"))
-    found = reported.join(samples(broker_rounds), on=["t", "broker"], how="left")
-    return found.select(window_number("t", window_seconds).alias("window"), "t", "broker", *SAMPLE)
+    rows = reported.join(samples(broker_rounds), on=["t", "broker"], how="left")
+    return rows.select(window_number("t", window_seconds).alias("window"), "t", "broker", *SAMPLE)
 
 
 def bundles(bundle_rounds: DataFrame, window_seconds: int) -> DataFrame:
@@ -93,10 +93,10 @@ def window_number(column: str, window_seconds: int) -> Column:
 
 
 def dropped(broker_rounds: DataFrame, decisions: DataFrame) -> DataFrame:
-    """One row: what was read, and what of it is not learned from."""
+    """One row of counts: what was read, and what was dropped."""
     raw = broker_rounds.agg(F.count("*").alias("samples_read"))
-    kept = samples(broker_rounds).agg(F.count("*").alias("samples_kept"), F.count("doubt").alias("samples_doubted"))
-    seen = decisions.agg(F.count("*").alias("rounds_read"))
+    accepted = samples(broker_rounds).agg(F.count("*").alias("samples_kept"), F.count("doubt").alias("samples_doubted"))
+    read = decisions.agg(F.count("*").alias("rounds_read"))
     since, longest = F.coalesce(F.col("since"), F.lit(0.0)), F.lit(LONGEST_SILENCE_SECONDS)
     once = rounds(decisions).agg(
         F.count("*").alias("rounds_kept"),
@@ -104,7 +104,7 @@ def dropped(broker_rounds: DataFrame, decisions: DataFrame) -> DataFrame:
         F.coalesce(F.sum(F.least(since, longest)), F.lit(0.0)).alias("seconds_seen"),
     )
     back = overtaken(decisions).agg(F.count("*").alias("rounds_overtaken"))
-    return raw.crossJoin(kept).crossJoin(seen).crossJoin(once).crossJoin(back)
+    return raw.crossJoin(accepted).crossJoin(read).crossJoin(once).crossJoin(back)
 
 
 def _seconds(column: str) -> Column:
@@ -135,16 +135,16 @@ def scores(samples: DataFrame, weights: Weights) -> DataFrame:
     """``minute`` (epoch minutes), ``broker`` and ``score`` in points; the mean where a minute has several samples."""
     parts = [F.col(RESOURCES[at]) * float(weights.row()[at]) for at in SCORED]
     minute = F.floor(F.col("t").cast("double") / MINUTE_SECONDS).alias("minute")
-    told = samples.select(minute, "broker", F.greatest(*parts).alias("score")).where(F.col("score").isNotNull())
-    return told.groupBy("minute", "broker").agg(F.avg("score").alias("score"))
+    scored = samples.select(minute, "broker", F.greatest(*parts).alias("score")).where(F.col("score").isNotNull())
+    return scored.groupBy("minute", "broker").agg(F.avg("score").alias("score"))
 
 
 def gaps(scored: DataFrame) -> DataFrame:
     """``minute``, ``gap`` between the highest and the lowest score, ``mean`` of all; of minutes with two or more."""
-    found = scored.groupBy("minute").agg(
+    by_minute = scored.groupBy("minute").agg(
         (F.max("score") - F.min("score")).alias("gap"), F.avg("score").alias("mean"), F.count("*").alias("brokers")
     )
-    return found.where(F.col("brokers") > 1).select("minute", "gap", "mean")
+    return by_minute.where(F.col("brokers") > 1).select("minute", "gap", "mean")
 
 
 def pairs(scored: DataFrame) -> DataFrame:
@@ -160,8 +160,8 @@ def pairs(scored: DataFrame) -> DataFrame:
     )
     pair = F.least(F.col("rank"), F.col("brokers") + 1 - F.col("rank")).alias("pair")
     apart = ranked.where(F.col("rank") * 2 != F.col("brokers") + 1).select("minute", pair, "score")
-    found = apart.groupBy("minute", "pair").agg((F.max("score") - F.min("score")).alias("gap"))
-    return found.groupBy("pair").agg(F.avg("gap").alias("mean"), _p95("gap").alias("p95")).orderBy("pair")
+    by_pair = apart.groupBy("minute", "pair").agg((F.max("score") - F.min("score")).alias("gap"))
+    return by_pair.groupBy("pair").agg(F.avg("gap").alias("mean"), _p95("gap").alias("p95")).orderBy("pair")
 
 
 def lasting(gap: DataFrame, thresholds: Sequence[float]) -> DataFrame:
@@ -179,56 +179,58 @@ def lasting(gap: DataFrame, thresholds: Sequence[float]) -> DataFrame:
     length = (F.max("minute") - F.min("minute") + 1).alias("minutes")
     episodes = numbered.groupBy("threshold", "episode").agg(length, F.count("*").alias("seen"))
     total = gap.agg(F.count("*").alias("total"))
-    found = episodes.groupBy("threshold").agg(
+    by_threshold = episodes.groupBy("threshold").agg(
         F.count("*").alias("times"),
         F.median("minutes").alias("median"),
         F.max("minutes").alias("longest"),
         F.sum("seen").alias("seen"),
     )
     share = (F.col("seen") / F.col("total")).alias("share")
-    return found.crossJoin(total).select("threshold", "times", "median", "longest", share).orderBy("threshold")
+    return by_threshold.crossJoin(total).select("threshold", "times", "median", "longest", share).orderBy("threshold")
 
 
 def daily(gap: DataFrame) -> DataFrame:
     """For each ``hour`` of the day (UTC, 0 to 23) the mean score, the mean gap and the gap's 95th percentile."""
     hour = F.floor(F.col("minute") / MINUTE_SECONDS % 24).cast("int").alias("hour")
-    found = gap.select(hour, "gap", "mean").groupBy("hour")
-    return found.agg(F.avg("mean").alias("score"), F.avg("gap").alias("gap"), _p95("gap").alias("p95")).orderBy("hour")
+    hours = gap.select(hour, "gap", "mean").groupBy("hour")
+    return hours.agg(F.avg("mean").alias("score"), F.avg("gap").alias("gap"), _p95("gap").alias("p95")).orderBy("hour")
 
 
 def noise(scored: DataFrame) -> DataFrame:
     """For each ``broker`` the ``noise`` in points, its ``time_scale`` in minutes, and the number of ``spikes``.
 
     Noise is the deviation of a sample from the mean of the half hour around it, by the median, so that spikes do not
-    count. Its time scale is that of an AR(1) process with its correlation from one sample to the next: 0 where there is
-    none; so long a sample tells of the next. A spike may last several samples and counts once.
+    count. Its time scale, for which a sample predicts the next ones, is that of an AR(1) process with the same
+    correlation from one sample to the next: 0 where there is none. A spike may last several samples and counts once.
     """
     own = W.partitionBy("broker").orderBy("minute")
-    told = _around(scored, own)
+    residuals = _around(scored, own)
     near = F.col("minute") - F.lag("minute").over(own) <= BREAK_MINUTES
-    calm = F.when(F.abs("left") < F.col("limit"), F.col("left"))
-    steps = told.select(
-        "broker", "noise", "minute", calm.alias("left"), (F.col("above") > F.col("limit")).alias("high")
+    calm = F.when(F.abs("residual") < F.col("limit"), F.col("residual"))
+    steps = residuals.select(
+        "broker", "noise", "minute", calm.alias("residual"), (F.col("above") > F.col("limit")).alias("high")
     )
-    earlier = F.when(near, F.lag("left").over(own)).alias("earlier")
+    earlier = F.when(near, F.lag("residual").over(own)).alias("earlier")
     begins = (F.col("high") & ~F.coalesce(F.lag("high").over(own), F.lit(False))).cast("int").alias("begins")
-    found = steps.select("broker", "noise", "left", earlier, begins).groupBy("broker")
-    correlation = F.greatest(F.coalesce(F.corr("left", "earlier"), F.lit(0.0)), F.lit(0.0)).alias("correlation")
-    one = found.agg(F.first("noise").alias("noise"), correlation, F.sum("begins").alias("spikes"))
+    by_broker = steps.select("broker", "noise", "residual", earlier, begins).groupBy("broker")
+    correlation = F.greatest(F.coalesce(F.corr("residual", "earlier"), F.lit(0.0)), F.lit(0.0)).alias("correlation")
+    one = by_broker.agg(F.first("noise").alias("noise"), correlation, F.sum("begins").alias("spikes"))
     scale = F.when((F.col("correlation") > 0) & (F.col("correlation") < 1), -1 / F.ln("correlation")).otherwise(0.0)
     return one.select("broker", "noise", scale.alias("time_scale"), "spikes").orderBy("broker")
 
 
 def _around(scored: DataFrame, own: WindowSpec) -> DataFrame:
-    """What each sample has ``left`` beside the mean of those around it and is ``above`` their median, and the limit."""
+    """For each sample its ``residual`` to the mean of those around it, how far it is ``above`` their median, and the
+    ``limit`` beyond which it is a spike.
+    """
     around = own.rowsBetween(-AROUND, AROUND)
-    left = (F.col("score") - F.avg("score").over(around)).alias("left")
+    residual = (F.col("score") - F.avg("score").over(around)).alias("residual")
     ordered = F.sort_array(F.collect_list("score").over(around))  # Spark has no median of a frame
     above = (F.col("score") - F.element_at(ordered, ((F.size(ordered) + 1) / 2).cast("int"))).alias("above")
-    found = scored.select("broker", "minute", left, above)
-    quiet = found.groupBy("broker").agg((F.median(F.abs("left")) * NORMAL).alias("noise"))
+    residuals = scored.select("broker", "minute", residual, above)
+    quiet = residuals.groupBy("broker").agg((F.median(F.abs("residual")) * NORMAL).alias("noise"))
     limit = F.greatest(F.lit(SPIKE_POINTS), SPIKE_DEVIATIONS * F.col("noise")).alias("limit")
-    return found.join(F.broadcast(quiet), on="broker", how="inner").select("*", limit)
+    return residuals.join(F.broadcast(quiet), on="broker", how="inner").select("*", limit)
 
 
 def _p95(column: str) -> Column:

@@ -117,14 +117,14 @@ class ReplayCluster:
         return Snapshot(float(window.at[number]), self._brokers(number, here, owner), names, rows)
 
     def _brokers(self, number: int, here: IntArray, owner: IntArray) -> Brokers:
-        used, told = self.used[here], self._window.totals[number, here] + self._gained[here]
+        used, totals = self.used[here], self._window.totals[number, here] + self._gained[here]
         served = np.where(owner == NOBODY, 0, owner)
         traffic = carried(np.where((owner == NOBODY)[:, None], 0.0, self.rates), served, here.size)
         return Brokers(
             ids=tuple(self._window.brokers[at] for at in here.tolist()),
             usage=np.where(np.isnan(used), -1.0, np.clip(used, 0.0, 100.0)),
             limit=np.where(np.isnan(used), -1.0, 100.0),
-            rates=np.where(np.isfinite(told), np.maximum(told, 0.0), traffic),
+            rates=np.where(np.isfinite(totals), np.maximum(totals, 0.0), traffic),
             topics=np.bincount(served[owner != NOBODY], minlength=here.size).astype(np.int64),
             started_at=self._window.started_at[number, here],
             versions=("",) * here.size,
@@ -145,16 +145,16 @@ class ReplayCluster:
 def recorded(window: Window) -> Iterator[Snapshot]:
     """The rounds as they were recorded, to learn from what brokers carry.
 
-    A bundle that nobody tells of is listed where it was last: it may be one that is not among the largest there, as in
-    a live round (:attr:`~lbd.model.Snapshot.partial`), and brokers' own totals hold.
+    A bundle that no broker reports is listed where it was last. It may be missing because it is not among the largest
+    there, as in a live round (:attr:`~lbd.model.Snapshot.partial`); brokers' own totals hold.
     """
     size, names = len(window.brokers), list(window.bundles)
     cluster = ReplayCluster(window, fixed_model(window.brokers, np.zeros(size), np.zeros(size)))
     for number in range(window.at.size):
         cluster.follow(number)
-        seen = cluster.snapshot(number, names)
-        told = cluster.recorded[seen.rows.bundle] != NOBODY
-        yield replace(seen, rows=replace(seen.rows, reported=told), partial=True)
+        snapshot = cluster.snapshot(number, names)
+        reported = cluster.recorded[snapshot.rows.bundle] != NOBODY
+        yield replace(snapshot, rows=replace(snapshot.rows, reported=reported), partial=True)
 
 
 # --- usual usage: the rule of a live turn (``load/samples.py``) over a window's samples
@@ -197,8 +197,8 @@ class Latest:
     def usual(self, number: int) -> tuple[FloatArray, FloatArray]:
         """Percent that each broker with a report used on average lately, float64 (B, 5), and of how many samples."""
         here, since = np.flatnonzero(self._window.present[number]).tolist(), self._window.at[number] - MOST_SECONDS
-        found = [usual(self._newest(broker, since)) for broker in here]
-        return np.array([used for used, _ in found]), np.array([float(samples) for _, samples in found])
+        averages = [usual(self._newest(broker, since)) for broker in here]
+        return np.array([used for used, _ in averages]), np.array([float(samples) for _, samples in averages])
 
     def _newest(self, broker: int, since: float) -> list[FloatArray]:
         if not self._shown[broker]:
@@ -209,9 +209,9 @@ class Latest:
     def _keep(self, number: int, broker: int, used: FloatArray) -> None:
         at = float(self._window.at[number])
         young = is_of_start_up(at - self._window.started_at[number, broker], used[CPU])
-        told = not young and bool(np.isfinite(used[self._limited[broker]]).all())
-        self._shown[broker] = told
-        if told:
+        usable = not young and bool(np.isfinite(used[self._limited[broker]]).all())
+        self._shown[broker] = usable
+        if usable:
             self._samples[broker].append((at, used, int(self._since_change[broker])))
 
     def _forget_restarted(self, number: int) -> None:
@@ -226,7 +226,7 @@ class Latest:
             self._since_change[broker] = NEVER
 
     def _changed(self, number: int, owner: IntArray, rates: FloatArray) -> BoolArray:
-        """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
+        """Brokers whose bundles are not those of the round before, bool (B,); a change of few bytes does not count."""
         size, carried = len(self._samples), rates[:, BYTES_IN] + rates[:, BYTES_OUT]
         was, carried_then = self._owner, self._bytes
         self._owner, self._bytes = owner.copy(), carried
@@ -235,14 +235,14 @@ class Latest:
             return np.zeros(size, dtype=np.bool_)
         came, gone = _sums(owner[moved], carried[moved], size), _sums(was[moved], carried_then[moved], size)
         before, now = _sums(was, carried_then, size), _sums(owner, carried, size)
-        found: BoolArray = is_much(came + gone, before, now) & self._window.present[number - 1]
-        return found
+        changed: BoolArray = is_much(came + gone, before, now) & self._window.present[number - 1]
+        return changed
 
 
 def _sums(owner: IntArray, values: FloatArray, size: int) -> FloatArray:
     """What each broker owns, float64 (B,); -1 is nobody."""
-    found: FloatArray = np.bincount(owner + 1, values, size + 1)[1:].astype(np.float64)
-    return found
+    sums: FloatArray = np.bincount(owner + 1, values, size + 1)[1:].astype(np.float64)
+    return sums
 
 
 # --- closed loop
@@ -307,9 +307,9 @@ class _Replay:
         owner, fresh = self._cluster.owner, self._window.fresh[number]
         if self._latest is not None:
             self._latest.take(number, owner, self._cluster.rates, self._cluster.used)
-        told = (owner >= 0) & fresh[owner]
+        sampled = (owner >= 0) & fresh[owner]
         # where all of them have a sample, as often, slices are several times as fast as positions
-        taken = slice(None) if told.all() else np.flatnonzero(told)
+        taken = slice(None) if sampled.all() else np.flatnonzero(sampled)
         count = self._samples[taken] = np.minimum(self._samples[taken] + 1, LONG_SAMPLES)
         rates = self._cluster.rates[taken]
         for mean, most in ((self._short, SHORT_SAMPLES), (self._long, LONG_SAMPLES)):
@@ -328,13 +328,15 @@ class _Replay:
         lately = [one for one in self._sent if one.at > snapshot.taken_at - DAY_SECONDS]
         trips = Trips(lately, snapshot.taken_at, self._settings.guardrails)
         permission = self._permission(number, snapshot, trips)
-        decision = self._asked(snapshot, permission, trips)
+        decision = self._decision(snapshot, permission, trips)
         permitted = self._permitted(snapshot, decision, permission, lately)
         self._memory = memory_after(self._memory, decision, permitted)
         self._act(snapshot.taken_at, permitted.unloads)
 
-    def _asked(self, snapshot: Snapshot, permission: Permission, trips: Trips) -> Decision:
-        """Asked again with what it would send straight back barred, as in a live turn."""
+    def _decision(self, snapshot: Snapshot, permission: Permission, trips: Trips) -> Decision:
+        """The strategy's decision, made again with those bundles barred that it would move straight back, as in a live
+        turn.
+        """
         averages = Averages(self._names, self._short, self._long, self._samples)
         for _ in range(ROUNDS):
             decision = self._strategy(snapshot, averages, permission, self._memory)
@@ -360,16 +362,16 @@ class _Replay:
         )
 
     def _bars(self, snapshot: Snapshot, compared: BoolArray, trips: Trips) -> CodeArray:
-        """What may not move at all, and what moved lately while others can go instead: as in a live turn."""
+        """Bundles that may not move, and those that moved lately while others can go instead, as in a live turn."""
         if self._barred is None:
             self._barred = barred(snapshot, {}, Isolation(), self._settings.guardrails)
-        found, since = self._barred.copy(), snapshot.taken_at - self._settings.guardrails.cool_down_minutes * 60
+        bars, since = self._barred.copy(), snapshot.taken_at - self._settings.guardrails.cool_down_minutes * 60
         cooling = [one.bundle for one in self._sent if one.at >= since]
-        self._bar(found, trips.tired, Reason.PING_PONG)
-        self._bar(found, cooling, Reason.COOL_DOWN)
-        points, able = points_of(snapshot.brokers, self._settings.weights), np.isin(found, (0, Reason.COOL_DOWN.code))
-        self._bar(found, trips.moved(snapshot, points, compared, able), Reason.PING_PONG)
-        return found
+        self._bar(bars, trips.tired, Reason.PING_PONG)
+        self._bar(bars, cooling, Reason.COOL_DOWN)
+        points, able = points_of(snapshot.brokers, self._settings.weights), np.isin(bars, (0, Reason.COOL_DOWN.code))
+        self._bar(bars, trips.moved(snapshot, points, compared, able), Reason.PING_PONG)
+        return bars
 
     def _bar(self, codes: CodeArray, bundles: Iterable[str], reason: Reason) -> None:
         codes[[self._index[bundle] for bundle in bundles]] = reason.code
@@ -406,9 +408,9 @@ def replay(window: Window, settings: Settings, model: LoadModel) -> Course:
 
 
 def as_recorded(window: Window, weights: Weights) -> FloatArray:
-    """Scores that were really seen, float64 (T, B), NaN of brokers away."""
-    found = np.array([scores(used, weights) for used in window.used]).reshape(window.present.shape)
-    return np.where(window.present, found, np.nan)
+    """Recorded scores, float64 (T, B), NaN where a broker was away."""
+    points = np.array([scores(used, weights) for used in window.used]).reshape(window.present.shape)
+    return np.where(window.present, points, np.nan)
 
 
 # --- figures of a replay, by which settings are chosen
@@ -442,16 +444,16 @@ class Figures:
 
 def figures(course: Course, over_points: float) -> Figures:
     """The figures of a replay."""
-    found = gap_figures(course.at, course.points, over_points)
+    of_gaps = gap_figures(course.at, course.points, over_points)
     moved = Counter(one.bundle for one in course.moves)
     twice = sum(number > 1 for number in moved.values())
-    return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, **found)
+    return Figures(moves=len(course.moves), bundles=course.bundles, moved_twice=twice, **of_gaps)
 
 
 def gap_figures(at: FloatArray, points: FloatArray, over_points: float) -> dict[str, float]:
-    """Those of the figures that scores alone tell."""
-    seen = np.isfinite(points).sum(axis=1) > 1
-    at, points = at[seen], points[seen]
+    """The figures that follow from scores alone."""
+    comparable = np.isfinite(points).sum(axis=1) > 1
+    at, points = at[comparable], points[comparable]
     if not at.size:
         return dict.fromkeys(("days", "mean_gap", "p95_gap", "worst_hour_gap", "minutes_over", "thrashing"), 0.0)
     means, stretch = _means(at, points)
@@ -480,19 +482,19 @@ def _means(at: FloatArray, points: FloatArray) -> tuple[FloatArray, NDArray[np.i
     return means, np.searchsorted(begins, np.arange(at.size), side="right") - 1
 
 
-def pooled(found: Sequence[Figures]) -> Figures:
+def pooled(windows: Sequence[Figures]) -> Figures:
     """Several windows as one: times and moves added up, gaps weighed by their time, the worst of the worst."""
-    weights = np.array([max(one.days, 1e-9) for one in found])
-    gaps_of = ([one.mean_gap for one in found], [one.p95_gap for one in found])
+    weights = np.array([max(one.days, 1e-9) for one in windows])
+    gaps_of = ([one.mean_gap for one in windows], [one.p95_gap for one in windows])
     mean, p95 = (float(np.average(values, weights=weights)) for values in gaps_of)
     return Figures(
-        days=sum(one.days for one in found),
-        moves=sum(one.moves for one in found),
-        bundles=max(one.bundles for one in found),
+        days=sum(one.days for one in windows),
+        moves=sum(one.moves for one in windows),
+        bundles=max(one.bundles for one in windows),
         mean_gap=mean,
         p95_gap=p95,
-        worst_hour_gap=max(one.worst_hour_gap for one in found),
-        minutes_over=sum(one.minutes_over for one in found),
-        moved_twice=sum(one.moved_twice for one in found),
-        thrashing=max(one.thrashing for one in found),
+        worst_hour_gap=max(one.worst_hour_gap for one in windows),
+        minutes_over=sum(one.minutes_over for one in windows),
+        moved_twice=sum(one.moved_twice for one in windows),
+        thrashing=max(one.thrashing for one in windows),
     )

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from lbd.model import FloatArray
 
 
-def settings_file(found: Calibration) -> str:
+def settings_file(calibration: Calibration) -> str:
     """``proposal.yaml``: what differs from the present settings, with the evidence as comments, and what traffic costs
     each broker that showed it. ``lbd config check`` accepts it; where nothing is recommended no strategy's setting is
     in it.
     """
-    lines = [f"# {line}" for line in evidence(found)]
-    best = found.recommended
+    lines = [f"# {line}" for line in evidence(calibration)]
+    best = calibration.recommended
     if best is not None:
-        lines += ["", yaml.safe_dump(_changed(best, found.tried[PRESENT]), sort_keys=False).rstrip()]
-    known = _load(found.model)
+        lines += ["", yaml.safe_dump(_changed(best, calibration.tried[PRESENT]), sort_keys=False).rstrip()]
+    known = _load(calibration.model)
     if known:
         lines += ["", yaml.safe_dump({"load": known}, sort_keys=False).rstrip()]
     return "\n".join(lines) + "\n"
@@ -74,15 +74,15 @@ def _load(model: LoadModel) -> dict[str, object]:
     return {"measure": model.measure, "brokers": brokers} if brokers else {}
 
 
-def broker_conf(found: Calibration) -> str:
+def broker_conf(calibration: Calibration) -> str:
     """The same for clusters that balance with the brokers' own AvgShedder."""
-    best = found.recommended
-    lines = [f"# {line}" for line in evidence(found)]
+    best = calibration.recommended
+    lines = [f"# {line}" for line in evidence(calibration)]
     if best is not None and not isinstance(best.settings, AvgShedderSettings):
         lines.append(f"# {type(best.settings).name} is lbd's own: brokers do not have it.")
     elif best is not None:
         fields = type(best.settings).model_fields
-        present = _before(found)
+        present = _before(calibration)
         for key, value in best.settings.model_dump(mode="json").items():
             extra = fields[key].json_schema_extra
             if value != present[key] and isinstance(extra, dict) and "broker_conf" in extra:
@@ -94,29 +94,30 @@ def broker_conf(found: Calibration) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _before(found: Calibration) -> dict[str, Any]:
+def _before(calibration: Calibration) -> dict[str, Any]:
     """AvgShedder's settings in force, or its defaults where another strategy is."""
-    present = found.tried[PRESENT].settings
+    present = calibration.tried[PRESENT].settings
     return (present if isinstance(present, AvgShedderSettings) else AvgShedderSettings()).model_dump(mode="json")
 
 
-def evidence(found: Calibration) -> Iterator[str]:
-    """Why these numbers, in plain words."""
-    yield f"{found.days:.1f} days of history in windows of {found.window_hours:g} h, {len(found.tried)} settings tried."
-    yield from _read(found)
-    if found.torn:
-        yield f"{len(found.torn):,} files could not be read and are left out, the first: {found.torn[0]}."
-    yield _model_error(found)
-    yield from found.remarks
-    yield answer(found)
-    for one in found.choice.judged:
-        if one.name in {PRESENT, found.choice.best}:
+def evidence(calibration: Calibration) -> Iterator[str]:
+    """The evidence for these numbers, one sentence a line."""
+    history = f"{calibration.days:.1f} days of history in windows of {calibration.window_hours:g} h"
+    yield f"{history}, {len(calibration.tried)} settings tried."
+    yield from _read(calibration)
+    if calibration.torn:
+        yield f"{len(calibration.torn):,} files could not be read and are left out, the first: {calibration.torn[0]}."
+    yield _model_error(calibration)
+    yield from calibration.remarks
+    yield answer(calibration)
+    for one in calibration.choice.judged:
+        if one.name in {PRESENT, calibration.choice.best}:
             yield from _judged(one)
 
 
-def _read(found: Calibration) -> Iterator[str]:
+def _read(calibration: Calibration) -> Iterator[str]:
     """What was read and left out."""
-    read = found.read
+    read = calibration.read
     back = read["rounds_overtaken"]
     twice = read["rounds_read"] - read["rounds_kept"] - back
     yield (
@@ -127,9 +128,9 @@ def _read(found: Calibration) -> Iterator[str]:
         yield f"{back:,} rounds are left out: later turns have earlier times, as when a clock was set back."
 
 
-def answer(found: Calibration) -> str:
+def answer(calibration: Calibration) -> str:
     """What is recommended, or that nothing is, and why."""
-    choice = found.choice
+    choice = calibration.choice
     if choice.recommended is None:
         return f"Nothing is recommended: {choice.why}."
     return f"Recommended: {choice.recommended}; {choice.why}."
@@ -138,13 +139,13 @@ def answer(found: Calibration) -> str:
 def changed_settings(best: SettingsCandidate, present: SettingsCandidate) -> list[tuple[str, object, object]]:
     """Each setting that differs, by its name in lbd.yaml: what it is, and what is proposed."""
     strategy, before = type(best.settings).name, present.settings.model_dump(mode="json")
-    found: list[tuple[str, object, object]] = []
+    changes: list[tuple[str, object, object]] = []
     if strategy != type(present.settings).name:
-        found.append(("strategy", type(present.settings).name, strategy))
+        changes.append(("strategy", type(present.settings).name, strategy))
     for key, value in best.settings.model_dump(mode="json").items():
         if value != before.get(key):
-            found.append((f"{strategy_section(strategy)}.{key}", before.get(key, "-"), value))
-    return found
+            changes.append((f"{strategy_section(strategy)}.{key}", before.get(key, "-"), value))
+    return changes
 
 
 def _judged(one: Judged) -> Iterator[str]:
@@ -152,23 +153,23 @@ def _judged(one: Judged) -> Iterator[str]:
         yield f"{one.name}, {when} {figures.days:.1f} replayed days: {figures_text(figures)}"
 
 
-def figures_text(found: Figures) -> str:
+def figures_text(figures: Figures) -> str:
     """Figures in a line."""
-    over, twice = a_day(found, found.minutes_over), a_day(found, found.moved_twice)
+    over, twice = a_day(figures, figures.minutes_over), a_day(figures, figures.moved_twice)
     return (
-        f"{moves_per_day(found):.1f} moves a day, brokers {found.mean_gap:.1f} points apart on average, 95 % of the "
-        f"time at most {found.p95_gap:.1f}, worst hour {found.worst_hour_gap:.1f}, {over:.0f} min a day over the "
-        f"present threshold, {twice:.1f} bundles a day moved twice, cost {cost(found):.1f} points"
+        f"{moves_per_day(figures):.1f} moves a day, brokers {figures.mean_gap:.1f} points apart on average, 95 % of "
+        f"the time at most {figures.p95_gap:.1f}, worst hour {figures.worst_hour_gap:.1f}, {over:.0f} min a day over "
+        f"the present threshold, {twice:.1f} bundles a day moved twice, cost {cost(figures):.1f} points"
     )
 
 
-def a_day(found: Figures, total: float) -> float:
-    """A sum over all replays of all windows, of a day: some settings were replayed five times, and others once."""
-    return total / found.days if found.days else 0.0
+def a_day(figures: Figures, total: float) -> float:
+    """A sum over all replays, divided by their days: some settings were replayed five times, others once."""
+    return total / figures.days if figures.days else 0.0
 
 
-def _model_error(found: Calibration) -> str:
-    error = found.error
+def _model_error(calibration: Calibration) -> str:
+    error = calibration.error
     if not error.number:
         return "No move in this history tells how good the load model is."
     return (
@@ -198,15 +199,15 @@ def _plain(x: str, y: str) -> go.Figure:
     return figure
 
 
-def gap(found: Calibration) -> go.Figure:
+def gap(calibration: Calibration) -> go.Figure:
     """The last window: as it was, and as it would have been, with the rounds that moved something."""
-    shown, figure = found.shown, _plain("UTC", "points")
+    shown, figure = calibration.shown, _plain("UTC", "points")
     _line(figure, shown, shown.recorded, "as recorded", RECORDED)
     _line(figure, shown, shown.present, "present settings", NOW, shown.moves[0])
-    thresholds = {"present": (found.tried[PRESENT].settings.low_threshold, NOW)}
-    if shown.chosen is not None and found.recommended is not None:
-        _line(figure, shown, shown.chosen, f"proposed: {found.choice.recommended}", PROPOSED, shown.moves[1])
-        thresholds["proposed"] = (found.recommended.settings.low_threshold, PROPOSED)
+    thresholds = {"present": (calibration.tried[PRESENT].settings.low_threshold, NOW)}
+    if shown.chosen is not None and calibration.recommended is not None:
+        _line(figure, shown, shown.chosen, f"proposed: {calibration.choice.recommended}", PROPOSED, shown.moves[1])
+        thresholds["proposed"] = (calibration.recommended.settings.low_threshold, PROPOSED)
     for name, (threshold, colour) in thresholds.items():
         side = "top left" if name == "proposed" else "top right"
         figure.add_hline(
@@ -221,8 +222,8 @@ def gap(found: Calibration) -> go.Figure:
 def _line(
     figure: go.Figure, shown: WindowScores, points: FloatArray, name: str, colour: str, moves: Sequence[float] = ()
 ) -> None:
-    seen = np.isfinite(points).sum(axis=1) > 1
-    at, apart = shown.at[seen], gaps(points[seen])
+    comparable = np.isfinite(points).sum(axis=1) > 1
+    at, apart = shown.at[comparable], gaps(points[comparable])
     figure.add_scatter(
         x=at.astype("datetime64[s]"), y=apart, name=name, mode="lines", line={"color": colour, "width": 1.5}
     )
@@ -238,9 +239,9 @@ def _line(
         )
 
 
-def day(found: Calibration) -> go.Figure:
+def day(calibration: Calibration) -> go.Figure:
     """The profile of a day, over all days."""
-    figure, daily = _plain("hour of the day, UTC", "points"), found.told.daily
+    figure, daily = _plain("hour of the day, UTC", "points"), calibration.features.daily
     lines = (("mean score of all brokers", "score", OTHERS), ("mean gap", "gap", NOW), ("p95 gap", "p95", "#e9a23b"))
     for name, key, colour in lines:
         x, y = [one["hour"] for one in daily], [one[key] for one in daily]
@@ -248,16 +249,16 @@ def day(found: Calibration) -> go.Figure:
     return figure
 
 
-def front(found: Calibration) -> go.Figure:
-    """Moves against gap of all that was tried; those that none beat on both, the present and the proposed stand out."""
-    figure, choice = _plain("moves a day", "p95 gap, points"), found.choice
-    told = (
+def front(calibration: Calibration) -> go.Figure:
+    """Moves against gap of all candidates; the Pareto front, the present and the proposed settings stand out."""
+    figure, choice = _plain("moves a day", "p95 gap, points"), calibration.choice
+    groups = (
         ("others", OTHERS, 7, [one for one in choice.judged if not one.front]),
         ("none had both fewer moves and a smaller gap", "#e9a23b", 9, [one for one in choice.judged if one.front]),
         ("present", NOW, 14, [one for one in choice.judged if one.name == PRESENT]),
         ("proposed", PROPOSED, 14, [one for one in choice.judged if one.name == choice.recommended]),
     )
-    for label, colour, size, own in told:
+    for label, colour, size, own in groups:
         figure.add_scatter(
             x=[moves_per_day(one.trained) for one in own],
             y=[one.trained.p95_gap for one in own],
@@ -282,16 +283,16 @@ SHOWN = 12
 """Of what was tried, so many are in the table, the cheapest first; all are in the chart and in the file beside."""
 
 
-def page(found: Calibration) -> str:
+def page(calibration: Calibration) -> str:
     """The page: what is recommended and how it did, then what that is built on."""
     parts = (
-        _answer(found),
-        _gap(found),
-        _front(found),
-        _lasting(found),
-        _day(found),
-        _fits(found),
-        _summary_lines(found),
+        _answer(calibration),
+        _gap(calibration),
+        _front(calibration),
+        _lasting(calibration),
+        _day(calibration),
+        _fits(calibration),
+        _summary_lines(calibration),
     )
     body = "\n".join(line for part in parts for line in part)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -299,18 +300,18 @@ def page(found: Calibration) -> str:
     )
 
 
-def _answer(found: Calibration) -> Iterator[str]:
+def _answer(calibration: Calibration) -> Iterator[str]:
     """The recommendation, what it changes, and what it did beside the present settings."""
-    yield f"<p><b>{escape(answer(found))}</b></p>"
-    if found.recommended is not None:
-        changes = changed_settings(found.recommended, found.tried[PRESENT])
+    yield f"<p><b>{escape(answer(calibration))}</b></p>"
+    if calibration.recommended is not None:
+        changes = changed_settings(calibration.recommended, calibration.tried[PRESENT])
         yield table(("setting", "present", "proposed"), [(key, str(was), str(now)) for key, was, now in changes])
-    named = {found.choice.best: f"best: {found.choice.best}", PRESENT: "present settings"}
-    if found.recommended is not None:
-        named[found.choice.recommended] = "proposed settings"
+    named = {calibration.choice.best: f"best: {calibration.choice.best}", PRESENT: "present settings"}
+    if calibration.recommended is not None:
+        named[calibration.choice.recommended] = "proposed settings"
     rows = [
         (f"{named[one.name]}, {when}", *_cells(figures), f"{figures.worst_hour_gap:.1f}", _twice(figures))
-        for one in sorted(found.choice.judged, key=lambda one: one.name != PRESENT)
+        for one in sorted(calibration.choice.judged, key=lambda one: one.name != PRESENT)
         if one.name in named
         for when, figures in (("chosen on", one.trained), ("judged on", one.held_out))
     ]
@@ -322,17 +323,17 @@ COLUMNS = ("moves a day", "mean gap, points", "p95 gap", "cost")
 
 
 def _cells(figures: Figures) -> tuple[str, ...]:
-    told = (moves_per_day(figures), figures.mean_gap, figures.p95_gap, cost(figures))
-    return tuple(f"{one:,.1f}" for one in told)
+    columns = (moves_per_day(figures), figures.mean_gap, figures.p95_gap, cost(figures))
+    return tuple(f"{one:,.1f}" for one in columns)
 
 
 def _twice(figures: Figures) -> str:
     return f"{a_day(figures, figures.moved_twice):.1f}"
 
 
-def _summary_lines(found: Calibration) -> Iterator[str]:
+def _summary_lines(calibration: Calibration) -> Iterator[str]:
     yield "<h2>What it is built on</h2>"
-    yield from (f"<p>{escape(line)}</p>" for line in evidence(found))
+    yield from (f"<p>{escape(line)}</p>" for line in evidence(calibration))
 
 
 def _chart(title: str, figure: go.Figure) -> Iterator[str]:
@@ -341,21 +342,22 @@ def _chart(title: str, figure: go.Figure) -> Iterator[str]:
     yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="380px", config=options)
 
 
-def _gap(found: Calibration) -> Iterator[str]:
-    yield from _chart("Between the highest and the lowest score, in the last window", gap(found))
+def _gap(calibration: Calibration) -> Iterator[str]:
+    yield from _chart("Between the highest and the lowest score, in the last window", gap(calibration))
     yield '<p class="dim">Single samples; the figures above are means of ten minutes. Dots: rounds with moves.</p>'
 
 
-def _lasting(found: Calibration) -> Iterator[str]:
+def _lasting(calibration: Calibration) -> Iterator[str]:
     """How often and how long brokers were far apart, and between which pairs."""
     yield "<h2>How often and how long brokers were apart, as recorded</h2>"
+    features = calibration.features
     rows = [
         (f"{one['threshold']:g} points", f"{one['times']:,}", f"{one['median']:,.0f} min", f"{one['longest']:,} min",
          f"{one['share']:.1%}")
-        for one in found.told.lasting
+        for one in features.lasting
     ]  # fmt: skip
     yield table(("at least", "times", "median", "longest", "of the time"), rows)
-    ranks = [(_pair(one["pair"]), f"{one['mean']:.1f}", f"{one['p95']:.1f}") for one in found.told.pairs[:PAIRS]]
+    ranks = [(_pair(one["pair"]), f"{one['mean']:.1f}", f"{one['p95']:.1f}") for one in features.pairs[:PAIRS]]
     yield table(("pair", "mean gap, points", "p95 gap"), ranks)
 
 
@@ -363,23 +365,23 @@ def _pair(rank: int) -> str:
     return "most and least loaded" if rank == 1 else f"number {rank} from above and from below"
 
 
-def _day(found: Calibration) -> Iterator[str]:
-    yield from _chart("The day, as recorded", day(found))
+def _day(calibration: Calibration) -> Iterator[str]:
+    yield from _chart("The day, as recorded", day(calibration))
 
 
-def _front(found: Calibration) -> Iterator[str]:
+def _front(calibration: Calibration) -> Iterator[str]:
     """Moves against gap, of all that was tried."""
-    if not found.choice.judged:
+    if not calibration.choice.judged:
         return
-    yield from _chart("What was tried, on the time it was chosen on", front(found))
-    cheapest = sorted(found.choice.judged, key=lambda one: cost(one.trained))[:SHOWN]
+    yield from _chart("What was tried, on the time it was chosen on", front(calibration))
+    cheapest = sorted(calibration.choice.judged, key=lambda one: cost(one.trained))[:SHOWN]
     head = ("settings", *(f"{name}, {part}" for part in ("chosen on", "judged on") for name in COLUMNS))
     yield table(head, [(one.name, *_cells(one.trained), *_cells(one.held_out)) for one in cheapest])
 
 
-def _fits(found: Calibration) -> Iterator[str]:
+def _fits(calibration: Calibration) -> Iterator[str]:
     yield "<h2>Brokers</h2>"
-    model = found.model
+    model = calibration.model
     bytes_drive = model.measure == "throughput"
     factor, unit = (MIB, "MiB/s") if bytes_drive else (1000.0, "1,000 msg/s")
     rows = [
@@ -389,7 +391,7 @@ def _fits(found: Calibration) -> Iterator[str]:
             f"{model.slope[at, CPU] * factor:.2f}",
             f"{model.noise[at, CPU]:.1f}",
             model.sources[at][CPU].value,
-            *_restless(found, broker),
+            *_restless(calibration, broker),
             f"{model.samples[at]:,}",
         )
         for at, broker in enumerate(model.brokers)
@@ -400,33 +402,33 @@ def _fits(found: Calibration) -> Iterator[str]:
     yield table(head, rows)
 
 
-def _restless(found: Calibration, broker: str) -> tuple[str, str, str]:
+def _restless(calibration: Calibration, broker: str) -> tuple[str, str, str]:
     """Noise of the score, its time scale, and the number of spikes."""
-    told = found.told.noise.get(broker)
-    if told is None:
+    noise = calibration.features.noise.get(broker)
+    if noise is None:
         return "", "", ""
-    return f"{told['noise']:.1f}", f"{told['time_scale']:.1f} min", f"{told['spikes']:,}"
+    return f"{noise['noise']:.1f}", f"{noise['time_scale']:.1f} min", f"{noise['spikes']:,}"
 
 
 # --- files
 
 
-def write(found: Calibration, out: Path) -> list[str]:
+def write(calibration: Calibration, out: Path) -> list[str]:
     """Write all of them into a directory; returns the evidence in words, the recommendation last."""
     rows = [
-        {"name": one.name, "front": one.front, "settings": json.dumps(found.tried[one.name].values)}
+        {"name": one.name, "front": one.front, "settings": json.dumps(calibration.tried[one.name].values)}
         | {
             f"{part}_{key}": value
             for part in ("trained", "held_out")
             for key, value in asdict(getattr(one, part)).items()
         }
-        for one in found.choice.judged
+        for one in calibration.choice.judged
     ]
     with as_usage_error(out):
-        (out / "proposal.yaml").write_text(settings_file(found), encoding="utf-8")
-        (out / "broker.conf").write_text(broker_conf(found), encoding="utf-8")
-        (out / "report.html").write_text(page(found), encoding="utf-8")
+        (out / "proposal.yaml").write_text(settings_file(calibration), encoding="utf-8")
+        (out / "broker.conf").write_text(broker_conf(calibration), encoding="utf-8")
+        (out / "report.html").write_text(page(calibration), encoding="utf-8")
         pq.write_table(pa.Table.from_pylist(rows), out / "candidates.parquet")
-    lines = list(evidence(found))
+    lines = list(evidence(calibration))
     last = next(at for at, line in enumerate(lines) if line.startswith(("Recommended", "Nothing is")))
     return [*lines[:last], *lines[last + 1 :], lines[last]]

@@ -36,9 +36,9 @@ PATTERN = frozenset("*?[]{}")
 
 
 def nothing(path: str, others: Sequence[str] = ()) -> UsageError:
-    """Where a table has no file; ``others`` are the versions that are there."""
-    seen = f"; there is {', '.join(others)}" if others and f"v{VERSION}" not in others else f"; {HOW}"
-    return UsageError(f"{path}: no history of version {VERSION} there{seen}")
+    """The error for a table without a file; ``others`` are the versions that are there."""
+    hint = f"; there is {', '.join(others)}" if others and f"v{VERSION}" not in others else f"; {HOW}"
+    return UsageError(f"{path}: no history of version {VERSION} there{hint}")
 
 
 def check_local_history(history: str, master: str) -> None:
@@ -145,16 +145,16 @@ def session(master: str) -> Iterator[SparkSession]:
 
 
 def _line(error: Exception) -> str:
-    """What Spark gives up for: Java's own message, without its stack."""
-    told = str(getattr(error, "java_exception", error)).splitlines()
-    return told[0] if told else type(error).__name__
+    """The reason Spark failed: Java's own message, without its stack."""
+    lines = str(getattr(error, "java_exception", error)).splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def parts(spark: SparkSession) -> tuple[int, int]:
-    """Tasks of what Spark does at this moment: how many are done, and how many there are."""
+    """Tasks of Spark's active stages: how many are done, and how many there are."""
     tracker = spark.sparkContext.statusTracker()
-    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    known = [stage for stage in found if stage is not None]
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
@@ -174,7 +174,7 @@ def _check_java() -> None:
     if java is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise UsageError(f"no java {where}; {wanted}")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - found above
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - found above
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < OLDEST_JAVA:
         raise UsageError(f"{java} is Java {version[1] if version else 'of an unknown version'}; {wanted}")

@@ -51,12 +51,12 @@ def table(spark: SparkSession, root: str, name: str) -> Table:
     path = f"{root.rstrip('/')}/v{VERSION}/{name}"
     files = _files(spark, root, path)
     with ThreadPoolExecutor(READERS) as readers:
-        told = dict(zip(files, readers.map(lambda file: _footer(spark, file), files), strict=True))
-    footers = {file: footer for file, footer in told.items() if footer is not None}
+        by_file = dict(zip(files, readers.map(lambda file: _footer(spark, file), files), strict=True))
+    footers = {file: footer for file, footer in by_file.items() if footer is not None}
     newer = next((file for file, footer in footers.items() if footer.version > VERSION), None)
     if newer is not None:
-        seen = footers[newer].version
-        raise UsageError(f"{newer}: history of version {seen}, this lbd reads version {VERSION}; take a newer lbd")
+        version = footers[newer].version
+        raise UsageError(f"{newer}: history of version {version}, this lbd reads version {VERSION}; take a newer lbd")
     whole = _whole(spark, footers) if footers else []
     if not whole:
         raise UsageError(f"{path}: no history of version {VERSION} there: none of {len(files)} files can be read")
@@ -75,15 +75,15 @@ def _whole(spark: SparkSession, footers: Mapping[str, _Footer]) -> list[str]:
         F.count("*").alias("rows"), F.max(F.xxhash64(*columns)).alias("hash")
     )
     jvm: Any = spark._jvm  # noqa: SLF001
-    seen = {_path(spark, jvm.java.net.URI(row["file"])).toString(): row["rows"] for row in read.collect()}
-    return [file for file, footer in footers.items() if seen.get(file, 0) == footer.rows]
+    readable = {_path(spark, jvm.java.net.URI(row["file"])).toString(): row["rows"] for row in read.collect()}
+    return [file for file, footer in footers.items() if readable.get(file, 0) == footer.rows]
 
 
 def _files(spark: SparkSession, root: str, path: str) -> Sequence[str]:
     """All files of a table that have a reader's name."""
     try:
-        found = _hadoop(spark, path).globStatus(_path(spark, f"{path}/{{day=*/,}}[!._]*.parquet"))
-        files = sorted(one.getPath().toString() for one in found or ())
+        statuses = _hadoop(spark, path).globStatus(_path(spark, f"{path}/{{day=*/,}}[!._]*.parquet"))
+        files = sorted(one.getPath().toString() for one in statuses or ())
         others = [] if files else sorted(
             one.getPath().getName() for one in _hadoop(spark, root).globStatus(_path(spark, f"{root}/v[0-9]*")) or ()
         )  # fmt: skip
@@ -96,26 +96,26 @@ def _files(spark: SparkSession, root: str, path: str) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class _Footer:
-    """What a file says of itself; the version is ours where it names none."""
+    """A file's metadata; the version is this lbd's where the file names none."""
 
     version: int
     rows: int
 
 
 def _footer(spark: SparkSession, file: str) -> _Footer | None:
-    """A file's footer; None of one that is not whole."""
+    """A file's footer; None if the file is not whole."""
     jvm: Any = spark._jvm  # noqa: SLF001 - Spark shows no footers otherwise
     try:
         source = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(_path(spark, file), _configuration(spark))
         reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(source)
         try:
-            told, rows = reader.getFileMetaData().getKeyValueMetaData().get(VERSION_KEY), reader.getRecordCount()
+            metadata, rows = reader.getFileMetaData().getKeyValueMetaData().get(VERSION_KEY), reader.getRecordCount()
         finally:
             reader.close()
     except Py4JError:
         return None
     try:
-        return _Footer(int(json.loads(told)["version"]) if told is not None else VERSION, rows)
+        return _Footer(int(json.loads(metadata)["version"]) if metadata is not None else VERSION, rows)
     except (KeyError, ValueError, TypeError):
         return _Footer(VERSION, rows)
 

@@ -73,14 +73,14 @@ def joined(first: Window, second: Window) -> Window:
     bundles = tuple(sorted({*first.bundles, *second.bundles}))
     old, new = _renumbered(first, brokers, bundles, 0), _renumbered(second, brokers, bundles, first.at.size)
     gone = np.flatnonzero(~np.isin(bundles, second.bundles)).astype(np.int32)
-    left = {
+    removed = {
         "change_round": np.full(gone.size, first.at.size, dtype=np.int32),
         "change_bundle": gone,
         "change_owner": np.full(gone.size, -1, dtype=np.int32),
         "change_rates": np.zeros((gone.size, 4), dtype=np.float32),
     }
     _carried(old, new)
-    values = {key: np.concatenate([old[key], left.get(key, new[key][:0]), new[key]]) for key in new}
+    values = {key: np.concatenate([old[key], removed.get(key, new[key][:0]), new[key]]) for key in new}
     return Window(brokers, bundles, **values)
 
 
@@ -96,14 +96,14 @@ def _carried(old: dict[str, Any], new: dict[str, Any]) -> None:
 
 
 def _renumbered(window: Window, brokers: tuple[str, ...], bundles: tuple[str, ...], rounds: int) -> dict[str, Any]:
-    """Its columns, so many rounds later, for these brokers and bundles, of which it may not know all."""
+    """Its columns, ``rounds`` later, numbered by these brokers and bundles, of which it may not know all."""
     broker, bundle = (_positions(own, among) for own, among in ((window.brokers, brokers), (window.bundles, bundles)))
-    found: dict[str, Any] = {"at": window.at}
+    columns: dict[str, Any] = {"at": window.at}
     for key, nothing in OF_BROKERS.items():
         own = getattr(window, key)
-        found[key] = np.full((own.shape[0], len(brokers), *own.shape[2:]), nothing, dtype=own.dtype)
-        found[key][:, broker] = own
-    return found | {
+        columns[key] = np.full((own.shape[0], len(brokers), *own.shape[2:]), nothing, dtype=own.dtype)
+        columns[key][:, broker] = own
+    return columns | {
         "change_round": (window.change_round + rounds).astype(np.int32),
         "change_bundle": bundle[window.change_bundle],
         "change_owner": np.append(broker, np.int32(-1))[window.change_owner],
@@ -147,8 +147,8 @@ def to_bytes(window: Window) -> bytes:
 
 def from_bytes(packed: bytes) -> Window:
     """What :func:`to_bytes` packed."""
-    with np.load(BytesIO(packed), allow_pickle=False) as found:
-        values: dict[str, Any] = {name: found[name] for name in found.files}
+    with np.load(BytesIO(packed), allow_pickle=False) as arrays:
+        values: dict[str, Any] = {name: arrays[name] for name in arrays.files}
     return Window(**{**values, **{name: _split(values[name].tobytes().decode()) for name in _NAMES}})
 
 
@@ -196,8 +196,8 @@ def pack(brokers: pa.Table, bundles: pa.Table) -> Window:
 
 
 def _milliseconds(table: pa.Table) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = table["t"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
-    return found
+    milliseconds: NDArray[np.int64] = table["t"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
+    return milliseconds
 
 
 def _indexed(column: pa.ChunkedArray) -> tuple[tuple[str, ...], IntArray]:
@@ -207,45 +207,45 @@ def _indexed(column: pa.ChunkedArray) -> tuple[tuple[str, ...], IntArray]:
 
 
 def _row_positions(column: pa.ChunkedArray, names: tuple[str, ...]) -> IntArray:
-    found = pc.index_in(column, pa.array(names, pa.string()))
-    positions: IntArray = pc.fill_null(found, -1).to_numpy().astype(np.int32)
+    indices = pc.index_in(column, pa.array(names, pa.string()))
+    positions: IntArray = pc.fill_null(indices, -1).to_numpy().astype(np.int32)
     return positions
 
 
 def _grid(
     values: pa.ChunkedArray, rounds: Positions, brokers: Positions, height: int, width: int, *, fill: bool
 ) -> BoolArray:
-    found = np.full((height, width), fill, dtype=np.bool_)
-    found[rounds, brokers] = values.to_numpy()
-    return found
+    grid = np.full((height, width), fill, dtype=np.bool_)
+    grid[rounds, brokers] = values.to_numpy()
+    return grid
 
 
 def _numbers(table: pa.Table, name: str, rounds: Positions, brokers: Positions, height: int, width: int) -> FloatArray:
-    found = np.full((height, width), np.nan)
+    grid = np.full((height, width), np.nan)
     column = table[name]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    found[rounds, brokers] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return found
+    grid[rounds, brokers] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return grid
 
 
 def _last_fresh(fresh: BoolArray) -> NDArray[np.int64]:
     """For each round and broker the last round with a new sample, -1 before the first: int64 (T, B)."""
     rounds = np.where(fresh, np.arange(len(fresh))[:, None], -1)
-    found: NDArray[np.int64] = np.maximum.accumulate(rounds, axis=0)
-    return found
+    last: NDArray[np.int64] = np.maximum.accumulate(rounds, axis=0)
+    return last
 
 
 def _changes(
     table: pa.Table, at: NDArray[np.int64], brokers: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Names of all bundles, and what changed of them, by round."""
+    """Names of all bundles, and the changes of their rates and owners by round."""
     names, bundle = _indexed(table["bundle"])
-    seen = _milliseconds(table)
-    rounds = np.searchsorted(at, seen).astype(np.int32)
+    times = _milliseconds(table)
+    rounds = np.searchsorted(at, times).astype(np.int32)
     inside = rounds < at.size
     owner = _row_positions(table["broker"], brokers)
-    order = np.flatnonzero(inside)[np.lexsort((owner[inside], bundle[inside], seen[inside]))]
+    order = np.flatnonzero(inside)[np.lexsort((owner[inside], bundle[inside], times[inside]))]
     rates = np.stack([table[name].to_numpy(zero_copy_only=False) for name in RATES], axis=1).astype(np.float32)
     return names, {
         "change_round": rounds[order],
@@ -284,5 +284,5 @@ def dealt(window: Window, seed: int) -> Window:
 def _level(samples: FloatArray) -> FloatArray:
     """The median of those around each, float64 (n,): a step up or down stays one."""
     padded = np.pad(samples, AROUND, mode="edge")
-    found: FloatArray = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * AROUND + 1), axis=1)
-    return found
+    medians: FloatArray = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * AROUND + 1), axis=1)
+    return medians
