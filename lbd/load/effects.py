@@ -70,11 +70,11 @@ NONE = Effect(0.0, np.inf)
 
 
 def effect(own: BrokerSamples, measure: Measure) -> Effect:
-    """The effect of all moves between a broker's samples, each weighted by how well it is told."""
+    """The effect of all moves between a broker's samples, each weighted by its inverse variance."""
     carried = driving(own.carried, measure)[:, CPU]
-    told = [_change(own, carried, before, after) for before, after in _around(own, carried)]
-    found = np.array([one for one in told if one is not None]).reshape(-1, 3)
-    traffic, points, variance = found.T
+    changes = [_change(own, carried, before, after) for before, after in _around(own, carried)]
+    usable = np.array([one for one in changes if one is not None]).reshape(-1, 3)
+    traffic, points, variance = usable.T
     weight = float((traffic**2 / variance).sum())
     if not weight > 0:
         return NONE

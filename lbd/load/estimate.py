@@ -95,11 +95,11 @@ class LoadModel:
 
 
 def fixed_model(brokers: Sequence[str], background: FloatArray, slope: FloatArray) -> LoadModel:
-    """A model by decree: ``background`` float64 (B,) in points of CPU, ``slope`` (B,) in points for each byte/s."""
+    """A model with given ``background``, float64 (B,), in points of CPU, and ``slope``, (B,), in points per byte/s."""
     size = len(brokers)
     columns = np.zeros((size, len(RESOURCES)))
-    found = columns.copy()
-    found[:, CPU] = slope
+    slopes = columns.copy()
+    slopes[:, CPU] = slope
     idle = columns.copy()
     idle[:, CPU] = background
     row = tuple(
@@ -107,7 +107,7 @@ def fixed_model(brokers: Sequence[str], background: FloatArray, slope: FloatArra
         for at in range(len(RESOURCES))
     )
     samples = np.zeros(size, dtype=np.int32)
-    return LoadModel(tuple(brokers), idle, found, columns, columns, (row,) * size, samples)
+    return LoadModel(tuple(brokers), idle, slopes, columns, columns, (row,) * size, samples)
 
 
 def carried(rates: FloatArray, owner: IntArray, brokers: int) -> FloatArray:
@@ -117,12 +117,12 @@ def carried(rates: FloatArray, owner: IntArray, brokers: int) -> FloatArray:
 
 def driving(traffic: FloatArray, measure: Measure) -> FloatArray:
     """What drives each resource, float64 (B, 5), of traffic (B, 4): its messages/s or bytes/s, 0 for memory."""
-    found = np.zeros((len(traffic), len(RESOURCES)))
-    taken, given = (MSG_IN, MSG_OUT) if measure == "msg_rate" else (BYTES_IN, BYTES_OUT)
-    found[:, CPU] = traffic[:, taken] + traffic[:, given]
-    found[:, BANDWIDTH_IN] = traffic[:, BYTES_IN]
-    found[:, BANDWIDTH_OUT] = traffic[:, BYTES_OUT]
-    return found
+    drives = np.zeros((len(traffic), len(RESOURCES)))
+    incoming, outgoing = (MSG_IN, MSG_OUT) if measure == "msg_rate" else (BYTES_IN, BYTES_OUT)
+    drives[:, CPU] = traffic[:, incoming] + traffic[:, outgoing]
+    drives[:, BANDWIDTH_IN] = traffic[:, BYTES_IN]
+    drives[:, BANDWIDTH_OUT] = traffic[:, BYTES_OUT]
+    return drives
 
 
 def background_as_recorded(model: LoadModel, percent: FloatArray, traffic: FloatArray) -> FloatArray:
@@ -132,14 +132,14 @@ def background_as_recorded(model: LoadModel, percent: FloatArray, traffic: Float
 
 def usage(background: FloatArray, slope: FloatArray, drives: FloatArray) -> FloatArray:
     """Percent that brokers use of a resource, of any one shape: its background plus a slope times what drives it."""
-    found: FloatArray = np.maximum(background + slope * drives, 0.0)
-    return found
+    percent: FloatArray = np.maximum(background + slope * drives, 0.0)
+    return percent
 
 
 def scores(percent: FloatArray, weights: Weights) -> FloatArray:
     """Score of each broker in points, float64 (B,), of usages in percent, (B, 5); NaN where none of them is known."""
-    found: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1)
-    return found
+    points: FloatArray = np.fmax.reduce((percent * weights.row())[:, SCORED], axis=1)
+    return points
 
 
 # --- share: how far a broker's score rises with the traffic of a bundle moved to it
@@ -201,13 +201,13 @@ def carried_by(snapshot: Snapshot, scores: FloatArray, broker: str, bundles: int
 
 
 def as_it_was(snapshot: Snapshot, scores: FloatArray, broker: str, then: Carried) -> tuple[Snapshot, FloatArray]:
-    """The round and its scores with one broker carrying what it did then.
+    """The round and its scores with the traffic and score that one broker had ``then``.
 
-    One that carried nothing gets one message and one byte a second: its bundles weigh nothing, and that is known.
+    A broker without traffic gets one message and one byte a second: its bundles weigh nothing, and that is known.
     """
     at = snapshot.brokers.index()[broker]
-    rates, found = snapshot.brokers.rates.copy(), scores.copy()
+    rates, points = snapshot.brokers.rates.copy(), scores.copy()
     rates[at] = 0.0
     rates[at, MSG_IN], rates[at, BYTES_IN] = then.msg_rate or 1.0, then.throughput or 1.0
-    found[at] = then.score
-    return replace(snapshot, brokers=replace(snapshot.brokers, rates=rates)), found
+    points[at] = then.score
+    return replace(snapshot, brokers=replace(snapshot.brokers, rates=rates)), points

@@ -77,14 +77,14 @@ def line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> SlopeFit:
     """The common slope of some groups of points, each ``(x, y)`` float64 (n,) in the order of time."""
     most = max(MOST_POINTS // max(int(len(groups) ** 0.5), 1), 16)
     thin = [(_evenly(x, most), _evenly(y, most)) for x, y in groups]
-    found = _line([(x, y) for x, y in thin if _varies(x)])
+    fitted = _line([(x, y) for x, y in thin if _varies(x)])
     before = thin
     for _ in range(REFINED):
-        near = [_near(x, y, found) for x, y in thin]
-        if all(x.size == kept.size for (x, _), (kept, _) in zip(before, near, strict=True)):
+        near = [_near(x, y, fitted) for x, y in thin]
+        if all(x.size == near_x.size for (x, _), (near_x, _) in zip(before, near, strict=True)):
             break
-        found, before = _line([(x, y) for x, y in near if _varies(x)]), near
-    return found
+        fitted, before = _line([(x, y) for x, y in near if _varies(x)]), near
+    return fitted
 
 
 def _line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> SlopeFit:
@@ -94,23 +94,23 @@ def _line(groups: Sequence[tuple[FloatArray, FloatArray]]) -> SlopeFit:
         return UNKNOWN
     rises = [_pairs(x, y) for x, y in groups]
     slope = weighted_median(np.concatenate([one[0] for one in rises]), np.concatenate([one[1] for one in rises]))
-    left = np.concatenate([_residuals(x, y, slope) for x, y in groups])
-    noise = robust_deviation(left) * (points / free) ** 0.5
+    residuals = np.concatenate([_residuals(x, y, slope) for x, y in groups])
+    noise = robust_deviation(residuals) * (points / free) ** 0.5
     spread = sum(float(((x - x.mean()) ** 2).sum()) for x, _ in groups)
     return SlopeFit(slope, WIDTH * noise / spread**0.5, noise)
 
 
 def _residuals(x: FloatArray, y: FloatArray, slope: float) -> FloatArray:
-    """What the line does not explain, around the middle of its group."""
-    found: FloatArray = y - slope * x - np.median(y - slope * x)
-    return found
+    """Residuals of the line, around the median of its group."""
+    residuals: FloatArray = y - slope * x - np.median(y - slope * x)
+    return residuals
 
 
-def _near(x: FloatArray, y: FloatArray, found: SlopeFit) -> tuple[FloatArray, FloatArray]:
+def _near(x: FloatArray, y: FloatArray, fitted: SlopeFit) -> tuple[FloatArray, FloatArray]:
     """The points of a group that are not far off the line."""
     if not x.size:
         return x, y
-    near = np.abs(_residuals(x, y, found.slope)) <= FAR_OFF * found.noise + ROUNDING
+    near = np.abs(_residuals(x, y, fitted.slope)) <= FAR_OFF * fitted.noise + ROUNDING
     return x[near], y[near]
 
 
@@ -149,8 +149,8 @@ def _pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     first, second = _both(x.size)
     run, rise = x[second] - x[first], y[second] - y[first]
     apart = np.abs(run)
-    told = apart > 0
-    return rise[told] / run[told], apart[told]
+    distinct = apart > 0
+    return rise[distinct] / run[distinct], apart[distinct]
 
 
 # --- brokers beside each other: traffic and usage of several, for those without a slope of their own
@@ -159,46 +159,46 @@ GIVEN_HALF_WIDTH = 0.25
 """Of a slope that was given: it is taken to be right within a quarter, as one that is learned must be."""
 
 
-def capacities(limits: Mapping[str, float], given: LoadSettings) -> dict[str, float]:
-    """By broker: what is given, else its limit of CPU by the lowest one, for usage is in percent of that; else 1."""
-    if given.tells_capacity:
-        return {broker: given.capacity(broker) for broker in limits}
+def capacities(limits: Mapping[str, float], settings: LoadSettings) -> dict[str, float]:
+    """Capacity by broker: as set, else its CPU limit over the lowest one (usage is in percent of the limit), else 1."""
+    if settings.tells_capacity:
+        return {broker: settings.capacity(broker) for broker in limits}
     if not all(0 < limit < np.inf for limit in limits.values()):
         return dict.fromkeys(limits, 1.0)
     return {broker: limit / min(limits.values()) for broker, limit in limits.items()}
 
 
 def completed(
-    found: Sequence[tuple[Source, SlopeFit]],
+    fitted: Sequence[tuple[Source, SlopeFit]],
     brokers: Sequence[str],
     capacity: Mapping[str, float],
-    given: LoadSettings,
+    settings: LoadSettings,
 ) -> list[tuple[Source, SlopeFit]]:
-    """Slopes of CPU with those given, where a broker's own samples tell none, and of the others by their capacity.
+    """CPU slopes, completed where a broker's own samples yield none: from the settings, else by the brokers' capacity.
 
-    Only where anything is given: one fitted broker does not speak for others of which nothing says that they are alike
+    By capacity only if the settings name a broker: one fitted broker does not speak for others that may be unlike it
     (on brokers of 0.4 and 0.55 cores that erred by 3 points on average, where nothing was to be claimed).
     """
-    told = [_fixed_slope(one, given.slope(broker)) for one, broker in zip(found, brokers, strict=True)]
+    slopes = [_fixed_slope(one, settings.slope(broker)) for one, broker in zip(fitted, brokers, strict=True)]
     known = [
         line.slope * capacity[broker]
-        for (source, line), broker in zip(told, brokers, strict=True)
+        for (source, line), broker in zip(slopes, brokers, strict=True)
         if source in {Source.FITTED, Source.GIVEN}
     ]
-    if not known or not given.brokers:
-        return told
+    if not known or not settings.brokers:
+        return slopes
     middle = float(np.median(known))
     off = max(GIVEN_HALF_WIDTH * middle, *(abs(one - middle) for one in known))
     return [
         (Source.POOLED, _by_capacity(middle, off, capacity[broker])) if source is Source.UNKNOWN else (source, line)
-        for (source, line), broker in zip(told, brokers, strict=True)
+        for (source, line), broker in zip(slopes, brokers, strict=True)
     ]
 
 
-def _fixed_slope(found: tuple[Source, SlopeFit], slope: float | None) -> tuple[Source, SlopeFit]:
-    source, line = found
+def _fixed_slope(fitted: tuple[Source, SlopeFit], slope: float | None) -> tuple[Source, SlopeFit]:
+    source, line = fitted
     if slope is None or source in {Source.FITTED, Source.UNLIMITED}:
-        return found
+        return fitted
     noise = line.noise if np.isfinite(line.noise) else 0.0
     return Source.GIVEN, SlopeFit(slope, GIVEN_HALF_WIDTH * slope, noise)
 
@@ -244,24 +244,24 @@ class _SamplePool:
     capacity: Mapping[str, float]
 
 
-def fit(samples: Mapping[str, BrokerSamples], given: LoadSettings = NOTHING_KNOWN) -> LoadModel:
-    """The load model of the brokers that gave these samples; those that saw bundles come or go are left out.
+def fit(samples: Mapping[str, BrokerSamples], settings: LoadSettings = NOTHING_KNOWN) -> LoadModel:
+    """The load model of the brokers of these samples; samples during which bundles came or went are left out.
 
-    A resource without a known limit gets no slope. Where not even all brokers together tell a slope, its source is
-    :attr:`~lbd.load.estimate.Source.UNKNOWN`: their traffic did not change, or there are too few samples. What is
-    ``given`` holds where a broker's own samples do not tell.
+    A resource without a known limit gets no slope. Where not even all brokers together yield a slope, its source is
+    :attr:`~lbd.load.estimate.Source.UNKNOWN`: their traffic did not change, or there are too few samples. The
+    ``settings`` hold where a broker's own samples yield none.
     """
     brokers = tuple(sorted(samples))
     trusted = {broker: samples[broker].where(samples[broker].trusted) for broker in brokers}
     limits = {broker: own.hardware[CPU] for broker, own in trusted.items()}
-    seen = _SamplePool(trusted, capacities(limits, given))
-    measure = given.measure or _measure(seen)
+    pool = _SamplePool(trusted, capacities(limits, settings))
+    measure = settings.measure or _measure(pool)
     lines, sources = _blank(len(brokers)), [[Source.MEMORY] * len(RESOURCES) for _ in brokers]
     for column in DRIVEN:
-        found = _column(seen, column, measure)
+        slopes = _column(pool, column, measure)
         if column == CPU:
-            found = completed(found, brokers, seen.capacity, given)
-        for row, (source, one) in enumerate(found):
+            slopes = completed(slopes, brokers, pool.capacity, settings)
+        for row, (source, one) in enumerate(slopes):
             sources[row][column] = source
             lines[row, column] = (one.slope, one.half_width, one.noise)
     slope = lines[:, :, 0]
@@ -282,34 +282,34 @@ def _blank(brokers: int) -> FloatArray:
     return np.zeros((brokers, len(RESOURCES), 3))
 
 
-def _measure(seen: _SamplePool) -> Measure:
-    """What explains CPU better, by the noise that is left when all brokers share a slope per kind of machine."""
-    left = {measure: _residual_noise(seen, measure) for measure in ("throughput", "msg_rate")}
-    return "msg_rate" if left["msg_rate"] < MEASURE_GAIN * left["throughput"] else "throughput"
+def _measure(pool: _SamplePool) -> Measure:
+    """The measure that explains CPU better: the one with less residual noise if each kind of machine shares a slope."""
+    noise = {measure: _residual_noise(pool, measure) for measure in ("throughput", "msg_rate")}
+    return "msg_rate" if noise["msg_rate"] < MEASURE_GAIN * noise["throughput"] else "throughput"
 
 
-def _residual_noise(seen: _SamplePool, measure: Measure) -> float:
-    kinds = _by_hardware(seen.samples)
-    noises = [line(_groups(_points(seen, CPU, measure), kind)).noise for kind in kinds.values()]
+def _residual_noise(pool: _SamplePool, measure: Measure) -> float:
+    kinds = _by_hardware(pool.samples)
+    noises = [line(_groups(_points(pool, CPU, measure), kind)).noise for kind in kinds.values()]
     known = [noise for noise in noises if np.isfinite(noise)]
     return sum(known) / len(known) if known else np.inf
 
 
 def _by_hardware(samples: Mapping[str, BrokerSamples]) -> dict[tuple[float, ...], list[str]]:
-    found: dict[tuple[float, ...], list[str]] = {}
+    kinds: dict[tuple[float, ...], list[str]] = {}
     for broker, own in samples.items():
-        found.setdefault(own.hardware, []).append(broker)
-    return found
+        kinds.setdefault(own.hardware, []).append(broker)
+    return kinds
 
 
-def _points(seen: _SamplePool, column: int, measure: Measure) -> dict[str, _Points]:
-    found = {}
-    for broker, own in seen.samples.items():
-        capacity = seen.capacity[broker] if column == CPU else 1.0
+def _points(pool: _SamplePool, column: int, measure: Measure) -> dict[str, _Points]:
+    points = {}
+    for broker, own in pool.samples.items():
+        capacity = pool.capacity[broker] if column == CPU else 1.0
         x, y = driving(own.carried, measure)[:, column] / capacity, own.used[:, column]
-        told = np.isfinite(y) & (y < SATURATED_PERCENT)
-        found[broker] = _Points(x[told], y[told], capacity)
-    return found
+        usable = np.isfinite(y) & (y < SATURATED_PERCENT)
+        points[broker] = _Points(x[usable], y[usable], capacity)
+    return points
 
 
 def _groups(points: Mapping[str, _Points], brokers: Iterable[str]) -> Sequence[tuple[FloatArray, FloatArray]]:
@@ -325,9 +325,9 @@ def _has_spread(x: FloatArray) -> bool:
     return bool(min(ends[-2] - ends[0], ends[-1] - ends[1]) > FLAT_SHARE * np.abs(x).max())
 
 
-def _column(seen: _SamplePool, column: int, measure: Measure) -> list[tuple[Source, SlopeFit]]:
+def _column(pool: _SamplePool, column: int, measure: Measure) -> list[tuple[Source, SlopeFit]]:
     """Slope of one resource for each broker, and where it comes from."""
-    samples, points = seen.samples, _points(seen, column, measure)
+    samples, points = pool.samples, _points(pool, column, measure)
     most = max((float(own.x.max()) for own in points.values() if own.x.size), default=0.0)
     owns = {broker: _shared(points, [broker]) for broker in samples}
     kinds = {
@@ -335,22 +335,22 @@ def _column(seen: _SamplePool, column: int, measure: Measure) -> list[tuple[Sour
         for kind, brokers in _by_hardware(samples).items()
     }
     pooled = _believed(_shared(points, samples), list(owns.values()), most)
-    found = []
+    slopes = []
     for broker, own in samples.items():
         if own.at.size and not np.isfinite(own.used[:, column]).any():
-            found.append((Source.UNLIMITED, SlopeFit(0.0, 0.0, 0.0)))
+            slopes.append((Source.UNLIMITED, SlopeFit(0.0, 0.0, 0.0)))
         else:
             shared = ((Source.CLASS, kinds[own.hardware]), (Source.POOLED, pooled))
             source, one = _choose_slope(owns[broker], shared, most)
             capacity = points[broker].capacity
-            found.append((source, replace(one, slope=one.slope / capacity, half_width=one.half_width / capacity)))
-    return found
+            slopes.append((source, replace(one, slope=one.slope / capacity, half_width=one.half_width / capacity)))
+    return slopes
 
 
 def _shared(points: Mapping[str, _Points], brokers: Iterable[str]) -> SlopeFit:
     """The slope that these brokers share; more traffic makes no broker use less."""
-    found = line(_groups(points, brokers))
-    return replace(found, slope=max(found.slope, 0.0))
+    fitted = line(_groups(points, brokers))
+    return replace(fitted, slope=max(fitted.slope, 0.0))
 
 
 def _choose_slope(own: SlopeFit, shared: Iterable[tuple[Source, SlopeFit]], most: float) -> tuple[Source, SlopeFit]:
@@ -358,7 +358,7 @@ def _choose_slope(own: SlopeFit, shared: Iterable[tuple[Source, SlopeFit]], most
     if _sure(own, most):
         return Source.FITTED, own
     known = [(source, one) for source, one in shared if _sure(one, most)]
-    alike = (found for found in known if _alike(own, found[1]))
+    alike = (candidate for candidate in known if _alike(own, candidate[1]))
     return next(alike, (Source.FITTED, own) if known else (Source.UNKNOWN, UNKNOWN))
 
 
@@ -372,9 +372,9 @@ def _believed(shared: SlopeFit, owns: Sequence[SlopeFit], most: float) -> SlopeF
     return UNKNOWN if others > OTHERS_SHARE * len(sure) else shared
 
 
-def _sure(found: SlopeFit, most: float) -> bool:
-    enough = max(CONFIDENT_SHARE * found.slope, CONFIDENT_POINTS / most if most > 0 else 0.0)
-    return found.half_width <= enough
+def _sure(slope: SlopeFit, most: float) -> bool:
+    enough = max(CONFIDENT_SHARE * slope.slope, CONFIDENT_POINTS / most if most > 0 else 0.0)
+    return slope.half_width <= enough
 
 
 def _alike(own: SlopeFit, shared: SlopeFit) -> bool:
@@ -383,10 +383,10 @@ def _alike(own: SlopeFit, shared: SlopeFit) -> bool:
 
 
 def _backgrounds(samples: Mapping[str, BrokerSamples], slope: FloatArray, measure: Measure) -> FloatArray:
-    """Median of what traffic does not explain of the latest samples, (B, 5); NaN without a sample."""
-    found = np.full(slope.shape, np.nan)
+    """Median usage of the latest samples that traffic does not explain, (B, 5); NaN without a sample."""
+    backgrounds = np.full(slope.shape, np.nan)
     for row, own in enumerate(samples.values()):
-        left = (own.used - slope[row] * driving(own.carried, measure))[-RECENT_SAMPLES:]
-        if len(left):
-            found[row] = np.nan_to_num(np.median(left, axis=0))
-    return found
+        unexplained = (own.used - slope[row] * driving(own.carried, measure))[-RECENT_SAMPLES:]
+        if len(unexplained):
+            backgrounds[row] = np.nan_to_num(np.median(unexplained, axis=0))
+    return backgrounds

@@ -66,11 +66,11 @@ def measure(samples: Mapping[str, BrokerSamples], weights: Weights, model: LoadM
     errors: list[tuple[float, float]] = []
     unpredicted = 0
     for change in sorted(_changes(samples), key=lambda one: float(samples[one.broker].at[one.before])):
-        found = _error(samples[change.broker], change, known_at, weights)
-        if found is None:
+        error = _error(samples[change.broker], change, known_at, weights)
+        if error is None:
             unpredicted += 1
-        elif found[0] >= SMALLEST_POINTS:
-            errors.append(found[1:])
+        elif error[0] >= SMALLEST_POINTS:
+            errors.append(error[1:])
     return _summary(np.array(errors).reshape(-1, 2), unpredicted)
 
 
@@ -111,9 +111,9 @@ def _error(
     idle = np.median([background_as_recorded(model, own.used[[at]], own.carried[[at]])[0] for at in past], axis=0)
     now, then = (driving(own.carried[[at]], model.measure) for at in (change.after, change.before))
     predicted = scores(idle + model.slope * now, weights)[0]
-    seen, before = scores(own.used[[change.after, change.before]], weights)
+    measured, before = scores(own.used[[change.after, change.before]], weights)
     moved = float(scores(np.abs(model.slope * (now - then)), weights)[0])
-    return moved, float(predicted - seen), float(before - seen)
+    return moved, float(predicted - measured), float(before - measured)
 
 
 def _summary(errors: np.ndarray[tuple[int, int], np.dtype[np.float64]], unpredicted: int) -> ModelError:

@@ -42,22 +42,22 @@ CHANGED_SHARE = 0.01
 
 
 def is_much(moved: FloatArray, before: FloatArray, now: FloatArray) -> BoolArray:
-    """Whether bundles that came and went change what a broker carries, which was ``before`` and is ``now``, bytes/s."""
-    found: BoolArray = moved > CHANGED_SHARE * np.maximum(before, now)
-    return found
+    """Whether the bundles that came and went are much of a broker's traffic ``before`` or ``now``, bytes/s."""
+    much: BoolArray = moved > CHANGED_SHARE * np.maximum(before, now)
+    return much
 
 
 def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
-    """Brokers whose bundles are not those of the round before, bool (B,); few bytes more or less change nothing."""
-    told = np.zeros((3, len(now.brokers)))
+    """Brokers whose bundles are not those of the round before, bool (B,); a change of few bytes does not count."""
+    traffic = np.zeros((3, len(now.brokers)))
     if before is not None:
         then, position = before.rows.bundle.tolist(), before.brokers.index()
         held = now.positions_in(before.bundles)[now.rows.bundle].tolist()
         for at, broker in enumerate(now.brokers.ids):
             was = position.get(broker)
             if was is not None and held[now.rows.of(at)] != then[before.rows.of(was)]:
-                told[:, at] = _moved(_bytes(before, was), _bytes(now, at))
-    return is_much(*told)
+                traffic[:, at] = _moved(_bytes(before, was), _bytes(now, at))
+    return is_much(*traffic)
 
 
 def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
@@ -231,21 +231,21 @@ class _PendingSample:
             self.waiting.append(_Sample(at, begin, end, used, self.since_change))
 
     def doubt(self) -> None:
-        """Bundles came or went: what was carried until then is told by the last count, and nobody will make it."""
+        """Bundles came or went: the last count holds the traffic until then, and no broker will make that count."""
         self.waiting = [replace(one, since_change=0) for one in self.waiting]
 
     def latest(self, most: int, since: float) -> list[FloatArray]:
-        """Usage in percent, float64 (5,) each, by at most so many samples, the newest first.
+        """Usage in percent, float64 (5,) each, of at most ``most`` samples, the newest first.
 
-        None of before ``since``, epoch seconds, nor of before the bundles changed last: the first two samples after a
-        change may hold what was before it, and are not among them. Also those of which nobody knows yet what was
-        carried meanwhile.
+        Samples from before ``since``, epoch seconds, or from before the last change of bundles are left out, and so are
+        the first two after a change, which may still show the time before it. Samples whose traffic is not known yet
+        are included.
         """
         newest = islice(chain(reversed(self.waiting), (one for one, _ in reversed(self.samples))), most)
         return [one.used for one in takewhile(lambda one: one.since_change > 0 and one.at >= since, newest)]
 
     def settle(self) -> None:
-        """Samples of which is known by now what was carried meanwhile."""
+        """Keep the waiting samples whose traffic is known by now."""
         still = []
         for one in self.waiting:
             carried = self.meter.mean(one.begin, one.end)
@@ -269,56 +269,56 @@ class Gathering:
         self._before: Snapshot | None = None
 
     def take(self, snapshot: Snapshot) -> None:
-        """One more round, later than those before. Brokers that are away keep what they have."""
+        """Take one more round, later than those before. Brokers that are away keep their samples."""
         used, carried = percent_used(snapshot), row_totals(snapshot)
         usages, changed = snapshot.brokers.usage[:, SAMPLED].tolist(), changed_brokers(self._before, snapshot)
         since = math.inf if self._before is None else snapshot.taken_at - self._before.taken_at
         for at, broker in enumerate(snapshot.brokers.ids):
-            kept = self._of[broker] = self._known(snapshot, at)
+            own = self._of[broker] = self._known(snapshot, at)
             usage = tuple(usages[at])
             if changed[at]:
-                kept.doubt()
-            kept.meter.take(snapshot.taken_at, carried[at])
-            seen, kept.usage = kept.usage, usage
-            if seen is not None and not np.array_equal(usage, seen, equal_nan=True):
-                kept.take(snapshot.taken_at, since, used[at], changed=bool(changed[at]))
+                own.doubt()
+            own.meter.take(snapshot.taken_at, carried[at])
+            previous, own.usage = own.usage, usage
+            if previous is not None and not np.array_equal(usage, previous, equal_nan=True):
+                own.take(snapshot.taken_at, since, used[at], changed=bool(changed[at]))
             if changed[at]:
-                kept.since_change = -1
-            kept.settle()
+                own.since_change = -1
+            own.settle()
         self._before = snapshot
 
     def forget(self, before: float) -> None:
         """Leave out samples from before that time, epoch seconds, and brokers that are away and have no others."""
-        for broker, kept in list(self._of.items()):
-            while kept.samples and kept.samples[0][0].at <= before:
-                kept.samples.popleft()
-            if not kept.samples and (self._before is None or broker not in self._before.brokers.ids):
+        for broker, own in list(self._of.items()):
+            while own.samples and own.samples[0][0].at <= before:
+                own.samples.popleft()
+            if not own.samples and (self._before is None or broker not in self._before.brokers.ids):
                 del self._of[broker]
 
     def sizes(self) -> Mapping[str, int]:
         """How many samples of each broker are kept."""
-        return {broker: len(kept.samples) for broker, kept in sorted(self._of.items())}
+        return {broker: len(own.samples) for broker, own in sorted(self._of.items())}
 
     def samples(self) -> Mapping[str, BrokerSamples]:
         """What was gathered of each broker."""
-        return {broker: _columns(kept) for broker, kept in sorted(self._of.items())}
+        return {broker: _columns(own) for broker, own in sorted(self._of.items())}
 
     def with_waiting(self, broker: str) -> BrokerSamples | None:
-        """What was gathered of a broker, its newest samples beside the latest count; None where nothing is known."""
-        kept = self._of.get(broker)
-        if kept is None:
+        """A broker's samples, the newest ones with the latest count of its traffic; None for an unknown broker."""
+        own = self._of.get(broker)
+        if own is None:
             return None
-        counted = kept.meter.latest()
-        waiting = [] if counted is None else [(one, counted) for one in kept.waiting]
-        return _columns(replace(kept, samples=deque([*kept.samples, *waiting])))
+        counted = own.meter.latest()
+        waiting = [] if counted is None else [(one, counted) for one in own.waiting]
+        return _columns(replace(own, samples=deque([*own.samples, *waiting])))
 
     def version(self, broker: str) -> tuple[float, ...] | None:
-        """Another one whenever :meth:`with_waiting` has more or less to tell; None while a count still goes on."""
-        kept = self._of.get(broker)
-        if kept is None or kept.waiting:
+        """Changes whenever the samples of :meth:`with_waiting` change; None while a count still goes on."""
+        own = self._of.get(broker)
+        if own is None or own.waiting:
             return None
-        ends = (kept.samples[0][0].at, kept.samples[-1][0].at) if kept.samples else ()
-        return (len(kept.samples), *ends)
+        ends = (own.samples[0][0].at, own.samples[-1][0].at) if own.samples else ()
+        return (len(own.samples), *ends)
 
     def latest(self, broker: str, most: int, since: float) -> list[FloatArray]:
         """Usage in percent, float64 (5,) each, by a broker's newest samples, the newest first; at most so many.
@@ -328,12 +328,12 @@ class Gathering:
         return self._of[broker].latest(most, since) if broker in self._of else []
 
     def _known(self, snapshot: Snapshot, at: int) -> _PendingSample:
-        """What is kept of a broker; nothing of how it was before a restart or on another machine."""
+        """A broker's pending samples; those from before a restart or from another machine are dropped."""
         hardware = tuple(snapshot.brokers.limit[at].tolist())
         started_at = float(snapshot.brokers.started_at[at])
-        kept = self._of.get(snapshot.brokers.ids[at])
-        if kept is not None and kept.is_still(hardware, started_at):
-            return kept
+        own = self._of.get(snapshot.brokers.ids[at])
+        if own is not None and own.is_still(hardware, started_at):
+            return own
         return _PendingSample(hardware, started_at, deque(maxlen=self._keep))
 
 
@@ -368,15 +368,15 @@ def _resumed(own: BrokerSamples, keep: int) -> _PendingSample:
     return _PendingSample(own.hardware, own.started_at, samples, usage=None, since_change=-1)
 
 
-def _columns(kept: _PendingSample) -> BrokerSamples:
-    seen, carried = [one for one, _ in kept.samples], [rates for _, rates in kept.samples]
+def _columns(pending: _PendingSample) -> BrokerSamples:
+    samples, carried = [one for one, _ in pending.samples], [rates for _, rates in pending.samples]
     return BrokerSamples(
-        at=np.array([one.at for one in seen]),
+        at=np.array([one.at for one in samples]),
         carried=np.array(carried).reshape(-1, 4),
-        used=np.array([one.used for one in seen]).reshape(-1, 5),
-        since_change=np.array([one.since_change for one in seen], dtype=np.int32),
-        hardware=kept.hardware,
-        started_at=kept.started_at,
+        used=np.array([one.used for one in samples]).reshape(-1, 5),
+        since_change=np.array([one.since_change for one in samples], dtype=np.int32),
+        hardware=pending.hardware,
+        started_at=pending.started_at,
     )
 
 
@@ -394,12 +394,13 @@ load, and of that the newest sample tells."""
 
 
 def usual(newest_first: Sequence[FloatArray]) -> tuple[FloatArray, int]:
-    """The mean of these usages, each float64 (5,) in percent, up to the first that is unlike the newest, and how many
-    they are; NaN of none, and of memory: it is read anew for each report, and a heap that is emptied is no other load.
+    """The mean of these usages, each float64 (5,) in percent, up to the first that is unlike the newest, and their
+    number. NaN without usages, and NaN for memory: it is read anew for each report, and an emptied heap is no change of
+    load.
     """
     if not newest_first:
         return np.full(len(RESOURCES), np.nan), 0
-    seen = np.where(IS_SAMPLED, np.array(newest_first), np.nan)
-    apart = np.nan_to_num(np.abs(seen - seen[0])).max(axis=1) > SAME_POINTS
+    usages = np.where(IS_SAMPLED, np.array(newest_first), np.nan)
+    apart = np.nan_to_num(np.abs(usages - usages[0])).max(axis=1) > SAME_POINTS
     alike = [*apart.tolist(), True].index(True)
-    return seen[:alike].mean(axis=0), alike
+    return usages[:alike].mean(axis=0), alike

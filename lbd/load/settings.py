@@ -42,7 +42,7 @@ class KnownBroker(BaseModel):
         return text
 
     @model_validator(mode="after")
-    def _tells_something(self) -> KnownBroker:
+    def _has_a_fact(self) -> KnownBroker:
         if self.capacity is None and self.slope is None:
             raise ValueError("wanted capacity, slope, or both")
         return self
@@ -94,10 +94,10 @@ class LoadSettings(BaseModel):
         return next((one.capacity for one in self.brokers if one.capacity and one.means(broker)), 1.0)
 
     def slope(self, broker: str) -> float | None:
-        """Percent of CPU for a byte/s or message/s in + out; None where nobody told."""
-        told = (one.slope for one in self.brokers if one.slope is not None and one.means(broker))
-        found = next(told, None)
-        return None if found is None or self.measure is None else found / UNIT[self.measure]
+        """Percent of CPU for a byte/s or message/s in + out; None where it is not set."""
+        slopes = (one.slope for one in self.brokers if one.slope is not None and one.means(broker))
+        slope = next(slopes, None)
+        return None if slope is None or self.measure is None else slope / UNIT[self.measure]
 
 
 NOTHING_KNOWN = LoadSettings()

@@ -77,12 +77,12 @@ class BrokerLoad:
 
 
 def loads(brokers: Sequence[str], known: Slopes | None, capacity: Mapping[str, float]) -> list[BrokerLoad]:
-    """What is known of each of a snapshot's brokers; ``capacity`` is what each carries beside one of 1."""
+    """The learned load of each of a snapshot's brokers; ``capacity`` is what each carries beside a broker of 1."""
     if known is None or known.sources is None or known.background is None:
         return [BrokerLoad(broker, "unknown", Source.UNKNOWN.value, "throughput") for broker in brokers]
-    told = np.array([source in STATES for source in known.sources])
-    slope = np.where(told, known.slope[:, CPU], np.nan)
-    idle = np.where(told, known.background[:, CPU], np.nan)
+    has_source = np.array([source in STATES for source in known.sources])
+    slope = np.where(has_source, known.slope[:, CPU], np.nan)
+    idle = np.where(has_source, known.background[:, CPU], np.nan)
     own = np.array([source == Source.FITTED.value for source in known.sources])
     steep = np.where(own, slope * np.array([capacity.get(broker, 1.0) for broker in brokers]), np.nan)
     return [
@@ -117,13 +117,13 @@ def _number(value: float) -> float | None:
     return float(f"{value:.4g}") if np.isfinite(value) else None
 
 
-def summary(found: Sequence[BrokerLoad]) -> str:
-    """How much of a cluster is known, and what is taken for the rest."""
-    count = {state: sum(one.state == state for one in found) for state in ("known", "pooled", "unknown")}
+def summary(brokers: Sequence[BrokerLoad]) -> str:
+    """For how many brokers the load is known, and what is assumed for the rest, as one sentence."""
+    count = {state: sum(one.state == state for one in brokers) for state in ("known", "pooled", "unknown")}
     if not count["known"] + count["pooled"]:
-        told = "what traffic costs brokers is not known: a destination is taken to gain its source's points"
-        return f"{told} by the share of traffic that moves"
-    told = f"what traffic costs is known of {counted(count['known'], 'broker')}"
-    told += f", taken from the others for {count['pooled']}" if count["pooled"] else ""
+        text = "what traffic costs brokers is not known: a destination is taken to gain its source's points"
+        return f"{text} by the share of traffic that moves"
+    text = f"what traffic costs is known of {counted(count['known'], 'broker')}"
+    text += f", taken from the others for {count['pooled']}" if count["pooled"] else ""
     rest = f", not known of {count['unknown']}: those are taken to gain their source's points by share of traffic"
-    return told + (rest if count["unknown"] else "")
+    return text + (rest if count["unknown"] else "")
