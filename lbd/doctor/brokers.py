@@ -53,64 +53,68 @@ SOURCE = Check(
     "load-data", "brokers of the extensible manager answer no load report; they tell their load on two topics"
 )
 OFTEN = Check("load-data-interval", "each hit wants a new sample, and a broker whose load hardly changes tells none")
-TOLD = Check("told-bundles", "what a bundle carries that no broker tells of is not known, and it is never moved")
+REPORTED = Check("told-bundles", "what a bundle carries that no broker tells of is not known, and it is never moved")
 
 
-def runs(seen: Survey) -> bool:
-    """Whether any of the brokers does."""
-    return any(map(is_extensible, seen.runtime.values()))
+def runs(survey: Survey) -> bool:
+    """Whether any of the brokers runs the extensible load manager."""
+    return any(map(is_extensible, survey.runtime.values()))
 
 
-def check_extensible(seen: Survey) -> Iterator[Finding]:
-    """Where load data come from, and how often."""
-    if not runs(seen):
+def check_extensible(survey: Survey) -> Iterator[Finding]:
+    """Where the load data come from, and how often brokers send them."""
+    if not runs(survey):
         return
-    if seen.settings.pulsar.service_url is None:
+    if survey.settings.pulsar.service_url is None:
         yield SOURCE.problem("pulsar.service_url is not set", "set it to pulsar://host:6650 (pulsar+ssl:// with TLS)")
-    elif seen.observation is None:
+    elif survey.observation is None:
         yield SOURCE.problem(
             "nothing was heard", "see observation; lbd's role must be a superuser's to read the topics"
         )
     else:
-        heard = counted(len(seen.observation.snapshot.brokers), "broker")
+        heard = counted(len(survey.observation.snapshot.brokers), "broker")
         yield SOURCE.ok(f"heard of {heard} at pulsar.service_url")
-    yield _often(seen)
+    yield _often(survey)
 
 
-def _often(seen: Survey) -> Finding:
-    minutes = {broker: runtime.get(MOST_MINUTES, "15") for broker, runtime in seen.runtime.items()}
+def _often(survey: Survey) -> Finding:
+    minutes = {broker: runtime.get(MOST_MINUTES, "15") for broker, runtime in survey.runtime.items()}
     seldom = {broker: text for broker, text in minutes.items() if not text or text.lstrip("0") not in {"", "1"}}
     if not seldom:
         return OFTEN.ok("at least once a minute")
     longest = max(seldom.values(), key=lambda text: (len(text), text))[:MOST_DIGITS]
-    within = next(iter(seen.runtime.values())).get(THRESHOLD, "10")
-    told = f"up to {longest} min apart at {broker_names(seldom, seen.runtime)} while the load stays within {within} %"
+    within = next(iter(survey.runtime.values())).get(THRESHOLD, "10")
+    message = (
+        f"up to {longest} min apart at {broker_names(seldom, survey.runtime)} while the load stays within {within} %"
+    )
     silent = f"a broker that is silent for {FROZEN_SAMPLES} samples takes no part"
-    return OFTEN.warning(f"{told}: {silent}", f"{SET} {MOST_MINUTES} --value 1")
+    return OFTEN.warning(f"{message}: {silent}", f"{SET} {MOST_MINUTES} --value 1")
 
 
-def of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
-    """How many bundles are told of."""
+def of_a_round(survey: Survey, observation: Observation) -> Iterator[Finding]:
+    """How many bundles the brokers report."""
     if observation.snapshot.partial:
-        yield _report_finding(seen, observation.snapshot)
+        yield _report_finding(survey, observation.snapshot)
 
 
-def _report_finding(seen: Survey, snapshot: Snapshot) -> Finding:
+def _report_finding(survey: Survey, snapshot: Snapshot) -> Finding:
     rows = snapshot.rows
     own = broker_bundles(snapshot)[rows.bundle] != 0
-    owned, told = int(np.count_nonzero(rows.listed & ~own)), int(np.count_nonzero(rows.reported & ~own))
-    most = sorted({runtime.get(LARGEST, "10") for runtime in seen.runtime.values()})
-    words = f"{told} of {counted(owned, 'bundle')}, of each broker the {' or '.join(most)} largest that carry traffic"
+    owned, reported = int(np.count_nonzero(rows.listed & ~own)), int(np.count_nonzero(rows.reported & ~own))
+    most = sorted({runtime.get(LARGEST, "10") for runtime in survey.runtime.values()})
+    words = (
+        f"{reported} of {counted(owned, 'bundle')}, of each broker the {' or '.join(most)} largest that carry traffic"
+    )
     limits = rows.count(rows.reported & ~own)
     full = [at for at, number in enumerate(limits.tolist()) if str(number) in most]
     if full:
         ids = [snapshot.brokers.ids[at] for at in full]
-        return TOLD.warning(
+        return REPORTED.warning(
             f"{words}; {broker_names(ids, snapshot.brokers.ids)} may carry more", f"{SET} {LARGEST} --value 100"
         )
-    if not all(runtime.get(WITH_POLICIES) == "true" for runtime in seen.runtime.values()):
+    if not all(runtime.get(WITH_POLICIES) == "true" for runtime in survey.runtime.values()):
         words += f"; none with an isolation policy or anti-affinity group ({WITH_POLICIES} is false)"
-    return TOLD.ok(words)
+    return REPORTED.ok(words)
 
 
 # --- versions
@@ -123,20 +127,20 @@ AFFINITY = Check(
 )
 
 
-def check_versions(seen: Survey) -> Iterator[Finding]:
+def check_versions(survey: Survey) -> Iterator[Finding]:
     """Versions of all active brokers."""
-    if not seen.versions:
+    if not survey.versions:
         yield VERSIONS.unknown("no broker told its version", "see that the brokers answer their admin ports")
         return
-    yield _mixed(seen)
-    old = _those(seen, lambda version: not knows_destinations(version))
+    yield _mixed(survey)
+    old = _those(survey, lambda version: not knows_destinations(version))
     if old:
-        told = f"{old}: lbd unloads there without one and has the destination take the bundle by a lookup"
-        yield DESTINATIONS.warning(told, "upgrade to 3.0.3 or newer; until then some moves land elsewhere")
+        message = f"{old}: lbd unloads there without one and has the destination take the bundle by a lookup"
+        yield DESTINATIONS.warning(message, "upgrade to 3.0.3 or newer; until then some moves land elsewhere")
     else:
         yield DESTINATIONS.ok("known to all brokers")
-    by_range = _those(seen, keys_destinations_by_range)
-    if runs(seen):
+    by_range = _those(survey, keys_destinations_by_range)
+    if runs(survey):
         yield AFFINITY.ok("none is kept: brokers hand bundles over themselves")
     elif by_range:
         todo = "upgrade to 4.0.10, 4.2.1 or newer; lbd itself never has two moves of one range in flight"
@@ -145,20 +149,22 @@ def check_versions(seen: Survey) -> Iterator[Finding]:
         yield AFFINITY.ok("by full bundle name")
 
 
-def _mixed(seen: Survey) -> Finding:
+def _mixed(survey: Survey) -> Finding:
     groups: dict[str, list[str]] = {}
-    for broker, version in seen.versions.items():
+    for broker, version in survey.versions.items():
         groups.setdefault(version, []).append(broker)
     if len(groups) == 1:
-        return VERSIONS.ok(f"{next(iter(groups))} on {counted(len(seen.versions), 'broker')}")
-    told = "; ".join(f"{version} on {named(brokers)}" for version, brokers in sorted(groups.items()))
-    return VERSIONS.warning(told, "end the upgrade; lbd pause keeps lbd from moving meanwhile")
+        return VERSIONS.ok(f"{next(iter(groups))} on {counted(len(survey.versions), 'broker')}")
+    versions = "; ".join(f"{version} on {named(brokers)}" for version, brokers in sorted(groups.items()))
+    return VERSIONS.warning(versions, "end the upgrade; lbd pause keeps lbd from moving meanwhile")
 
 
-def _those(seen: Survey, wrong: Callable[[str], bool]) -> str:
-    """Brokers of versions that are so, and those versions; empty where there are none."""
-    found = {broker: version for broker, version in seen.versions.items() if wrong(version)}
-    return f"{broker_names(found, seen.versions)} ({', '.join(sorted(set(found.values())))})" if found else ""
+def _those(survey: Survey, wrong: Callable[[str], bool]) -> str:
+    """The brokers whose versions are wrong, and those versions; empty if there are none."""
+    affected = {broker: version for broker, version in survey.versions.items() if wrong(version)}
+    return (
+        f"{broker_names(affected, survey.versions)} ({', '.join(sorted(set(affected.values())))})" if affected else ""
+    )
 
 
 # --- effective settings: the brokers' own balancing, and settings that work against lbd
@@ -192,158 +198,160 @@ INTERVALS = Check("sample-intervals", "each hit wants a new CPU sample, and each
 TIMEOUT = Check("unload-timeout", "an unload that takes longer than lbd waits looks lost, and must be asked for")
 
 
-def check_configuration(seen: Survey) -> Iterator[Finding]:
-    """Effective configuration of all brokers that told it."""
-    missing = seen.observation.missing if seen.observation is not None else {}
-    untold = [broker for broker in seen.active if broker not in seen.runtime and broker not in missing]
-    if untold or not seen.runtime:
-        told = f"that of {broker_names(untold, seen.active)} could not be read" if untold else "no broker told it"
-        yield CONFIGURATION.unknown(told, "see rights and answers")
-    if seen.runtime:
-        yield _manager(seen)
-        yield _shedding(seen)
-        yield from _balancer(seen)
-        if not runs(seen):
-            yield _strategy(seen)
-            yield _evenly(seen)
-        yield from check_extensible(seen)
-        yield _splitting(seen)
-        yield from _intervals(seen)
-        yield _timeout(seen)
+def check_configuration(survey: Survey) -> Iterator[Finding]:
+    """Effective configuration of all brokers that returned it."""
+    missing = survey.observation.missing if survey.observation is not None else {}
+    unread = [broker for broker in survey.active if broker not in survey.runtime and broker not in missing]
+    if unread or not survey.runtime:
+        message = f"that of {broker_names(unread, survey.active)} could not be read" if unread else "no broker told it"
+        yield CONFIGURATION.unknown(message, "see rights and answers")
+    if survey.runtime:
+        yield _manager(survey)
+        yield _shedding(survey)
+        yield from _balancer(survey)
+        if not runs(survey):
+            yield _strategy(survey)
+            yield _evenly(survey)
+        yield from check_extensible(survey)
+        yield _splitting(survey)
+        yield from _intervals(survey)
+        yield _timeout(survey)
 
 
-def _with(seen: Survey, key: str, value: str) -> list[str]:
-    return [broker for broker, runtime in seen.runtime.items() if runtime.get(key) == value]
+def _with(survey: Survey, key: str, value: str) -> list[str]:
+    return [broker for broker, runtime in survey.runtime.items() if runtime.get(key) == value]
 
 
-def _manager(seen: Survey) -> Finding:
-    managers = {broker: load_manager_class(runtime) for broker, runtime in seen.runtime.items()}
+def _manager(survey: Survey) -> Finding:
+    managers = {broker: load_manager_class(runtime) for broker, runtime in survey.runtime.items()}
     others = {broker: manager for broker, manager in managers.items() if manager not in KNOWN_MANAGERS}
     if others:
         todo = f"set loadManagerClassName={MODULAR} in broker.conf and restart, or let that manager balance"
         return MANAGER.problem(
-            f"{', '.join(sorted(set(others.values())))} at {broker_names(others, seen.runtime)}", todo
+            f"{', '.join(sorted(set(others.values())))} at {broker_names(others, survey.runtime)}", todo
         )
     if len(set(managers.values())) > 1:
         few = [broker for broker, manager in managers.items() if manager != KNOWN_MANAGERS[0]]
         return MANAGER.warning(
-            f"{KNOWN_MANAGERS[1]} at {broker_names(few, seen.runtime)}, the other one elsewhere", "end the change"
+            f"{KNOWN_MANAGERS[1]} at {broker_names(few, survey.runtime)}, the other one elsewhere", "end the change"
         )
     return MANAGER.ok(f"{next(iter(managers.values()))} is configured")
 
 
-def _shedding(seen: Survey) -> Finding:
-    on = [broker for broker, runtime in seen.runtime.items() if sheds(runtime)]
+def _shedding(survey: Survey) -> Finding:
+    on = [broker for broker, runtime in survey.runtime.items() if sheds(runtime)]
     if not on:
-        return SHEDDING.ok(f"off on {counted(len(seen.runtime), 'broker')}")
-    told = f"on at {broker_names(on, seen.runtime)}"
-    if seen.settings.in_broker_shedding == "take-over":
-        return SHEDDING.warning(told, "nothing, if lbd run is started: in_broker_shedding: take-over turns it off")
+        return SHEDDING.ok(f"off on {counted(len(survey.runtime), 'broker')}")
+    message = f"on at {broker_names(on, survey.runtime)}"
+    if survey.settings.in_broker_shedding == "take-over":
+        return SHEDDING.warning(message, "nothing, if lbd run is started: in_broker_shedding: take-over turns it off")
     command = "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false"
-    return SHEDDING.problem(told, f"{command}; or set in_broker_shedding: take-over")
+    return SHEDDING.problem(message, f"{command}; or set in_broker_shedding: take-over")
 
 
-def _balancer(seen: Survey) -> Iterator[Finding]:
-    off = _with(seen, "loadBalancerEnabled", "false")
+def _balancer(survey: Survey) -> Iterator[Finding]:
+    off = _with(survey, "loadBalancerEnabled", "false")
     if off:
         yield BALANCER.warning(
-            f"false at {broker_names(off, seen.runtime)}", "set loadBalancerEnabled=true in broker.conf and restart"
+            f"false at {broker_names(off, survey.runtime)}", "set loadBalancerEnabled=true in broker.conf and restart"
         )
 
 
-def _strategy(seen: Survey) -> Finding:
+def _strategy(survey: Survey) -> Finding:
     lost, half, used = list[str](), list[str](), set[str]()
-    for broker, runtime in seen.runtime.items():
+    for broker, runtime in survey.runtime.items():
         shed, placed = runtime.get(SHEDS_WITH, ""), runtime.get(PLACES_WITH, "")
         used |= {name.rpartition(".")[2] for name in (shed, placed) if name}
         if AVG_SHEDDER in {shed, placed}:
             wrong_key = runtime.get(ONCE_PLACED_WITH) != AVG_SHEDDER
-            if loses_avg_shedder(seen.versions.get(broker, "")) and wrong_key:
+            if loses_avg_shedder(survey.versions.get(broker, "")) and wrong_key:
                 lost.append(broker)
             elif shed != placed:
                 half.append(broker)
     if lost:
         todo = f"upgrade (fixed in 3.0.8 and 4.0.0, #23156), or set {ONCE_PLACED_WITH}={AVG_SHEDDER} too; then restart"
-        return _replaced(seen, f"{broker_names(lost, seen.runtime)}: this version checks the wrong key", todo)
+        return _replaced(survey, f"{broker_names(lost, survey.runtime)}: this version checks the wrong key", todo)
     if half:
-        return _half(seen, half)
+        return _half(survey, half)
     names = ", ".join(sorted(used)) or "no strategy is told"
     return STRATEGY.ok("named by both keys" if "AvgShedder" in used else f"not used by the brokers ({names})")
 
 
-def _half(seen: Survey, half: list[str]) -> Finding:
-    told = f"{broker_names(half, seen.runtime)}: only one of {SHEDS_WITH} and {PLACES_WITH} names it"
+def _half(survey: Survey, half: list[str]) -> Finding:
+    message = f"{broker_names(half, survey.runtime)}: only one of {SHEDS_WITH} and {PLACES_WITH} names it"
     todo = "set both keys to it in broker.conf, or neither, and restart"
-    if all(parse_version(seen.versions.get(broker, "")) >= (5, 0, 0) for broker in half):
-        return STRATEGY.warning(f"{told}; 5.0 then sheds without planned destinations", todo)
-    return _replaced(seen, told, todo)
+    if all(parse_version(survey.versions.get(broker, "")) >= (5, 0, 0) for broker in half):
+        return STRATEGY.warning(f"{message}; 5.0 then sheds without planned destinations", todo)
+    return _replaced(survey, message, todo)
 
 
-def _replaced(seen: Survey, told: str, todo: str) -> Finding:
+def _replaced(survey: Survey, message: str, todo: str) -> Finding:
     """Before 5.0 a manager that cannot start is replaced by SimpleLoadManagerImpl (#26031), which has no such reports.
 
     Where reports came, the brokers were started with other settings; their next start is what matters.
     """
-    if seen.observation is None:
-        return STRATEGY.problem(f"{told}; silently replaced by SimpleLoadManagerImpl", todo)
-    return STRATEGY.warning(f"{told}; at its next start it is silently replaced by SimpleLoadManagerImpl", todo)
+    if survey.observation is None:
+        return STRATEGY.problem(f"{message}; silently replaced by SimpleLoadManagerImpl", todo)
+    return STRATEGY.warning(f"{message}; at its next start it is silently replaced by SimpleLoadManagerImpl", todo)
 
 
-def _evenly(seen: Survey) -> Finding:
-    if not any(EVENLY in runtime for runtime in seen.runtime.values()):
+def _evenly(survey: Survey) -> Finding:
+    if not any(EVENLY in runtime for runtime in survey.runtime.values()):
         return PLACEMENT.unknown(f"the brokers tell no {EVENLY} (it came with 2.11)", "nothing")
-    on = _with(seen, EVENLY, "true")
+    on = _with(survey, EVENLY, "true")
     if not on:
         return PLACEMENT.ok("off: brokers place by load")
-    brokers = broker_names(on, seen.runtime)
-    told = f"on at {brokers}: bundles of a restarted broker, or of a lost destination, land by count"
-    return PLACEMENT.warning(told, f"set {EVENLY}=false (dynamic; 5.0's default); lbd's own destinations ignore it")
+    brokers = broker_names(on, survey.runtime)
+    message = f"on at {brokers}: bundles of a restarted broker, or of a lost destination, land by count"
+    return PLACEMENT.warning(message, f"set {EVENLY}=false (dynamic; 5.0's default); lbd's own destinations ignore it")
 
 
-def _splitting(seen: Survey) -> Finding:
-    on, own = [broker for broker, runtime in seen.runtime.items() if splits(runtime)], seen.settings.split.enabled
+def _splitting(survey: Survey) -> Finding:
+    on, own = [broker for broker, runtime in survey.runtime.items() if splits(runtime)], survey.settings.split.enabled
     if not on:
         return SPLITTING.ok(f"off: {'lbd splits by split.enabled' if own else 'hot bundles are split by hand'}")
-    unloads = "and unload the halves" if _with(seen, UNLOADS_SPLIT, "true") else "and keep the halves"
-    told = f"on at {broker_names(on, seen.runtime)}: brokers split hot bundles {unloads}"
+    unloads = "and unload the halves" if _with(survey, UNLOADS_SPLIT, "true") else "and keep the halves"
+    message = f"on at {broker_names(on, survey.runtime)}: brokers split hot bundles {unloads}"
     if own:
         command = f"pulsar-admin brokers update-dynamic-config --config {AUTO_SPLIT_ENABLED} --value false"
-        return SPLITTING.warning(f"{told}, so lbd splits none although split.enabled", command)
-    return SPLITTING.ok(f"{told}; lbd takes the halves as they come")
+        return SPLITTING.warning(f"{message}, so lbd splits none although split.enabled", command)
+    return SPLITTING.ok(f"{message}; lbd takes the halves as they come")
 
 
-def _intervals(seen: Survey) -> Iterator[Finding]:
-    sample, stats = _largest(seen.runtime, SAMPLE_MINUTES), _largest(seen.runtime, STATS_SECONDS)
+def _intervals(survey: Survey) -> Iterator[Finding]:
+    sample, stats = _largest(survey.runtime, SAMPLE_MINUTES), _largest(survey.runtime, STATS_SECONDS)
     if sample is None or stats is None:
         key = SAMPLE_MINUTES if sample is None else STATS_SECONDS
         yield INTERVALS.unknown(f"the brokers tell no number as {key}", "see that broker.conf holds a number")
         return
-    told = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
-    hits = configured(seen.settings).wanted_hits.low
+    message = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
+    hits = configured(survey.settings).wanted_hits.low
     if sample > 1:
         todo = f"set {SAMPLE_MINUTES}=1 in broker.conf and restart (it is read at start only)"
-        yield INTERVALS.warning(f"{told}: {hits} low hits take {hits * sample:.0f} min at least", todo)
+        yield INTERVALS.warning(f"{message}: {hits} low hits take {hits * sample:.0f} min at least", todo)
     elif stats > 60:
-        yield INTERVALS.warning(f"{told}: choices rest on old rates", f"set {STATS_SECONDS}=60 in broker.conf, restart")
+        yield INTERVALS.warning(
+            f"{message}: choices rest on old rates", f"set {STATS_SECONDS}=60 in broker.conf, restart"
+        )
     else:
-        yield INTERVALS.ok(told)
+        yield INTERVALS.ok(message)
 
 
-def _timeout(seen: Survey) -> Finding:
-    limit, waits = _largest(seen.runtime, UNLOAD_TIMEOUT_MS), seen.settings.pulsar.unload_timeout_seconds
+def _timeout(survey: Survey) -> Finding:
+    limit, waits = _largest(survey.runtime, UNLOAD_TIMEOUT_MS), survey.settings.pulsar.unload_timeout_seconds
     if limit is None:
         return TIMEOUT.unknown(f"the brokers tell no number as {UNLOAD_TIMEOUT_MS}", "nothing: the default is 60 s")
-    told = f"a broker ends one within {limit / 1000:.0f} s, lbd waits {waits:.0f} s"
+    message = f"a broker ends one within {limit / 1000:.0f} s, lbd waits {waits:.0f} s"
     if limit / 1000 + 10 > waits:
-        return TIMEOUT.warning(told, f"set pulsar.unload_timeout_seconds to {limit / 1000 + 15:.0f} or more")
-    return TIMEOUT.ok(told)
+        return TIMEOUT.warning(message, f"set pulsar.unload_timeout_seconds to {limit / 1000 + 15:.0f} or more")
+    return TIMEOUT.ok(message)
 
 
 def _largest(runtimes: Mapping[str, Mapping[str, str]], key: str) -> float | None:
-    """The largest value that any broker has; None where none tells a number."""
-    found = [runtime[key] for runtime in runtimes.values() if key in runtime]
+    """The largest value of any broker; None if no broker returns a number."""
+    texts = [runtime[key] for runtime in runtimes.values() if key in runtime]
     try:
-        return max((float(text) for text in found), default=None)
+        return max((float(text) for text in texts), default=None)
     except ValueError:
         return None
 
@@ -363,16 +371,16 @@ CLOCK_SOURCE = Check("cpu-source", "a broker may report the CPU of its whole hos
 CLOCKS = Check("clocks", "lbd tells a broker's age, and when to trust its samples, by the broker's own start time")
 
 
-def check_machines(seen: Survey, observation: Observation) -> Iterator[Finding]:
+def check_machines(survey: Survey, observation: Observation) -> Iterator[Finding]:
     """Resources of one round, and the clocks."""
     brokers = observation.snapshot.brokers
-    yield _nic(seen, brokers)
+    yield _nic(survey, brokers)
     yield _cpu(brokers)
-    yield _clocks(seen)
+    yield _clocks(survey)
 
 
-def _nic(seen: Survey, brokers: Brokers) -> Finding:
-    weights = seen.settings.weights
+def _nic(survey: Survey, brokers: Brokers) -> Finding:
+    weights = survey.settings.weights
     if not (weights.bandwidth_in or weights.bandwidth_out):
         return NIC.ok("not looked at: bandwidth has no weight")
     limits = brokers.limit[:, _BANDWIDTH].min(axis=1)
@@ -383,12 +391,12 @@ def _nic(seen: Survey, brokers: Brokers) -> Finding:
         return NIC.warning(
             f"unknown at {broker_names(unknown, brokers.ids)} (limit {limits.min():g} Kbit/s)", todo + more
         )
-    told = f"{limits.min() / 1e6:g} Gbit/s" if limits.min() == limits.max() else _range(limits.min(), limits.max())
+    speeds = f"{limits.min() / 1e6:g} Gbit/s" if limits.min() == limits.max() else _range(limits.min(), limits.max())
     if limits.max() >= 2 * limits.min():
         return NIC_ALIKE.warning(
-            told, "if the cards are alike, set loadBalancerOverrideBrokerNicSpeedGbps; else nothing"
+            speeds, "if the cards are alike, set loadBalancerOverrideBrokerNicSpeedGbps; else nothing"
         )
-    return NIC.ok(told)
+    return NIC.ok(speeds)
 
 
 def _range(lowest: float, highest: float) -> str:
@@ -396,16 +404,18 @@ def _range(lowest: float, highest: float) -> str:
 
 
 def _cpu(brokers: Brokers) -> Finding:
-    """JDK container metrics came with 3.0 (#16832); before, cgroup v2 is not seen and the host's CPU is told."""
+    """JDK container metrics came with 3.0 (#16832); older brokers ignore cgroup v2 and report the host's CPU."""
     old = [broker for broker, version in zip(brokers.ids, brokers.versions, strict=True) if _before_3(version)]
-    told = ", ".join(f"{usage:.1f}" for usage in brokers.usage[:3, CPU].tolist())
+    usages = ", ".join(f"{usage:.1f}" for usage in brokers.usage[:3, CPU].tolist())
     flag = "start brokers with --add-opens java.base/jdk.internal.platform=ALL-UNNAMED"
     if old:
-        words = f"before 3.0 only cgroup v1 is seen, else the whole host is told: {named(old)} (CPU {told} points)"
+        words = f"before 3.0 only cgroup v1 is seen, else the whole host is told: {named(old)} (CPU {usages} points)"
         return CLOCK_SOURCE.warning(words, "one broker on each host, or upgrade")
     if _alike(brokers):
-        return CLOCK_SOURCE.warning(f"CPU nearly equal ({told} points) over unlike traffic: is it their host's?", flag)
-    return CLOCK_SOURCE.ok(f"usages differ ({told} points)" if len(brokers) > 1 else f"{told} points")
+        return CLOCK_SOURCE.warning(
+            f"CPU nearly equal ({usages} points) over unlike traffic: is it their host's?", flag
+        )
+    return CLOCK_SOURCE.ok(f"usages differ ({usages} points)" if len(brokers) > 1 else f"{usages} points")
 
 
 def _before_3(version: str) -> bool:
@@ -423,20 +433,20 @@ def _alike(brokers: Brokers) -> bool:
     return bool(close and traffic.max() > 2 * traffic.min())
 
 
-def _clocks(seen: Survey) -> Finding:
-    if not seen.clocks:
+def _clocks(survey: Survey) -> Finding:
+    if not survey.clocks:
         return CLOCKS.unknown("no answer carried a Date header", "compare `date` on lbd's machine and on the brokers'")
     wrong = {
         f"{broker} ({clock.ahead_seconds:+.0f} s)"
-        for broker, clock in seen.clocks.items()
+        for broker, clock in survey.clocks.items()
         if abs(clock.ahead_seconds) - clock.unsure_seconds > SKEW_SECONDS
     }
     if wrong:
-        told = f"not this machine's time at {named(wrong)}, by the Date of an answer"
-        return CLOCKS.warning(told, "set the clocks by NTP, here and there")
-    furthest = max(seen.clocks.values(), key=lambda clock: abs(clock.ahead_seconds))
-    told = f"within {abs(furthest.ahead_seconds) + furthest.unsure_seconds:.0f} s of this machine's"
-    return CLOCKS.ok(f"{told} ({counted(len(seen.clocks), 'broker')}, by the Date of an answer)")
+        message = f"not this machine's time at {named(wrong)}, by the Date of an answer"
+        return CLOCKS.warning(message, "set the clocks by NTP, here and there")
+    furthest = max(survey.clocks.values(), key=lambda clock: abs(clock.ahead_seconds))
+    message = f"within {abs(furthest.ahead_seconds) + furthest.unsure_seconds:.0f} s of this machine's"
+    return CLOCKS.ok(f"{message} ({counted(len(survey.clocks), 'broker')}, by the Date of an answer)")
 
 
 # --- overrides: dynamic settings that are stored, and that brokers do not run with
@@ -451,35 +461,35 @@ ALIKE = Check("unequal-brokers", "brokers that balance by different settings are
 OVERRIDES = Check("dynamic-values", "brokers answer 200 to a value that they cannot read, store it, and run without it")
 
 
-def check_overrides(seen: Survey) -> Iterator[Finding]:
+def check_overrides(survey: Survey) -> Iterator[Finding]:
     """Each override of balancing against what each broker runs with, and brokers against each other."""
-    yield from _unequal(seen)
-    if seen.dynamic is None:
+    yield from _unequal(survey)
+    if survey.dynamic is None:
         yield OVERRIDES.unknown("configuration/values could not be read", "see rights")
         return
-    stored = {key: value for key, value in seen.dynamic.items() if key.startswith(OURS)}
+    stored = {key: value for key, value in survey.dynamic.items() if key.startswith(OURS)}
     late = sorted(set(READ_AT_START) & stored.keys())
-    wrong = [found for key, value in sorted(stored.items()) if (found := _not_taken(seen, key, value))]
+    wrong = [mismatch for key, value in sorted(stored.items()) if (mismatch := _not_taken(survey, key, value))]
     todo = (
         "pulsar-admin brokers update-dynamic-config --config KEY --value VALUE, or delete-dynamic-config --config KEY"
     )
-    for told in wrong:
-        yield OVERRIDES.warning(told, todo)
+    for message in wrong:
+        yield OVERRIDES.warning(message, todo)
     if late:
-        told = f"{', '.join(late)} stored: brokers that ran before use it from their next start on"
-        yield OVERRIDES.warning(told, "restart the brokers, or take the override away")
+        message = f"{', '.join(late)} stored: brokers that ran before use it from their next start on"
+        yield OVERRIDES.warning(message, "restart the brokers, or take the override away")
     if not wrong and not late:
         yield OVERRIDES.ok(f"{counted(len(stored), 'override')} of balancing, taken by all" if stored else "none")
 
 
-def _not_taken(seen: Survey, key: str, value: str) -> str:
+def _not_taken(survey: Survey, key: str, value: str) -> str:
     others = {
         broker: runtime.get(key, "no such setting")
-        for broker, runtime in seen.runtime.items()
+        for broker, runtime in survey.runtime.items()
         if not _same(value, runtime.get(key))
     }
     runs = ", ".join(sorted(set(others.values())))
-    return f"{key}={value} is stored, {runs} runs at {broker_names(others, seen.runtime)}" if others else ""
+    return f"{key}={value} is stored, {runs} runs at {broker_names(others, survey.runtime)}" if others else ""
 
 
 def _same(stored: str, runs: str | None) -> bool:
@@ -497,16 +507,20 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _unequal(seen: Survey) -> Iterator[Finding]:
+def _unequal(survey: Survey) -> Iterator[Finding]:
     values: dict[str, dict[str, list[str]]] = {}
-    for broker, runtime in seen.runtime.items():
+    for broker, runtime in survey.runtime.items():
         for key, value in runtime.items():
             if key.startswith(OURS):
                 values.setdefault(key, {}).setdefault(value, []).append(broker)
-    for key, found in sorted(values.items()):
-        if len(found) > 1 and key not in (seen.dynamic or {}):
-            told = "; ".join(f"{value or 'nothing'} at {named(brokers)}" for value, brokers in sorted(found.items()))
-            yield ALIKE.warning(f"{key}: {told}", "give all brokers the same broker.conf, unless their machines differ")
+    for key, brokers_by_value in sorted(values.items()):
+        if len(brokers_by_value) > 1 and key not in (survey.dynamic or {}):
+            message = "; ".join(
+                f"{value or 'nothing'} at {named(brokers)}" for value, brokers in sorted(brokers_by_value.items())
+            )
+            yield ALIKE.warning(
+                f"{key}: {message}", "give all brokers the same broker.conf, unless their machines differ"
+            )
 
 
 # --- policies: isolation, and destinations that a leader may still hold although they are forbidden by now
@@ -515,26 +529,26 @@ POLICIES = Check("isolation-policies", "a forced destination bypasses them, so l
 NOTES = Check("leader-notes", "Pulsar follows a destination that its leader still holds once, without any check")
 
 
-def check_policies(seen: Survey) -> Iterator[Finding]:
-    """Whether the policies are known."""
-    if not seen.isolation.known:
+def check_policies(survey: Survey) -> Iterator[Finding]:
+    """Whether the isolation policies are known."""
+    if not survey.isolation.known:
         todo = (
             "give lbd a superuser's token; see that the pattern is one that lbd can run (docs/decisions/0006-pools.md)"
         )
-        yield POLICIES.problem(seen.isolation.problem, todo)
+        yield POLICIES.problem(survey.isolation.problem, todo)
     else:
-        number = len(seen.isolation.policies)
+        number = len(survey.isolation.policies)
         yield POLICIES.ok(f"{number} known" if number else "none")
 
 
-def notes(seen: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:
-    """Destinations that the present leader may still hold, and that have left or are forbidden by now."""
+def notes(survey: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:
+    """Destinations that the leader may still remember although they have left the cluster or are forbidden by now."""
     harmful = False
     for note in past.notes.values() if past is not None else ():
         if observation.leader is None or note.leader not in {None, observation.leader.broker}:
             continue
         for broker in note.brokers:
-            if wrong := _forbidden(note.bundle, broker, seen, observation):
+            if wrong := _forbidden(note.bundle, broker, survey, observation):
                 harmful = True
                 yield NOTES.warning(
                     f"{note.bundle}: the leader may still send its next owner to {broker}, which {wrong}",
@@ -546,11 +560,11 @@ def notes(seen: Survey, observation: Observation, past: Past | None) -> Iterator
         )
 
 
-def _forbidden(bundle: str, broker: str, seen: Survey, observation: Observation) -> str:
+def _forbidden(bundle: str, broker: str, survey: Survey, observation: Observation) -> str:
     namespace = bundle_namespace(bundle)
     if broker not in observation.active:
         return "has left the cluster"
-    allowed = broker in seen.isolation.brokers(namespace, observation.active)
+    allowed = broker in survey.isolation.brokers(namespace, observation.active)
     return "" if allowed else f"isolation policies forbid to {namespace}, or could not be read"
 
 
@@ -566,29 +580,29 @@ ANSWERS = Check("answers", "what is not answered was not checked")
 TURN_TO = "mend what it names, or give other brokers' web addresses as pulsar.admin_urls; nothing else was checked"
 
 
-def check_rights(seen: Survey) -> Iterator[Finding]:
+def check_rights(survey: Survey) -> Iterator[Finding]:
     """Refused calls with the right that each needs, and other calls without a usable answer."""
-    if seen.refused:
-        told = "; ".join(f"{', '.join(calls)} want a {role}" for role, calls in _by_role(seen.refused).items())
+    if survey.refused:
+        refusals = "; ".join(f"{', '.join(calls)} want a {role}" for role, calls in _by_role(survey.refused).items())
         todo = "give lbd a superuser's token (pulsar.token_file), password (pulsar.basic) or certificate (pulsar.tls)"
-        yield RIGHTS.problem(f"refused with 401 or 403: {told}", todo)
-    elif seen.observation is not None:
+        yield RIGHTS.problem(f"refused with 401 or 403: {refusals}", todo)
+    elif survey.observation is not None:
         yield RIGHTS.ok(f"every read is allowed; unload wants a {SUPERUSER}, too, and was not tried")
-    if seen.observation is None:
+    if survey.observation is None:
         todo = "mend that first: leader, reports, machines and traffic were not checked"
-        yield ROUND.problem(str(seen.failed[OBSERVING]), todo if seen.answered else TURN_TO)
-    missing = seen.observation.missing if seen.observation is not None else {}
-    told_elsewhere = {OBSERVING, *seen.refused, *(f"version of {broker}" for broker in missing)}
-    for call, error in seen.failed.items():
-        if call not in told_elsewhere:
+        yield ROUND.problem(str(survey.failed[OBSERVING]), todo if survey.answered else TURN_TO)
+    missing = survey.observation.missing if survey.observation is not None else {}
+    reported = {OBSERVING, *survey.refused, *(f"version of {broker}" for broker in missing)}
+    for call, error in survey.failed.items():
+        if call not in reported:
             yield ANSWERS.warning(f"{call}: {error}", "see that the broker answers, and run lbd doctor again")
 
 
 def _by_role(calls: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    calls_by_role: dict[str, list[str]] = {}
     for call in calls:
-        found.setdefault(ROLES[call], []).append(call)
-    return found
+        calls_by_role.setdefault(ROLES[call], []).append(call)
+    return calls_by_role
 
 
 # --- stale reports, as far as lbd's state shows
@@ -603,42 +617,42 @@ SAMPLES_APART = 2
 LATER = "run lbd run --observe for 3 minutes, stop it, and run lbd doctor again after 3 more"
 
 
-def check_samples(seen: Survey, observation: Observation) -> Iterator[Finding]:
-    """Compare this round with the last one that lbd kept: CPU and bandwidth equal to the last digit stand still.
+def check_samples(survey: Survey, observation: Observation) -> Iterator[Finding]:
+    """Compare this round with the last one that lbd stored: a report with the same CPU and bandwidth stands still.
 
-    Two looks within one sampling interval (a minute) prove nothing. While lbd runs they never are further apart, and it
-    is lbd itself that counts how long a report stands still.
+    Two rounds within one sampling interval (a minute) prove nothing. While lbd runs they are never further apart, so
+    lbd itself counts how long a report stands still.
     """
-    directory = seen.settings.state_dir
+    directory = survey.settings.state_dir
     if not (directory.is_dir() and os.access(directory, os.R_OK | os.X_OK)):
         yield STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
         return
     try:
-        kept, pid = StateDir(directory).load(), running(directory)
+        memory, pid = StateDir(directory).load(), running(directory)
     except UsageError as error:
         yield STANDING.problem(str(error), "mend or remove that file")
         return
-    yield _compared(observation, kept, running_now=pid is not None)
+    yield _compared(observation, memory, running_now=pid is not None)
 
 
-def _compared(observation: Observation, kept: TurnMemory, *, running_now: bool) -> Finding:
-    brokers, apart = observation.snapshot.brokers, observation.snapshot.taken_at - kept.written_at
-    still = [broker for at, broker in enumerate(brokers.ids) if _unchanged(brokers, at, kept)]
-    known = counted(sum(broker in kept.samples for broker in brokers.ids), "report")
-    if not kept.samples:
+def _compared(observation: Observation, memory: TurnMemory, *, running_now: bool) -> Finding:
+    brokers, apart = observation.snapshot.brokers, observation.snapshot.taken_at - memory.written_at
+    still = [broker for at, broker in enumerate(brokers.ids) if _unchanged(brokers, at, memory)]
+    known = counted(sum(broker in memory.samples for broker in brokers.ids), "report")
+    if not memory.samples:
         return STANDING.unknown("no earlier round is known; one look cannot tell", LATER)
     if not still:
         return STANDING.ok(f"{known} changed since lbd's last round")
     if apart >= SAMPLES_APART * observation.sample_interval_seconds + 10:
-        told = f"CPU and bandwidth of {named(still)} are what they were {apart:.0f} s ago, to the last digit"
-        return STANDING.warning(told, "restart that broker: its usage is not sampled any more")
+        message = f"CPU and bandwidth of {named(still)} are what they were {apart:.0f} s ago, to the last digit"
+        return STANDING.warning(message, "restart that broker: its usage is not sampled any more")
     if running_now:
         return STANDING.ok("the running lbd counts how long each stands still, and warns of it in lbd status")
     return STANDING.unknown(f"lbd's last round is only {apart:.0f} s old", "run lbd doctor again in 3 minutes")
 
 
-def _unchanged(brokers: Brokers, at: int, kept: TurnMemory) -> bool:
-    sample = kept.samples.get(brokers.ids[at])
+def _unchanged(brokers: Brokers, at: int, memory: TurnMemory) -> bool:
+    sample = memory.samples.get(brokers.ids[at])
     return sample is not None and all(map(same, sample.usage, (float(brokers.usage[at, column]) for column in COLUMNS)))
 
 
@@ -647,15 +661,15 @@ def _unchanged(brokers: Brokers, at: int, kept: TurnMemory) -> bool:
 LIVE = Check("live-cpu", "a load report shows CPU a minute late: without it a plan goes on minutes later")
 
 
-def check_live_cpu(seen: Survey) -> Iterator[Finding]:
-    """Whether a broker tells what CPU its process has spent."""
-    if not seen.settings.asks_live_cpu:
+def check_live_cpu(survey: Survey) -> Iterator[Finding]:
+    """Whether a broker returns the CPU time of its process."""
+    if not survey.settings.asks_live_cpu:
         yield LIVE.ok("not used: load.live_cpu is false, or profile is stock")
-    elif seen.live_cpu_seconds is None:
+    elif survey.live_cpu_seconds is None:
         todo = "grant the role superuser, or set load.live_cpu: false; until then load reports are used"
-        yield LIVE.warning(str(seen.failed.get(LIVE_CPU, "no broker could be asked")), todo)
+        yield LIVE.warning(str(survey.failed.get(LIVE_CPU, "no broker could be asked")), todo)
     else:
-        yield LIVE.ok(f"a broker tells the CPU of its process, within {seen.live_cpu_seconds:.1f} s")
+        yield LIVE.ok(f"a broker tells the CPU of its process, within {survey.live_cpu_seconds:.1f} s")
 
 
 # --- leader and reports, as a turn would see them
@@ -671,20 +685,20 @@ DOUBTS = {
 }
 
 
-def check_cluster(seen: Survey, observation: Observation) -> Iterator[Finding]:
-    """One round."""
+def check_cluster(survey: Survey, observation: Observation) -> Iterator[Finding]:
+    """Leader, reports and number of brokers of one round."""
     yield _leader(observation)
-    yield _reports(seen, observation)
+    yield _reports(survey, observation)
     if len(observation.active) < 2:
-        told = f"{counted(len(observation.active), 'active broker')}: {named(observation.active)}"
-        yield SIZE.warning(told, "nothing, if that is all there is")
+        message = f"{counted(len(observation.active), 'active broker')}: {named(observation.active)}"
+        yield SIZE.warning(message, "nothing, if that is all there is")
 
 
 def _leader(observation: Observation) -> Finding:
     if observation.leader is None:
-        told = "no broker leads, or the one that is named does not answer"
+        message = "no broker leads, or the one that is named does not answer"
         then = f"restart {observation.silent[0]} if it leads" if observation.silent else "look at the metadata store"
-        return LEADER.problem(told, f"wait a metadata session time-out (30 s); then {then}")
+        return LEADER.problem(message, f"wait a metadata session time-out (30 s); then {then}")
     return LEADER.ok(f"{observation.leader.broker or observation.leader.base} leads")
 
 
@@ -695,20 +709,20 @@ def _todo(observation: Observation) -> str:
     return "after a start, wait 3 minutes; else see that broker's log"
 
 
-def _reports(seen: Survey, observation: Observation) -> Finding:
+def _reports(survey: Survey, observation: Observation) -> Finding:
     """Lbd acts on no fewer than half of the brokers, and never on fewer than two."""
-    evidence = judge({}, observation.snapshot, seen.settings.weights, observation.sample_interval_seconds)
+    evidence = judge({}, observation.snapshot, survey.settings.weights, observation.sample_interval_seconds)
     doubts = {why: [broker] for broker, why in observation.missing.items()}
     for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
         if code:
             doubts.setdefault(DOUBTS.get(Reason.of(code), Reason.of(code).label), []).append(broker)
     usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (len(observation.active) + 1) // 2)
-    told = f"{usable} of {len(observation.active)} usable"
+    message = f"{usable} of {len(observation.active)} usable"
     if not doubts:
-        return REPORTS.ok(told)
+        return REPORTS.ok(message)
     words = [f"{broker_names(brokers, observation.active)}: {why}" for why, brokers in doubts.items()]
-    told = "; ".join([told, *words[:NAMED], *([f"and {len(words) - NAMED} more"] if len(words) > NAMED else [])])
+    message = "; ".join([message, *words[:NAMED], *([f"and {len(words) - NAMED} more"] if len(words) > NAMED else [])])
     todo = _todo(observation)
     if usable < wanted:
-        return REPORTS.problem(f"{told}; lbd wants {wanted}", todo)
-    return REPORTS.warning(told, todo)
+        return REPORTS.problem(f"{message}; lbd wants {wanted}", todo)
+    return REPORTS.warning(message, todo)

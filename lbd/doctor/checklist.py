@@ -39,43 +39,43 @@ class Checkup:
 
     def count(self, level: Level) -> int:
         """How many findings have this level."""
-        return sum(found.level == level for found in self.findings)
+        return sum(finding.level == level for finding in self.findings)
 
 
 def examine(settings: Settings) -> Checkup:
-    """Ask the cluster (how often, stands at :func:`~lbd.doctor.survey.survey`), and look into ``state_dir``.
+    """Survey the cluster (:func:`~lbd.doctor.survey.survey` limits the requests), and examine ``state_dir``.
 
     Raises :class:`~lbd.errors.UsageError` for settings with which no request can be sent.
     """
-    seen = survey(settings)
-    of_leader, asked = own_state.check_leader(settings)
-    found = sorted((*_checks(seen), *of_leader), key=lambda one: LEVELS.index(one.level))
-    return Checkup(tuple(found), seen.observation is not None, seen.requests + asked)
+    cluster = survey(settings)
+    of_leader, leader_requests = own_state.check_leader(settings)
+    findings = sorted((*_checks(cluster), *of_leader), key=lambda one: LEVELS.index(one.level))
+    return Checkup(tuple(findings), cluster.observation is not None, cluster.requests + leader_requests)
 
 
-def _checks(seen: Survey) -> Iterator[Finding]:
-    past, of_journal = own_state.journal(seen)
-    yield from brokers.check_rights(seen)
-    if seen.observation is not None:
-        yield from brokers.check_cluster(seen, seen.observation)
-    if seen.answered:
-        yield from brokers.check_versions(seen)
-        yield from brokers.check_configuration(seen)
-        yield from brokers.check_overrides(seen)
-        yield from brokers.check_policies(seen)
-    if seen.observation is not None:
-        yield from _of_a_round(seen, seen.observation)
-        yield from brokers.notes(seen, seen.observation, past)
-    yield from own_state.check_own_settings(seen)
-    yield from own_state.check_secret_files(seen)
-    yield from own_state.check_state_dir(seen)
+def _checks(survey: Survey) -> Iterator[Finding]:
+    past, of_journal = own_state.journal(survey)
+    yield from brokers.check_rights(survey)
+    if survey.observation is not None:
+        yield from brokers.check_cluster(survey, survey.observation)
+    if survey.answered:
+        yield from brokers.check_versions(survey)
+        yield from brokers.check_configuration(survey)
+        yield from brokers.check_overrides(survey)
+        yield from brokers.check_policies(survey)
+    if survey.observation is not None:
+        yield from _of_a_round(survey, survey.observation)
+        yield from brokers.notes(survey, survey.observation, past)
+    yield from own_state.check_own_settings(survey)
+    yield from own_state.check_secret_files(survey)
+    yield from own_state.check_state_dir(survey)
     yield from of_journal
 
 
-def _of_a_round(seen: Survey, observation: Observation) -> Iterator[Finding]:
-    yield from brokers.check_machines(seen, observation)
-    yield from brokers.check_samples(seen, observation)
-    yield from brokers.of_a_round(seen, observation)
-    yield from brokers.check_live_cpu(seen)
-    yield from traffic.check_traffic(seen, observation.snapshot)
-    yield from own_state.check_learned(seen, observation.snapshot)
+def _of_a_round(survey: Survey, observation: Observation) -> Iterator[Finding]:
+    yield from brokers.check_machines(survey, observation)
+    yield from brokers.check_samples(survey, observation)
+    yield from brokers.of_a_round(survey, observation)
+    yield from brokers.check_live_cpu(survey)
+    yield from traffic.check_traffic(survey, observation.snapshot)
+    yield from own_state.check_learned(survey, observation.snapshot)

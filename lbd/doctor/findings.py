@@ -37,17 +37,17 @@ class Check:
     name: str
     why: str
 
-    def ok(self, seen: str) -> Finding:
+    def ok(self, observed: str) -> Finding:
         """Nothing is to be done."""
-        return Finding("ok", self.name, seen, self.why, "")
+        return Finding("ok", self.name, observed, self.why, "")
 
-    def warning(self, seen: str, todo: str) -> Finding:
+    def warning(self, observed: str, todo: str) -> Finding:
         """It works, and could be better."""
-        return Finding("warning", self.name, seen, self.why, todo)
+        return Finding("warning", self.name, observed, self.why, todo)
 
-    def problem(self, seen: str, todo: str) -> Finding:
+    def problem(self, observed: str, todo: str) -> Finding:
         """While this lasts, lbd cannot do its work."""
-        return Finding("problem", self.name, seen, self.why, todo)
+        return Finding("problem", self.name, observed, self.why, todo)
 
     def unknown(self, because: str, todo: str) -> Finding:
         """The check could not be made; that is never passed over in silence."""

@@ -45,61 +45,63 @@ DEFAULT_STATS_SECONDS = 60.0
 AVG_SHEDDER = AvgShedderSettings.name
 
 
-def check_own_settings(seen: Survey) -> Iterator[Finding]:
-    """Each combination that does not work, with the values; one line when there is none."""
-    found = [*_never(seen.settings), *_too_soon(seen), *_without_effect(seen)]
-    yield from found
-    if not found:
+def check_own_settings(survey: Survey) -> Iterator[Finding]:
+    """Each combination of settings that does not work, with its values; one finding if there is none."""
+    findings = [*_never(survey.settings), *_too_soon(survey), *_without_effect(survey)]
+    yield from findings
+    if not findings:
         yield SETTINGS.ok("go together")
 
 
 def _never(settings: Settings) -> Iterator[Finding]:
-    """What keeps lbd from ever moving anything."""
+    """Settings with which lbd never moves anything."""
     weights = settings.weights
     scored = (weights.cpu, weights.direct_memory, weights.bandwidth_in, weights.bandwidth_out)
     if settings.strategy == AVG_SHEDDER and settings.avg_shedder.low_threshold >= 100 * max(scored):
         low = settings.avg_shedder.low_threshold
-        told = f"avg_shedder.low_threshold={low:g}, and no score passes {100 * max(scored):g} points"
-        yield SETTINGS.problem(told, "lower it (default 15)")
+        message = f"avg_shedder.low_threshold={low:g}, and no score passes {100 * max(scored):g} points"
+        yield SETTINGS.problem(message, "lower it (default 15)")
     if getattr(configured(settings), "max_unload_percentage", 1) == 0:
         name = f"{strategy_section(settings.strategy)}.max_unload_percentage"
         yield SETTINGS.problem(f"{name}=0: nothing is ever to be moved", "set it to 0.5")
 
 
-def _too_soon(seen: Survey) -> Iterator[Finding]:
-    """What makes lbd move on too little evidence, or too much at once."""
-    if seen.settings.strategy == AVG_SHEDDER:
-        yield from _too_soon_for_pairs(seen.settings.avg_shedder)
-    guardrails = seen.settings.guardrails
-    stats = _stats_seconds(seen)
+def _too_soon(survey: Survey) -> Iterator[Finding]:
+    """Settings with which lbd moves on too little evidence, or too much at once."""
+    if survey.settings.strategy == AVG_SHEDDER:
+        yield from _too_soon_for_pairs(survey.settings.avg_shedder)
+    guardrails = survey.settings.guardrails
+    stats = _stats_seconds(survey)
     if guardrails.cool_down_minutes * 60 < 2 * stats:
-        told = f"guardrails.cool_down_minutes={guardrails.cool_down_minutes:g}, brokers renew rates every {stats:.0f} s"
+        message = (
+            f"guardrails.cool_down_minutes={guardrails.cool_down_minutes:g}, brokers renew rates every {stats:.0f} s"
+        )
         yield SETTINGS.warning(
-            f"{told}: a bundle may move again on its old rates", "set it to 30, or 2 intervals at least"
+            f"{message}: a bundle may move again on its old rates", "set it to 30, or 2 intervals at least"
         )
 
 
 def _too_soon_for_pairs(chosen: AvgShedderSettings) -> Iterator[Finding]:
     for name, hits in (("hit_count_low", chosen.hit_count_low), ("hit_count_high", chosen.hit_count_high)):
         if hits <= 1:
-            told = f"avg_shedder.{name}={hits}: one CPU sample is enough to move"
-            yield SETTINGS.warning(told, "give it 2 or more: a single sample may be a spike")
+            message = f"avg_shedder.{name}={hits}: one CPU sample is enough to move"
+            yield SETTINGS.warning(message, "give it 2 or more: a single sample may be a spike")
     if chosen.low_threshold <= 0:
-        told = f"avg_shedder.low_threshold={chosen.low_threshold:g}: level brokers count as apart"
-        yield SETTINGS.warning(told, "raise it (default 15)")
+        message = f"avg_shedder.low_threshold={chosen.low_threshold:g}: level brokers count as apart"
+        yield SETTINGS.warning(message, "raise it (default 15)")
     if chosen.max_unload_percentage > 0.5:
-        told = f"avg_shedder.max_unload_percentage={chosen.max_unload_percentage:g}: a pair swaps sides above 0.5"
-        yield SETTINGS.warning(told, "set it to 0.5 or less")
+        message = f"avg_shedder.max_unload_percentage={chosen.max_unload_percentage:g}: a pair swaps sides above 0.5"
+        yield SETTINGS.warning(message, "set it to 0.5 or less")
 
 
-def _stats_seconds(seen: Survey) -> float:
-    told = [runtime.get("statsUpdateFrequencyInSecs", "") for runtime in seen.runtime.values()]
-    return max((float(text) for text in told if text.isdecimal()), default=DEFAULT_STATS_SECONDS)
+def _stats_seconds(survey: Survey) -> float:
+    texts = [runtime.get("statsUpdateFrequencyInSecs", "") for runtime in survey.runtime.values()]
+    return max((float(text) for text in texts if text.isdecimal()), default=DEFAULT_STATS_SECONDS)
 
 
-def _without_effect(seen: Survey) -> Iterator[Finding]:
-    """What looks set and does nothing."""
-    settings = seen.settings
+def _without_effect(survey: Survey) -> Iterator[Finding]:
+    """Settings that have no effect."""
+    settings = survey.settings
     if settings.strategy == AVG_SHEDDER:
         yield from _without_effect_on_pairs(settings.avg_shedder)
     elif settings.avg_shedder != AvgShedderSettings():
@@ -115,22 +117,24 @@ def _without_effect(seen: Survey) -> Iterator[Finding]:
             "restore_on_stop=true with in_broker_shedding=refuse: nothing is taken, nothing is given back",
             "set in_broker_shedding: take-over, or leave restore_on_stop out",
         )
-    sample = seen.observation.sample_interval_seconds if seen.observation is not None else 60.0
+    sample = survey.observation.sample_interval_seconds if survey.observation is not None else 60.0
     if settings.interval_seconds > sample:
-        told = f"interval_seconds={settings.interval_seconds:g}, a new CPU sample comes every {sample:g} s"
+        message = f"interval_seconds={settings.interval_seconds:g}, a new CPU sample comes every {sample:g} s"
         hits = configured(settings).wanted_hits.low
         minutes = hits * settings.interval_seconds / 60
-        yield SETTINGS.warning(f"{told}: {hits} hits take {minutes:.0f} min", f"set it below {sample:g}")
+        yield SETTINGS.warning(f"{message}: {hits} hits take {minutes:.0f} min", f"set it below {sample:g}")
 
 
 def _without_effect_on_pairs(chosen: AvgShedderSettings) -> Iterator[Finding]:
     if chosen.low_threshold > chosen.high_threshold:
-        told = f"avg_shedder.low_threshold={chosen.low_threshold:g} is above high_threshold={chosen.high_threshold:g}"
-        yield SETTINGS.warning(f"{told}: every pair that is apart counts high at once", "lower low_threshold")
+        message = (
+            f"avg_shedder.low_threshold={chosen.low_threshold:g} is above high_threshold={chosen.high_threshold:g}"
+        )
+        yield SETTINGS.warning(f"{message}: every pair that is apart counts high at once", "lower low_threshold")
     if chosen.hit_count_high > chosen.hit_count_low:
-        told = f"avg_shedder.hit_count_high={chosen.hit_count_high} is above hit_count_low={chosen.hit_count_low}"
+        message = f"avg_shedder.hit_count_high={chosen.hit_count_high} is above hit_count_low={chosen.hit_count_low}"
         yield SETTINGS.warning(
-            f"{told}: a wide gap acts no sooner than a small one", "lower hit_count_high (default 2)"
+            f"{message}: a wide gap acts no sooner than a small one", "lower hit_count_high (default 2)"
         )
 
 
@@ -151,33 +155,33 @@ TAKE_OVER = Check("take-over", "while it lasts no broker balances by itself, als
 JOURNAL = Check("journal", "it is the only truth about moves and cool-downs")
 
 
-def check_state_dir(seen: Survey) -> Iterator[Finding]:
+def check_state_dir(survey: Survey) -> Iterator[Finding]:
     """The state directory of the settings, as far as this user may look into it."""
-    directory = seen.settings.state_dir
+    directory = survey.settings.state_dir
     if not directory.is_dir():
         yield DIRECTORY.ok(f"{directory} is not there yet: lbd run makes it")
         yield RUNNING.ok("none has run on this state_dir")
         return
     if not os.access(directory, os.R_OK | os.X_OK):
-        told = f"{directory} belongs to {owner(directory)}, this is user {user_name(os.geteuid())}"
-        yield DIRECTORY.unknown(told, f"run lbd doctor as {owner(directory)} or root")
+        message = f"{directory} belongs to {owner(directory)}, this is user {user_name(os.geteuid())}"
+        yield DIRECTORY.unknown(message, f"run lbd doctor as {owner(directory)} or root")
         return
     yield _directory(directory)
-    yield from _guarded(RUNNING, _running(directory, seen.taken_at))
-    yield from _guarded(DRAINED, drains(directory, seen.taken_at))
+    yield from _guarded(RUNNING, _running(directory, survey.taken_at))
+    yield from _guarded(DRAINED, drains(directory, survey.taken_at))
     yield from _guarded(TAKE_OVER, _taken_over(directory))
 
 
-def journal(seen: Survey) -> tuple[Past | None, list[Finding]]:
-    """What the journal says, and what there is to say of it; None where there is none to be read."""
-    directory = seen.settings.state_dir
+def journal(survey: Survey) -> tuple[Past | None, list[Finding]]:
+    """The journal and the findings about it; None if it cannot be read."""
+    directory = survey.settings.state_dir
     if not os.access(directory, os.R_OK | os.X_OK):
         return None, []
     try:
         if lost := StateDir(directory).journal_lost:
             return None, [JOURNAL.problem(lost, "put the journal back, or lbd run --new-journal")]
-        past = read(directory / LIVE_NAME, seen.taken_at, KEEP_SECONDS, boot=moment())
-        return past, list(_journal(directory, past, seen.taken_at))
+        past = read(directory / LIVE_NAME, survey.taken_at, KEEP_SECONDS, boot=moment())
+        return past, list(_journal(directory, past, survey.taken_at))
     except UsageError as error:
         return None, [JOURNAL.problem(str(error), "mend or remove the file; removing it forgets cool-downs")]
 
@@ -191,17 +195,17 @@ def _guarded(check: Check, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _directory(path: Path) -> Finding:
-    found = path.stat()
+    status = path.stat()
     room = os.statvfs(path)
     free = room.f_bavail * room.f_frsize
-    told = f"{path}, of user {owner(path)}, {free / 1e9:,.1f} GB free"
+    message = f"{path}, of user {owner(path)}, {free / 1e9:,.1f} GB free"
     if free < LEAST_FREE_BYTES:
-        return DIRECTORY.problem(f"{told}: no room for the journal", "make room")
-    if found.st_mode & stat.S_IWOTH:
-        return DIRECTORY.problem(f"{told}, writable for everybody: anybody may order unloads", f"chmod o-w {path}")
+        return DIRECTORY.problem(f"{message}: no room for the journal", "make room")
+    if status.st_mode & stat.S_IWOTH:
+        return DIRECTORY.problem(f"{message}, writable for everybody: anybody may order unloads", f"chmod o-w {path}")
     if free < FEW_FREE_BYTES:
-        return DIRECTORY.warning(told, "make room")
-    return DIRECTORY.ok(told)
+        return DIRECTORY.warning(message, "make room")
+    return DIRECTORY.ok(message)
 
 
 def _running(directory: Path, now: float) -> Iterator[Finding]:
@@ -214,8 +218,8 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
     for warning in status.warnings if pid is not None else ():
         yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")
     if pid is not None and status.verdict is not None and status.verdict.kind == "blocked":
-        found = BLOCKED.problem if status.hold is None else BLOCKED.warning  # holds have findings of their own
-        yield found(
+        level = BLOCKED.problem if status.hold is None else BLOCKED.warning  # holds have findings of their own
+        yield level(
             status.verdict.words.removeprefix("blocked "),
             "wait, or change the setting it names; lbd explain lists the bundles",
         )
@@ -226,17 +230,17 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
 
 
 def drains(directory: Path, now: float) -> Iterator[Finding]:
-    """The drains in force: one that lasts was perhaps forgotten, one that left bundles needs a person."""
+    """The drains in force: a long one may be forgotten, one with bundles that did not move needs a person."""
     for drain, work in drains_in_force(directory, now):
         reason = f": {drain.reason}" if drain.reason else ""
-        told = f"{drain.broker} by {drain.by} since {utc(drain.since)}{reason}"
+        message = f"{drain.broker} by {drain.by} since {utc(drain.since)}{reason}"
         todo = f"lbd drain {drain.broker} --release ends it"
         if work is not None and work.left:
-            yield DRAINED.warning(f"{told}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE tells why; {todo}")
+            yield DRAINED.warning(f"{message}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE tells why; {todo}")
         elif now - drain.since > LASTING_SECONDS:
-            yield DRAINED.warning(f"{told}, for {(now - drain.since) / 3600:.0f} h", todo)
+            yield DRAINED.warning(f"{message}, for {(now - drain.since) / 3600:.0f} h", todo)
         else:
-            yield DRAINED.ok(told)
+            yield DRAINED.ok(message)
 
 
 def _life(status: Status, pid: int | None, now: float) -> Finding:
@@ -244,15 +248,15 @@ def _life(status: Status, pid: int | None, now: float) -> Finding:
     last = f"last turn {_ago(age)}: {status.sentence}"
     if pid is None:
         return RUNNING.warning(f"none runs; {last}", "start it: lbd run, or systemctl start lbd")
-    told = f"process {pid or '?'} runs{', observing only' if status.observe_only else ''}; {last}"
+    message = f"process {pid or '?'} runs{', observing only' if status.observe_only else ''}; {last}"
     if status.late(now):
         wanted = f"wanted every {status.interval_seconds:g} s"
-        return RUNNING.problem(f"{told} ({wanted})", "see its log; restart it if it does not go on")
+        return RUNNING.problem(f"{message} ({wanted})", "see its log; restart it if it does not go on")
     if status.error is not None:
-        return RUNNING.problem(f"{told} ({status.error})", "see its log")
+        return RUNNING.problem(f"{message} ({status.error})", "see its log")
     if status.version != __version__:
-        return RUNNING.warning(f"{told} (version {status.version}, this is {__version__})", "restart it")
-    return RUNNING.ok(told)
+        return RUNNING.warning(f"{message} (version {status.version}, this is {__version__})", "restart it")
+    return RUNNING.ok(message)
 
 
 def _ago(seconds: float) -> str:
@@ -264,19 +268,23 @@ def _taken_over(directory: Path) -> Iterator[Finding]:
     note = broker_shedding.load(directory / NOTE)
     if note is None:
         return
-    seen = f"shedding off since {utc(note.at)} by lbd, last seen off {utc(note.seen_at) if note.seen_at else 'never'}"
+    message = (
+        f"shedding off since {utc(note.at)} by lbd, last seen off {utc(note.seen_at) if note.seen_at else 'never'}"
+    )
     if note.phase == "taken":
-        yield TAKE_OVER.ok(f"{seen}; lbd release gives it back")
+        yield TAKE_OVER.ok(f"{message}; lbd release gives it back")
     else:
         half = note.phase.replace("taking", "take-over").replace("releasing", "release")
-        yield TAKE_OVER.warning(f"{seen}; a {half} was not finished: some brokers may shed", "run lbd, or lbd release")
+        yield TAKE_OVER.warning(
+            f"{message}; a {half} was not finished: some brokers may shed", "run lbd, or lbd release"
+        )
 
 
 def _journal(directory: Path, past: Past, now: float) -> Iterator[Finding]:
     path = directory / LIVE_NAME
     if past.torn_lines:
-        told = f"{path}: {counted(past.torn_lines, 'line')} cannot be read: cool-downs in them are lost"
-        yield JOURNAL.warning(told, "check the disk; after a kill -9 one torn line is nothing")
+        message = f"{path}: {counted(past.torn_lines, 'line')} cannot be read: cool-downs in them are lost"
+        yield JOURNAL.warning(message, "check the disk; after a kill -9 one torn line is nothing")
     if past.open and running(directory) is None:
         bundles = named([unload.bundle for _, unload in past.open])
         yield JOURNAL.warning(
@@ -295,12 +303,12 @@ SECRETS = Check(
 )
 
 
-def check_secret_files(seen: Survey) -> Iterator[Finding]:
+def check_secret_files(survey: Survey) -> Iterator[Finding]:
     """Each file of the settings that holds a token, a password or a private key."""
-    files = dict(_files(seen.settings))
-    found = [finding for name, path in files.items() for finding in _open(name, path)]
-    yield from found
-    if files and not found:
+    files = dict(_files(survey.settings))
+    findings = [finding for name, path in files.items() for finding in _open(name, path)]
+    yield from findings
+    if files and not findings:
         yield SECRETS.ok(f"{', '.join(files)}: nobody else may read or write")
 
 
@@ -335,26 +343,28 @@ def _open(name: str, path: Path) -> Iterator[Finding]:
 # --- the leading lbd, as the broker of the leader topic reports it
 
 LEADER = Check("leading-lbd", "of several lbds only the one that leads moves anything")
-KEPT = Check("leader-topic-kept", "an lbd that was away learns cool-downs, budgets and open moves from leader.topic")
+RETENTION = Check(
+    "leader-topic-kept", "an lbd that was away learns cool-downs, budgets and open moves from leader.topic"
+)
 ALLOWED = Check(
     "leader-topic-writers", "who may write leader.topic may order pauses and drains, and keep all from leading"
 )
 
 
 def check_leader(settings: Settings) -> tuple[list[Finding], int]:
-    """What there is to say, and the requests that it cost.
+    """Findings about the leader topic, and the number of requests sent.
 
-    Nothing where one lbd works alone, as only the state directory's lock keeps others away then.
+    None where one lbd works alone: only the lock of the state directory keeps others away then.
     """
     if not settings.leader.enabled:
         return [], 0
     topic = LeaderTopic(settings.pulsar, settings.leader.topic)
-    found, there = _leading(topic)
-    return [found, *((_kept(topic), _allowed(topic)) if there else ())], topic.http.sent
+    leading, reachable = _leading(topic)
+    return [leading, *((_retention(topic), _allowed(topic)) if reachable else ())], topic.http.sent
 
 
 def _leading(topic: LeaderTopic) -> tuple[Finding, bool]:
-    """Who leads, and whether the topic could be asked about."""
+    """Which lbd leads, and whether the leader topic could be read."""
     try:
         writers = topic.writers()
     except AdminError as error:
@@ -366,23 +376,27 @@ def _leading(topic: LeaderTopic) -> tuple[Finding, bool]:
         return LEADER.problem(str(error), "mend what keeps lbd from asking; nobody moves anything meanwhile"), False
     strangers = [str(one) for one in writers if not OWN_NAME.fullmatch(one.producer_name)]
     if strangers:
-        seen = f"{topic.topic} is written by {'; '.join(strangers)}, which is no lbd: no lbd can lead"
-        return LEADER.problem(seen, "stop that producer, or set leader.topic to a topic that nobody else writes"), True
+        message = f"{topic.topic} is written by {'; '.join(strangers)}, which is no lbd: no lbd can lead"
+        return LEADER.problem(
+            message, "stop that producer, or set leader.topic to a topic that nobody else writes"
+        ), True
     if not writers:
         todo = "start lbd run with leader.enabled on one machine at least"
         return LEADER.warning(f"nobody writes {topic.topic}", todo), True
     return LEADER.ok(f"{writers[0].producer_name} leads, by {topic.topic}"), True
 
 
-def _kept(topic: LeaderTopic) -> Finding:
+def _retention(topic: LeaderTopic) -> Finding:
     try:
         lost = topic.early_loss(KEPT_SECONDS)
     except LbdError as error:
-        return KEPT.warning(f"not checked: {error}", "see that no message TTL and subscription expiration hold there")
+        return RETENTION.warning(
+            f"not checked: {error}", "see that no message TTL and subscription expiration hold there"
+        )
     if lost:
         todo = "pulsar-admin namespaces set-message-ttl, set-subscription-expiration-time; 0 is never"
-        return KEPT.warning(lost, todo)
-    return KEPT.ok(f"for {KEPT_SECONDS // 86_400} days")
+        return RETENTION.warning(lost, todo)
+    return RETENTION.ok(f"for {KEPT_SECONDS // 86_400} days")
 
 
 def _allowed(topic: LeaderTopic) -> Finding:
@@ -404,12 +418,12 @@ MODEL = Check(
 )
 BACKGROUND = Check("background", "load that no bundle makes cannot be moved away, and looks like a hot broker's")
 UNLIKE = Check("unlike-brokers", "the same bundle is more points on a weaker machine")
-GIVEN = Check("load-settings", "an entry of load.brokers that names nobody does nothing")
+LOAD_SETTINGS = Check("load-settings", "an entry of load.brokers that names nobody does nothing")
 
 
-def check_learned(seen: Survey, snapshot: Snapshot) -> Iterator[Finding]:
-    """What the state directory tells of the brokers of this round."""
-    settings = seen.settings
+def check_learned(survey: Survey, snapshot: Snapshot) -> Iterator[Finding]:
+    """What the state directory holds about the brokers of this round."""
+    settings = survey.settings
     yield from _nobody(settings, snapshot)
     directory = settings.state_dir
     if directory.is_dir() and not os.access(directory, os.R_OK | os.X_OK):
@@ -417,41 +431,43 @@ def check_learned(seen: Survey, snapshot: Snapshot) -> Iterator[Finding]:
         return
     learning = stored_learning(settings)
     learning.take(snapshot)
-    found = broker_loads(snapshot, learning.known(snapshot), settings)
-    yield _model(found)
-    yield from _background(found)
-    yield from _unlike(found, settings)
+    loads = broker_loads(snapshot, learning.known(snapshot), settings)
+    yield _model(loads)
+    yield from _background(loads)
+    yield from _unlike(loads, settings)
 
 
 def _nobody(settings: Settings, snapshot: Snapshot) -> Iterator[Finding]:
     idle = [one.broker for one in settings.load.brokers if not any(map(one.means, snapshot.brokers.ids))]
     if idle:
         todo = "write host:port as lbd doctor shows it, or a regular expression for all of the host"
-        yield GIVEN.warning(f"no broker is named by {named(idle)}", todo)
+        yield LOAD_SETTINGS.warning(f"no broker is named by {named(idle)}", todo)
 
 
-def _model(found: Sequence[BrokerLoad]) -> Finding:
-    unknown, pooled = (sum(one.state == state for one in found) for state in ("unknown", "pooled"))
-    told = f"known of {len(found) - unknown - pooled} of {counted(len(found), 'broker')}"
-    told += f", taken from others for {pooled}" if pooled else ""
-    return MODEL.ok(f"{told}; lbd run learns it while traffic changes" if unknown else told)
+def _model(loads: Sequence[BrokerLoad]) -> Finding:
+    unknown, pooled = (sum(one.state == state for one in loads) for state in ("unknown", "pooled"))
+    message = f"known of {len(loads) - unknown - pooled} of {counted(len(loads), 'broker')}"
+    message += f", taken from others for {pooled}" if pooled else ""
+    return MODEL.ok(f"{message}; lbd run learns it while traffic changes" if unknown else message)
 
 
-def _background(found: Sequence[BrokerLoad]) -> Iterator[Finding]:
-    known = [one for one in found if one.background is not None]
+def _background(loads: Sequence[BrokerLoad]) -> Iterator[Finding]:
+    known = [one for one in loads if one.background is not None]
     for one in known:
         if one.beside is not None:
-            told = f"{one.neighbour}: {one.background:.0f} of its points of CPU are no traffic's"
-            yield BACKGROUND.warning(told, "look there for what is not the broker's (top); no move can take it away")
+            message = f"{one.neighbour}: {one.background:.0f} of its points of CPU are no traffic's"
+            yield BACKGROUND.warning(message, "look there for what is not the broker's (top); no move can take it away")
     if len(known) > 1 and not any(one.beside is not None for one in known):
         yield BACKGROUND.ok(f"at most {max(one.background or 0 for one in known):.0f} points of CPU, alike on all")
 
 
-def _unlike(found: Sequence[BrokerLoad], settings: Settings) -> Iterator[Finding]:
-    for one in found:
+def _unlike(loads: Sequence[BrokerLoad], settings: Settings) -> Iterator[Finding]:
+    for one in loads:
         if one.unlike is not None:
-            told = f"{one.broker}: the same traffic takes {one.unlike:.1f} times the CPU of the others"
+            message = f"{one.broker}: the same traffic takes {one.unlike:.1f} times the CPU of the others"
             if configured(settings).wants_slopes:
-                yield UNLIKE.ok(f"{told}; moves are sized by it")
+                yield UNLIKE.ok(f"{message}; moves are sized by it")
             else:
-                yield UNLIKE.warning(told, "nothing, if it is another kind of machine; least-moves sizes moves by it")
+                yield UNLIKE.warning(
+                    message, "nothing, if it is another kind of machine; least-moves sizes moves by it"
+                )

@@ -105,10 +105,10 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
         policies = asking("namespaceIsolationPolicies", admin.isolation_policies)
         if observation is not None and (namespace := _a_namespace(observation)):
             asking("antiAffinity", partial(admin.anti_affinity_group, namespace))
-        asked_at, live = now(), None
+        requested_at, live = now(), None
         if observation is not None and settings.asks_live_cpu:
             live = asking(LIVE_CPU, partial(admin.process_cpu, observation.snapshot.brokers.ids[0]))
-        live_cpu_seconds = None if live is None else now() - asked_at
+        live_cpu_seconds = None if live is None else now() - requested_at
         return Survey(
             settings=settings,
             taken_at=taken_at,
@@ -146,25 +146,27 @@ class _Met:
 
 
 def _meet(asking: _ErrorKeeper, admin: Admin, now: Callable[[], float], broker: str) -> _Met:
-    asked_at = now()
+    sent_at = now()
     answer = asking(f"version of {broker}", partial(admin.version_and_date, broker))
-    return _Met() if answer is None else _Met(answer[0], _clock(answer[1], asked_at, now()))
+    return _Met() if answer is None else _Met(answer[0], _clock(answer[1], sent_at, now()))
 
 
-def _clock(date: str | None, asked_at: float, answered_at: float) -> ClockOffset | None:
+def _clock(date: str | None, sent_at: float, answered_at: float) -> ClockOffset | None:
     try:
-        told_at = parsedate_to_datetime(date or "").timestamp() + 0.5
+        server_time = parsedate_to_datetime(date or "").timestamp() + 0.5
     except (ValueError, OverflowError):
         return None
-    return ClockOffset(told_at - (asked_at + answered_at) / 2, 0.5 + (answered_at - asked_at) / 2)
+    return ClockOffset(server_time - (sent_at + answered_at) / 2, 0.5 + (answered_at - sent_at) / 2)
 
 
 def _runtime(
     asking: _ErrorKeeper, admin: Admin, pool: ThreadPoolExecutor, active: list[str]
 ) -> Mapping[str, Mapping[str, str]]:
-    """What each broker runs with, where no round could be had that would have told."""
-    found = pool.map(lambda one: asking("configuration/runtime", partial(admin.runtime_configuration, one)), active)
-    return {broker: runtime for broker, runtime in zip(active, found, strict=True) if runtime is not None}
+    """The runtime configuration of each broker, needed where no round could be observed."""
+    configurations = pool.map(
+        lambda one: asking("configuration/runtime", partial(admin.runtime_configuration, one)), active
+    )
+    return {broker: runtime for broker, runtime in zip(active, configurations, strict=True) if runtime is not None}
 
 
 def _try_alone(asking: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
@@ -176,9 +178,9 @@ def _try_alone(asking: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
         asking("load-report", partial(admin.load_report, active[0]))
 
 
-def _a_namespace(seen: Observation) -> str | None:
-    """Any namespace of the cluster's users: what may be read of one may be read of all by a superuser."""
-    names = seen.snapshot.namespaces.names
+def _a_namespace(observation: Observation) -> str | None:
+    """Any user namespace of the cluster: a superuser may read either all of them or none."""
+    names = observation.snapshot.namespaces.names
     return next((name for name in names if name.count("/") == 1 and not name.startswith(("pulsar/", "sla-"))), None)
 
 

@@ -63,11 +63,11 @@ class TrafficView:
         return self.snapshot.bundles[int(self.snapshot.rows.bundle[row])]
 
 
-def check_traffic(seen: Survey, snapshot: Snapshot) -> Iterator[Finding]:
-    """One round against the settings of lbd; what a pair could exchange only where AvgShedder makes pairs."""
-    chosen = effective(seen.settings)
+def check_traffic(survey: Survey, snapshot: Snapshot) -> Iterator[Finding]:
+    """Check one round against lbd's settings; what pairs could exchange is checked only if AvgShedder makes pairs."""
+    chosen = effective(survey.settings)
     pairs = isinstance(chosen, AvgShedderSettings)
-    load = _load(seen, snapshot, chosen if isinstance(chosen, AvgShedderSettings) else AvgShedderSettings())
+    load = _load(survey, snapshot, chosen if isinstance(chosen, AvgShedderSettings) else AvgShedderSettings())
     if len(snapshot.brokers) < 2:
         return
     if pairs:
@@ -76,18 +76,18 @@ def check_traffic(seen: Survey, snapshot: Snapshot) -> Iterator[Finding]:
     if pairs:
         yield _sole(load)
         yield from _large(load)
-    limit = seen.settings.guardrails.max_destination_score
+    limit = survey.settings.guardrails.max_destination_score
     if not (load.points < limit).any():
-        told = f"all brokers have {limit:g} points or more; the lowest has {load.points.min():.1f}"
-        yield ROOM.problem(told, "add brokers: moving bundles cannot help a full cluster")
+        message = f"all brokers have {limit:g} points or more; the lowest has {load.points.min():.1f}"
+        yield ROOM.problem(message, "add brokers: moving bundles cannot help a full cluster")
 
 
-def _load(seen: Survey, snapshot: Snapshot, settings: AvgShedderSettings) -> TrafficView:
+def _load(survey: Survey, snapshot: Snapshot, settings: AvgShedderSettings) -> TrafficView:
     rates, rows = snapshot.brokers.rates, snapshot.rows
     carried = _both(rows.rates)
     own = broker_bundles(snapshot)[rows.bundle] != 0
     movable = ~own & ((carried > 0).any(axis=1) | (snapshot.partial & ~rows.reported))
-    points = np.clip(scores(snapshot.brokers, seen.settings.weights), 0.0, HIGHEST_POINTS)
+    points = np.clip(scores(snapshot.brokers, survey.settings.weights), 0.0, HIGHEST_POINTS)
     return TrafficView(snapshot, settings, points, _both(rates), carried, movable)
 
 
@@ -110,10 +110,10 @@ def _minimums(load: TrafficView) -> Finding:
     most = f"at most {_rates(messages, volume)} are to be moved now"
     if messages > least_messages or volume > least_volume:
         return MINIMUMS.ok(f"{most}, more than the minimums")
-    told = f"{most}, the minimums are {_rates(least_messages, least_volume)}"
+    message = f"{most}, the minimums are {_rates(least_messages, least_volume)}"
     names = "avg_shedder.min_unload_message and min_unload_message_throughput"
     return MINIMUMS.warning(
-        f"no move is worth it: {told}", f"nothing, if so little needs no balance; else lower {names}"
+        f"no move is worth it: {message}", f"nothing, if so little needs no balance; else lower {names}"
     )
 
 
@@ -124,14 +124,14 @@ def _rates(messages: float, volume: float) -> str:
 def _count(load: TrafficView) -> Finding:
     brokers, bundles = len(load.snapshot.brokers), int(load.movable.sum())
     unknown = int((load.movable & ~load.snapshot.rows.reported).sum()) if load.snapshot.partial else 0
-    told = f"{counted(bundles, 'bundle')} with traffic on {counted(brokers, 'broker')}"
-    told += f", {unknown} of which are not told of" if unknown else ""
+    message = f"{counted(bundles, 'bundle')} with traffic on {counted(brokers, 'broker')}"
+    message += f", {unknown} of which are not told of" if unknown else ""
     if bundles == 0:
-        return COUNT.ok(f"{told}: nothing to balance yet")
+        return COUNT.ok(f"{message}: nothing to balance yet")
     if bundles < FEWEST_BUNDLES * brokers:
         todo = "lbd split BUNDLE shows where to; new namespaces: defaultNumberOfNamespaceBundles (32 in 5.0)"
-        return COUNT.warning(f"{told}, fewer than {FEWEST_BUNDLES} each", todo)
-    return COUNT.ok(told)
+        return COUNT.warning(f"{message}, fewer than {FEWEST_BUNDLES} each", todo)
+    return COUNT.ok(message)
 
 
 def _sole(load: TrafficView) -> Finding:
@@ -145,16 +145,16 @@ def _sole(load: TrafficView) -> Finding:
 
 
 def _large(load: TrafficView) -> Iterator[Finding]:
-    """Pairs that are apart, from the outside in, as AvgShedder makes them, and of each what could be moved."""
+    """Pairs that are apart, from the outside in as AvgShedder makes them, whose bundles are too large to move."""
     order = np.argsort(load.points, kind="stable").tolist()
-    found = False
+    too_large = False
     for low, high in zip(order[: len(order) // 2], reversed(order), strict=False):
         apart = float(load.points[high] - load.points[low])
         if apart >= load.settings.low_threshold and (words := _too_large(load, low, high)):
-            found = True
+            too_large = True
             todo = "lbd split BUNDLE shows what a split of the largest would do"
             yield LARGE.warning(words, todo)
-    if not found:
+    if not too_large:
         yield LARGE.ok("none is in the way now")
 
 
