@@ -71,8 +71,8 @@ class BundleHistory:
         return float(self._scores(owner).min())
 
     def _scores(self, owner: IntArray) -> FloatArray:
-        found: FloatArray = (self.idle + self.slope * self.carried(owner))[self.present]
-        return found
+        points: FloatArray = (self.idle + self.slope * self.carried(owner))[self.present]
+        return points
 
     def room(self, level: float) -> FloatArray:
         """Traffic with which each broker stays at the level (points), float64 (B,); none on one that is away."""
@@ -90,8 +90,8 @@ class BundleHistory:
 
     def may_stay(self) -> BoolArray:
         """Whether each bundle was at first where policies let it be, bool (N,)."""
-        found: BoolArray = self.pools.allowed[self.pools.of, self.first]
-        return found
+        allowed: BoolArray = self.pools.allowed[self.pools.of, self.first]
+        return allowed
 
 
 def everywhere(bundles: int, brokers: int) -> Pools:
@@ -150,13 +150,13 @@ class _Falling:
         With or without any of its ``k`` largest: the cheaper way is a floor for each ``k``.
         """
         start, stop = int(self.start[source]), int(self.stop[source])
-        found = 0.0
+        most = 0.0
         for at in range(start, min(stop, start + LARGEST_AT_MOST)):
             keeps = self._first(np.array([at + 1]), self.too_much[[source]], np.array([stop]))[0] - number[source]
             makes_room = self.needed(self.sizes[at] * (1 - ROUNDING) + self.too_much) - number
             makes_room[source] = np.inf
-            found = max(found, float(min(keeps, makes_room.min())))
-        return found
+            most = max(most, float(min(keeps, makes_room.min())))
+        return most
 
     def _first(self, start: IntArray, wanted: FloatArray, stop: IntArray) -> FloatArray:
         """How many from ``start`` on make up what is wanted; infinite where that is beyond ``stop``."""
@@ -200,22 +200,22 @@ class IntakeBound:
 
 
 def least_taken(sizes: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> IntakeBound:
-    """How many of the largest bundles that fit bring each broker to what is wanted; each is told of by itself.
+    """How many of the largest bundles that fit bring each broker to ``wanted``, for each broker by itself.
 
     ``sizes`` is float64 (N,), ``owner`` int32 (N,) into ``room`` and ``wanted``, both float64 (B,) in the same unit.
-    What gives nothing takes only what fits beside all it has.
+    A broker that gives nothing takes only what fits beside all it has.
     """
     carried = np.bincount(owner, sizes, room.size)
     missing = np.maximum(at_least(wanted) - carried, 0.0)
     low = missing > 0
-    found = np.zeros((2, room.size), dtype=np.int64)
+    needed = np.zeros((2, room.size), dtype=np.int64)
     if not low.any():
-        return IntakeBound(found[0], found[1], (0, 0))
+        return IntakeBound(needed[0], needed[1], (0, 0))
     falling, most = np.sort(sizes)[::-1], np.stack((room - carried, room))[:, low]
     reached = np.concatenate(([0.0], np.cumsum(falling)))
-    found[:, low] = _bundles_needed(falling, reached, most, missing[low])
+    needed[:, low] = _bundles_needed(falling, reached, most, missing[low])
     together = _bundles_needed(falling, reached, most.max(axis=1), missing.sum())
-    return IntakeBound(found[0], found[1], (int(together[0]), int(together[1])))
+    return IntakeBound(needed[0], needed[1], (int(together[0]), int(together[1])))
 
 
 def _bundles_needed(falling: FloatArray, reached: FloatArray, most: FloatArray, missing: FloatArray) -> IntArray:
@@ -274,11 +274,11 @@ def fewest_moves(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
 
 
 def fewest_removed(sizes: FloatArray, owner: IntArray, room: FloatArray) -> int:
-    """The removal bound: from each broker the largest bundles are taken until the rest fits, wherever they go."""
+    """The removal bound: from each broker the largest bundles go until the rest fits, whatever their destination."""
     over = np.bincount(owner, sizes, room.size) > at_most(room)
     on = over[owner]
-    owner, left = _largest_first(sizes[on], owner[on], room.size)
-    return int(np.count_nonzero(left > at_most(room)[owner]))
+    owner, remaining = _largest_first(sizes[on], owner[on], room.size)
+    return int(np.count_nonzero(remaining > at_most(room)[owner]))
 
 
 def best_peak(placement: BundleHistory, moves: int) -> float:
@@ -337,21 +337,21 @@ def _idle(placement: BundleHistory) -> float:
 
 
 def _removal(placement: BundleHistory, moves: int) -> float:
-    """Each bundle ends one level of its broker; all but so many of the highest levels can be ended."""
-    owner, left = _largest_first(placement.sizes, placement.first, placement.idle.size)
-    levels = np.sort(placement.idle[owner] + placement.slope[owner] * left)[::-1]
+    """Each removed bundle ends one level of its broker; at most ``moves`` of the highest levels can be ended."""
+    owner, remaining = _largest_first(placement.sizes, placement.first, placement.idle.size)
+    levels = np.sort(placement.idle[owner] + placement.slope[owner] * remaining)[::-1]
     return float(levels[moves]) if moves < levels.size else -np.inf
 
 
 def _levels(placement: BundleHistory) -> list[float]:
-    """For each pool: what must be on its brokers, spread as evenly as water."""
+    """For each pool: the level of the load that must stay on its brokers, spread as evenly as water."""
     pools, bound = placement.pools, placement.may_stay()
-    found = []
+    levels = []
     for brokers in pools.allowed:
         confined = ~(pools.allowed & ~brokers).any(axis=1)
         load = placement.sizes[bound & confined[pools.of]].sum()
-        found.append(_water_level(placement, brokers & placement.present, float(load)))
-    return found
+        levels.append(_water_level(placement, brokers & placement.present, float(load)))
+    return levels
 
 
 def _water_level(placement: BundleHistory, brokers: BoolArray, load: float) -> float:
@@ -365,11 +365,11 @@ def _water_level(placement: BundleHistory, brokers: BoolArray, load: float) -> f
 
 
 def _largest(placement: BundleHistory) -> list[float]:
-    """For each pool: its largest bundle alone on the broker where that makes the fewest points."""
+    """For each pool: the score of its largest bundle alone on the broker where it makes the fewest points."""
     pools, bound = placement.pools, placement.may_stay()
-    found = []
+    points = []
     for pool, brokers in enumerate(pools.allowed):
         size = placement.sizes[bound & (pools.of == pool)].max(initial=0.0)
         at = brokers & placement.present
-        found.append(float((placement.idle[at] + placement.slope[at] * size).min(initial=np.inf)) if size else -np.inf)
-    return found
+        points.append(float((placement.idle[at] + placement.slope[at] * size).min(initial=np.inf)) if size else -np.inf)
+    return points

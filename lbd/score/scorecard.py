@@ -58,8 +58,8 @@ def mean_evenness(points: FloatArray) -> Evenness:
 
 def gaps(points: FloatArray) -> FloatArray:
     """The highest minus the lowest score of each look, float64 (T,), in points."""
-    found: FloatArray = np.nanmax(points, axis=1) - np.nanmin(points, axis=1)
-    return found
+    gap: FloatArray = np.nanmax(points, axis=1) - np.nanmin(points, axis=1)
+    return gap
 
 
 def thrashing(points: FloatArray) -> float:
@@ -150,20 +150,21 @@ class Trace:
 
     @property
     def fewest_moves(self) -> int | None:
-        """What any plan would have needed at least from the first owners to as low a peak."""
-        found = self.bounded
-        if found is None:
+        """A lower bound of the moves from the first owners to as low a peak as at the end, for any plan."""
+        placement = self.bounded
+        if placement is None:
             return None
-        return fewest_moves(found.sizes, found.first, found.room(found.peak(found.last)))
+        return fewest_moves(placement.sizes, placement.first, placement.room(placement.peak(placement.last)))
 
     @property
     def fewest_moves_as_even(self) -> int | None:
-        """The same to as low a peak and as high a trough."""
-        found = self.bounded
-        if found is None:
+        """The same for as low a peak and as high a trough."""
+        placement = self.bounded
+        if placement is None:
             return None
-        room, wanted = found.room(found.peak(found.last)), found.wanted(found.trough(found.last))
-        return fewest_moves_between(found.sizes, found.first, room, wanted)
+        room = placement.room(placement.peak(placement.last))
+        wanted = placement.wanted(placement.trough(placement.last))
+        return fewest_moves_between(placement.sizes, placement.first, room, wanted)
 
     def seconds(self) -> FloatArray:
         """When each look was, float64 (T,)."""
@@ -182,10 +183,10 @@ class Trace:
         return np.array([one.carried for one in self.seen])
 
     def _table(self, rows: Sequence[FloatArray]) -> FloatArray:
-        found = np.full((len(self.seen), self.seen[0].present.size), np.nan)
-        for row, one, points in zip(found, self.seen, rows, strict=True):
+        table = np.full((len(self.seen), self.seen[0].present.size), np.nan)
+        for row, one, points in zip(table, self.seen, rows, strict=True):
             row[one.present] = points
-        return found
+        return table
 
 
 # --- redundant moves
@@ -237,32 +238,32 @@ class _Undo:
         return [bundle for bundle in waiting if self._taken_back(bundle)]
 
     def in_pairs(self, waiting: Sequence[int]) -> list[int]:
-        """Takes back each in turn, with the first of those that went the other way with which it fits."""
+        """Reverts each move in turn, together with the first move in the other direction with which it fits."""
         between: dict[tuple[int, int], list[int]] = {}
         for bundle in waiting:
             _, x, y = self._of(bundle)
             between.setdefault((x, y), []).append(bundle)
-        found: list[int] = []
+        reverted: list[int] = []
         for (x, y), there in between.items():
             if x < y and (y, x) in between:
-                found += self._changed_again(there, between[y, x])
-        return found
+                reverted += self._changed_again(there, between[y, x])
+        return reverted
 
     def _changed_again(self, there: Sequence[int], back: Sequence[int]) -> Iterator[int]:
-        """Of two brokers, the bundles that changed places and may change them again."""
-        left = np.array(back)
+        """Pairs of bundles that two brokers exchanged and could exchange back."""
+        others = np.array(back)
         for bundle in there:
             size, x, y = self._of(bundle)
-            difference = size - self.placement.sizes[left]
+            difference = size - self.placement.sizes[others]
             fits = np.flatnonzero(self._fits(x, difference) & self._fits(y, -difference))
             if fits.size:
                 self._shift(float(difference[fits[0]]), x, y)
-                yield from (bundle, int(left[fits[0]]))
-                left = np.delete(left, fits[0])
+                yield from (bundle, int(others[fits[0]]))
+                others = np.delete(others, fits[0])
 
     def _of(self, bundle: int) -> tuple[float, int, int]:
-        found = self.placement
-        return float(found.sizes[bundle]), int(found.first[bundle]), int(found.last[bundle])
+        placement = self.placement
+        return float(placement.sizes[bundle]), int(placement.first[bundle]), int(placement.last[bundle])
 
     def _taken_back(self, bundle: int) -> bool:
         size, x, y = self._of(bundle)
@@ -273,8 +274,8 @@ class _Undo:
 
     def _fits(self, broker: int, more: FloatArray) -> BoolArray:
         then = self.carried[broker] + more
-        found: BoolArray = (then <= at_most(self.room[broker])) & (then >= at_least(self.wanted[broker]))
-        return found
+        fits: BoolArray = (then <= at_most(self.room[broker])) & (then >= at_least(self.wanted[broker]))
+        return fits
 
     def _shift(self, size: float, to: int, away: int) -> None:
         self.carried[to] += size
@@ -314,12 +315,12 @@ def transfers(trace: Trace) -> tuple[Transfer, ...]:
     """All moves of a run, in the order in which the first of each transfer landed."""
     seconds = trace.seconds()
     looks = np.searchsorted(seconds, [move.seconds for move in trace.moves]) - 1
-    found: dict[tuple[int, str, str], list[Moved]] = {}
+    moves_of: dict[tuple[int, str, str], list[Moved]] = {}
     for look, move in zip(looks.clip(0).tolist(), trace.moves, strict=True):
-        found.setdefault((look, move.source, move.destination), []).append(move)
+        moves_of.setdefault((look, move.source, move.destination), []).append(move)
     return tuple(
         Transfer(look, float(seconds[look]), source, destination, len(moves), sum(one.throughput for one in moves))
-        for (look, source, destination), moves in found.items()
+        for (look, source, destination), moves in moves_of.items()
     )
 
 
@@ -395,7 +396,7 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
     """The scorecard of a run with at least one look; thresholds in points."""
     points, unmoved, seconds = trace.points(), trace.unmoved(), trace.seconds()
     gap = gaps(points)
-    found = trace.bounded
+    bounded = trace.bounded
     took = np.quantile([one.took_seconds for one in trace.seen], (0.5, 0.99), method="inverted_cdf")
     return Scorecard(
         hours=trace.seen[-1].seconds / 3600,
@@ -413,10 +414,10 @@ def scorecard(trace: Trace, low_threshold: float, high_threshold: float) -> Scor
         splits=len(trace.splits),
         peak_points=None if trace.placement is None else trace.placement.peak(trace.placement.last),
         fewest_moves=trace.fewest_moves,
-        redundant_moves=None if found is None else redundant_moves(found, len(trace.moves)),
+        redundant_moves=None if bounded is None else redundant_moves(bounded, len(trace.moves)),
         fewest_moves_as_even=trace.fewest_moves_as_even,
-        redundant_moves_as_even=None if found is None else redundant_moves(found, len(trace.moves), as_even=True),
-        best_peak_points=None if found is None else best_peak(found, len(trace.moves)),
+        redundant_moves_as_even=None if bounded is None else redundant_moves(bounded, len(trace.moves), as_even=True),
+        best_peak_points=None if bounded is None else best_peak(bounded, len(trace.moves)),
         bundles_moved_twice=sum(number > 1 for number in Counter(move.bundle for move in trace.moves).values()),
         traffic_moved=_traffic_moved(trace),
         thrashing=thrashing(points),
@@ -549,10 +550,10 @@ def figures(card: Scorecard) -> dict[str, float | None]:
 
 
 def _value(card: Scorecard, name: str) -> float | None:
-    """None also where the section is missing."""
+    """The value of a figure; None also where its section is missing."""
     section, _, last = name.rpartition(".")
-    found: float | None = getattr(getattr(card, section) if section else card, last, None)
-    return found
+    value: float | None = getattr(getattr(card, section) if section else card, last, None)
+    return value
 
 
 def _spread_of(values: Sequence[float | None]) -> FigureSpread:
