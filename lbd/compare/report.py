@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 
 def page(comparisons: Sequence[Compared]) -> str:
-    """HTML of all of them, one below the other."""
-    body = "\n".join(line for found in comparisons for line in _one(found))
+    """HTML page of all comparisons, one below the other."""
+    body = "\n".join(line for compared in comparisons for line in _one(compared))
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         title="lbd compare", script=get_plotlyjs(), body=body
     )
 
 
-def _one(found: Compared) -> Iterator[str]:
-    yield f"<h2>{escape(summary.title(found))}</h2>"
-    yield from (f"<p>{escape(line)}</p>" for line in summary.sentences(found))
-    yield from chart("Between the highest and the lowest", _gaps(found))
-    yield table(("", *(run.label.replace(",", ", ") for run in found.runs)), list(summary.rows(found)))
-    for run in found.runs:
+def _one(compared: Compared) -> Iterator[str]:
+    yield f"<h2>{escape(summary.title(compared))}</h2>"
+    yield from (f"<p>{escape(line)}</p>" for line in summary.sentences(compared))
+    yield from chart("Between the highest and the lowest", _gaps(compared))
+    yield table(("", *(run.label.replace(",", ", ") for run in compared.runs)), list(summary.rows(compared)))
+    for run in compared.runs:
         yield from chart(f"Score of each broker: {run.label}", score_chart(run.trace))
-    rests = "\n".join(summary.rests_on(found))
+    rests = "\n".join(summary.rests_on(compared))
     if rests:
         yield f"<h2>What the scores rest on</h2>\n<pre>{escape(rests)}</pre>"
 
 
-def _gaps(found: Compared) -> Figure:
+def _gaps(compared: Compared) -> Figure:
     """A line for each run, and the thresholds."""
-    first, *others = found.runs
-    figure = gap_chart(first.trace, *found.thresholds)
+    first, *others = compared.runs
+    figure = gap_chart(first.trace, *compared.thresholds)
     figure.update_traces(name=_below(first.label), selector={"name": "gap"})
-    highest = max(float(gaps(run.trace.points()).max()) for run in found.runs)
+    highest = max(float(gaps(run.trace.points()).max()) for run in compared.runs)
     for at, run in enumerate(others, start=1):
         seconds = run.trace.seconds()
         times, gap = thinned(seconds / _unit(float(seconds[-1])), gaps(run.trace.points()))
         line = {"color": COLOURS[at % len(COLOURS)], "shape": "hv"}
         figure.add_scatter(x=times, y=gap, mode="lines", name=_below(run.label), line=line)
-    return figure.update_yaxes(range=[0, max(highest, found.thresholds[1]) * 1.1])
+    return figure.update_yaxes(range=[0, max(highest, compared.thresholds[1]) * 1.1])
 
 
 def _below(label: str) -> str:

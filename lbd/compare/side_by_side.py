@@ -84,8 +84,9 @@ def candidate(text: str, assignment: Callable[[str, str], tuple[str, object]]) -
     )
 
 
-def settings_for(chosen: Contender, below: Below, given: Settings, overrides: Mapping[str, object]) -> Settings:
-    """The settings of a run: those of what it runs over, the user's, what is tried with all, the candidate's own.
+def settings_for(chosen: Contender, below: Below, settings: Settings, overrides: Mapping[str, object]) -> Settings:
+    """The settings of a run. Later sources override earlier ones: the scenario's or recording's, the user's, the
+    overrides of all candidates, the candidate's own.
 
     Raises :class:`UsageError` with every problem.
     """
@@ -93,7 +94,7 @@ def settings_for(chosen: Contender, below: Below, given: Settings, overrides: Ma
     values: dict[str, Any] = {}
     for source in (
         below.settings,
-        given.model_dump(exclude_unset=True),
+        settings.model_dump(exclude_unset=True),
         *map(nested, [*overrides.items(), *own.items()]),
     ):
         values = over(values, source)
@@ -102,8 +103,8 @@ def settings_for(chosen: Contender, below: Below, given: Settings, overrides: Ma
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        told = (problem(item, origins) for item in error.errors())
-        raise UsageError("\n".join(" ".join(line.split()) for line in told)) from error
+        messages = (problem(item, origins) for item in error.errors())
+        raise UsageError("\n".join(" ".join(line.split()) for line in messages)) from error
 
 
 def of_scenario(scenario: Scenario) -> Below:
@@ -132,22 +133,22 @@ def of_recording(header: Header) -> Below:
 
 
 def recorded_trace(rounds: Sequence[Snapshot], model: LoadModel, weights: Weights, high_threshold: float) -> Trace:
-    """What really happened: scores as reported, and each bundle that changed hands, by whomever."""
+    """The trace of what really happened: scores as reported, and each change of a bundle's owner."""
     brokers = tuple(sorted({broker for one in rounds for broker in one.brokers.ids}))
-    seen, moves, shown_at = [], list[Moved](), None
+    truths, moves, shown_at = [], list[Moved](), None
     owners: ReportedOwners | None = None
     for one, untouched in zip(rounds, unmoved(rounds, model, weights), strict=True):
         seconds, points = one.taken_at - rounds[0].taken_at, reported_scores(one, weights)
         present = np.isin(brokers, one.brokers.ids)
         carries = np.zeros(len(brokers))
         carries[present] = np.nan_to_num(row_totals(one)[:, (BYTES_IN, BYTES_OUT)].sum(axis=1))
-        seen.append(ClusterTruth(seconds, points, untouched, present, carries))
+        truths.append(ClusterTruth(seconds, points, untouched, present, carries))
         before, (owners, changed) = owners, compare_owners(owners, one)
         if before is not None and changed:
             moves += _changes(before, owners, changed, one, seconds)
         if shown_at is None and np.ptp(points) >= high_threshold:
             shown_at = seconds
-    return Trace(tuple(seen), tuple(moves), brokers, shown_at)
+    return Trace(tuple(truths), tuple(moves), brokers, shown_at)
 
 
 def _changes(
@@ -192,10 +193,10 @@ class RecountedRound:
         return float(self.rates[:, (BYTES_IN, BYTES_OUT)].sum())
 
 
-def reported_scores(seen: Snapshot, weights: Weights) -> FloatArray:
+def reported_scores(snapshot: Snapshot, weights: Weights) -> FloatArray:
     """Score of each broker in points, float64 (B,); 0 where no resource is known, or a number is impossible."""
-    found = scoring.scores(seen.brokers, weights)
-    return np.where((found > 0) & (found <= 100 * IMPOSSIBLE_SHARE), found, 0.0)
+    points = scoring.scores(snapshot.brokers, weights)
+    return np.where((points > 0) & (points <= 100 * IMPOSSIBLE_SHARE), points, 0.0)
 
 
 def unmoved(rounds: Iterable[Snapshot], model: LoadModel, weights: Weights) -> list[FloatArray]:
@@ -228,7 +229,7 @@ class Recorded:
         return RecountedRound(self._sampled(recorded, beyond), owner, rates)
 
     def _look(self, recorded: Snapshot) -> IntArray:
-        """Recorded owners, int32 (N,). What changed hands there has not in the plan, while its owner is there."""
+        """Recorded owners, int32 (N,). The plan leaves a bundle where it was while that broker is there."""
         before = self._owners
         self._owners, changed = compare_owners(before, recorded)
         if before is not None and changed:
@@ -239,7 +240,7 @@ class Recorded:
         return self._owners.owner
 
     def _planned(self, recorded: Snapshot, was: IntArray) -> IntArray:
-        """The plan's owners; a bundle of a broker that is away is where the record has it."""
+        """The plan's owners; bundles of a broker that is away have their recorded owner."""
         position = recorded.brokers.index()
         self._elsewhere = {bundle: broker for bundle, broker in self._elsewhere.items() if broker in position}
         owner = was.copy()
@@ -247,9 +248,9 @@ class Recorded:
             owner[at] = position[self._elsewhere[bundle]]
         return owner
 
-    def _sampled(self, seen: Snapshot, beyond: FloatArray) -> Snapshot:
-        """Usage changes when the recorded one does: by what the plan gave the broker since the last sample."""
-        brokers, model = seen.brokers, self._model.of(seen.brokers.ids)
+    def _sampled(self, snapshot: Snapshot, beyond: FloatArray) -> Snapshot:
+        """Usage changes only when the recorded one does, by the traffic that the plan added since the last sample."""
+        brokers, model = snapshot.brokers, self._model.of(snapshot.brokers.ids)
         shown = _of_brokers(self._shown, brokers.ids)
         total, rounds = shown.total + driving(beyond, model.measure), shown.rounds + 1
         shifted = _shifted(brokers.usage, brokers.limit, model.slope * total / rounds[:, None])
@@ -258,7 +259,7 @@ class Recorded:
         usage[:, MEMORY] = brokers.usage[:, MEMORY]
         total[fresh], rounds[fresh] = 0.0, 0
         self._shown = _ReportedUsage(brokers.ids, brokers.usage, usage, total, rounds)
-        return replace(seen, brokers=replace(brokers, usage=usage))
+        return replace(snapshot, brokers=replace(brokers, usage=usage))
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,18 +276,18 @@ class _ReportedUsage:
 
 
 def _of_brokers(before: _ReportedUsage | None, ids: tuple[str, ...]) -> _ReportedUsage:
-    """The same for these brokers; nothing is known of new ones."""
+    """The reported usage of these brokers; nothing is known of new ones."""
     if before is not None and before.ids == ids:
         return before
     size = len(ids)
-    found = _ReportedUsage(ids, np.full((size, 5), np.inf), np.zeros((size, 5)), np.zeros((size, 5)), np.zeros(size))
+    reported = _ReportedUsage(ids, np.full((size, 5), np.inf), np.zeros((size, 5)), np.zeros((size, 5)), np.zeros(size))
     position = {} if before is None else {broker: at for at, broker in enumerate(before.ids)}
     new = [at for at, broker in enumerate(ids) if broker in position]
     old = [position[ids[at]] for at in new]
     if before is not None:
-        for mine, its in zip(_columns(found), _columns(before), strict=True):
+        for mine, its in zip(_columns(reported), _columns(before), strict=True):
             mine[new] = its[old]
-    return found
+    return reported
 
 
 def _columns(shown: _ReportedUsage) -> tuple[FloatArray, ...]:
@@ -294,43 +295,44 @@ def _columns(shown: _ReportedUsage) -> tuple[FloatArray, ...]:
 
 
 def _differ(first: FloatArray, second: FloatArray) -> BoolArray:
-    """Rows in which two tables differ, bool (B,); what is missing in both does not."""
-    found: BoolArray = np.logical_or.reduce((first != second) & ~(np.isnan(first) & np.isnan(second)), axis=1)
-    return found
+    """Rows in which two tables differ, bool (B,); two missing values are equal."""
+    different: BoolArray = np.logical_or.reduce((first != second) & ~(np.isnan(first) & np.isnan(second)), axis=1)
+    return different
 
 
 def former(before: ReportedOwners, changed: frozenset[str]) -> Mapping[str, str]:
-    """Who had the bundles that changed hands."""
-    found = {bundle: seen[0] for bundle, seen in before.away.items() if bundle in changed}
+    """The previous owners of the bundles that changed hands."""
+    owners = {bundle: last_report[0] for bundle, last_report in before.away.items() if bundle in changed}
     for at, bundle in enumerate(before.bundles):
         if bundle in changed:
-            found[bundle] = before.brokers[before.owner[at]]
-    return found
+            owners[bundle] = before.brokers[before.owner[at]]
+    return owners
 
 
-def bundle_rates(seen: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]:
+def bundle_rates(snapshot: Snapshot, owner: IntArray) -> tuple[FloatArray, RowArray]:
     """Rates of each bundle, (N, 4), and its row, int64 (N,): that of its owner where two brokers report it.
 
     A rate that is no number counts for none.
     """
-    rows = seen.rows
-    row = np.zeros(len(seen.bundles), dtype=np.int64)
+    rows = snapshot.rows
+    row = np.zeros(len(snapshot.bundles), dtype=np.int64)
     row[rows.bundle] = np.arange(rows.bundle.size)
     own = np.flatnonzero(rows.owner() == owner[rows.bundle])
     row[rows.bundle[own]] = own
     return np.nan_to_num(np.maximum(rows.rates[row], 0.0), posinf=0.0), row
 
 
-def _owned(seen: Snapshot, owners: tuple[IntArray, IntArray], row: RowArray, beyond: FloatArray) -> Snapshot:
-    """The same reports with each bundle on its owner's, and on no other; ``owners`` are those recorded and planned.
+def _owned(snapshot: Snapshot, owners: tuple[IntArray, IntArray], row: RowArray, beyond: FloatArray) -> Snapshot:
+    """The same reports with each bundle on its planned owner alone; ``owners`` are those recorded and planned.
 
-    A broker's topics are those that it reported, and what the plan gave and took: it may not tell of all its bundles.
+    A broker's topics are those that it reported, plus and minus those that the plan moved: its report may not list all
+    its bundles.
     """
     was, owner = owners
     order = np.argsort(owner, kind="stable").astype(np.int32)
-    rows, chosen, size = seen.rows, row[order], len(seen.brokers)
+    rows, chosen, size = snapshot.rows, row[order], len(snapshot.brokers)
     start = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=size)))).astype(np.int32)
-    found = Rows(
+    planned_rows = Rows(
         start=start,
         bundle=order,
         rates=rows.rates[chosen],
@@ -339,23 +341,23 @@ def _owned(seen: Snapshot, owners: tuple[IntArray, IntArray], row: RowArray, bey
         listed=rows.listed[chosen],
     )
     each = rows.counts[row, 0]
-    given = np.bincount(owner, each, size) - np.bincount(was, each, size)
-    topics = np.maximum(seen.brokers.topics + given.astype(np.int64), 0)
-    brokers = replace(seen.brokers, rates=np.maximum(seen.brokers.rates + beyond, 0.0), topics=topics)
-    return replace(seen, brokers=brokers, rows=found)
+    gained = np.bincount(owner, each, size) - np.bincount(was, each, size)
+    topics = np.maximum(snapshot.brokers.topics + gained.astype(np.int64), 0)
+    brokers = replace(snapshot.brokers, rates=np.maximum(snapshot.brokers.rates + beyond, 0.0), topics=topics)
+    return replace(snapshot, brokers=brokers, rows=planned_rows)
 
 
 def _shifted(usage: FloatArray, limit: FloatArray, points: FloatArray) -> FloatArray:
-    """Usage after so many percent of the limit more, within the limit.
+    """Usage plus ``points`` percent of the limit, within the limit.
 
-    As it was where nothing is added, and where it is no number that could be added to: lbd shall see that, too. A new
-    sample is a new one at either end, too, by its last digits.
+    It is unchanged where nothing is added, and where it is no usable number: lbd shall see that, too. A new sample
+    that is cut off at either end still differs from the last one, by its last digits.
     """
     known = (limit > 0) & (points != 0) & (usage >= 0) & np.isfinite(usage)
     known[:, CPU] &= usage[:, CPU] > FIRST_CPU
     wanted = usage + points / 100 * limit
-    found = np.clip(wanted, LEAST_SHARE * limit, np.maximum(limit, usage))
-    return np.where(known, np.where(found == wanted, found, found + LAST_DIGITS * usage), usage)
+    shifted = np.clip(wanted, LEAST_SHARE * limit, np.maximum(limit, usage))
+    return np.where(known, np.where(shifted == wanted, shifted, shifted + LAST_DIGITS * usage), usage)
 
 
 # --- lbd over a recording
@@ -378,7 +380,7 @@ class Rerun:
         self._round: RecountedRound | None = None
         self._now = self.rounds[0].taken_at
         self._moving = Moving(Pace.of(self.settings.guardrails), lambda: self._now, self._refused)
-        self._seen: list[ClusterTruth] = []
+        self._truths: list[ClusterTruth] = []
         self._moves: list[Moved] = []
         self._first: dict[str, str] = {}
         self._named: list[str] = []
@@ -388,15 +390,15 @@ class Rerun:
         self._brokers = tuple(sorted({broker for one in self.rounds for broker in one.brokers.ids}))
 
     def turns(self) -> Iterator[TurnResult]:
-        """A turn for each round. Raises what a turn could not be finished for."""
+        """A turn for each round. Raises the error of a turn that fails."""
         parts = simulated_parts(self, self._moving, self.settings, Isolation())
         for recorded in self.rounds:
             self._now = recorded.taken_at
             self._land()
             self._round = self._recorded.round(recorded)
-            begun = self.clock()
+            started_at = self.clock()
             record = turn(parts)
-            took = self.clock() - begun
+            took = self.clock() - started_at
             if record.error is not None:
                 raise record.error
             self._look(self._round, took)
@@ -405,7 +407,7 @@ class Rerun:
     def trace(self) -> Trace:
         """What the scorecard is made of; scores are those that the reports would have shown."""
         return Trace(
-            seen=tuple(self._seen),
+            seen=tuple(self._truths),
             moves=tuple(self._moves),
             brokers=self._brokers,
             shown_at_seconds=self._shown_at,
@@ -414,10 +416,10 @@ class Rerun:
         )
 
     def observe(self) -> Observation:
-        """The round as the plan has it; there is a leader, and the brokers do not shed by themselves."""
+        """The round under the plan. One broker leads, and the brokers do not shed by themselves."""
         assert self._round is not None
-        seen = self._round.snapshot
-        return Observation(seen, "recorded", seen.brokers.ids, Leader(seen.brokers.ids[0], ""))
+        snapshot = self._round.snapshot
+        return Observation(snapshot, "recorded", snapshot.brokers.ids, Leader(snapshot.brokers.ids[0], ""))
 
     def _land(self) -> None:
         for unload, _ in self._moving.landed():
@@ -438,41 +440,41 @@ class Rerun:
             return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, f"{unload.destination} is not there; not sent")
         return None
 
-    def _look(self, found: RecountedRound, took_seconds: float) -> None:
-        brokers = found.snapshot.brokers
-        points = reported_scores(found.snapshot, self.settings.weights)
+    def _look(self, current: RecountedRound, took_seconds: float) -> None:
+        brokers = current.snapshot.brokers
+        points = reported_scores(current.snapshot, self.settings.weights)
         present = np.isin(self._brokers, brokers.ids)
         carries = np.zeros(len(self._brokers))
-        carries[present] = carried(found.rates, found.owner, len(brokers))[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
-        untouched = self._unmoved[len(self._seen)]
-        self._seen.append(ClusterTruth(self._since(), points, untouched, present, carries, took_seconds))
-        if self._heaviest is None or found.throughput > self._heaviest.throughput:
-            self._heaviest = found
+        carries[present] = carried(current.rates, current.owner, len(brokers))[:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
+        untouched = self._unmoved[len(self._truths)]
+        self._truths.append(ClusterTruth(self._since(), points, untouched, present, carries, took_seconds))
+        if self._heaviest is None or current.throughput > self._heaviest.throughput:
+            self._heaviest = current
         if self._shown_at is None and np.ptp(points) >= self.settings.avg_shedder.high_threshold:
             self._shown_at = self._since()
-        if self._named != found.snapshot.bundles:
-            self._named = found.snapshot.bundles
-            for bundle, owner in zip(self._named, found.owner.tolist(), strict=True):
+        if self._named != current.snapshot.bundles:
+            self._named = current.snapshot.bundles
+            for bundle, owner in zip(self._named, current.owner.tolist(), strict=True):
                 self._first.setdefault(bundle, brokers.ids[owner])
 
     def _placement(self) -> BundleHistory | None:
-        """In what drives CPU; not told where brokers came or went, or another resource binds."""
-        found = self._heaviest
-        if found is None or len({one.brokers.ids for one in self.rounds}) > 1:
+        """Bundle sizes in the measure that drives CPU; None where brokers came or went, or another resource binds."""
+        heaviest = self._heaviest
+        if heaviest is None or len({one.brokers.ids for one in self.rounds}) > 1:
             return None
-        brokers, weight = found.snapshot.brokers, self.settings.weights.cpu
+        brokers, weight = heaviest.snapshot.brokers, self.settings.weights.cpu
         if set(scoring.binding(brokers, self.settings.weights)) != {"cpu"}:
             return None
         model, position = self.model.of(brokers.ids), brokers.index()
-        traffic = carried(found.rates, found.owner, len(brokers))
+        traffic = carried(heaviest.rates, heaviest.owner, len(brokers))
         return BundleHistory(
-            sizes=driving(found.rates, model.measure)[:, CPU],
-            first=np.array([position[self._first[bundle]] for bundle in found.snapshot.bundles], dtype=np.int32),
-            last=found.owner,
+            sizes=driving(heaviest.rates, model.measure)[:, CPU],
+            first=np.array([position[self._first[bundle]] for bundle in heaviest.snapshot.bundles], dtype=np.int32),
+            last=heaviest.owner,
             idle=weight * np.maximum(background_as_recorded(model, scoring.percent(brokers), traffic)[:, CPU], 0.0),
             slope=weight * model.slope[:, CPU],
             present=np.ones(len(brokers), dtype=np.bool_),
-            pools=everywhere(len(found.owner), len(brokers)),
+            pools=everywhere(len(heaviest.owner), len(brokers)),
         )
 
 
@@ -522,66 +524,66 @@ class ComparisonRequest:
     """Called with a candidate's label and how much of its run is done, 0 to 1."""
 
 
-def over_scenario(asked: ComparisonRequest, name: str, scenario: Scenario, seed: int) -> Compared:
+def over_scenario(request: ComparisonRequest, name: str, scenario: Scenario, seed: int) -> Compared:
     """Each candidate on the same simulated cluster."""
     below = of_scenario(scenario)
-    settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
-    thresholds = _thresholds(_for_all(asked, below))
+    settings = [settings_for(one, below, request.given, request.overrides) for one in request.candidates]
+    thresholds = _thresholds(_for_all(request, below))
     runs = []
-    for candidate, own in zip(asked.candidates, settings, strict=True):
-        simulation, sentence = Simulation(scenario, own, seed, asked.clock), ""
+    for candidate, own in zip(request.candidates, settings, strict=True):
+        simulation, sentence = Simulation(scenario, own, seed, request.clock), ""
         for turned in simulation.turns():
             sentence = turned.record.sentence
-            asked.tell(candidate.label, turned.seconds / (scenario.hours * 3600))
+            request.tell(candidate.label, turned.seconds / (scenario.hours * 3600))
         trace = simulation.trace()
         runs.append(Run(candidate.label, scorecard(trace, *thresholds), trace, sentence))
     return Compared(name, tuple(runs), thresholds)
 
 
 def over_recording(
-    asked: ComparisonRequest, header: Header, rounds: Sequence[Snapshot], model: LoadModel | None
+    request: ComparisonRequest, header: Header, rounds: Sequence[Snapshot], model: LoadModel | None
 ) -> Compared:
-    """What was recorded, and each candidate as it would have been. ``model``: instead of one fitted to the recording.
+    """The recording, and each candidate rerun over it. ``model`` replaces the one fitted to the recording.
 
-    Raises :class:`UsageError` where the recording does not tell how load follows traffic.
+    Raises :class:`UsageError` where the recording does not show how load follows traffic.
     """
     name = header.id or header.where
     below = of_recording(header)
-    settings = [settings_for(one, below, asked.given, asked.overrides) for one in asked.candidates]
-    shared = _for_all(asked, below)
+    settings = [settings_for(one, below, request.given, request.overrides) for one in request.candidates]
+    shared = _for_all(request, below)
     weights, thresholds = shared.weights, _thresholds(shared)
     samples = gather(rounds)
-    found = model or fit(samples)
-    _check(found, samples, header, weights)
-    as_recorded = recorded_trace(rounds, found, weights, thresholds[1])
+    fitted = model or fit(samples)
+    _check(fitted, samples, header, weights)
+    as_recorded = recorded_trace(rounds, fitted, weights, thresholds[1])
     runs = [Run(RECORDED, scorecard(as_recorded, *thresholds), as_recorded, "")]
-    for candidate, own in zip(asked.candidates, settings, strict=True):
-        rerun, sentence = Rerun(rounds, found, own, asked.clock), ""
+    for candidate, own in zip(request.candidates, settings, strict=True):
+        rerun, sentence = Rerun(rounds, fitted, own, request.clock), ""
         for number, record in enumerate(rerun.turns(), start=1):
             sentence = record.sentence
-            asked.tell(candidate.label, number / len(rounds))
+            request.tell(candidate.label, number / len(rounds))
         trace = rerun.trace()
         runs.append(Run(candidate.label, scorecard(trace, *thresholds), trace, sentence))
-    return Compared(name, tuple(runs), thresholds, found, measure(samples, weights, model))
+    return Compared(name, tuple(runs), thresholds, fitted, measure(samples, weights, model))
 
 
 def recordings(path: Path) -> Iterator[tuple[Header, list[Snapshot]]]:
     """Each recording of a file with its rounds in the order of time."""
-    found: list[Snapshot] = []
+    rounds: list[Snapshot] = []
     current: Header | None = None
     for header, number, snapshot in rounds_of(path):
         if current is not None and header is not current:
-            yield current, found
-            found = []
+            yield current, rounds
+            rounds = []
         current = header
-        found.append(_after(found, snapshot, f"{header.where}: round {number}"))
+        rounds.append(_after(rounds, snapshot, f"{header.where}: round {number}"))
     if current is not None:
-        yield current, found
+        yield current, rounds
 
 
-def _for_all(asked: ComparisonRequest, below: Below) -> Settings:
-    """The settings without what single candidates change: all are measured by the same."""
-    return settings_for(Contender("", "avg-shedder", {}), below, asked.given, asked.overrides)
+def _for_all(request: ComparisonRequest, below: Below) -> Settings:
+    """The settings without those of single candidates, so that all are measured by the same thresholds."""
+    return settings_for(Contender("", "avg-shedder", {}), below, request.given, request.overrides)
 
 
 def _thresholds(settings: Settings) -> tuple[float, float]:
@@ -595,22 +597,22 @@ def _check(model: LoadModel, samples: Mapping[str, BrokerSamples], header: Heade
     broker, resource = unknown[0]
     own = samples[broker]
     most, least = own.carried[:, 2:].sum(axis=1).max(initial=0), own.carried[:, 2:].sum(axis=1).min(initial=np.inf)
-    seen = f"{own.at.size} samples" + (f", traffic {least / 1e6:.1f} to {most / 1e6:.1f} MB/s" if own.at.size else "")
+    traffic = f", traffic {least / 1e6:.1f} to {most / 1e6:.1f} MB/s" if own.at.size else ""
     raise UsageError(
         f"{header.where}: {header.id}: nothing tells how {resource.replace('_', ' ')} follows traffic on {broker} "
-        f"({seen}), nor on brokers like it; wanted {ENOUGH_SAMPLES} samples or more under changing traffic, or "
-        "--points-per-mib"
+        f"({own.at.size} samples{traffic}), nor on brokers like it; wanted {ENOUGH_SAMPLES} samples or more under "
+        "changing traffic, or --points-per-mib"
     )
 
 
 def _after(before: Sequence[Snapshot], snapshot: Snapshot, where: str) -> Snapshot:
-    """The next round; names that are those of the last one are kept once."""
+    """The next round; it shares the bundle names of the last one if they are equal."""
     if not snapshot.brokers.ids:
         raise UsageError(f"{where}: no report in it; wanted one of each broker")
     if not before:
         return snapshot
     last = before[-1]
     if not snapshot.taken_at > last.taken_at:
-        seen = f"{snapshot.taken_at:.0f} after {last.taken_at:.0f}"
-        raise UsageError(f"{where}: t is {seen}; wanted rounds in the order of time")
+        times = f"{snapshot.taken_at:.0f} after {last.taken_at:.0f}"
+        raise UsageError(f"{where}: t is {times}; wanted rounds in the order of time")
     return replace(snapshot, bundles=last.bundles) if last.bundles == snapshot.bundles else snapshot

@@ -31,26 +31,26 @@ class Recommendation:
     reasons: tuple[str, ...]
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """In one line."""
         return f"{self.label}: {'; '.join(self.reasons)}"
 
 
-def recommended(found: Compared) -> Recommendation | None:
-    """The candidate to take; None where there is but one.
+def recommended(compared: Compared) -> Recommendation | None:
+    """The candidate to take; None if there is only one.
 
-    Of those that broke no policy, and whose brokers were in the end as near each other as the nearest's within
-    :data:`ALIKE_POINTS`, or within the low threshold, the one with the fewest moves; then with the least traffic moved,
-    the least time above the threshold, and the first that was asked for.
+    Considered are candidates that broke no policy and whose last gap is within :data:`ALIKE_POINTS` of the smallest
+    one, or within the low threshold. The fewest moves win; then the least traffic moved, the least time above the
+    threshold, and the order of the request.
     """
-    runs = [run for run in found.runs if run.label != RECORDED]
+    runs = [run for run in compared.runs if run.label != RECORDED]
     if len(runs) < 2:
         return None
     lawful = [run for run in runs if not run.card.policy_violations] or runs
-    enough = max(min(map(_gap, lawful)) + ALIKE_POINTS, found.thresholds[0])
+    enough = max(min(map(_gap, lawful)) + ALIKE_POINTS, compared.thresholds[0])
     even = [run for run in lawful if _gap(run) <= enough]
     best = min(even, key=lambda run: (run.card.moves, run.card.traffic_moved, run.card.minutes_over_low))
-    return Recommendation(best.label, tuple(_reasons(best, runs, even, found.thresholds[0])))
+    return Recommendation(best.label, tuple(_reasons(best, runs, even, compared.thresholds[0])))
 
 
 def _gap(run: Run) -> float:
@@ -58,12 +58,12 @@ def _gap(run: Run) -> float:
 
 
 def _reasons(best: Run, runs: Sequence[Run], even: Sequence[Run], low: float) -> list[str]:
-    found = [_choice_text(best, even, low), _moved(best, even)]
+    reasons = [_choice_text(best, even, low), _moved(best, even)]
     unlawful = [run.label for run in runs if run.card.policy_violations]
     uneven = [f"{run.label} ({_gap(run):.1f})" for run in runs if run not in even and run.label not in unlawful]
-    found += [f"less even in the end: {', '.join(uneven)}"] if uneven else []
-    found += [f"against a policy: {', '.join(unlawful)}"] if unlawful else []
-    return found
+    reasons += [f"less even in the end: {', '.join(uneven)}"] if uneven else []
+    reasons += [f"against a policy: {', '.join(unlawful)}"] if unlawful else []
+    return reasons
 
 
 def _choice_text(best: Run, even: Sequence[Run], low: float) -> str:
@@ -78,9 +78,9 @@ def _moved(best: Run, even: Sequence[Run]) -> str:
     card = best.card
     fewest = card.fewest_moves_as_even
     needed = f", at least {fewest} needed to be as even" if fewest is not None else ""
-    told = f"{counted(card.moves, 'move')}{needed}, {card.traffic_moved:.0%} of the traffic"
+    moves = f"{counted(card.moves, 'move')}{needed}, {card.traffic_moved:.0%} of the traffic"
     others = [f"{run.label} {run.card.moves} and {run.card.traffic_moved:.0%}" for run in even if run is not best]
-    return f"{told}; as even: {', '.join(others)}" if others else told
+    return f"{moves}; as even: {', '.join(others)}" if others else moves
 
 
 # --- rows and words, for a terminal and for a page
@@ -92,11 +92,11 @@ UNRECORDED = ("turn_p50_seconds", "turn_p99_seconds", "unserved_bundle_seconds",
 """Figures of what really happened that no report tells."""
 
 
-def title(found: Compared) -> str:
-    """What was compared, for how long, and by which thresholds."""
-    card, (low, high) = found.runs[0].card, found.thresholds
+def title(compared: Compared) -> str:
+    """A heading: what was compared, for how long, and with which thresholds."""
+    card, (low, high) = compared.runs[0].card, compared.thresholds
     lasted = f"{card.hours:.1f} h" if card.hours >= 1 else f"{card.hours * 60:.0f} min"
-    return f"{found.name}: {card.turns} turns in {lasted}, thresholds {low:g} and {high:g} points"
+    return f"{compared.name}: {card.turns} turns in {lasted}, thresholds {low:g} and {high:g} points"
 
 
 def scorecard_json(run: Run) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def scorecard_json(run: Run) -> dict[str, Any]:
     return {**asdict(run.card), **(dict.fromkeys(UNRECORDED) if run.label == RECORDED else {})}
 
 
-def rows(found: Compared) -> Iterator[tuple[str, ...]]:
+def rows(compared: Compared) -> Iterator[tuple[str, ...]]:
     """A label and a value for each run, of every figure that some run has."""
-    cards = [_figures(run) for run in found.runs]
+    cards = [_figures(run) for run in compared.runs]
     for figure in FIGURES:
         values = [card[figure.name] for card in cards]
         if figure.name not in SAME and any(value is not None for value in values):
@@ -114,27 +114,27 @@ def rows(found: Compared) -> Iterator[tuple[str, ...]]:
 
 
 def _figures(run: Run) -> dict[str, float | None]:
-    found = figures(run.card)
-    return {**found, **dict.fromkeys(UNRECORDED)} if run.label == RECORDED else found
+    values = figures(run.card)
+    return {**values, **dict.fromkeys(UNRECORDED)} if run.label == RECORDED else values
 
 
-def sentences(found: Compared) -> Iterator[str]:
-    """What the last turn of each run said."""
-    return (f"{run.label}, in the end: {run.sentence}" for run in found.runs if run.sentence)
+def sentences(compared: Compared) -> Iterator[str]:
+    """The sentence of the last turn of each run."""
+    return (f"{run.label}, in the end: {run.sentence}" for run in compared.runs if run.sentence)
 
 
-def advice(found: Compared) -> Iterator[str]:
-    """Which to take, and why."""
-    best = recommended(found)
+def advice(compared: Compared) -> Iterator[str]:
+    """The recommended candidate and the reasons."""
+    best = recommended(compared)
     if best is not None:
-        yield f"recommended: {best.told}"
+        yield f"recommended: {best.text}"
 
 
-def rests_on(found: Compared) -> Iterator[str]:
+def rests_on(compared: Compared) -> Iterator[str]:
     """The load model behind a comparison over a recording, and its error."""
-    if found.model is not None and found.error is not None:
-        yield from _slopes(found.model)
-        yield error_text(found.error)
+    if compared.model is not None and compared.error is not None:
+        yield from _slopes(compared.model)
+        yield error_text(compared.error)
 
 
 def _slopes(model: LoadModel) -> Iterator[str]:

@@ -43,7 +43,7 @@ def test_as_even_as_the_best_with_the_fewest_moves(runs: list[Run], label: str, 
 
     assert found is not None
     assert found.label == label
-    assert words in found.told
+    assert words in found.text
 
 
 def test_one_alone_is_not_recommended() -> None:
