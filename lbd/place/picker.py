@@ -88,10 +88,10 @@ class RunningLoads:
         return None
 
 
-def without_doubted(seen: BrokerLoads, doubted: CodeArray) -> BrokerLoads:
-    """What placements may look at, with NaN for the loads of brokers whose code in ``doubted``, int8 (B,), is not 0."""
-    unknown = np.where(doubted == 0, seen.usage, np.nan)
-    return replace(seen, usage=unknown, smoothed=np.where(doubted == 0, seen.smoothed, np.nan))
+def without_doubted(loads: BrokerLoads, doubted: CodeArray) -> BrokerLoads:
+    """The loads that placements may use: NaN for brokers whose code in ``doubted``, int8 (B,), is not 0."""
+    unknown = np.where(doubted == 0, loads.usage, np.nan)
+    return replace(loads, usage=unknown, smoothed=np.where(doubted == 0, loads.smoothed, np.nan))
 
 
 # --- several bundles, one after the other: each answer counts for the next ones
@@ -108,27 +108,27 @@ class PlacementAdvice:
 
 
 def answer_all(
-    owners: Mapping[str, str | None], standing: RunningLoads, place: Placement, seen: BrokerLoads, memory: PlaceMemory
+    owners: Mapping[str, str | None], standing: RunningLoads, place: Placement, loads: BrokerLoads, memory: PlaceMemory
 ) -> tuple[tuple[PlacementAdvice, ...], PlaceMemory]:
-    """An answer for each bundle, in the order of their names, and what is remembered of those without an owner.
+    """An answer for each bundle, in the order of their names, and the memory with those without an owner.
 
-    What would become of an owned bundle is only told: it takes nobody's share.
+    The answer for an owned bundle is advice only: it takes no broker's share.
     """
-    found = []
+    answers = []
     for bundle, owner in sorted(owners.items()):
-        answer = _answer(bundle, owner, standing, place, seen, memory)
-        found.append(answer)
+        answer = _answer(bundle, owner, standing, place, loads, memory)
+        answers.append(answer)
         if owner is None:
             memory = answer.placed.memory
             if answer.placed.broker is not None:
                 standing.take(bundle, answer.placed.broker)
-    return tuple(found), memory
+    return tuple(answers), memory
 
 
 def _answer(
-    bundle: str, owner: str | None, standing: RunningLoads, place: Placement, seen: BrokerLoads, memory: PlaceMemory
+    bundle: str, owner: str | None, standing: RunningLoads, place: Placement, loads: BrokerLoads, memory: PlaceMemory
 ) -> PlacementAdvice:
     candidates = standing.candidates(bundle, owner or "")
     if not candidates.brokers:
         return PlacementAdvice(bundle, owner, PlacementChoice(None, "no broker may have it", memory), candidates)
-    return PlacementAdvice(bundle, owner, place(bundle, candidates.brokers, seen, memory), candidates)
+    return PlacementAdvice(bundle, owner, place(bundle, candidates.brokers, loads, memory), candidates)

@@ -198,7 +198,7 @@ class BrokerLoads:
 
 
 def broker_loads(snapshot: Snapshot, averages: Averages, weights: Weights, *, asked: int = 1) -> BrokerLoads:
-    """What placements need of a round. ``averages`` are aligned with the snapshot's bundles.
+    """The loads of a round that placements need. ``averages`` are aligned with the snapshot's bundles.
 
     Source: LocalBrokerData.getMaxResourceUsageWithWeight, and TimeAverageBrokerData, which sums the long-term means of
     the bundles that a broker reports.
@@ -212,7 +212,7 @@ def broker_loads(snapshot: Snapshot, averages: Averages, weights: Weights, *, as
     for column in (MSG_IN, MSG_OUT):
         rates[:, column] = np.bincount(owner, weights=long[:, column], minlength=len(brokers))
     totals = brokers.rates[:, [MSG_IN, MSG_OUT]]
-    if snapshot.partial:  # smaller bundles are not told of, and not counted as nothing
+    if snapshot.partial:  # smaller bundles are not reported, and must not count as no traffic
         rates = totals
     return BrokerLoads(
         snapshot.taken_at, brokers.ids, usage, usage, rates, totals, rows.count(rows.listed), asked=asked
@@ -243,10 +243,10 @@ HIGHEST = 2**31 - 1
 
 
 def round_robin(
-    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: RoundRobinSettings
+    bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory, settings: RoundRobinSettings
 ) -> PlacementChoice:
-    """The next one; load is not looked at."""
-    del bundle, seen, settings
+    """The next broker in turn; load is ignored."""
+    del bundle, loads, settings
     if not candidates:
         return PlacementChoice(None, "no candidate", memory)
     order, turn = memory.order, memory.counter % len(candidates)
@@ -268,31 +268,31 @@ UNSEEN_MSG_RATE = 100.0
 def least_message_rate(
     bundle: str,
     candidates: Sequence[str],
-    seen: BrokerLoads,
+    loads: BrokerLoads,
     memory: PlaceMemory,
     settings: LeastLongTermMessageRateSettings,
 ) -> PlacementChoice:
-    """The lowest rate below the overload threshold; where every broker is above it, one of all."""
+    """The broker with the lowest rate below the overload threshold; if all are above it, one of all."""
     if not candidates:
         return PlacementChoice(None, "no candidate", memory)
-    memory = memory.at(seen.taken_at)
-    rates = {broker: _rate(broker, seen, memory, settings) for broker in candidates}
+    memory = memory.at(loads.taken_at)
+    rates = {broker: _rate(broker, loads, memory, settings) for broker in candidates}
     least = min(rates.values())
     choices = tuple(sorted(broker for broker, rate in rates.items() if rate == least))
     broker = by_hash(bundle, choices)
-    return PlacementChoice(broker, _reason(least, settings), memory.after(bundle, broker, _own(bundle, seen)), choices)
+    return PlacementChoice(broker, _reason(least, settings), memory.after(bundle, broker, _own(bundle, loads)), choices)
 
 
-def _rate(broker: str, seen: BrokerLoads, memory: PlaceMemory, settings: LeastLongTermMessageRateSettings) -> float:
-    """Messages/s, summed in Pulsar's order; infinite for one that is overloaded or gives no report."""
-    at = seen.index.get(broker)
-    if at is None or seen.usage[at] > settings.broker_overloaded_threshold_percentage / 100.0:
+def _rate(broker: str, loads: BrokerLoads, memory: PlaceMemory, settings: LeastLongTermMessageRateSettings) -> float:
+    """Messages/s, summed in Pulsar's order; infinite for a broker that is overloaded or gives no report."""
+    at = loads.index.get(broker)
+    if at is None or loads.usage[at] > settings.broker_overloaded_threshold_percentage / 100.0:
         return math.inf
-    return memory.preallocated.get(broker, 0.0) + float(seen.long_rates[at, 0] + seen.long_rates[at, 1])
+    return memory.preallocated.get(broker, 0.0) + float(loads.long_rates[at, 0] + loads.long_rates[at, 1])
 
 
-def _own(bundle: str, seen: BrokerLoads) -> float:
-    return seen.bundle_rates.get(bundle, UNSEEN_MSG_RATE)
+def _own(bundle: str, loads: BrokerLoads) -> float:
+    return loads.bundle_rates.get(bundle, UNSEEN_MSG_RATE)
 
 
 def _reason(least: float, settings: LeastLongTermMessageRateSettings) -> str:
@@ -308,32 +308,36 @@ def _reason(least: float, settings: LeastLongTermMessageRateSettings) -> str:
 
 
 def least_usage(
-    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: LeastResourceUsageSettings
+    bundle: str,
+    candidates: Sequence[str],
+    loads: BrokerLoads,
+    memory: PlaceMemory,
+    settings: LeastResourceUsageSettings,
 ) -> PlacementChoice:
     """The rule of the modular manager: averages advance once for each answer, and only those of the candidates."""
-    known = [broker for broker in candidates if broker in seen.index]
-    usage = {broker: _advanced(broker, seen, memory, settings) for broker in known}
+    known = [broker for broker in candidates if broker in loads.index]
+    usage = {broker: _advanced(broker, loads, memory, settings) for broker in known}
     return _pick_by_usage(bundle, candidates, usage, replace(memory, usage={**memory.usage, **usage}), settings)
 
 
 def choose_extensible(
     bundle: str,
     candidates: Sequence[str],
-    seen: BrokerLoads,
+    loads: BrokerLoads,
     memory: PlaceMemory,
     settings: LeastResourceUsageExtensibleSettings,
 ) -> PlacementChoice:
-    """The rule of the extensible manager: averages are the brokers' own; one without load data is never well below."""
-    known = {broker: float(seen.smoothed[seen.index[broker]]) for broker in candidates if broker in seen.index}
+    """The rule of the extensible manager: averages are the brokers' own; one without load data is not preferred."""
+    known = {broker: float(loads.smoothed[loads.index[broker]]) for broker in candidates if broker in loads.index}
     usage = {broker: value for broker, value in known.items() if not math.isnan(value)}
     return _pick_by_usage(bundle, candidates, usage, memory, settings)
 
 
-def _advanced(broker: str, seen: BrokerLoads, memory: PlaceMemory, settings: LeastResourceUsageSettings) -> float:
-    """A broker without bundles or messages has restarted or is idle: what was before says nothing."""
-    at = seen.index[broker]
-    now, before = float(seen.usage[at]), memory.usage.get(broker)
-    if before is None or seen.bundles[at] == 0 or not seen.msg_rates[at].any():
+def _advanced(broker: str, loads: BrokerLoads, memory: PlaceMemory, settings: LeastResourceUsageSettings) -> float:
+    """The moving average of usage; it starts anew for a broker without bundles or messages (restarted or idle)."""
+    at = loads.index[broker]
+    now, before = float(loads.usage[at]), memory.usage.get(broker)
+    if before is None or loads.bundles[at] == 0 or not loads.msg_rates[at].any():
         return now
     history = settings.history_resource_percentage
     return before * history + (1 - history) * now
@@ -351,8 +355,8 @@ def _pick_by_usage(
     average = math.nan if not usage else sum(usage.values()) / len(usage)
     below = settings.average_resource_usage_difference_threshold_percentage
     best = tuple(sorted(broker for broker, used in usage.items() if used + below / 100.0 <= average))
-    told = f"{below:g} points below the average of {average * 100:.1f}"
-    reason = f"one of {len(best)} at least {told}" if best else f"none is {told}: one of all by hash"
+    below_average = f"{below:g} points below the average of {average * 100:.1f}"
+    reason = f"one of {len(best)} at least {below_average}" if best else f"none is {below_average}: one of all by hash"
     choices = best or tuple(sorted(candidates))
     return PlacementChoice(by_hash(bundle, choices), reason, memory, choices)
 
@@ -370,20 +374,20 @@ def _pick_by_usage(
 
 
 def rendezvous(
-    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: RendezvousSettings
+    bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory, settings: RendezvousSettings
 ) -> PlacementChoice:
-    """The broker that this bundle prefers, as far as it has not had its share."""
+    """The first broker in the bundle's order of preference that has not had its share."""
     if not candidates:
         return PlacementChoice(None, "no candidate", memory)
-    memory = memory.at(seen.taken_at, settings.remember_seconds)
+    memory = memory.at(loads.taken_at, settings.remember_seconds)
     before = memory.answered.get(bundle)
-    free, why_plain = _free(candidates, seen, settings)
+    free, why_plain = _free(candidates, loads, settings)
     if before in candidates and (why_plain or before in free):
         return PlacementChoice(before, "the same as a moment ago", memory)
     if why_plain:
         broker = _ranked(bundle, dict.fromkeys(candidates, 1.0))[0]
         return PlacementChoice(broker, f"by hash alone: {why_plain}", memory.after(bundle, broker))
-    placed = _Bounded(free, memory.counts, seen.asked, settings.slack)
+    placed = _Bounded(free, memory.counts, loads.asked, settings.slack)
     ranked = _ranked(bundle, free)
     broker = next(one for one in ranked if placed.has_room(one))
     reason = f"{_order(broker, ranked, placed)}; {free[broker]:.1f} points free below {settings.full_at:g}"
@@ -398,7 +402,7 @@ class _Bounded:
         self._allowed = (1 + slack) * max(sum(map(self.count, free)) + 1, asked)
 
     def has_room(self, broker: str) -> bool:
-        """One of them always has: all together may take more than there is."""
+        """Whether a broker may take one more. At least one always may: together they may take more than there is."""
         return self.count(broker) + 1 <= self.most(broker)
 
     def count(self, broker: str) -> int:
@@ -414,11 +418,11 @@ class _Bounded:
         return math.ceil(self._allowed * self.share(broker))
 
 
-def _free(candidates: Sequence[str], seen: BrokerLoads, settings: RendezvousSettings) -> tuple[dict[str, float], str]:
-    """Points of free capacity of those that have some, or why nothing can be said of it."""
-    if seen.age_seconds > settings.stale_seconds:
-        return {}, f"reports are {seen.age_seconds:.0f} s old"
-    points = {broker: float(seen.usage[seen.index[broker]]) * 100 for broker in candidates if broker in seen.index}
+def _free(candidates: Sequence[str], loads: BrokerLoads, settings: RendezvousSettings) -> tuple[dict[str, float], str]:
+    """Points of free capacity of the candidates that have some, or why it is not known."""
+    if loads.age_seconds > settings.stale_seconds:
+        return {}, f"reports are {loads.age_seconds:.0f} s old"
+    points = {broker: float(loads.usage[loads.index[broker]]) * 100 for broker in candidates if broker in loads.index}
     unknown = [broker for broker in candidates if not math.isfinite(points.get(broker, math.nan))]
     if unknown:
         return {}, f"{min(unknown)} gives no usable report"
@@ -457,10 +461,10 @@ def _order(broker: str, ranked: Sequence[str], placed: _Bounded) -> str:
 
 
 def avg_shedder(
-    bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory, settings: ByHashSettings
+    bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory, settings: ByHashSettings
 ) -> PlacementChoice:
-    """The planned destination if it is a candidate, else one by hash; load is not looked at."""
-    del seen, settings
+    """The planned destination if it is a candidate, else one by hash; load is ignored."""
+    del loads, settings
     planned = memory.planned.get(bundle)
     if planned in candidates:
         return PlacementChoice(planned, "planned when the bundle was unloaded", memory)
@@ -478,7 +482,7 @@ class Placement(Protocol):
     """What is asked for one bundle."""
 
     def __call__(
-        self, bundle: str, candidates: Sequence[str], seen: BrokerLoads, memory: PlaceMemory
+        self, bundle: str, candidates: Sequence[str], loads: BrokerLoads, memory: PlaceMemory
     ) -> PlacementChoice: ...
 
 
