@@ -86,16 +86,16 @@ def topic_count_equally_divide(topics: Sequence[Topic]) -> tuple[int, ...] | Non
 def specified_positions_divide(
     lower: int, upper: int, topics: Sequence[Topic], positions: Iterable[int], *, force: bool = False
 ) -> tuple[int, ...] | None:
-    """The positions given, those that are inside the range, in order; ``force``: also of one topic or none.
+    """The given positions that are inside the range, in order; ``force``: also with one topic or none.
 
     Raises :class:`UsageError` when none is given. Source: PIP-143.
     """
-    given = sorted(positions)
-    if not given:
+    ordered = sorted(positions)
+    if not ordered:
         raise UsageError(f"{SPECIFIED} wants positions, and none is given")
     if len(topics) <= 1 and not force:
         return None
-    return tuple(position for position in given if lower < position < upper) or None
+    return tuple(position for position in ordered if lower < position < upper) or None
 
 
 def flow_or_qps_equally_divide(topics: Sequence[Topic], flow: Flow) -> tuple[int, ...] | None:
@@ -184,14 +184,14 @@ class SplitPlan:
 
 
 def plan(
-    owner: str, bundle: str, algorithm: Algorithm, topics: Sequence[Topic], flow: Flow, given: Sequence[int] = ()
+    owner: str, bundle: str, algorithm: Algorithm, topics: Sequence[Topic], flow: Flow, requested: Sequence[int] = ()
 ) -> SplitPlan:
-    """Where ``algorithm`` cuts a bundle, and what lies on each side.
+    """Where ``algorithm`` cuts a bundle, and which topics lie on each side.
 
-    ``topics`` are those of the bundle, ``given`` the positions of ``specified_positions_divide``. Raises
-    :class:`UsageError` for positions that are none, and :class:`RefusedError` where there is nothing to cut.
+    ``topics`` are those of the bundle, ``requested`` the positions of ``specified_positions_divide``. Raises
+    :class:`UsageError` for invalid positions, and :class:`RefusedError` where there is nothing to cut.
     """
-    positions = _inside(bundle, _positions(bundle, algorithm, topics, flow, given))
+    positions = _inside(bundle, _positions(bundle, algorithm, topics, flow, requested))
     in_order = sorted(topics, key=lambda topic: topic.position)
     return SplitPlan(
         owner, algorithm, positions, Part(bundle, tuple(in_order)), tuple(_parts(bundle, positions, in_order))
@@ -217,19 +217,19 @@ def _parts(bundle: str, positions: Sequence[int], topics: Sequence[Topic]) -> It
 
 
 def _positions(
-    bundle: str, algorithm: Algorithm, topics: Sequence[Topic], flow: Flow, given: Sequence[int]
+    bundle: str, algorithm: Algorithm, topics: Sequence[Topic], flow: Flow, requested: Sequence[int]
 ) -> tuple[int, ...]:
     lower, upper = range_in_name(bundle)
-    if given and algorithm != SPECIFIED:
+    if requested and algorithm != SPECIFIED:
         raise UsageError(f"{algorithm} finds its positions itself; positions are given to {SPECIFIED}")
     if algorithm == "range_equally_divide":
         return range_equally_divide(lower, upper)
     if algorithm == "topic_count_equally_divide":
         return topic_count_equally_divide(topics) or _refuse(bundle, f"{_topics(topics)}, wanted two at least")
     if algorithm == SPECIFIED:
-        _check_positions(bundle, given)
-        found = specified_positions_divide(lower, upper, topics, given)
-        return found or _refuse(bundle, f"{_topics(topics)}: brokers cut at given positions from two topics on")
+        _check_positions(bundle, requested)
+        cuts = specified_positions_divide(lower, upper, topics, requested)
+        return cuts or _refuse(bundle, f"{_topics(topics)}: brokers cut at given positions from two topics on")
     return flow_or_qps_equally_divide(topics, flow) or _refuse(bundle, _too_little(topics, flow))
 
 
@@ -257,19 +257,19 @@ def _too_little(topics: Sequence[Topic], flow: Flow) -> str:
     return "all of its traffic is on topics of one hash"
 
 
-def _check_positions(bundle: str, given: Sequence[int]) -> None:
-    """Pulsar passes over positions outside the range; a person who gave one has mistaken the bundle."""
+def _check_positions(bundle: str, requested: Sequence[int]) -> None:
+    """Refuse positions outside the range. Pulsar ignores them, but a person who gave one has mistaken the bundle."""
     lower, upper = range_in_name(bundle)
-    wrong = [position for position in given if not lower < position < upper]
+    wrong = [position for position in requested if not lower < position < upper]
     if wrong:
-        told = ", ".join(f"{position:#010x}" for position in wrong[:3])
-        raise UsageError(f"{told}: outside {bundle}; wanted above 0x{lower:08x} and below 0x{upper:08x}")
+        outside = ", ".join(f"{position:#010x}" for position in wrong[:3])
+        raise UsageError(f"{outside}: outside {bundle}; wanted above 0x{lower:08x} and below 0x{upper:08x}")
 
 
 def _inside(bundle: str, positions: tuple[int, ...]) -> tuple[int, ...]:
     """Each position once. Neighbouring topics at a range's lower end can have no position between them."""
-    found = inside(bundle, set(positions))
-    return found or _refuse(bundle, "no position lies inside its range")
+    cuts = inside(bundle, set(positions))
+    return cuts or _refuse(bundle, "no position lies inside its range")
 
 
 class PartDocument(msgspec.Struct, frozen=True):
@@ -350,11 +350,12 @@ class Cut:
 
     @property
     def asked_as(self) -> tuple[Algorithm, tuple[int, ...] | None]:
-        """What a broker is asked for: algorithm, and positions or None.
+        """The request to the broker: algorithm, and positions or None.
 
-        It would choose its own for the two algorithms that go by topics, which come and go, and fails (500) at
-        ``flow_or_qps_equally_divide`` unless that is its default; positions make it cut where the plan does. The middle
-        of a range is the same for all, and is cut whatever lies in it; at positions brokers cut from two topics on.
+        With an algorithm that goes by topics, which come and go, the broker would choose its own positions, and it
+        fails (500) at ``flow_or_qps_equally_divide`` unless that is its default; given positions make it cut where the
+        plan does. The middle of a range is the same for every broker and is cut whatever lies in it, whereas brokers
+        cut at given positions only from two topics on.
         """
         if self.algorithm == "range_equally_divide":
             return self.algorithm, None
@@ -377,7 +378,7 @@ class CutOutcome:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Full names of what the bundle is now: itself where it is whole, or nothing is known."""
+        """Full names of the bundle's parts now: its own name if it is whole, or nothing is known."""
         return split_parts(self.cut.bundle, self.found) if self.found else (self.cut.bundle,)
 
 
@@ -387,8 +388,8 @@ def plan_cut(plan: SplitPlan, reason: str) -> Cut:
 
 
 def judged(cut: Cut, boundaries: Collection[int]) -> tuple[SplitResult, tuple[int, ...]]:
-    """What it came to, and the boundaries inside the range; more than were asked for are a later split's."""
-    found = inside(cut.bundle, boundaries)
-    if not found:
+    """The result, and the boundaries inside the range; those that were not requested come from a later split."""
+    cuts = inside(cut.bundle, boundaries)
+    if not cuts:
         return SplitResult.NOT_SPLIT, ()
-    return (SplitResult.SPLIT if set(cut.positions) <= set(found) else SplitResult.ELSEWHERE), found
+    return (SplitResult.SPLIT if set(cut.positions) <= set(cuts) else SplitResult.ELSEWHERE), cuts

@@ -114,28 +114,28 @@ def too_large(snapshot: Snapshot, averages: Averages, settings: SplitSettings) -
     return _first_of_each(_above(snapshot, averages.long[snapshot.rows.bundle], settings))
 
 
-def _first_of_each(found: Iterable[Due]) -> tuple[Due, ...]:
+def _first_of_each(candidates: Iterable[Due]) -> tuple[Due, ...]:
     """A bundle on two reports counts once."""
-    return tuple({due.bundle: due for due in reversed(list(found))}.values())[::-1]
+    return tuple({due.bundle: due for due in reversed(list(candidates))}.values())[::-1]
 
 
 def within_namespaces(
-    found: Iterable[Due], bundles: Mapping[str, int], settings: SplitSettings
+    candidates: Iterable[Due], bundles: Mapping[str, int], settings: SplitSettings
 ) -> tuple[tuple[Due, ...], tuple[Due, ...]]:
-    """Those that may be split, and those whose namespace holds too many bundles, the chosen ones' halves included.
+    """Candidates that may be split, and those whose namespace has too many bundles, counting the new halves.
 
-    ``bundles`` is how many each namespace has; one that is not known has no room.
+    ``bundles`` is how many each namespace has; a namespace that is not known has no room.
     """
-    chosen, left, more = list[Due](), list[Due](), Counter[str]()
-    for due in found:
+    chosen, refused, more = list[Due](), list[Due](), Counter[str]()
+    for due in candidates:
         namespace = bundle_namespace(due.bundle)
         now = bundles.get(namespace, settings.max_bundles_per_namespace) + more[namespace]
         if now < settings.max_bundles_per_namespace:
             more[namespace] += 1
             chosen.append(due)
         else:
-            left.append(due)
-    return tuple(chosen), tuple(left)
+            refused.append(due)
+    return tuple(chosen), tuple(refused)
 
 
 def _above(snapshot: Snapshot, rates: FloatArray, settings: SplitSettings) -> list[Due]:
@@ -146,14 +146,14 @@ def _above(snapshot: Snapshot, rates: FloatArray, settings: SplitSettings) -> li
     over = values > np.where(limits > 0, limits, np.inf)
     candidates = np.flatnonzero(rows.reported & (rows.counts[:, 0] >= _LEAST_TOPICS) & over.any(axis=1))
     owner = rows.owner()
-    found = [
+    excesses = [
         (
             float((values[row] / limits)[over[row]].max()),
             _due(snapshot, int(rows.bundle[row]), int(owner[row]), values[row], int(over[row].argmax()), settings),
         )
         for row in candidates.tolist()
     ]
-    return [due for _, due in sorted(found, key=lambda one: (-one[0], one[1].bundle)) if _is_wide(due.bundle)]
+    return [due for _, due in sorted(excesses, key=lambda one: (-one[0], one[1].bundle)) if _is_wide(due.bundle)]
 
 
 def _values(counts: FloatArray, rates: FloatArray) -> FloatArray:
