@@ -52,28 +52,28 @@ def _mean(mean: FloatArray, new: FloatArray, count: IntArray) -> FloatArray:
 
 
 def _at(old: IntArray, values: NDArray[Number]) -> NDArray[Number]:
-    """The values of bundles by where they stood, 0 of those that did not."""
+    """The values of bundles by their former positions, 0 for bundles that had none."""
     none = np.zeros_like(values, shape=(1, *values.shape[1:]))
-    found: NDArray[Number] = np.concatenate((values, none))[old]
-    return found
+    moved: NDArray[Number] = np.concatenate((values, none))[old]
+    return moved
 
 
 def _passes(snapshot: Snapshot, fresh: BoolArray | None, samples: IntArray) -> Iterator[IntArray]:
-    """Row positions to take in, such that no pass holds a bundle twice."""
+    """Positions of the rows to average, in passes, none of which holds a bundle twice."""
     rows = snapshot.rows
     taken = rows.reported.copy()
     if fresh is not None:
         taken &= fresh[rows.owner()] | (samples[rows.bundle] == 0)
         taken &= ((rows.rates >= 0) & np.isfinite(rows.rates)).all(axis=1)
-    left = np.flatnonzero(taken).astype(np.int32)
+    pending = np.flatnonzero(taken).astype(np.int32)
     if rows.bundle.size == len(snapshot.bundles):
-        yield left
+        yield pending
         return
-    while left.size:
-        _, first = np.unique(rows.bundle[left], return_index=True)
-        if first.size == left.size:
-            yield left
+    while pending.size:
+        _, first = np.unique(rows.bundle[pending], return_index=True)
+        if first.size == pending.size:
+            yield pending
             return
         first.sort()
-        yield left[first]
-        left = np.delete(left, first)
+        yield pending[first]
+        pending = np.delete(pending, first)

@@ -54,15 +54,15 @@ ANSWER_SECONDS = 5.0
 """The turn waits no longer."""
 
 SHARE_OF_TIME = 0.2
-"""A broker answers for no more of its time: one that took 3 s is asked again after 15 s."""
+"""At most this part of a broker's time goes into answers: one that took 3 s is asked again after 15 s."""
 
 REFUSED_SECONDS = 600.0
-"""Who refuses is asked again after so long: it does not change from turn to turn."""
+"""A broker that refuses is asked again after this time: the refusal does not change from turn to turn."""
 
 
 @dataclass
-class _Seen:
-    """What is known of one broker's process. ``counts``: CPU spent, and time since its start, both in seconds."""
+class _ProcessHistory:
+    """The CPU history of one broker's process. ``counts``: CPU spent, and time since its start, both in seconds."""
 
     counts: deque[tuple[float, float]] = field(default_factory=deque)
     started_at: float = nan
@@ -74,11 +74,11 @@ class _Seen:
     trouble: str = ""
 
     def is_due(self, since: float, now: float) -> bool:
-        """Whether it is to be asked; the first count after a move comes at once, unless it does not tell."""
+        """Whether the broker is to be asked; after a move it is asked at once, unless its last request failed."""
         return now >= self.ask_at or (not self.trouble and self.asked_at < since <= now)
 
     def take(self, cpu: ProcessCpu, now: float) -> None:
-        """The counter now, ``now`` in epoch seconds. A process that was started anew begins anew."""
+        """Take the counter, read at ``now`` (epoch seconds). The history of a restarted process begins anew."""
         if self.counts and cpu.up_seconds < self.counts[-1][1]:
             self.counts.clear()
             self.background = None
@@ -88,7 +88,9 @@ class _Seen:
             self.counts.popleft()
 
     def compare(self, report: float, now: float, since_seconds: float, interval_seconds: float) -> None:
-        """A report, ``now``: where its CPU is a new sample, what others used meanwhile, in percent of a core."""
+        """Take a report of ``now``. If its CPU is a new sample, ``background`` becomes the CPU that others used during
+        it, in percent of a core.
+        """
         if report == self.report or not self.counts:
             return
         first, self.report = np.isnan(self.report), report
@@ -107,10 +109,10 @@ class _Seen:
         return self._rate(first, last)
 
     def latest(self, since: float) -> tuple[float, float, float] | None:
-        """The last two spans, none of them before ``since`` (epoch seconds): their mean, seconds, and how far apart.
+        """The last two spans after ``since`` (epoch seconds): their mean, their seconds, and how far they are apart.
 
-        In percent of a core. With one span only the last is NaN, without any there is nothing to tell. Spans begin and
-        end with a count: between two counts nobody knows how CPU was spent.
+        In percent of a core. With one span the distance is NaN; without a span the result is None. Spans begin and end
+        with a count, as it is not known how CPU was spent between two counts.
         """
         last = self.counts[-1][1] if self.counts else 0.0
         times = [up for _, up in self.counts if up >= max(since - self.started_at, last - MINUTE_SECONDS)]
@@ -127,13 +129,13 @@ class _Seen:
         return 100.0 * (self._spent(end) - self._spent(begin)) / (end - begin)
 
     def _spent(self, at: float) -> float:
-        """CPU in seconds by that time since the start of the process, between two counts by the line through them."""
+        """CPU in seconds spent until ``at`` seconds after the process started, interpolated between two counts."""
         spent, up = np.array(self.counts).T
         return float(np.interp(at, up, spent))
 
 
 class ProcessCpuSource(Protocol):
-    """What tells the counter of a broker, as the admin API does."""
+    """A source of a broker's CPU counter, such as the admin API."""
 
     def process_cpu(self, broker: str, *, deadline: float) -> ProcessCpu: ...
 
@@ -146,33 +148,34 @@ class LiveCpuReader:
 
     def __init__(self, source: ProcessCpuSource, concurrency: int) -> None:
         self._source, self._concurrency = source, concurrency
-        self._of: dict[str, _Seen] = {}
+        self._of: dict[str, _ProcessHistory] = {}
         self._taken_at = nan
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="lbd-live-cpu")
 
     def __call__(self, snapshot: Snapshot, watched: Mapping[str, float], interval_seconds: float) -> Snapshot:
-        """The round with the present CPU of those brokers of which it can be told; the others' is as reported.
+        """The round with the present CPU of the brokers for which it is known; the others keep their reported CPU.
 
-        ``watched`` are who is to be asked, each with the time (epoch seconds) from which on its CPU counts: of one that
-        was moved to or from, when that was. ``interval_seconds`` is how often brokers sample for their reports.
+        ``watched`` are the brokers to ask, each with the time (epoch seconds) from which on its CPU counts: for the
+        source or destination of a move, the time of the move. ``interval_seconds`` is how often brokers sample for
+        their reports.
         """
         now, brokers = snapshot.taken_at, snapshot.brokers
         since_seconds = now - self._taken_at if self._taken_at < now else MINUTE_SECONDS
         self._taken_at = now
-        asked_lately = {broker: seen for broker, seen in self._of.items() if now - seen.asked_at <= KEPT_SECONDS}
-        self._of = {**{broker: _Seen() for broker in watched}, **asked_lately}
+        recent = {broker: process for broker, process in self._of.items() if now - process.asked_at <= KEPT_SECONDS}
+        self._of = {**{broker: _ProcessHistory() for broker in watched}, **recent}
         self._ask(watched, now)
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
         seconds, apart, took = np.full(size, nan), np.full(size, nan), np.full(size, nan)
         for at, broker in enumerate(brokers.ids):
             if broker not in watched:
                 continue
-            seen = self._of[broker]
-            took[at], limit = seen.took, float(brokers.limit[at, CPU])
-            seen.compare(float(cpu[at]), now, since_seconds, interval_seconds)
-            told = _told(seen, watched[broker], limit)
-            if told is not None:
-                cpu[at], seconds[at], apart[at] = told
+            process = self._of[broker]
+            took[at], limit = process.took, float(brokers.limit[at, CPU])
+            process.compare(float(cpu[at]), now, since_seconds, interval_seconds)
+            present = _present_cpu(process, watched[broker], limit)
+            if present is not None:
+                cpu[at], seconds[at], apart[at] = present
         usage = brokers.usage.copy()
         usage[:, CPU] = cpu
         live = LiveCpu(brokers, seconds, apart, took)
@@ -180,12 +183,12 @@ class LiveCpuReader:
 
     @property
     def trouble(self) -> str:
-        """Why brokers that were asked do not tell it, in words; empty where all do."""
-        told = [(broker, seen.trouble) for broker, seen in sorted(self._of.items()) if seen.trouble]
-        if not told:
+        """Why brokers did not return their CPU, as a sentence; empty if all did."""
+        troubles = [(broker, process.trouble) for broker, process in sorted(self._of.items()) if process.trouble]
+        if not troubles:
             return ""
-        others = f" (and of {len(told) - 1} more)" if len(told) > 1 else ""
-        return f"live CPU of {told[0][0]}{others} is not known, load reports count instead: {told[0][1]}"
+        others = f" (and of {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        return f"live CPU of {troubles[0][0]}{others} is not known, load reports count instead: {troubles[0][1]}"
 
     def close(self) -> None:
         """End the threads; requests under way end in seconds."""
@@ -198,23 +201,23 @@ class LiveCpuReader:
         except (RuntimeError, CancelledError):
             raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
         for broker, (answer, took) in zip(due, answers, strict=True):
-            seen = self._of[broker]
-            seen.took, seen.asked_at = took, now
-            seen.ask_at = now + max(took / SHARE_OF_TIME, SPAN_SECONDS - SLACK_SECONDS)
+            process = self._of[broker]
+            process.took, process.asked_at = took, now
+            process.ask_at = now + max(took / SHARE_OF_TIME, SPAN_SECONDS - SLACK_SECONDS)
             if isinstance(answer, AdminError):
-                seen.trouble = str(answer)
-                seen.ask_at = now + REFUSED_SECONDS if answer.status in {401, 403, 404} else seen.ask_at
+                process.trouble = str(answer)
+                process.ask_at = now + REFUSED_SECONDS if answer.status in {401, 403, 404} else process.ask_at
             else:
-                seen.trouble = ""
-                seen.take(answer, now)
+                process.trouble = ""
+                process.take(answer, now)
 
     def _answer(self, broker: str) -> tuple[ProcessCpu | AdminError, float]:
-        begun = boot_seconds()
+        started_at = boot_seconds()
         try:
-            return self._source.process_cpu(broker, deadline=begun + ANSWER_SECONDS), boot_seconds() - begun
+            return self._source.process_cpu(broker, deadline=started_at + ANSWER_SECONDS), boot_seconds() - started_at
         except AdminError as error:
             error.__cause__ = error.__context__ = None
-            return error, boot_seconds() - begun
+            return error, boot_seconds() - started_at
 
 
 def _newest(times: Sequence[float], until: float) -> float | None:
@@ -222,12 +225,12 @@ def _newest(times: Sequence[float], until: float) -> float | None:
     return max((at for at in times if at <= until), default=None)
 
 
-def _told(seen: _Seen, since: float, limit: float) -> tuple[float, float, float] | None:
-    """CPU in percent of a core, of how many seconds, and points between their halves; None: the report counts."""
-    if seen.background is None or not limit > 0 or seen.trouble:
+def _present_cpu(process: _ProcessHistory, since: float, limit: float) -> tuple[float, float, float] | None:
+    """CPU in percent of a core, over how many seconds, and the points between their halves; None: use the report."""
+    if process.background is None or not limit > 0 or process.trouble:
         return None
-    latest = seen.latest(since)
-    if latest is None or seen.background < -DISAGREE_POINTS / 100 * limit:
+    latest = process.latest(since)
+    if latest is None or process.background < -DISAGREE_POINTS / 100 * limit:
         return None
     spent, seconds, apart = latest
-    return max(seen.background, 0.0) + spent, seconds, 100.0 * apart / limit
+    return max(process.background, 0.0) + spent, seconds, 100.0 * apart / limit

@@ -39,35 +39,35 @@ LOOK_SECONDS = 0.5
 """How soon it is seen that the pool was shut down, which tells nobody who waits."""
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def few_at_once(
     pool: Executor,
     most: int,
-    work: Callable[[Item], Found],
+    work: Callable[[Item], Result],
     items: Sequence[Item],
     patience_seconds: float = PATIENCE_SECONDS,
-) -> list[Found]:
-    """What ``work`` finds of each item, in their order.
+) -> list[Result]:
+    """The result of ``work`` for each item, in their order.
 
-    Two are worked on at once, and twice as many, up to ``most``, whenever none has ended for ``patience_seconds``: so
-    slow brokers, and one that hangs, hold up nobody. Raises what ``work`` raises, and begins no more then; RuntimeError
-    or CancelledError once the pool is shut down.
+    Two items run at once, and twice as many, up to ``most``, whenever none has finished for ``patience_seconds``. So
+    slow brokers, and one that hangs, do not delay the others. Raises what ``work`` raises and then starts no further
+    item; RuntimeError or CancelledError once the pool is shut down.
     """
-    waiting, begun, flying = deque(items), list[Future[Found]](), set[Future[Found]]()
+    waiting, futures, flying = deque(items), list[Future[Result]](), set[Future[Result]]()
     at_once = min(AT_ONCE, most)
     while waiting or flying:
         while waiting and len(flying) < at_once:
-            begun.append(pool.submit(work, waiting.popleft()))
-            flying.add(begun[-1])
+            futures.append(pool.submit(work, waiting.popleft()))
+            flying.add(futures[-1])
         more = bool(waiting) and at_once < most
-        ended, flying = wait(flying, patience_seconds if more else LOOK_SECONDS, FIRST_COMPLETED)
-        for one in (*ended, *(left for left in flying if left.cancelled())):
+        done, flying = wait(flying, patience_seconds if more else LOOK_SECONDS, FIRST_COMPLETED)
+        for one in (*done, *(future for future in flying if future.cancelled())):
             one.result()
-        if more and not ended:
+        if more and not done:
             at_once = min(2 * at_once, most)
-    return [one.result() for one in begun]
+    return [one.result() for one in futures]
 
 
 # --- observer
@@ -112,7 +112,7 @@ class _Reports:
 
 @dataclass(frozen=True)
 class _Missing:
-    """``runtime`` is None of a broker that does not tell that either: nobody knows whether it sheds."""
+    """A broker without a usable report. ``runtime`` is None if it is not known either: the broker may shed."""
 
     why: ObserveError
     runtime: Mapping[str, str] | None = None
@@ -136,26 +136,28 @@ class Observer:
         before = self.admin.http.sent
         active = self._ready()
         started = self._now()
-        seen, missing = self._ask_all(active)
-        if not seen:
-            unheard = bool(missing) and all(isinstance(found.why, UnheardError) for found in missing.values())
+        reports, missing = self._ask_all(active)
+        if not reports:
+            unheard = bool(missing) and all(isinstance(answer.why, UnheardError) for answer in missing.values())
             kind = UnheardError if unheard else ObserveError
             raise kind(f"no broker of {self.admin.cluster} gave a load report: {_first(missing)}")
-        told = {broker: found.runtime for broker, found in (seen | missing).items() if found.runtime is not None}
-        shedding = [broker for broker, runtime in sorted(told.items()) if sheds(runtime)]
+        runtimes = {
+            broker: answer.runtime for broker, answer in (reports | missing).items() if answer.runtime is not None
+        }
+        shedding = [broker for broker, runtime in sorted(runtimes.items()) if sheds(runtime)]
         return Observation(
-            snapshot=build_snapshot(started, {broker: found.report for broker, found in seen.items()}),
+            snapshot=build_snapshot(started, {broker: answer.report for broker, answer in reports.items()}),
             cluster=self.admin.cluster,
             active=tuple(active),
             leader=self._leader(missing),
-            missing={broker: str(found.why) for broker, found in missing.items()},
+            missing={broker: str(answer.why) for broker, answer in missing.items()},
             silent=tuple(broker for broker in missing if self.admin.silent_since(broker) is not None),
             shedding_on=tuple(shedding),
-            splitting_on=tuple(broker for broker, runtime in sorted(told.items()) if splits(runtime)),
-            shedder=_of_a_shedder(told[shedding[0]]) if shedding else {},
-            sample_interval_seconds=max(_interval(found.runtime) for found in seen.values()),
-            raw={broker: found.raw for broker, found in seen.items() if found.raw is not None},
-            runtime={broker: found.runtime for broker, found in seen.items()} if self._keep_raw else {},
+            splitting_on=tuple(broker for broker, runtime in sorted(runtimes.items()) if splits(runtime)),
+            shedder=_of_a_shedder(runtimes[shedding[0]]) if shedding else {},
+            sample_interval_seconds=max(_interval(answer.runtime) for answer in reports.values()),
+            raw={broker: answer.raw for broker, answer in reports.items() if answer.raw is not None},
+            runtime={broker: answer.runtime for broker, answer in reports.items()} if self._keep_raw else {},
             requests=self.admin.http.sent - before,
             seconds=self._now() - started,
         )
@@ -184,15 +186,15 @@ class Observer:
         self._reports.close()
 
     def _ready(self) -> list[str]:
-        """The active brokers, once it is known where their reports come from."""
+        """The active brokers; chooses the source of reports if the cluster's load manager has changed."""
         runtime = self.admin.runtime_configuration()
         active = self.admin.active_brokers()
         manager = load_manager_class(runtime)
         with self._changing:
             if manager != self._manager:
-                found = report_source(runtime, self.admin)
+                source = report_source(runtime, self.admin)
                 self._reports.close()
-                self._reports, self._manager = found, manager
+                self._reports, self._manager = source, manager
                 self.admin.transfers = is_extensible(runtime)
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -207,13 +209,13 @@ class Observer:
                 raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
             raise
         pairs = list(zip(active, answers, strict=True))
-        seen = {broker: found for broker, found in pairs if isinstance(found, _Reports)}
-        missing = {broker: found for broker, found in pairs if isinstance(found, _Missing)}
-        for broker, other in _mistaken(seen, active).items():
-            told = f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
-            del seen[broker]  # what it runs with is the other one's, too
-            missing[broker] = _Missing(ObserveError(told))
-        return seen, missing
+        reports = {broker: answer for broker, answer in pairs if isinstance(answer, _Reports)}
+        missing = {broker: answer for broker, answer in pairs if isinstance(answer, _Missing)}
+        for broker, other in _mistaken(reports, active).items():
+            message = f"asked at {self.admin.base(broker)}, {other} answered: does one address stand for several?"
+            del reports[broker]  # what it runs with is the other one's, too
+            missing[broker] = _Missing(ObserveError(message))
+        return reports, missing
 
     def _ask(self, broker: str) -> _Reports | _Missing:
         """One broker's report and configuration; why not, when the broker gives none (the others still count)."""
@@ -229,9 +231,9 @@ class Observer:
             return _Missing(_alone(error) if since is None else ObserveError(unresponsive_text(since)), runtime)
 
 
-def _mistaken(seen: Mapping[str, _Reports], active: list[str]) -> dict[str, str]:
-    """Brokers whose report says that it is another active broker's."""
-    own = {broker: url_address(found.report.web_service_url or "") for broker, found in seen.items()}
+def _mistaken(reports: Mapping[str, _Reports], active: list[str]) -> dict[str, str]:
+    """Brokers whose report carries the address of another active broker, with that broker."""
+    own = {broker: url_address(answer.report.web_service_url or "") for broker, answer in reports.items()}
     return {broker: other for broker, other in own.items() if other != broker and other in active}
 
 
@@ -256,4 +258,4 @@ def _interval(runtime: Mapping[str, str]) -> float:
 
 def _first(missing: Mapping[str, _Missing]) -> str:
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-    return next((str(found.why) for found in missing.values()), "no broker is active") + more
+    return next((str(failure.why) for failure in missing.values()), "no broker is active") + more

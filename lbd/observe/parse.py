@@ -225,18 +225,18 @@ def parse_broker_load(value: bytes, broker: str) -> ExtensibleLoad:
 def parse_top_bundles(value: bytes, broker: str) -> dict[str, BundleStats]:
     """Statistics by bundle of a value of the top bundles topic. Raises :class:`ObserveError` as above."""
     try:
-        found = _TOP.decode(value)
+        top = _TOP.decode(value)
     except UNREADABLE as error:
         raise _unreadable("top bundles load data", broker, value, error) from error
-    return {one.bundle_name: one.stats for one in found.top_bundles_load_data}
+    return {one.bundle_name: one.stats for one in top.top_bundles_load_data}
 
 
-def extensible_report(load: ExtensibleLoad, told: dict[str, BundleStats], owned: Iterable[str]) -> LoadReport:
-    """One broker's report. It lists what the broker owns; statistics of a bundle that it has given away are dropped."""
+def extensible_report(load: ExtensibleLoad, stats: dict[str, BundleStats], owned: Iterable[str]) -> LoadReport:
+    """One broker's report. It lists the bundles that the broker owns; statistics of any other bundle are dropped."""
     bundles = sorted(owned)
     return LoadReport(
         **{name: getattr(load, name) for name in BrokerUsage.__struct_fields__},
-        last_stats={bundle: told[bundle] for bundle in bundles if bundle in told},
+        last_stats={bundle: stats[bundle] for bundle in bundles if bundle in stats},
         bundles=bundles,
         num_topics=load.topics,
         load_report_type=TOP_BUNDLES_REPORT,
@@ -244,10 +244,10 @@ def extensible_report(load: ExtensibleLoad, told: dict[str, BundleStats], owned:
 
 
 def recordable(report: LoadReport) -> bytes:
-    """The report as JSON, for a recording, without what no such broker tells: its version, address and start."""
-    found = msgspec.to_builtins(report)
-    untold = ("startTimestamp", "brokerVersionString", "webServiceUrl")
-    return msgspec.json.encode(_spelt({name: value for name, value in found.items() if name not in untold}))
+    """The report as JSON, for a recording, without the fields that such brokers never send: version, address, start."""
+    fields = msgspec.to_builtins(report)
+    absent = ("startTimestamp", "brokerVersionString", "webServiceUrl")
+    return msgspec.json.encode(_spelt({name: value for name, value in fields.items() if name not in absent}))
 
 
 def _spelt(value: Any) -> Any:  # noqa: ANN401 - any JSON

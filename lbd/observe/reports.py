@@ -54,7 +54,7 @@ STATS_MISSED = 3
 
 
 class Reports(Protocol):
-    """What one load manager's brokers tell."""
+    """Load reports of the brokers of one load manager."""
 
     def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None: ...
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]: ...
@@ -62,7 +62,7 @@ class Reports(Protocol):
 
 
 class AdminReports:
-    """The modular manager's, as each broker answers them. One is taken in at a time: two would take as long."""
+    """Reports of the modular manager, requested from each broker. One is parsed at a time: two would take as long."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -82,7 +82,7 @@ class AdminReports:
 
 
 class TopicReports:
-    """The extensible manager's, put together from what each broker told last and what it says that it owns."""
+    """Reports of the extensible manager: each broker's latest load data, combined with the bundles that it owns."""
 
     def __init__(self, admin: Admin, topics: LoadTopics | None = None) -> None:
         """Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
@@ -90,53 +90,53 @@ class TopicReports:
         self._topics = topics or LoadTopics(admin.settings)
 
     def listen(self, active: list[str], runtime: Mapping[str, str], say: Say) -> None:
-        """Wait until each broker has told both: nothing that was told before lbd listened can be had.
+        """Wait until each broker has sent both kinds of data: data sent before lbd listened cannot be read.
 
-        Not for those that may be silent for longer than a minute; ``say`` is told how long it may take.
+        Brokers that may be silent for longer than a minute are not waited for. ``say`` is called with the longest wait.
         """
-        told = (60.0 * _number(runtime, MOST_MINUTES, 15), _number(runtime, STATS_SECONDS, 60))
-        seconds = min(max(told), SILENT_SECONDS) + HEARD_SECONDS
+        intervals = (60.0 * _number(runtime, MOST_MINUTES, 15), _number(runtime, STATS_SECONDS, 60))
+        seconds = min(max(intervals), SILENT_SECONDS) + HEARD_SECONDS
         say(f"Listening for what the brokers tell of their load, {seconds:.0f} s at most.")
         self._topics.wait(active, seconds)
 
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:
-        """As above; for a recording it is spelt as the modular manager spells its reports."""
+        """As above; the raw report for a recording has the format of the modular manager's reports."""
         if not is_extensible(runtime):
             raise ObserveError(f"{broker} runs {load_manager_class(runtime)}, and others ExtensibleLoadManagerImpl")
-        found = self._told(broker, runtime)
+        latest = self._load_data(broker, runtime)
         limit = 60.0 * _number(runtime, MOST_MINUTES, 15) + LATE_SECONDS
-        if found is None or not found.value or self._topics.age_seconds(found) > limit:
-            raise self._silence(broker, found, limit)
-        load = parse_broker_load(found.value, broker)
+        if latest is None or not latest.value or self._topics.age_seconds(latest) > limit:
+            raise self._silence(broker, latest, limit)
+        load = parse_broker_load(latest.value, broker)
         owned = self._admin.owned(broker)
         report = extensible_report(load, self._bundles(broker, runtime), owned)
         return report, partial(recordable, report)
 
-    def _told(self, broker: str, runtime: Mapping[str, str]) -> LatestValue | None:
-        """Its load data. One that took them back for a move is about to tell them anew, and that is waited for."""
-        found = self._topics.of(BROKER_LOAD, broker)
-        if found is None or found.value:
-            return found
+    def _load_data(self, broker: str, runtime: Mapping[str, str]) -> LatestValue | None:
+        """A broker's latest load data. A broker that withdrew them for a move sends new ones soon: wait for those."""
+        latest = self._topics.of(BROKER_LOAD, broker)
+        if latest is None or latest.value:
+            return latest
         soon = min(_number(runtime, LEAST_MILLISECONDS, 5000) / 1000, SOON_SECONDS) + AGAIN_SECONDS
-        return self._topics.again(BROKER_LOAD, broker, soon - self._topics.age_seconds(found))
+        return self._topics.again(BROKER_LOAD, broker, soon - self._topics.age_seconds(latest))
 
     def _bundles(self, broker: str, runtime: Mapping[str, str]) -> dict[str, BundleStats]:
-        """What its largest bundles carry; nothing is known from a move on until its next statistics run."""
-        found = self._topics.of(TOP_BUNDLES, broker)
+        """Traffic of a broker's largest bundles; empty between a move and the broker's next statistics run."""
+        latest = self._topics.of(TOP_BUNDLES, broker)
         limit = STATS_MISSED * _number(runtime, STATS_SECONDS, 60)
-        if found is None or not found.value or self._topics.age_seconds(found) > limit:
+        if latest is None or not latest.value or self._topics.age_seconds(latest) > limit:
             return {}
-        return parse_top_bundles(found.value, broker)
+        return parse_top_bundles(latest.value, broker)
 
-    def _silence(self, broker: str, found: LatestValue | None, limit: float) -> ObserveError:
+    def _silence(self, broker: str, latest: LatestValue | None, limit: float) -> ObserveError:
         if self._topics.trouble:
             return ObserveError(self._topics.trouble)
-        if found is None:
+        if latest is None:
             heard, within = self._topics.heard_seconds(broker), f"a broker does within {limit:.0f} s ({MOST_MINUTES})"
             words = f"told no load data since lbd listens for it, {heard:.0f} s, which {within}"
             return UnheardError(words) if heard < limit else ObserveError(words)
-        age = self._topics.age_seconds(found)
-        if not found.value:
+        age = self._topics.age_seconds(latest)
+        if not latest.value:
             return ObserveError(f"took its load data back {age:.0f} s ago, as for a move, and told none since")
         return ObserveError(f"told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})")
 
@@ -158,9 +158,9 @@ def report_source(runtime: Mapping[str, str], admin: Admin) -> Reports:
 
 
 def _number(runtime: Mapping[str, str], key: str, default: float) -> float:
-    """What a broker runs with; the default where it tells no number."""
+    """A number of a broker's configuration, at least 0; the default if the value is no number."""
     try:
-        found = float(runtime.get(key, default))
+        number = float(runtime.get(key, default))
     except ValueError:
         return default
-    return max(found, 0.0) if math.isfinite(found) else default
+    return max(number, 0.0) if math.isfinite(number) else default
