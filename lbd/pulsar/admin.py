@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lbd.pulsar.settings import PulsarSettings
 
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 LOOKED_AT_BYTES = 8192
 """What is shown of an answer is cut from so much of it, after secrets were taken out; more than any token has."""
@@ -79,9 +79,9 @@ class AdminClient:
         return self._transfers
 
     @transfers.setter
-    def transfers(self, found: bool) -> None:
-        """As seen by who has just asked: the cluster's load manager may have been changed since."""
-        self._transfers = found
+    def transfers(self, supported: bool) -> None:
+        """Set by the observer each round, as the cluster's load manager may have been changed."""
+        self._transfers = supported
 
     def _only_cluster(self) -> str:
         names = [name for name in self._json(self._any(paths.CLUSTERS), list[str]) if name != "global"]
@@ -90,18 +90,18 @@ class AdminClient:
         return names[0]
 
     def active_brokers(self, *, deadline: float | None = None) -> list[str]:
-        """Ids (``host:webPort``) of all active brokers, sorted; from now on these and no others are trusted."""
-        found = sorted(self._json(self._any(paths.brokers(self.cluster), deadline=deadline), list[str]))
-        self._active = found
-        self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in found}
+        """Ids (``host:webPort``) of all active brokers, sorted; from now on only these are trusted."""
+        brokers = sorted(self._json(self._any(paths.brokers(self.cluster), deadline=deadline), list[str]))
+        self._active = brokers
+        self._bases = {broker: base for broker, base in list(self._bases.items()) if broker in brokers}
         self._answering = {}
         own = [base for broker, base in self._bases.items() if url_host(base) == url_host(broker)]
-        self.http.trust([*found, *own], self._learn)
-        self.http.silences.listed(found, [*found, *own])
-        return found
+        self.http.trust([*brokers, *own], self._learn)
+        self.http.silences.listed(brokers, [*brokers, *own])
+        return brokers
 
     def _learn(self, host: str) -> None:
-        """Trust the other addresses that brokers of a host give themselves, as those for https are.
+        """Trust the other addresses of a host's brokers, such as those for https.
 
         A leader of a version before 3.0.3 is known by one of these only.
         """
@@ -112,8 +112,8 @@ class AdminClient:
                 if self._secure:
                     self._trust(broker, self.base(broker))
                 else:
-                    told = self._addresses(f"http://{broker}")
-                    for url in (told.web_service_url, told.web_service_url_tls):
+                    addresses = self._addresses(f"http://{broker}")
+                    for url in (addresses.web_service_url, addresses.web_service_url_tls):
                         self._trust(broker, url or "")
             except ObserveError:
                 continue
@@ -147,25 +147,25 @@ class AdminClient:
             self.http.silences.close()
 
     def _secure_base(self, broker: str) -> str:
-        base = self._redirected(broker, self._urls) if self.transfers else self._found_out(broker)
+        base = self._redirected(broker, self._urls) if self.transfers else self._find_base(broker)
         if not base.startswith("https:"):
             raise ObserveError(f"{broker} is reached at {base}, wanted https: a token is not sent in the clear")
         self._trust(broker, base)
         return base
 
-    def _found_out(self, broker: str) -> str:
-        """Its load report tells the address where one of ``admin_urls`` leads to it; any other broker redirects to it.
+    def _find_base(self, broker: str) -> str:
+        """The broker's base URL: from its load report if one of ``admin_urls`` is the broker itself, else by redirect.
 
-        Who answers is found out first, for a broker is never asked for what it owns, as others are to be sent on to
-        it: that can hang it (see :meth:`~lbd.pulsar.admin.Admin.owned`).
+        Each of ``admin_urls`` is identified first, because the request that other brokers redirect must never reach the
+        broker itself: it can hang it (see :meth:`~lbd.pulsar.admin.Admin.owned`).
         """
         others, failures = [], list[AdminError]()
         for url in self._urls:
-            found = self._who_answers(url)
-            if isinstance(found, AdminError):
-                failures.append(found)
-            elif broker in _ids(found):
-                return self._told_base(found, url)
+            addresses = self._who_answers(url)
+            if isinstance(addresses, AdminError):
+                failures.append(addresses)
+            elif broker in _ids(addresses):
+                return self._preferred_base(addresses, url)
             else:
                 others.append(url)
         if not others:
@@ -190,12 +190,12 @@ class AdminClient:
             return answer.base_of(answer.location)
         if self.transfers and url_host(broker) == url_host(answer.base):
             return answer.base  # there is no load report; only an address on its own host is known to be its own
-        found = self._addresses(answer.base)
-        if broker not in _ids(found):
+        addresses = self._addresses(answer.base)
+        if broker not in _ids(addresses):
             raise ObserveError(
                 f"{answer.base} stands before several brokers; pulsar.admin_urls wants the brokers' own addresses"
             )
-        return self._told_base(found, answer.base)
+        return self._preferred_base(addresses, answer.base)
 
     def _addresses(self, base: str) -> _Addresses:
         """The addresses that who answers there gives itself."""
@@ -203,8 +203,8 @@ class AdminClient:
         return self._json(self._expected(answer, None), _Addresses)
 
     @staticmethod
-    def _told_base(found: _Addresses, base: str) -> str:
-        return base_url(found.web_service_url_tls) if found.web_service_url_tls else base
+    def _preferred_base(addresses: _Addresses, base: str) -> str:
+        return base_url(addresses.web_service_url_tls) if addresses.web_service_url_tls else base
 
     def _at(self, broker: str, path: str, expect: set[int] | None = None) -> Response:
         return self._expected(self.http.send("GET", self.base(broker) + path), expect)
@@ -260,23 +260,23 @@ class AdminClient:
 
     def _unexpected(self, answer: Response, expect: set[int], method: str = "GET") -> AdminError:
         wanted = "/".join(str(status) for status in sorted(expect))
-        told = f"HTTP {answer.status}{error_reason(answer)}, wanted {wanted}{_advice(answer)}"
-        return AdminError(f"{method} {answer.shown(answer.url.partition('?')[0])}: {told}", status=answer.status)
+        message = f"HTTP {answer.status}{error_reason(answer)}, wanted {wanted}{_advice(answer)}"
+        return AdminError(f"{method} {answer.shown(answer.url.partition('?')[0])}: {message}", status=answer.status)
 
     @staticmethod
-    def _json(answer: Response, wanted: type[Found]) -> Found:
+    def _json(answer: Response, wanted: type[T]) -> T:
         try:
             return msgspec.json.decode(answer.body, type=wanted)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             begins = answer.shown(answer.body[:LOOKED_AT_BYTES].decode(errors="replace"))[:40]
-            told = f"the answer cannot be read, it begins with {begins!r}: {answer.shown(str(error))}"
+            message = f"the answer cannot be read, it begins with {begins!r}: {answer.shown(str(error))}"
             where = answer.shown(answer.url.partition("?")[0])
-            raise AdminError(f"GET {where}: {told}; is this a broker's web address?") from error
+            raise AdminError(f"GET {where}: {message}; is this a broker's web address?") from error
 
 
-def _ids(found: _Addresses) -> set[str]:
-    """The ids that a broker of these addresses may have."""
-    return {url_address(url) for url in (found.web_service_url, found.web_service_url_tls) if url}
+def _ids(addresses: _Addresses) -> set[str]:
+    """The ids that a broker with these addresses may have."""
+    return {url_address(url) for url in (addresses.web_service_url, addresses.web_service_url_tls) if url}
 
 
 def error_reason(answer: Response) -> str:
@@ -304,7 +304,7 @@ def _advice(answer: Response) -> str:
 
 # --- the API
 
-OWNERSHIP_TOLD = {200, 307, 404, 412}
+OWNERSHIP_STATUSES = {200, 307, 404, 412}
 """What tells who owns a bundle: this broker, another one, nobody as there is no such bundle, nobody."""
 
 
@@ -371,16 +371,16 @@ class Admin(AdminClient):
     """
 
     def leader(self, *, deadline: float | None = None) -> Leader | None:
-        """Who leads; None while nobody does. A dead leader is still named for a session time-out.
+        """The leader; None while there is none. A dead leader is still named for a session time-out.
 
-        It is reached by its id where the version tells it: ``serviceUrl`` is https as soon as TLS ports are open.
+        It is reached by its id if the version returns one: ``serviceUrl`` is https as soon as TLS ports are open.
         """
         answer = self._any(paths.LEADER, expect={200, 404}, deadline=deadline)
         if answer.status == 404:
             return None
-        found = self._json(answer, _LeaderBroker)
+        leader = self._json(answer, _LeaderBroker)
         return Leader(
-            found.broker_id, self.base(found.broker_id) if found.broker_id else answer.base_of(found.service_url)
+            leader.broker_id, self.base(leader.broker_id) if leader.broker_id else answer.base_of(leader.service_url)
         )
 
     def load_report(self, broker: str) -> Response:
@@ -442,16 +442,17 @@ class Admin(AdminClient):
         return {bundle: state.is_active for bundle, state in self._json(answer, dict[str, _Ownership]).items()}
 
     def owns(self, broker: str, bundle: str, *, deadline: float | None = None) -> bool:
-        """Whether a broker says of itself that it owns a bundle, and is not letting it go.
+        """Whether a broker answers that it owns a bundle, and is not unloading it.
 
-        Asked for this bundle alone: who asks for all (``ownedNamespaces``) while a broker takes one bundle over has it
-        wait, in its only metadata thread, for those that it began to take meanwhile, which that same thread would have
-        to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; seen to hang 4.0.8 and 4.2.4).
+        The request is for this bundle alone. A request for all (``ownedNamespaces``) while a broker takes over a bundle
+        makes its only metadata thread wait for further bundles that it began to take meanwhile, which that same thread
+        would have to finish (``NamespaceService.getOwnedNameSpacesStatusAsync``, 2.11 to 5.0.0-M1; it was seen to hang
+        4.0.8 and 4.2.4).
         """
         url = self.base(broker) + paths.topic_hash_positions(bundle)
         answer = self.http.send("GET", url, hops=0, deadline=deadline)
-        told = self._expected(answer, OWNERSHIP_TOLD)
-        return told.status == 200 and bundle.endswith(f"/{self._json(told, _HashPositions).bundle}")
+        expected = self._expected(answer, OWNERSHIP_STATUSES)
+        return expected.status == 200 and bundle.endswith(f"/{self._json(expected, _HashPositions).bundle}")
 
     def boundaries(self, namespace: str) -> list[str] | None:
         """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""
@@ -465,7 +466,7 @@ class Admin(AdminClient):
         admin URL may be another name of a broker, or stand before several.
         """
         own = [self.base(broker) for broker in self._active or self.active_brokers(deadline=deadline)]
-        answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_TOLD, hops=0, deadline=deadline)
+        answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_STATUSES, hops=0, deadline=deadline)
         if answer.status in {404, 412}:
             return None
         return answer.base_of(answer.location) if answer.location else answer.base

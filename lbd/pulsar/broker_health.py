@@ -51,9 +51,9 @@ class _UnresponsiveBroker:
 
 
 class BrokerHealth:
-    """Which brokers answer nothing, and since when: what one process knows of them, whichever part found it out.
+    """The brokers that do not answer, and since when, shared by all parts of one process.
 
-    Thread-safe. One thread asks them all again, for as long as there are any.
+    Thread-safe. One thread asks all of them again, as long as there are any.
     """
 
     def __init__(self, again_seconds: float = AGAIN_SECONDS) -> None:
@@ -67,17 +67,17 @@ class BrokerHealth:
         self._thread: threading.Thread | None = None
 
     def asked_by(self, answers: Callable[[str, float], bool]) -> None:
-        """Who asks from now on, by the settings of now.
+        """Set the probe for brokers that do not answer, by the current settings.
 
-        ``answers`` asks a broker, by its base URL, for what no turn can do without, its load report, and waits so many
-        seconds at most.
+        ``answers`` requests the load report of a broker, by its base URL, because no turn can do without it. Its second
+        argument is how many seconds it may wait.
         """
         self._answers = answers
 
     def since(self, base: str) -> float | None:
         """When the first request was sent that was not answered (epoch seconds); None for a broker that answers."""
-        found = self._silent.get(base)
-        return None if found is None else found.since
+        broker = self._silent.get(base)
+        return None if broker is None else broker.since
 
     def refuse(self, request: str, base: str) -> None:
         """Raise :class:`AdminError` in place of a request to a broker that is known to answer nothing."""
@@ -85,42 +85,43 @@ class BrokerHealth:
         if since is not None:
             raise AdminError(f"{request}: {urlsplit(base).netloc} {unresponsive_text(since)}; not sent", sent=False)
 
-    def unanswered(self, base: str, begun_at: float) -> None:
-        """A request of ``begun_at`` had no answer in time. One that gives its load report is slow, and not silent.
+    def unanswered(self, base: str, sent_at: float) -> None:
+        """Record that a request of ``sent_at`` had no answer in time. A broker that gives its load report is only slow.
 
-        Of several that time out together the first asks, and the others wait for what it hears.
+        If several requests time out together, the first probes the broker and the others wait for its result.
         """
         with self._changed:
             if self._closed or base in self._silent:
                 return
-            heard = self._asking.get(base)
-            if heard is None:
-                asked = self._asking[base] = threading.Event()
-        if heard is not None:
-            heard.wait()
+            pending = self._asking.get(base)
+            if pending is None:
+                answered = self._asking[base] = threading.Event()
+        if pending is not None:
+            pending.wait()
             return
         try:
             if not self._answers(base, inf):
                 whose = host_port(base)
-                self._begin(base, _UnresponsiveBroker(begun_at, whose, whose in self._listed, self._next_at()))
+                self._begin(base, _UnresponsiveBroker(sent_at, whose, whose in self._listed, self._next_at()))
         finally:
             with self._changed:
                 del self._asking[base]
-            asked.set()
+            answered.set()
 
     def mistrust(self, base: str, broker: str) -> None:
-        """It has let a lookup go unanswered that would have given it a bundle, and nobody has the bundle.
+        """Send a broker no requests for a time: it left a lookup unanswered that would have given it a bundle, and no
+        broker owns the bundle.
 
-        Of a broker whose metadata thread is stuck load reports may come for minutes more. It is left alone for a time.
+        A broker whose metadata thread is stuck may still send load reports for minutes.
         """
         until = boot_seconds() + MISTRUSTED_SECONDS
         self._begin(base, _UnresponsiveBroker(time.time(), broker, listed=True, next_at=until, mistrusted=True))
 
     def listed(self, brokers: Collection[str], addresses: Iterable[str]) -> None:
-        """These have a session now, and these addresses are theirs.
+        """Take the brokers that have a session now, and their addresses.
 
-        Mistrusted is a process: one whose session has ended comes back as another. An address that has left the list is
-        asked no more: it may be somebody else's by now.
+        Mistrust is about a process: a broker whose session has ended comes back as another process. An address that has
+        left the list is asked no more, as it may belong to another server by now.
         """
         with self._changed:
             self._listed = {host_port(address) for address in addresses} | set(brokers)
@@ -151,10 +152,10 @@ class BrokerHealth:
                 self._thread.start()
 
     def _ask_again(self) -> None:
-        """Each in its turn, until none is left."""
+        """Ask each of them in turn until all answer."""
         try:
-            while (found := self._next()) is not None:
-                base, silence, seconds = found
+            while (due := self._next()) is not None:
+                base, silence, seconds = due
                 answers = self._answers(base, seconds)
                 with self._changed:
                     if answers and self._silent.get(base) is silence:

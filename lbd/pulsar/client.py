@@ -84,16 +84,16 @@ class SharedLog:
         return True
 
     def publish(self, line: bytes) -> None:
-        """Write a line; it is stored when the call returns. Raises when another one writes by now, or in 10 s at last.
+        """Write a line; it is stored when the call returns. Raises if another producer has taken over, or after 10 s.
 
-        A line that was not acknowledged may stand in the topic all the same.
+        A line that was not acknowledged may be in the topic all the same.
         """
-        begun = boot_seconds()
+        started_at = boot_seconds()
         try:
             self._producer.send(line)
         except self._pulsar.PulsarException as error:
             raise self._failed("cannot be written", error) from error
-        if boot_seconds() - begun > ACKNOWLEDGED_WITHIN_SECONDS:  # this process may have stood still meanwhile
+        if boot_seconds() - started_at > ACKNOWLEDGED_WITHIN_SECONDS:  # this process may have stood still meanwhile
             raise ObserveError(f"{self._topic}: no acknowledgement within {ACKNOWLEDGED_WITHIN_SECONDS:.0f} s")
 
     def lost(self) -> bool:
@@ -196,13 +196,13 @@ class Listening:
     def receive(self, seconds: float) -> Message | None:
         """The next message, acknowledged; None when none came within that time."""
         try:
-            found = self._consumer.receive(int(seconds * 1000))
-            self._consumer.acknowledge(found)
+            message = self._consumer.receive(int(seconds * 1000))
+            self._consumer.acknowledge(message)
         except self._pulsar.Timeout:
             return None
         except self._pulsar.PulsarException as error:
             raise self._failed(error) from error
-        return Message(found.topic_name(), found.partition_key(), found.data())
+        return Message(message.topic_name(), message.partition_key(), message.data())
 
     def lost(self) -> bool:
         """Whether the connection was away: for too long, or so that what was told meanwhile has been missed."""

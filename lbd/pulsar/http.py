@@ -124,16 +124,16 @@ WHY = "given up, the largest of answers that together exceed {} bytes"
 
 @dataclass(eq=False)
 class Share:
-    """What one answer takes: while it is ``reading``, and then until it has ``ended``, as nobody needs it any more."""
+    """The memory of one answer: while it is ``reading``, and then until it is ``released``, as it is not needed."""
 
     exchange: BoundedExchange
     size_bytes: int = 0
     reading: bool = True
-    ended: bool = False
+    released: bool = False
 
     def end(self) -> None:
-        """Nobody needs it any more. Called by the garbage collection, too, in whatever thread: it takes no lock."""
-        self.ended = True
+        """Release it. The garbage collection calls this, too, in any thread, so it takes no lock."""
+        self.released = True
 
 
 class InFlight:
@@ -150,7 +150,7 @@ class InFlight:
             return self._size_bytes()
 
     def _size_bytes(self) -> int:
-        self._shares = [share for share in self._shares if not share.ended]
+        self._shares = [share for share in self._shares if not share.released]
         return sum(share.size_bytes for share in self._shares if not share.exchange.given_up)
 
     def begin(self, exchange: BoundedExchange) -> Share:
@@ -161,7 +161,7 @@ class InFlight:
         return share
 
     def grow(self, share: Share, size_bytes: int, most_bytes: int) -> None:
-        """It takes so much more, of ``most_bytes`` for all. Raises :class:`AdminError` where it has been given up."""
+        """Add ``size_bytes`` to it, of ``most_bytes`` for all. Raises :class:`AdminError` if it has been given up."""
         with self._lock:
             share.size_bytes += size_bytes
             if self._size_bytes() > most_bytes and not all(one.reading for one in self._shares):
@@ -174,7 +174,7 @@ class InFlight:
         return [share for share in self._shares if share.reading and not share.exchange.given_up]
 
     def read(self, share: Share) -> None:
-        """It is complete: it cannot be given up any more."""
+        """Mark it as complete: it cannot be given up any more."""
         with self._lock:
             share.reading = False
         share.exchange.received(0)
@@ -211,15 +211,15 @@ class BoundedExchange:
         self._most_bytes = most_bytes
         self._socket: socket.socket | None = None
 
-    def left_seconds(self) -> float:
-        """How long it may still take. Raises :class:`AdminError` past its end."""
-        left = self.ends_at - boot_seconds()
-        if left <= 0:
+    def remaining_seconds(self) -> float:
+        """How long the exchange may still take. Raises :class:`AdminError` past its deadline."""
+        remaining = self.ends_at - boot_seconds()
+        if remaining <= 0:
             raise self.late() from TimeoutError()
-        return left
+        return remaining
 
     def late(self) -> AdminError:
-        """That its time is over, and how far it came; to be raised from a TimeoutError."""
+        """The error for a missed deadline, with how far the exchange came; to be raised from a TimeoutError."""
         if not self.sent:
             return AdminError(
                 f"{self.request}: no connection in time; is the address right and the broker up?", sent=False
@@ -241,11 +241,11 @@ class BoundedExchange:
             raise self.too_long()
 
     def too_long(self) -> AdminError:
-        """That its answer is longer than one may be."""
+        """The error for an answer that is too long."""
         return AdminError(f"{self.request}: answer exceeds {self._most_bytes} bytes")
 
     def give_up(self, why: str) -> None:
-        """End it from another thread: who reads its answer reads no more."""
+        """End the exchange from another thread: reading its answer fails from then on."""
         self.given_up = why
         if self._socket is not None:
             try:
@@ -264,23 +264,23 @@ _CURRENT = _Current()
 
 
 class _Bytes(io.RawIOBase):
-    """What a socket gives, each time within what is left of the exchange."""
+    """The bytes of a socket; each read must finish within the remaining time of the exchange."""
 
     def __init__(self, raw: io.RawIOBase, connected: socket.socket, exchange: BoundedExchange) -> None:
         self._raw, self._socket, self._exchange = raw, connected, exchange
-        self.ended = False
+        self.at_end = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override]
-        self._socket.settimeout(self._exchange.left_seconds())
+        self._socket.settimeout(self._exchange.remaining_seconds())
         try:
             count = self._raw.readinto(buffer)
         except TimeoutError as error:
             raise self._exchange.late() from error
         self._exchange.received(count or 0)
-        self.ended = not count
+        self.at_end = not count
         return count
 
     def close(self) -> None:
@@ -299,7 +299,7 @@ class _Response(http.client.HTTPResponse):
         """The library takes a head that breaks off, or that is none from some line on, for a whole one."""
         super().begin()
         broken = any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in self.msg.defects)
-        if broken or self._bytes.ended:
+        if broken or self._bytes.at_end:
             raise http.client.HTTPException("its head breaks off, or is none")
 
 
@@ -309,25 +309,25 @@ class _Connection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         """A connection to the first address that accepts one."""
         try:
-            found = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
         failure: OSError = OSError("the name has no address")
-        for family, kind, protocol, _, address in found:
-            made = socket.socket(family, kind, protocol)
+        for family, kind, protocol, _, address in addresses:
+            connection = socket.socket(family, kind, protocol)
             try:
                 for option in self.socket_options or ():
-                    made.setsockopt(*option)
-                made.settimeout(min(cast("float", self.timeout), _CURRENT.exchange.left_seconds()))
-                made.connect(address)
+                    connection.setsockopt(*option)
+                connection.settimeout(min(cast("float", self.timeout), _CURRENT.exchange.remaining_seconds()))
+                connection.connect(address)
             except OSError as error:
-                made.close()
+                connection.close()
                 failure = error
             except AdminError:
-                made.close()
+                connection.close()
                 raise
             else:
-                return made
+                return connection
         if isinstance(failure, TimeoutError):
             raise ConnectTimeoutError(self, "no connection in time") from failure
         raise NewConnectionError(self, f"Failed to establish a new connection: {failure}") from failure
@@ -335,7 +335,7 @@ class _Connection(HTTPConnection):
     def send(self, data: Any) -> None:  # noqa: ANN401 - the library's signature
         if self.sock is None:
             self.connect()
-        self.sock.settimeout(_CURRENT.exchange.left_seconds())
+        self.sock.settimeout(_CURRENT.exchange.remaining_seconds())
         _CURRENT.exchange.sent = True
         super().send(data)
 
@@ -384,14 +384,14 @@ class Sessions:
     ) -> requests.Response:
         """The head of the answer; its body is to be read by this thread, before it sends another request."""
         _CURRENT.exchange = exchange
-        left = exchange.left_seconds()
+        remaining = exchange.remaining_seconds()
         return self._own().request(
             method,
             url,
             params=params,
             headers=headers,
             data=content,
-            timeout=(min(self._settings.connect_timeout_seconds, left), left),
+            timeout=(min(self._settings.connect_timeout_seconds, remaining), remaining),
             allow_redirects=False,
             stream=True,
         )
@@ -406,10 +406,10 @@ class Sessions:
         return session
 
     def close(self) -> None:
-        """End the idle connections of all threads; one in use ends with its answer, and who asks on has new ones."""
+        """Close the idle connections of all threads; one in use closes after its answer. Later requests open others."""
         with self._lock:
-            found = list(self._open)
-        for session in found:
+            sessions = list(self._open)
+        for session in sessions:
             session.close()
 
 
@@ -588,8 +588,8 @@ class Secret:
         Raises :class:`UsageError` that names the file, never its content, when there never was one.
         """
         try:
-            found = self._path.stat()
-            stamp = (found.st_mtime_ns, found.st_ino)
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_ino)
             if stamp != self._stamp:
                 read = self._path.read_text(encoding="utf-8").strip()
                 remember(read, self._user)
@@ -606,11 +606,11 @@ class Secret:
         return self._value
 
     def word(self) -> str:
-        """The secret where it goes into a header as it is; a header that cannot be sent would be shown in an error."""
-        found = self.value()
-        if not (found.isascii() and found.isprintable() and " " not in found):
+        """The secret, checked for use in a header: an error about a header that cannot be sent would show its value."""
+        secret = self.value()
+        if not (secret.isascii() and secret.isprintable() and " " not in secret):
             raise UsageError(f"{self._path}: secret cannot be sent: it is more than one word of plain characters")
-        return found
+        return secret
 
 
 class Http:
@@ -655,8 +655,8 @@ class Http:
         self._trusted.add(host_port(address))
 
     def _trusts(self, url: str) -> bool:
-        found = host_port(url)
-        return found is not None and (found in self._admin or found in self._trusted)
+        address = host_port(url)
+        return address is not None and (address in self._admin or address in self._trusted)
 
     def _learns_of(self, url: str) -> bool:
         """Whether it turns out to be trusted; what that takes does not lead to further such questions."""
@@ -730,13 +730,13 @@ class Http:
         if not (self._trusts(url) or self._learns_of(url)):
             refused = f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
             raise AdminError(f"{method} {printable_url(url)}: {refused}", sent=False)
-        base, begun_at = base_url(url), time.time()
+        base, sent_at = base_url(url), time.time()
         self.silences.refuse(f"{method} {printable_url(url)}", base)
         try:
             return self._exchange(method, url, params, ends_at, content)
         except AdminError as error:
             if method == "GET" and timed_out(error):
-                self.silences.unanswered(base, begun_at)
+                self.silences.unanswered(base, sent_at)
             raise
 
     def _answers(self, base: str, seconds: float) -> bool:
@@ -751,8 +751,8 @@ class Http:
     def _exchange(
         self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
     ) -> Response:
-        begun, status = boot_seconds(), None
-        if begun >= ends_at:
+        started_at, status = boot_seconds(), None
+        if started_at >= ends_at:
             raise AdminError(f"{method} {printable_url(url)}: no time left; not sent", sent=False)
         self.sent = next(self._requests)
         exchange = BoundedExchange(f"{method} {printable_url(url)}", ends_at, MAX_RESPONSE_BYTES)
@@ -771,7 +771,7 @@ class Http:
             share.end()
             raise
         finally:
-            count_request(method, urlsplit(url).path, status, boot_seconds() - begun)
+            count_request(method, urlsplit(url).path, status, boot_seconds() - started_at)
         finalize(answer, share.end)
         return answer
 
@@ -802,10 +802,10 @@ class Http:
         return {}
 
 
-def _words(found: HostPort | None) -> str:
-    if found is None:
+def _words(address: HostPort | None) -> str:
+    if address is None:
         return "this"
-    host, port = found
+    host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -837,13 +837,13 @@ def _unpacked(response: requests.Response, exchange: BoundedExchange) -> Iterato
 def _followed(url: str, location: str) -> str:
     """Where a redirect leads. Raises :class:`AdminError` when that is no address, or leaves TLS."""
     try:
-        found = urljoin(url, location)
+        target = urljoin(url, location)
     except ValueError:
-        found = ""
-    if host_port(found) is None or not found.startswith(("http://", "https://")):
-        told = f"{url.partition('?')[0]}: redirected to {location[:80]!r}, which is no address; not followed"
-        raise AdminError(told, sent=False)
-    if url.startswith("https:") and not found.startswith("https:"):
-        what = f"{url.partition('?')[0]}: redirected out of https to {base_url(found)}"
+        target = ""
+    if host_port(target) is None or not target.startswith(("http://", "https://")):
+        message = f"{url.partition('?')[0]}: redirected to {location[:80]!r}, which is no address; not followed"
+        raise AdminError(message, sent=False)
+    if url.startswith("https:") and not target.startswith("https:"):
+        what = f"{url.partition('?')[0]}: redirected out of https to {base_url(target)}"
         raise AdminError(f"{what}; not followed", sent=False)
-    return found
+    return target

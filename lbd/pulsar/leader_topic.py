@@ -52,8 +52,8 @@ class LeaderTopic(AdminClient):
     def create(self) -> None:
         """Make the topic and its subscription, unless they are there. Raises :class:`ObserveError`."""
         self.active_brokers()
-        found = self._any(paths.topic(self.topic), {204, 404, 409}, method="PUT")
-        if found.status == 404:
+        response = self._any(paths.topic(self.topic), {204, 404, 409}, method="PUT")
+        if response.status == 404:
             raise ObserveError(f"{self.topic}: there is no namespace {self._namespace}; create it, or set leader.topic")
         self._any(paths.subscription(self.topic, SUBSCRIPTION), {204, 409}, method="PUT", content=EARLIEST)
 
@@ -100,8 +100,8 @@ class LeaderTopic(AdminClient):
 
     def _own_ttl(self) -> int | None:
         """405 where brokers have no policies of topics, 404 before the topic is made."""
-        found = self._any(paths.topic_ttl(self.topic), {200, 204, 404, 405})
-        return self._json(found, int | None) if found.status == 200 and found.body.strip() else None  # type: ignore[arg-type]
+        response = self._any(paths.topic_ttl(self.topic), {200, 204, 404, 405})
+        return self._json(response, int | None) if response.status == 200 and response.body.strip() else None  # type: ignore[arg-type]
 
 
 def _whole(text: str | None) -> int:

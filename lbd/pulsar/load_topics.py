@@ -66,11 +66,11 @@ class LoadTopics:
             )
         self._connect = connect or (lambda: Listening(settings, TOPICS))
         self._monotonic = monotonic
-        self._told: dict[str, dict[str, LatestValue]] = {topic: {} for topic in TOPICS}
+        self._latest: dict[str, dict[str, LatestValue]] = {topic: {} for topic in TOPICS}
         self._trouble, self._failed = "", False
-        self._begun: float | None = monotonic()
+        self._listening_since: float | None = monotonic()
         self._unheard_seconds = 0.0
-        self._asked: dict[str, float] = {}
+        self._listened_at_request: dict[str, float] = {}
         self._news = threading.Condition()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lbd-load-topics", daemon=True)
@@ -83,36 +83,37 @@ class LoadTopics:
             return self._trouble
 
     def heard_seconds(self, broker: str) -> float:
-        """How long lbd has listened for a broker since it was first asked for.
+        """How long lbd has listened for a broker since the first request for its data.
 
-        Connections before this one count until one of them heard something: many short ones are no new beginning. The
-        time without one does not: nobody listened.
+        Connections count from the last one that received data: many short ones are no new beginning. Time without a
+        connection does not count.
         """
         with self._news:
             listened = self._listened()
-            return max(listened - self._asked.get(broker, listened), 0.0)
+            return max(listened - self._listened_at_request.get(broker, listened), 0.0)
 
     def _listened(self) -> float:
-        return self._unheard_seconds + (max(self._monotonic() - self._begun, 0.0) if self._begun is not None else 0.0)
+        since = self._listening_since
+        return self._unheard_seconds + (0.0 if since is None else max(self._monotonic() - since, 0.0))
 
     def of(self, topic: str, broker: str) -> LatestValue | None:
-        """The last that a broker told there; None while lbd has heard nothing of it."""
+        """The latest value of a broker in a topic; None before its first message."""
         with self._news:
-            self._asked.setdefault(broker, self._listened())
-            return self._told[topic].get(broker)
+            self._listened_at_request.setdefault(broker, self._listened())
+            return self._latest[topic].get(broker)
 
     def again(self, topic: str, broker: str, seconds: float) -> LatestValue | None:
-        """The same, once a broker that took it back has told anew, or after that time."""
+        """The same, after a broker that withdrew its value has sent a new one, or after ``seconds``."""
         with self._news:
             self._news.wait_for(lambda: self._stands(topic, broker), max(seconds, 0.0))
-            return self._told[topic].get(broker)
+            return self._latest[topic].get(broker)
 
     def age_seconds(self, one: LatestValue) -> float:
-        """How long ago it was heard."""
+        """How long ago a value was received."""
         return max(self._monotonic() - one.at, 0.0)
 
     def wait(self, brokers: Collection[str], seconds: float) -> bool:
-        """Whether all these brokers told both within that time; a connection that fails ends it sooner."""
+        """Whether all these brokers sent both kinds of data within ``seconds``; a failing connection ends the wait."""
         with self._news:
             self._news.wait_for(lambda: self._complete(brokers) or self._failed, seconds)
             return self._complete(brokers)
@@ -121,8 +122,8 @@ class LoadTopics:
         return all(self._stands(topic, broker) for topic in TOPICS for broker in brokers)
 
     def _stands(self, topic: str, broker: str) -> bool:
-        found = self._told[topic].get(broker)
-        return found is not None and found.value != b""
+        latest = self._latest[topic].get(broker)
+        return latest is not None and latest.value != b""
 
     def close(self) -> None:
         """Listen no more."""
@@ -144,33 +145,33 @@ class LoadTopics:
         try:
             self._forget("")
             while not self._stopping.is_set() and not connection.lost():
-                found = connection.receive(READ_SECONDS)
-                if found is not None:
-                    self._take(found)
+                message = connection.receive(READ_SECONDS)
+                if message is not None:
+                    self._take(message)
         finally:
             self._count()
             connection.close()
 
     def _count(self) -> None:
-        """A connection that ends has listened for so long, in vain or not."""
+        """Count the time that an ending connection has listened."""
         with self._news:
-            heard = any(self._told.values())
-            self._unheard_seconds, self._begun = 0.0 if heard else self._listened(), None
+            heard = any(self._latest.values())
+            self._unheard_seconds, self._listening_since = 0.0 if heard else self._listened(), None
             if heard:
-                self._asked.clear()
+                self._listened_at_request.clear()
 
-    def _take(self, found: Message) -> None:
+    def _take(self, message: Message) -> None:
         with self._news:
-            self._told[found.topic][found.key] = LatestValue(found.value, self._monotonic())
+            self._latest[message.topic][message.key] = LatestValue(message.value, self._monotonic())
             self._news.notify_all()
 
     def _forget(self, trouble: str) -> None:
         with self._news:
             self._trouble, self._failed = trouble, bool(trouble)
             if trouble:
-                self._begun = None
-            elif self._begun is None:
-                self._begun = self._monotonic()
-            for there in self._told.values():
+                self._listening_since = None
+            elif self._listening_since is None:
+                self._listening_since = self._monotonic()
+            for there in self._latest.values():
                 there.clear()
             self._news.notify_all()
