@@ -152,21 +152,21 @@ def fill(candidates: Candidates, amount: float, spare: float = 0.0) -> list[int]
     return taken
 
 
-def _filled(candidates: Candidates, among: NDArray[np.intp], left: float, spare: float) -> tuple[list[int], float]:
-    """Those taken among some positions, and how much of the amount is left."""
+def _filled(candidates: Candidates, among: NDArray[np.intp], remaining: float, spare: float) -> tuple[list[int], float]:
+    """The positions taken from ``among``, and how much of the amount remains."""
     order = among[np.argsort(-candidates.traffic[among], kind="stable")]
     negated = (-candidates.traffic[order]).tolist()
     if _has_ties(negated):
         order = np.array(sorted(order.tolist(), key=lambda at: _by_name(candidates, at)), dtype=order.dtype)
     taken: list[int] = []
     at = 0
-    while (at := bisect_left(negated, -left, lo=at)) < len(negated):
+    while (at := bisect_left(negated, -remaining, lo=at)) < len(negated):
         taken.append(int(order[at]))
-        left += negated[at]
+        remaining += negated[at]
         at += 1
-        if left <= spare:
+        if remaining <= spare:
             break
-    return taken, left
+    return taken, remaining
 
 
 def _has_ties(ordered: list[float]) -> bool:
@@ -231,18 +231,18 @@ class PairingInput:
     live: frozenset[str] = frozenset()
 
 
-def pair_up(seen: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Memory]:
+def pair_up(pairing: PairingInput, memory: Memory) -> tuple[tuple[Pair, ...], Memory]:
     """Pairs at or above the low threshold, outermost first, and the counters after this round.
 
     With an odd count the middle broker is paired with itself, and counts on both sides, as in Pulsar. A round without
     pairs clears all counters, but for present brokers that gave no new evidence.
     """
-    counters = Counters(dict(memory.hits), _gave_lately(seen, memory))
-    ranked = _ranked(seen)
+    counters = Counters(dict(memory.hits), _gave_lately(pairing, memory))
+    ranked = _ranked(pairing)
     outer = zip(ranked[: (len(ranked) + 1) // 2], reversed(ranked), strict=False)
-    pairs = tuple(pair for low, high in outer if (pair := _compare(seen, low, high, counters)) is not None)
+    pairs = tuple(pair for low, high in outer if (pair := _compare(pairing, low, high, counters)) is not None)
     if not pairs:
-        silent = {broker for broker, counts in zip(seen.ids, seen.permission.counts, strict=True) if not counts}
+        silent = {broker for broker, counts in zip(pairing.ids, pairing.permission.counts, strict=True) if not counts}
         counters.hits = {broker: hits for broker, hits in counters.hits.items() if broker in silent}
     return pairs, Memory(counters.hits, unloaded_at=counters.unloaded_at)
 
@@ -260,55 +260,57 @@ class Counters:
         self.unloaded_at.pop(broker, None)
 
 
-def _gave_lately(seen: PairingInput, memory: Memory) -> dict[str, float]:
-    """Brokers that may go on to give; in stock there are none."""
-    if seen.settings.is_stock:
+def _gave_lately(pairing: PairingInput, memory: Memory) -> dict[str, float]:
+    """Brokers that may continue to give without new hits; none with stock settings."""
+    if pairing.settings.is_stock:
         return {}
-    return {broker: at for broker, at in memory.unloaded_at.items() if 0 <= seen.taken_at - at <= GOES_ON_SECONDS}
+    return {broker: at for broker, at in memory.unloaded_at.items() if 0 <= pairing.taken_at - at <= GOES_ON_SECONDS}
 
 
-def _ranked(seen: PairingInput) -> list[int]:
+def _ranked(pairing: PairingInput) -> list[int]:
     """Positions of the brokers in pairing, by ascending score, then by name (Java: hash order)."""
-    taking_part = [at for at in range(len(seen.ids)) if seen.permission.paired[at] == 0]
-    points = seen.scores.tolist()
+    taking_part = [at for at in range(len(pairing.ids)) if pairing.permission.paired[at] == 0]
+    points = pairing.scores.tolist()
     return sorted(taking_part, key=lambda at: points[at])
 
 
-def _compare(seen: PairingInput, low: int, high: int, counters: Counters) -> Pair | None:
-    difference = float(seen.scores[high]) - float(seen.scores[low])
-    evidence = [at for at in (low, high) if seen.permission.counts[at]]
-    if difference < seen.settings.low_threshold:
+def _compare(pairing: PairingInput, low: int, high: int, counters: Counters) -> Pair | None:
+    difference = float(pairing.scores[high]) - float(pairing.scores[low])
+    evidence = [at for at in (low, high) if pairing.permission.counts[at]]
+    if difference < pairing.settings.low_threshold:
         for at in evidence:
-            counters.clear(seen.ids[at])
+            counters.clear(pairing.ids[at])
         return None
-    settled = bool(seen.permission.settled[low] and seen.permission.settled[high])
-    at_limit = not seen.settings.is_stock and bool(seen.scores[high] >= AT_LIMIT_POINTS)
-    at_high = not difference < seen.settings.high_threshold or at_limit  # NaN is not below
+    settled = bool(pairing.permission.settled[low] and pairing.permission.settled[high])
+    at_limit = not pairing.settings.is_stock and bool(pairing.scores[high] >= AT_LIMIT_POINTS)
+    at_high = not difference < pairing.settings.high_threshold or at_limit  # NaN is not below
     for at in evidence if settled else ():
-        counters.hits[seen.ids[at]] = counters.hits.get(seen.ids[at], Hits()).one_more(high=at_high)
-    return _judge(seen, seen.ids[high], seen.ids[low], difference, counters, may_fire=settled and bool(evidence))
+        counters.hits[pairing.ids[at]] = counters.hits.get(pairing.ids[at], Hits()).one_more(high=at_high)
+    return _judge(
+        pairing, pairing.ids[high], pairing.ids[low], difference, counters, may_fire=settled and bool(evidence)
+    )
 
 
 def _judge(
-    seen: PairingInput, source: str, destination: str, difference: float, counters: Counters, *, may_fire: bool
+    pairing: PairingInput, source: str, destination: str, difference: float, counters: Counters, *, may_fire: bool
 ) -> Pair:
     """Fire when any of the four counters has reached its threshold; firing clears all four, whatever follows.
 
-    Or, not in Pulsar, when the source may go on to give, as its CPU of now shows what the last moves did. A difference
-    equal to a threshold counts; one at the high threshold advances both counters.
+    Unlike in Pulsar, a pair also fires if its source may continue to give, because its live CPU shows the effect of the
+    last moves. A difference equal to a threshold counts; one at the high threshold advances both counters.
     """
     both = [counters.hits.get(broker, Hits()) for broker in (source, destination)]
     hits = Hits(max(hit.low for hit in both), max(hit.high for hit in both))
-    wanted = Hits(seen.settings.hit_count_low, seen.settings.hit_count_high)
-    enough = hits.reach(wanted) or (source in counters.unloaded_at and source in seen.live)
-    fired = enough and may_fire and seen.permission.hold is None
+    wanted = Hits(pairing.settings.hit_count_low, pairing.settings.hit_count_high)
+    enough = hits.reach(wanted) or (source in counters.unloaded_at and source in pairing.live)
+    fired = enough and may_fire and pairing.permission.hold is None
     for broker in (source, destination):
         if fired:
             counters.hits.pop(broker, None)
-        elif seen.permission.hold is not None and broker in counters.hits:
+        elif pairing.permission.hold is not None and broker in counters.hits:
             counters.hits[broker] = counters.hits[broker].below(wanted)
-    if fired and not seen.settings.is_stock:
-        counters.unloaded_at[source] = seen.taken_at
+    if fired and not pairing.settings.is_stock:
+        counters.unloaded_at[source] = pairing.taken_at
     return Pair(source, destination, difference, hits, wanted, fired)
 
 
@@ -346,7 +348,7 @@ class Levelling:
         self._position = snapshot.brokers.index()
         self._scores = facts.scores.copy()
         self._compared: list[float] = sorted(self._scores[permission.paired == 0].tolist())
-        self._given: dict[Measure, FloatArray] = {measure: np.zeros(len(self._scores)) for measure in COLUMNS}
+        self._moved: dict[Measure, FloatArray] = {measure: np.zeros(len(self._scores)) for measure in COLUMNS}
         self._idle = (permission.paired == 0) & permission.settled
         self._minimum: dict[Measure, float] = {
             "msg_rate": settings.min_unload_message,
@@ -384,23 +386,23 @@ class Levelling:
         return Reason.WAITING, _hits(pair)
 
     def _background(self, pair: Pair) -> tuple[Reason, str] | None:
-        """A gap that levelling the traffic would leave above the low threshold is not the bundles' doing."""
+        """Why bundles do not cause the gap: levelling the traffic would leave it above the low threshold."""
         if self._settings.is_stock:
             return None
         hot, cold = self._ends(pair)
-        left = min(
+        remaining_gap = min(
             smallest_gap(
                 (float(self._scores[hot]), self._traffic(hot, measure)),
                 (float(self._scores[cold]), self._traffic(cold, measure)),
             )
             for measure in self._measures(hot)
         )
-        if left < self._settings.low_threshold:
+        if remaining_gap < self._settings.low_threshold:
             return None
         carried = f"{self._traffic(hot, 'msg_rate'):.0f} and {self._traffic(cold, 'msg_rate'):.0f} msg/s"
         return Reason.BACKGROUND_LOAD, (
-            f"{left:.1f} of {pair.difference:.1f} points would stay if their traffic ({carried}) were levelled: "
-            f"load on {pair.source} that is not its bundles', or a weaker machine"
+            f"{remaining_gap:.1f} of {pair.difference:.1f} points would stay if their traffic ({carried}) were "
+            f"levelled: load on {pair.source} that is not its bundles', or a weaker machine"
         )
 
     def _ends(self, pair: Pair) -> tuple[int, int]:
@@ -444,20 +446,20 @@ class Levelling:
 
     def _traffic(self, broker: int, measure: Measure) -> float:
         """What it carries by its report, and after what is planned."""
-        return self._offers.traffic(broker, measure) - float(self._given[measure][broker])
+        return self._offers.traffic(broker, measure) - float(self._moved[measure][broker])
 
     def _count(self, pair: Pair, measure: Measure, bundles: IntArray) -> None:
-        """Take both ends as they will be when these bundles have moved."""
+        """Update scores and traffic of both ends as if these bundles had moved."""
         hot, cold = self._ends(pair)
         difference = self._traffic(hot, measure) - self._traffic(cold, measure)
         points = self._rise(pair, measure) * self._offers.carried(bundles, measure) / difference
         self._scores[hot] -= points
         self._scores[cold] += points
         self._compared = sorted(self._scores[self._permission.paired == 0].tolist())
-        for each, given in self._given.items():
+        for each, per_broker in self._moved.items():
             moved = self._offers.carried(bundles, each)
-            given[hot] += moved
-            given[cold] -= moved
+            per_broker[hot] += moved
+            per_broker[cold] -= moved
 
     def _amount(self, pair: Pair, measure: Measure) -> float:
         """How much the pair should exchange."""
@@ -481,7 +483,7 @@ class Levelling:
         hot, cold = self._ends(pair)
         rates = self._snapshot.brokers.rates[:, COLUMNS[measure]]
         with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
-            carried = rates.sum(axis=1) - self._given[measure]
+            carried = rates.sum(axis=1) - self._moved[measure]
             more = carried - carried[cold]
             if not more[hot] > 0:
                 return pair.difference
@@ -503,12 +505,12 @@ class Levelling:
         passed_over = np.select(sizes, [Reason.TOO_LARGE.code, Reason.NOT_NEEDED.code], Reason.NO_TRAFFIC.code)
         self.verdicts[candidates.bundles] = passed_over
         self.verdicts[candidates.bundles[taken]] = Reason.MOVES.code
-        told = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
-        told += "" if pair.hits.reach(pair.wanted_hits) else "; goes on with what it gave lately"
-        given = [self._unload(candidates, at, pair, told) for at in taken]
-        self.unloads.extend(given)
-        if given:
-            self._idle[[broker, self._position[given[0].destination or ""]]] = False
+        unit = f" {UNITS[measure]}{'; more would make its destination a source' if filled < 1 else ''}"
+        unit += "" if pair.hits.reach(pair.wanted_hits) else "; goes on with what it gave lately"
+        unloads = [self._unload(candidates, at, pair, unit) for at in taken]
+        self.unloads.extend(unloads)
+        if unloads:
+            self._idle[[broker, self._position[unloads[0].destination or ""]]] = False
             if not self._settings.is_stock:
                 self._count(pair, measure, candidates.bundles[taken])
             if filled < 1:
@@ -527,8 +529,8 @@ class Levelling:
     def _unload(self, candidates: Candidates, at: int, pair: Pair, unit: str) -> Unload:
         choices = self._choices(pair)
         destination = choices[0] if choices else pair.destination
-        told = f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f}{unit}"
-        return self._offers.unload(int(candidates.bundles[at]), (pair.source, destination), told, choices)
+        reason = f"{pair.difference:.1f} points apart, {candidates.traffic[at]:.0f}{unit}"
+        return self._offers.unload(int(candidates.bundles[at]), (pair.source, destination), reason, choices)
 
     def _choices(self, pair: Pair) -> tuple[str, ...]:
         """Healthy brokers instead of a planned destination that is overloaded; Pulsar 5.0 draws one of them.
@@ -568,8 +570,8 @@ def decide(
 ) -> Decision:
     """One round of AvgShedder.
 
-    With fewer than two brokers to compare nothing is asked, as in Pulsar. Counters advance only for brokers with new
-    evidence (:attr:`~lbd.model.Permission.counts`); in stock rounds that is every broker.
+    With fewer than two comparable brokers the rule is not applied, as in Pulsar. Counters advance only for brokers with
+    new evidence (:attr:`~lbd.model.Permission.counts`); in stock rounds that is every broker.
     """
     scores = scoring.scores(snapshot.brokers, weights)
     binding = scoring.binding(snapshot.brokers, weights)
@@ -581,17 +583,17 @@ def decide(
         return Decision((), (few,), memory, Facts(scores, binding), permission.barred.copy())
     brokers = snapshot.brokers
     live = frozenset(brokers.ids[at] for at in np.flatnonzero(brokers.shows_live).tolist())
-    seen = PairingInput(brokers.ids, scores, permission, settings, snapshot.taken_at, live)
-    pairs, remembered = pair_up(seen, memory)
+    pairing = PairingInput(brokers.ids, scores, permission, settings, snapshot.taken_at, live)
+    pairs, remembered = pair_up(pairing, memory)
     facts = Facts(scores, binding, pairs)
     levelling = Levelling(snapshot, averages, permission, settings, facts)
     facts = replace(facts, pairs=tuple(levelling.serve(pair) for pair in pairs))
     levelling.serve_rest()
-    skips = tuple(levelling.skips) if pairs else (Skip("cluster", Reason.BALANCED, _balanced(seen)),)
+    skips = tuple(levelling.skips) if pairs else (Skip("cluster", Reason.BALANCED, _balanced(pairing)),)
     return Decision(tuple(levelling.unloads), skips, remembered, facts, levelling.verdicts)
 
 
-def _balanced(seen: PairingInput) -> str:
-    points = seen.scores[seen.permission.paired == 0]
+def _balanced(pairing: PairingInput) -> str:
+    points = pairing.scores[pairing.permission.paired == 0]
     gap = float(points.max() - points.min())
-    return f"largest difference {gap:.1f} points, low threshold {seen.settings.low_threshold:g}"
+    return f"largest difference {gap:.1f} points, low threshold {pairing.settings.low_threshold:g}"

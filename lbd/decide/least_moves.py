@@ -130,15 +130,15 @@ def count(
 ) -> tuple[list[Far], dict[str, Hits]]:
     """Brokers at or beyond the low threshold, the furthest first, and the counters after this round.
 
-    ``points_of`` are points above the level and scores, float64 (B,) each; ``among`` bool (B,) are those that the level
-    was made of. A high one counts only where it is twice the threshold above the lowest, a low one where the highest is
-    that much above it: nobody asks for less. One at the end of its CPU counts as far as ``high_threshold`` wants.
+    ``points_of`` are points above the level and scores, float64 (B,) each; ``among`` bool (B,) are the brokers of which
+    the level is computed. A high broker counts only if it is ``gap_points`` above the lowest one, a low broker if the
+    highest one is that much above it. A broker at the limit of its CPU counts as beyond ``high_threshold``.
 
-    A counter advances with a new sample and ends when the broker is within the threshold. After firing it stands one
-    below its limit: what a plan left, because limits held it back or traffic costs otherwise than was thought, goes on
-    with the first sample that tells, not eight samples later.
+    A counter advances with a new sample and ends when the broker is within the threshold. After firing it is one below
+    its limit. So if a plan left something, because limits held it back or traffic costs more or less than expected, the
+    next plan follows with the first sample that shows it, not eight samples later.
     """
-    counters, found, (above, scores) = dict(memory.hits), list[Far](), points_of
+    counters, too_far, (above, scores) = dict(memory.hits), list[Far](), points_of
     highest, lowest = float(above[among].max(initial=0.0)), float(above[among].min(initial=0.0))
     for at in among.nonzero()[0].tolist():
         points, fresh = float(above[at]), bool(permission.counts[at])
@@ -153,13 +153,13 @@ def count(
             hits = hits.one_more(high=abs(points) >= settings.high_threshold or at_limit)
         wanted, held = settings.wanted_hits, permission.hold is not None
         fired = fresh and hits.reach(wanted) and not held
-        kept = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
-        if kept == Hits():
+        after = Hits(wanted.low, wanted.high).below(wanted) if fired else hits.below(wanted) if held else hits
+        if after == Hits():
             counters.pop(ids[at], None)
         else:
-            counters[ids[at]] = kept
-        found.append(Far(at, points, hits, fired))
-    return sorted(found, key=lambda far: -abs(far.points)), counters
+            counters[ids[at]] = after
+        too_far.append(Far(at, points, hits, fired))
+    return sorted(too_far, key=lambda far: -abs(far.points)), counters
 
 
 # --- level: the points at which brokers would be even if traffic were divisible
@@ -197,11 +197,11 @@ def brokers_missing(ground: Ground, among: BoolArray, level: float) -> int:
 
 
 def _share(idle: FloatArray, whole: FloatArray, level: float) -> FloatArray:
-    """What share of the whole load each broker carries at a level, (B,); ``whole`` (B, 3): points of all of it."""
+    """The share of the whole load that each broker carries at a level, (B,); ``whole`` (B, 3): points of all of it."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(whole > 0, (level - idle) / whole, np.where(idle <= level, np.inf, 0.0))
-    found: FloatArray = np.maximum(room.min(axis=1), 0.0)
-    return found
+    share: FloatArray = np.maximum(room.min(axis=1), 0.0)
+    return share
 
 
 # --- forecast: what the guardrails will predict of each destination, move by move, because they would refuse the rest
@@ -305,13 +305,13 @@ class MovePlan:
         self._start = np.searchsorted(ground.owner[self._by_owner], np.arange(len(may) + 1))
 
     def scores_after(self, moves: Iterable[PlannedTransfer]) -> FloatArray:
-        """The score of each broker, in points, after some of the moves planned, float64 (B,)."""
+        """The score of each broker, in points, after some of the planned moves, float64 (B,)."""
         points, ground = self._ground.points.copy(), self._ground
         for move in moves:
             points[move.source] -= ground.cost[move.source] * ground.drives[move.candidate]
             points[move.destination] += ground.cost[move.destination] * ground.drives[move.candidate]
-        found: FloatArray = np.maximum(points.max(axis=1), ground.other)
-        return found
+        scores: FloatArray = np.maximum(points.max(axis=1), ground.other)
+        return scores
 
     def score(self, broker: int) -> float:
         """Points of a broker after all moves so far."""
@@ -322,36 +322,38 @@ class MovePlan:
         return bool(self._band.bottom <= self._scores[broker] <= self._band.limit)
 
     def relieve(self, sources: Iterable[int], along: Collection[int] = ()) -> Iterator[PlannedTransfer]:
-        """Moves from the highest of these brokers, until each is within the band or has nothing that fits.
+        """Moves from the highest of these brokers, until each is within the band or has no bundle that fits.
 
-        Those that only go ``along`` stay, once one that is higher has nothing that fits: they are not the peak then.
+        Brokers that are only taken ``along`` are dropped once a higher one has no bundle that fits: then they are not
+        the peak.
         """
-        left = np.array(sorted({*sources, *along}), dtype=np.int32)
-        while left.size:
-            source = int(left[self._scores[left].argmax()])
+        remaining = np.array(sorted({*sources, *along}), dtype=np.int32)
+        while remaining.size:
+            source = int(remaining[self._scores[remaining].argmax()])
             done = self._scores[source] <= self._band.near
             move = None if done else self._relief(source)
             if move is not None:
                 yield move
             else:
-                left = left[left != source]
+                remaining = remaining[remaining != source]
                 if not done and (move := self._overshoot(source)) is not None:
                     yield move
                 elif not done:
-                    left = left[~np.isin(left, list(along))]
+                    remaining = remaining[~np.isin(remaining, list(along))]
 
     def needed(self, moves: Sequence[PlannedTransfer], low: Collection[int]) -> list[PlannedTransfer]:
-        """These without what later ones made needless, the smallest first; ``low`` ones are to get what they need.
+        """These moves without those that later ones made needless, the smallest first; ``low`` brokers keep what they
+        need.
 
-        A move is taken back where its source stays within the band with it.
+        A move is dropped if its source stays within the band with the bundle.
         """
         gone = set[int]()
         for move in sorted(moves, key=lambda one: one.taken):
             one = np.array([move.candidate], dtype=np.int32)
             back = float(self._after(move.source, one, 1.0)[0])
-            left = float(self._after(move.destination, one, -1.0)[0])
-            if back <= self._band.near and (move.destination not in low or left >= self._band.bottom):
-                self._put_back(move, back, left)
+            without = float(self._after(move.destination, one, -1.0)[0])
+            if back <= self._band.near and (move.destination not in low or without >= self._band.bottom):
+                self._put_back(move, back, without)
                 gone.add(move.candidate)
         return self._made([move for move in moves if move.candidate not in gone]) if gone else list(moves)
 
@@ -390,17 +392,17 @@ class MovePlan:
         )
         order = np.concatenate(groups)
         order = order[np.argsort(self._ground.price[order], kind="stable")]
-        found = self._first(order, source)
-        return found and self._take(found)
+        move = self._first(order, source)
+        return move and self._take(move)
 
     def _worth_moving(self, source: int) -> IntArray:
-        """What lowers it; where not even all of it together is enough, only what a sample can show."""
+        """Bundles that lower its score; if all of them together are not enough, only those that a sample can show."""
         own = self.candidates(source)
         gain = self._scores[source] - self._after(source, own, -1.0)
         all_of_it = self._ground.drives[own].sum(axis=0) * self._ground.cost[source]
         enough = float((self._points[source] - all_of_it).max()) <= self._band.top
-        found: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
-        return found
+        worth: IntArray = own[gain > (ROUNDING if enough else self._ground.noise[source])]
+        return worth
 
     def _overshoot(self, source: int) -> PlannedTransfer | None:
         """The move that leaves the higher of both ends lowest, where nothing fits; None where that is no gain.
@@ -425,31 +427,35 @@ class MovePlan:
         return int(own[fits][-1]) if fits.any() else None
 
     def _by_size(self, own: IntArray) -> IntArray:
-        """From the largest down; of sizes that are alike those with the fewest clients first."""
+        """Candidates from the largest down; among similar sizes those with the fewest clients first."""
         sizes = np.maximum(self._ground.drives[own].max(axis=1, initial=1.0), 1.0)
-        found: IntArray = own[np.lexsort((self._ground.clients[own], -np.floor(np.log(sizes) / np.log(SIZES_ALIKE))))]
-        return found
+        ordered: IntArray = own[np.lexsort((self._ground.clients[own], -np.floor(np.log(sizes) / np.log(SIZES_ALIKE))))]
+        return ordered
 
     def _first(self, candidates: IntArray, source: int) -> PlannedTransfer | None:
-        """The first of these that fits somewhere; after one that does not, those that cannot are passed over."""
+        """The first of these that fits somewhere; after one that does not, those too large for any room are skipped."""
         if not candidates.size:
             return None
-        if (found := self._lowest(int(candidates[0]), source, self._band.limit)) is not None:
-            return found
+        if (first := self._lowest(int(candidates[0]), source, self._band.limit)) is not None:
+            return first
         fits = (self._ground.drives[candidates] <= self._room(source) * (1 + ROUNDING)).all(axis=1)
         moves = (self._lowest(at, source, self._band.limit) for at in candidates[fits].tolist())
         return next((move for move in moves if move is not None), None)
 
     def _gift(self, destination: int) -> PlannedTransfer | None:
-        """Of the highest broker the smallest bundle that is enough, else the largest; both ends stay in the band."""
+        """From the highest broker the smallest bundle that suffices, else the largest; both ends stay in the band."""
         for source in np.argsort(-self._scores, kind="stable").tolist():
             if self._scores[source] <= max(self._band.bottom, self._scores[destination]):
                 return None
             if self._may[source] and not self._took[source] and source != destination:
                 own = self.candidates(source)
-                given, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
+                source_after, filled = self._after(source, own, -1.0), self._after(destination, own, 1.0)
                 top = min(self._band.limit, self._scores[source] - ROUNDING)
-                fits = (given >= self._band.bottom) & (filled <= top) & (filled > self._scores[destination] + ROUNDING)
+                fits = (
+                    (source_after >= self._band.bottom)
+                    & (filled <= top)
+                    & (filled > self._scores[destination] + ROUNDING)
+                )
                 enough = filled >= self._band.bottom
                 chosen = np.concatenate((own[fits & enough][::-1], own[fits & ~enough]))
                 cheapest = chosen[np.argsort(self._ground.price[chosen], kind="stable")][:DESTINATIONS_AT_MOST]
@@ -459,7 +465,7 @@ class MovePlan:
         return None
 
     def candidates(self, broker: int) -> IntArray:
-        """What it may still give, from the largest down in the resource that makes its score, then by name."""
+        """The bundles that a broker may still give, the largest first in the resource of its score, then by name."""
         if broker not in self._own:
             ground, column = self._ground, int(self._ground.points[broker].argmax())
             own = self._by_owner[self._start[broker] : self._start[broker + 1]]
@@ -469,24 +475,24 @@ class MovePlan:
                 names = [self._names[at] for at in ground.bundles[own].tolist()]
                 order = np.array(sorted(order.tolist(), key=lambda at: (-sizes[at], names[at])))
             self._own[broker] = own[order]
-        found = self._own[broker]
-        return found[self._free[found]]
+        candidates = self._own[broker]
+        return candidates[self._free[candidates]]
 
     def _after(self, broker: int, candidates: IntArray, sign: float) -> FloatArray:
-        """The broker's score with each of the candidates alone taken off it, or put on it."""
+        """The broker's scores if each candidate alone were added (``sign`` 1) or removed (-1)."""
         points = self._points[broker] + sign * self._ground.cost[broker] * self._ground.drives[candidates]
-        found: FloatArray = np.maximum(points.max(axis=1, initial=-np.inf), self._ground.other[broker])
-        return found
+        scores: FloatArray = np.maximum(points.max(axis=1, initial=-np.inf), self._ground.other[broker])
+        return scores
 
     def _room(self, source: int) -> FloatArray:
-        """The most that some other broker could take, in what drives each resource, (3,)."""
+        """The most that any other broker could take, in the traffic that drives each resource, (3,)."""
         others = self._may.copy()
         others[source] = False
         spare = np.maximum(self._band.limit - self._points[others], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(self._ground.cost[others] > 0, spare / self._ground.cost[others], np.inf)
-        found: FloatArray = room.max(axis=0, initial=0.0)
-        return found
+        most: FloatArray = room.max(axis=0, initial=0.0)
+        return most
 
     def _lowest(self, candidate: int, source: int, top: float) -> PlannedTransfer | None:
         """The move to the broker that stays lowest with it; None where none stays below ``top`` and the source."""
@@ -506,8 +512,10 @@ class MovePlan:
 
     def _move(self, candidate: int, source: int, destination: int) -> PlannedTransfer:
         one = np.array([candidate], dtype=np.int32)
-        given, filled = float(self._after(source, one, -1.0)[0]), float(self._after(destination, one, 1.0)[0])
-        return PlannedTransfer(candidate, source, destination, float(self._scores[source]) - given, given, filled)
+        source_after, filled = float(self._after(source, one, -1.0)[0]), float(self._after(destination, one, 1.0)[0])
+        return PlannedTransfer(
+            candidate, source, destination, float(self._scores[source]) - source_after, source_after, filled
+        )
 
     def _take(self, move: PlannedTransfer) -> PlannedTransfer:
         self._foreseen.take(int(self._ground.bundles[move.candidate]), move.source, move.destination)
@@ -559,9 +567,9 @@ def least_moves(ground: Ground, peak: float, trough: float, among: BoolArray) ->
 
 
 def _taken(drives: FloatArray, owner: IntArray, room: FloatArray, wanted: FloatArray) -> IntakeBound:
-    """What brokers take in at least, each in the resource in which it needs fewest; all but owners (., 3)."""
+    """Fewest bundles that brokers must take in, each by the resource with the smallest bound; all but owners (., 3)."""
     each = [least_taken(size, owner, *of) for size, *of in zip(drives.T, room.T, wanted.T, strict=True)]
-    nothing, something = (np.min([getattr(one, given) for one in each], axis=0) for given in ("nothing", "something"))
+    nothing, something = (np.min([getattr(one, field) for one in each], axis=0) for field in ("nothing", "something"))
     return IntakeBound(nothing, something, (0, 0))
 
 
@@ -575,7 +583,7 @@ def _traffic(ground: Ground, level: float) -> FloatArray:
 def nothing_fits(
     ground: Ground, offers: Offers, plan: MovePlan, verdicts: CodeArray, far: Far, band: Band
 ) -> tuple[Reason, str]:
-    """Why nothing more moves to or from a broker that fired, and what would help instead."""
+    """Why no further bundle moves to or from a broker that fired, and what would help instead."""
     if far.points < 0:
         return Reason.NOTHING_FITS, f"no broker above {band.bottom:.1f} points has a bundle that fits"
     own = plan.candidates(far.broker)
@@ -587,15 +595,17 @@ def nothing_fits(
     name = offers.snapshot.bundles[ground.bundles[own[0]]]
     if int(own[0]) in plan.refused:
         verdicts[ground.bundles[own[0]]] = Reason.DESTINATION_OVERLOADED.code
-        told = f"{name} makes {size:.1f} points, and the guardrails foresee too much on each broker that could take it"
-        return Reason.DESTINATION_OVERLOADED, told
+        message = (
+            f"{name} makes {size:.1f} points, and the guardrails foresee too much on each broker that could take it"
+        )
+        return Reason.DESTINATION_OVERLOADED, message
     verdicts[ground.bundles[own]] = Reason.TOO_LARGE.code
-    told = f"{name} makes {size:.1f} points and fits nowhere below {band.limit:.1f}"
-    return Reason.TOO_LARGE, f"{told}; split it: lbd split {name} shows where"
+    message = f"{name} makes {size:.1f} points and fits nowhere below {band.limit:.1f}"
+    return Reason.TOO_LARGE, f"{message}; split it: lbd split {name} shows where"
 
 
 def _background(ground: Ground, offers: Offers, broker: int, limit: float, has_any: bool) -> str:
-    """What of a broker's load is not that of bundles that may move, where that alone is above the limit."""
+    """The load of a broker that movable bundles do not cause, as a clause, if that alone is above the limit."""
     if not offers.own(broker):
         return "it has no bundles: its load is not theirs"
     idle = float(max(ground.idle[broker].max(), ground.other[broker]))
@@ -603,18 +613,18 @@ def _background(ground: Ground, offers: Offers, broker: int, limit: float, has_a
     if idle > limit or not has_any:
         return f"{idle:.1f} of its points are {not_theirs}, or bundles that stay"
     if (beside := other_work(ground, offers, broker)) > limit:
-        told = f"it is at the limit of its CPU, and by what moves did to others like it {beside:.1f} points or more"
-        return f"{told} are {not_theirs}"
+        message = f"it is at the limit of its CPU, and by what moves did to others like it {beside:.1f} points or more"
+        return f"{message} are {not_theirs}"
     return ""
 
 
 def _barred(offers: Offers, broker: int, verdicts: CodeArray) -> tuple[Reason, str]:
-    """None of its bundles may move: by the policy that keeps most of them, if it is policies that do."""
+    """Why none of its bundles may move: the policy that holds most of them, if policies do."""
     listed = offers.candidates(broker, "throughput", verdicts)
-    told = offers.none_fits(broker, listed, verdicts)
+    message = offers.none_fits(broker, listed, verdicts)
     codes, numbers = np.unique(verdicts[offers.listed(broker)], return_counts=True)
     most = Reason.of(int(codes[numbers.argmax()]))
-    return (most if most.group is Group.POLICY else Reason.NOTHING_FITS), told
+    return (most if most.group is Group.POLICY else Reason.NOTHING_FITS), message
 
 
 # --- decision
@@ -678,21 +688,21 @@ class _PlanningRound:
         self._unloads: list[Unload] = []
         self._skips: list[Skip] = []
         self._pairs: list[Pair] = []
-        self._told = ""
+        self._lower_bound = ""
         self._is_full = False
         self._along: set[int] = set()
 
     def too_few(self) -> bool:
-        """Whether there are fewer than two brokers to compare; it is said then."""
-        seen, settled = int((self._permission.paired == 0).sum()), int(self.among.sum())
+        """Whether there are fewer than two brokers to compare; if so, notes a skip."""
+        comparable, settled = int((self._permission.paired == 0).sum()), int(self.among.sum())
         if settled >= 2:
             return False
-        if seen < 2:
-            told = f"{seen} of {len(self._ids)} reports can be compared"
-            self._skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, told))
+        if comparable < 2:
+            message = f"{comparable} of {len(self._ids)} reports can be compared"
+            self._skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, message))
         else:
-            told = f"{seen - settled} of {seen} brokers were moved to, moved from or restarted lately"
-            self._skips.append(Skip("cluster", Reason.SETTLING, told))
+            message = f"{comparable - settled} of {comparable} brokers were moved to, moved from or restarted lately"
+            self._skips.append(Skip("cluster", Reason.SETTLING, message))
         return True
 
     def answer(self, far: list[Far]) -> set[int]:
@@ -716,7 +726,7 @@ class _PlanningRound:
         made = [move for at, move in plan if at in served]
         self._unloads = [self._unload(move) for move in made]
         if made:
-            self._told = fewest(self._ground, len(made), self._plan.scores_after(made), self.among)
+            self._lower_bound = fewest(self._ground, len(made), self._plan.scores_after(made), self.among)
         return served | {end for move in made for end in (move.source, move.destination)}
 
     def _moves(self, far: list[Far]) -> Iterator[tuple[int, PlannedTransfer]]:
@@ -729,14 +739,14 @@ class _PlanningRound:
                 yield from ((one.broker, move) for move in self._plan.fill(one.broker))
 
     def remembered(self, counters: dict[str, Hits], far: list[Far], served: set[int]) -> dict[str, Hits]:
-        """The counters; of brokers that fired in vain none, unless it was for want of room in the plan."""
-        found = dict(counters)
+        """The counters without brokers that fired in vain, unless the plan had no room for them."""
+        after = dict(counters)
         for one in far:
             if one.fired and one.broker not in served:
-                found.pop(self._ids[one.broker], None)
+                after.pop(self._ids[one.broker], None)
                 if self._is_full:
-                    found[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
-        return found
+                    after[self._ids[one.broker]] = one.hits.below(self._settings.wanted_hits)
+        return after
 
     def _with_others(self, far: list[Far]) -> list[Far]:
         """Those above the band go along with one to be relieved: else the highest of them is what a plan comes to.
@@ -754,7 +764,7 @@ class _PlanningRound:
 
     def decision(self, memory: Memory) -> Decision:
         """The answer."""
-        facts = Facts(self.scores, self._binding, tuple(self._pairs), self._told)
+        facts = Facts(self.scores, self._binding, tuple(self._pairs), self._lower_bound)
         return Decision(tuple(self._unloads), tuple(self._skips), memory, facts, self.verdicts)
 
     def _band(self) -> Band:
@@ -769,13 +779,13 @@ class _PlanningRound:
         furthest, settings = float(np.abs(self.above).max()), self._settings
         number = int(self.among.sum())
         of = f" of {number} settled brokers" if number < len(self._ids) else ""
-        told = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
+        message = f"furthest from the level of {self._level:.1f} points{of}: {furthest:.1f}"
         wanted = f", low threshold {settings.low_threshold:g}"
         if furthest >= settings.low_threshold:
             apart = float(np.ptp(self.above[self.among]))
             side = "above" if self.above.max() >= furthest else "below"
             wanted = f" {side} it, and moved for once all are {settings.gap_points:g} points apart, {apart:.1f} now"
-        return f"{told}{wanted}{self._full()}"
+        return f"{message}{wanted}{self._full()}"
 
     def _full(self) -> str:
         """That moving can only share out what is too much; empty where it is not."""
@@ -786,42 +796,42 @@ class _PlanningRound:
         return f"; the cluster is full: add {number} of the mean capacity for a level of {FULL_POINTS:g}"
 
     def _serves(self, far: Far, moves: list[PlannedTransfer]) -> bool:
-        """Whether these moves are to be made for a broker; its pair, and why not, are noted.
+        """Whether these moves are to be made for a broker; notes its pair, and a skip if not.
 
-        Nothing is to be said of a low one that got enough from those that were too high, nor of who still waits where
-        the other end of its pair fired.
+        Nothing is noted for a low broker that got enough from those that were too high, nor for a waiting broker if the
+        other end of its pair fired.
         """
         if far.fired and not moves and self._plan.is_within(far.broker):
             return False
         pair = self._pair(far)
-        told = [one.fired for one in self._pairs if one.ends == pair.ends]
-        if not told:
+        fired = [one.fired for one in self._pairs if one.ends == pair.ends]
+        if not fired:
             self._pairs.append(pair)
-        elif told[0] and not far.fired:
+        elif fired[0] and not far.fired:
             return False
         skip = self._waits(far) if not far.fired else self._too_little(far, moves)
         if skip is not None:
             self._skips.append(Skip(pair.ends, *skip))
-        elif (left := self._left(far)) is not None:
-            self._skips.append(Skip(pair.ends, *left))
+        elif (shortfall := self._shortfall(far)) is not None:
+            self._skips.append(Skip(pair.ends, *shortfall))
         return skip is None
 
-    def _left(self, far: Far) -> tuple[Reason, str] | None:
-        """Why a broker is still too far off after its moves; None where it is not."""
+    def _shortfall(self, far: Far) -> tuple[Reason, str] | None:
+        """Why a broker is still too far from the level after its moves; None if it is not."""
         after, band = self._plan.score(far.broker), self._band()
         if band.floor <= after <= max(band.limit, band.near):
             return None
-        why, told = nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, band)
-        return why, f"then still at {after:.1f} points: {told}"
+        why, detail = nothing_fits(self._ground, self._offers, self._plan, self.verdicts, far, band)
+        return why, f"then still at {after:.1f} points: {detail}"
 
     def _pair(self, far: Far) -> Pair:
-        """A high broker with the lowest, a low one with the highest; how far it is from the level is said beside."""
+        """A high broker with the lowest one, or a low broker with the highest; ``why`` is its distance to the level."""
         side = "above" if far.points > 0 else "below"
         usual = self._ground.scores
         lowest = int(np.where(self.among, usual, np.inf).argmin())
         highest = int(np.where(self.among, usual, -np.inf).argmax())
         source, destination = (far.broker, lowest) if far.points > 0 else (highest, far.broker)
-        told = f"{self._ids[far.broker]} is {abs(far.points):.1f} points {side} the level of {self._level:.1f}"
+        distance = f"{self._ids[far.broker]} is {abs(far.points):.1f} points {side} the level of {self._level:.1f}"
         return Pair(
             self._ids[source],
             self._ids[destination],
@@ -829,20 +839,20 @@ class _PlanningRound:
             far.hits,
             self._settings.wanted_hits,
             far.fired,
-            why=f"{told}{self._full()}",
+            why=f"{distance}{self._full()}",
         )
 
     def _waits(self, far: Far) -> tuple[Reason, str]:
         wanted = self._settings.wanted_hits
-        told = f"low hits {far.hits.low}/{wanted.low}, high hits {far.hits.high}/{wanted.high}"
+        progress = f"low hits {far.hits.low}/{wanted.low}, high hits {far.hits.high}/{wanted.high}"
         if self._permission.hold is not None:
-            return self._permission.hold, told
+            return self._permission.hold, progress
         if not self._permission.counts[far.broker]:
-            return Reason.NO_NEW_SAMPLE, f"no new sample since the last turn; {told}"
-        return Reason.WAITING, told
+            return Reason.NO_NEW_SAMPLE, f"no new sample since the last turn; {progress}"
+        return Reason.WAITING, progress
 
     def _too_little(self, far: Far, moves: list[PlannedTransfer]) -> tuple[Reason, str] | None:
-        """Why what was found is not worth it; None where it is."""
+        """Why these moves are not worth it; None if they are."""
         if not moves and self._is_full:
             return Reason.TURN_UNLOADS, f"{MOST_MOVES} moves are planned for others; it comes next"
         if not moves:
@@ -851,9 +861,9 @@ class _PlanningRound:
         messages, volume = (self._offers.carried(bundles, measure) for measure in ("msg_rate", "throughput"))
         least = self._settings
         if messages <= least.min_unload_message and volume <= least.min_unload_message_throughput:
-            told = f"{messages:.0f} msg/s to move, minimum {least.min_unload_message:.0f}"
+            least_messages = f"{messages:.0f} msg/s to move, minimum {least.min_unload_message:.0f}"
             least_bytes = f"{volume:.0f} bytes/s to move, minimum {least.min_unload_message_throughput:.0f}"
-            return Reason.BELOW_MINIMUM, f"{told}; {least_bytes}"
+            return Reason.BELOW_MINIMUM, f"{least_messages}; {least_bytes}"
         points, noise = sum(move.taken for move in moves), float(self._ground.noise[far.broker])
         if points < noise:
             return Reason.BELOW_MINIMUM, f"{points:.1f} points to move, and samples differ by {noise:.1f} by themselves"
@@ -864,10 +874,10 @@ class _PlanningRound:
         bundle = int(self._ground.bundles[move.candidate])
         self.verdicts[bundle] = Reason.MOVES.code
         how = "about " if self._ground.estimated else ""
-        told = (
+        reason = (
             f"all even at {self._level:.1f}; {how}{move.taken:.1f} points off, {ends[0]} then {move.source_after:.1f}"
         )
-        return self._offers.unload(bundle, ends, f"{told}, {ends[1]} {move.destination_after:.1f}{self._back(move)}")
+        return self._offers.unload(bundle, ends, f"{reason}, {ends[1]} {move.destination_after:.1f}{self._back(move)}")
 
     def _back(self, move: PlannedTransfer) -> str:
         """What the destination would give back, once this has landed there."""

@@ -61,28 +61,28 @@ LEAST_SHARE = 0.1
 
 
 def estimate_slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, bool]:
-    """Percent for a unit of what drives each resource, float64 (B, 3), and whether some of it is an estimate.
+    """Percent per unit of the traffic that drives each resource, float64 (B, 3), and whether some of it is estimated.
 
-    A slope that nothing tells is the estimate, times what known ones are of theirs in the median; of a broker that
-    carries too little to tell anything, the steepest known one. No slope is more than
-    usage over traffic: no broker has less than no background. And where only others tell a slope, it counts among
-    brokers that look alike, and where it leaves none a background as no other has: else the estimate does, rather a
-    slower machine than so much other work.
+    An unknown slope is the estimate, times the median ratio of known slopes to their estimates; a broker with too
+    little traffic for an estimate gets the steepest known slope. No slope exceeds usage over traffic, because no
+    background is below zero. A slope learned from other brokers counts only among brokers that look alike, and only if
+    it leaves no background that no other has; otherwise the estimate counts, because a slower machine is likelier than
+    so much other work.
     """
     ratio, estimate = _ratios(snapshot, known)
     if known is None:
         return estimate, True
     slope = _believed(known, estimate)
-    told = np.isfinite(slope)
+    is_known = np.isfinite(slope)
     with np.errstate(all="ignore"):
         share = np.where((slope > 0) & (estimate > 0), slope / estimate, np.nan)
     factors = [np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in share.T]
-    steepest = np.nan_to_num(np.where(told, slope, 0.0)).max(axis=0, initial=0.0)
+    steepest = np.nan_to_num(np.where(is_known, slope, 0.0)).max(axis=0, initial=0.0)
     unknown = np.where(np.isinf(ratio) & (steepest > 0), steepest, np.array(factors) * estimate)
     unknown, estimate = _with_effect(unknown, known), _with_effect(estimate, known)
-    found = np.where(told, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
-    doubted = _doubted(snapshot, known, found)
-    return np.where(doubted[:, None], np.maximum(found, estimate), found), bool(doubted.any()) or not told.all()
+    slopes = np.where(is_known, np.where(slope > 0, np.minimum(slope, ratio), slope), unknown)
+    doubted = _doubted(snapshot, known, slopes)
+    return np.where(doubted[:, None], np.maximum(slopes, estimate), slopes), bool(doubted.any()) or not is_known.all()
 
 
 def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
@@ -106,15 +106,15 @@ def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
 
 
 def _with_effect(estimate: FloatArray, known: Slopes) -> FloatArray:
-    """Estimates, (B, 3), of CPU what moves told of it where that is clearly something else."""
+    """Estimates, (B, 3); for CPU the effect measured by moves where it clearly differs from the estimate."""
     if known.effect is None:
         return estimate
-    found, (seen, deviation) = estimate.copy(), known.effect.T
+    corrected, (measured, deviation) = estimate.copy(), known.effect.T
     cpu = estimate[:, 0]
-    far = (seen * SURPRISE < cpu) | (seen > SURPRISE * cpu)
-    clear = far & (np.abs(seen - cpu) > SURE_DEVIATIONS * deviation)
-    found[:, 0] = np.where(clear, np.maximum(seen, LEAST_SHARE * cpu), cpu)
-    return found
+    far = (measured * SURPRISE < cpu) | (measured > SURPRISE * cpu)
+    clear = far & (np.abs(measured - cpu) > SURE_DEVIATIONS * deviation)
+    corrected[:, 0] = np.where(clear, np.maximum(measured, LEAST_SHARE * cpu), cpu)
+    return corrected
 
 
 def usual_percent(snapshot: Snapshot, known: Slopes | None) -> FloatArray:
@@ -138,14 +138,14 @@ def _believable(snapshot: Snapshot) -> FloatArray:
 
 
 def _doubted(snapshot: Snapshot, known: Slopes, slope: FloatArray) -> BoolArray:
-    """Brokers of whose CPU only others tell the slope, and which would have an unusual background by it; bool (B,)."""
+    """Brokers whose CPU slope is learned from others and would leave an unusual background; bool (B,)."""
     if known.sources is None:
         return np.zeros(len(slope), dtype=np.bool_)
     used = usual_percent(snapshot, known)[:, CPU]
     background = used - slope[:, 0] * driving(_believable(snapshot), known.measure)[:, CPU]
     of_others = np.array([source not in OWN for source in known.sources])
-    found: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
-    return found
+    doubted: BoolArray = of_others & (background - np.median(background) > UNUSUAL_POINTS)
+    return doubted
 
 
 def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, FloatArray]:
@@ -158,38 +158,38 @@ def _ratios(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArray, Float
 
 
 def _ratio(used: FloatArray, traffic: FloatArray, without: float) -> FloatArray:
-    """Of brokers with little traffic the cluster's, or ``without`` where that must not bind."""
+    """Usage over traffic; for brokers with little traffic the cluster's ratio, or ``without`` if that must not bind."""
     total = traffic.sum(axis=0)
     with np.errstate(all="ignore"):
         cluster = np.where(total > 0, used.sum(axis=0) / total, 0.0)
         own = used / traffic
-    found: FloatArray = np.where(traffic > OWN_RATIO_SHARE * traffic.mean(axis=0), own, without or cluster)
-    return found
+    ratios: FloatArray = np.where(traffic > OWN_RATIO_SHARE * traffic.mean(axis=0), own, without or cluster)
+    return ratios
 
 
 def shared_background(traffic: FloatArray, used: FloatArray) -> float:
-    """Percent that all brokers use without traffic, at the steepest line that their points allow; both float64 (B,)."""
+    """Percent that all brokers use without traffic, by the steepest line that their points allow; both float64 (B,)."""
     known = traffic > 0
-    found = line([(traffic[known], used[known])])
-    if not np.isfinite(found.half_width):
-        found = _of_few(traffic[known], used[known])
-    if not np.isfinite(found.half_width):
+    fitted = line([(traffic[known], used[known])])
+    if not np.isfinite(fitted.half_width):
+        fitted = _of_few(traffic[known], used[known])
+    if not np.isfinite(fitted.half_width):
         return 0.0
-    steepest = max(found.slope, 0.0) + found.half_width
+    steepest = max(fitted.slope, 0.0) + fitted.half_width
     most = MOST_SHARED * float(used[known].min())
     return float(np.clip(np.median(used[known] - steepest * traffic[known]), 0.0, most))
 
 
 def _of_few(traffic: FloatArray, used: FloatArray) -> SlopeFit:
-    """A line through three to seven brokers: too few to tell how far off it they are, so that is taken to be at least
-    what like brokers differ by.
+    """A line through three to seven brokers. These are too few to show their distance from it, so the noise is at least
+    the difference between like brokers.
     """
     spread = float(((traffic - traffic.mean()) ** 2).sum()) if traffic.size >= FEWEST_BROKERS else 0.0
     if not spread > 0:
         return UNKNOWN
     slope = float(((traffic - traffic.mean()) * used).sum()) / spread
-    left = used - used.mean() - slope * (traffic - traffic.mean())
-    noise = max(float((left**2).sum() / (traffic.size - 2)) ** 0.5, UNLIKE_POINTS)
+    residuals = used - used.mean() - slope * (traffic - traffic.mean())
+    noise = max(float((residuals**2).sum() / (traffic.size - 2)) ** 0.5, UNLIKE_POINTS)
     return SlopeFit(slope, WIDTH * noise / spread**0.5, noise)
 
 
@@ -226,16 +226,16 @@ class Ground:
 
     @cached_property
     def scores(self) -> FloatArray:
-        """What each broker usually scores, float64 (B,)."""
-        found: FloatArray = np.maximum(self.points.max(axis=1), self.other)
-        return found
+        """The usual score of each broker, float64 (B,)."""
+        usual: FloatArray = np.maximum(self.points.max(axis=1), self.other)
+        return usual
 
     @cached_property
     def idle(self) -> FloatArray:
         """Points of each broker without the bundles that may move, float64 (B, 3)."""
         carried = np.stack([np.bincount(self.owner, one, len(self.points)) for one in self.drives.T], axis=1)
-        found: FloatArray = self.points - self.cost * carried
-        return found
+        idle: FloatArray = self.points - self.cost * carried
+        return idle
 
 
 def survey(
@@ -287,9 +287,9 @@ def _movable(
 
 
 def other_work(ground: Ground, offers: Offers, broker: int) -> float:
-    """Points of a broker that are at least not those of bundles that may move; 0 below its limit, or untold.
+    """Points of a broker that movable bundles certainly do not cause; 0 below its CPU limit, or if it is not known.
 
-    What moves did elsewhere counts at the upper end of its 95 % interval.
+    The effect of moves on like brokers counts at the upper end of its 95 % interval.
     """
     snapshot, known = offers.snapshot, offers.permission.slopes
     used = float(usual_percent(snapshot, known)[broker, CPU])
@@ -297,5 +297,5 @@ def other_work(ground: Ground, offers: Offers, broker: int) -> float:
         return 0.0
     limits = snapshot.brokers.limit[:, CPU]
     carried = float(ground.drives[ground.owner == broker, 0].sum())
-    left = used - together(known.effect[limits == limits[broker]]).interval[1] * carried
-    return float(ground.points[broker, 0]) * max(left, 0.0) / used
+    unexplained = used - together(known.effect[limits == limits[broker]]).interval[1] * carried
+    return float(ground.points[broker, 0]) * max(unexplained, 0.0) / used

@@ -100,9 +100,9 @@ class ByPlan:
         """The moves that can still be made, and why the others cannot."""
         scores = scoring.scores(snapshot.brokers, self.weights)
         facts = Facts(scores, scoring.binding(snapshot.brokers, self.weights))
-        found = [self._judged(move, snapshot, averages, permission, memory) for move in self.moves]
-        unloads = tuple(unload for one in found for unload in one.unloads)
-        skips = tuple(skip for one in found for skip in one.skips)
+        decisions = [self._judged(move, snapshot, averages, permission, memory) for move in self.moves]
+        unloads = tuple(unload for one in decisions for unload in one.unloads)
+        skips = tuple(skip for one in decisions for skip in one.skips)
         return Decision(unloads, skips, memory, facts, permission.barred.copy())
 
     def _judged(
@@ -110,16 +110,16 @@ class ByPlan:
     ) -> Decision:
         bundle, source, destination = move
         wish = ByHand(bundle, destination, self.weights, self.reason, remedy="")
-        found = wish(snapshot, averages, permission, memory)
-        if not found.unloads:
-            return found
-        left = self._changed(found.unloads[0], source) or _settling(found.unloads[0], snapshot, permission)
-        return found if left is None else replace(found, unloads=(), skips=(left,))
+        decision = wish(snapshot, averages, permission, memory)
+        if not decision.unloads:
+            return decision
+        skip = self._changed(decision.unloads[0], source) or _settling(decision.unloads[0], snapshot, permission)
+        return decision if skip is None else replace(decision, unloads=(), skips=(skip,))
 
     @staticmethod
     def _changed(unload: Unload, source: str) -> Skip | None:
-        told = f"{unload.source} has it, {source} had it when it was planned"
-        return Skip(unload.bundle, Reason.OWNER_CHANGED, told) if unload.source != source else None
+        message = f"{unload.source} has it, {source} had it when it was planned"
+        return Skip(unload.bundle, Reason.OWNER_CHANGED, message) if unload.source != source else None
 
 
 @dataclass(frozen=True)
@@ -135,22 +135,22 @@ class Standing:
     weights: Weights
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
-        """What the strategy answers, with the moves that stay."""
-        found = self.strategy(snapshot, averages, permission, memory)
-        fired = {pair.source for pair in found.facts.pairs if pair.fired}
-        waiting = {pair.source for pair in found.facts.pairs} - fired
-        kept = tuple(move for move in self.moves if move[1] in waiting)
-        if not kept or permission.hold is not None:
-            return found
-        still = ByPlan(kept, self.weights, "")(snapshot, averages, permission, memory).unloads
+        """The strategy's decision, with the planned moves that still stand."""
+        decision = self.strategy(snapshot, averages, permission, memory)
+        fired = {pair.source for pair in decision.facts.pairs if pair.fired}
+        waiting = {pair.source for pair in decision.facts.pairs} - fired
+        waiting_moves = tuple(move for move in self.moves if move[1] in waiting)
+        if not waiting_moves or permission.hold is not None:
+            return decision
+        still = ByPlan(waiting_moves, self.weights, "")(snapshot, averages, permission, memory).unloads
         reasons = {bundle: reason for (bundle, _, _), reason in self.moves.items()}
         standing = tuple(replace(unload, reason=reasons[unload.bundle]) for unload in still)
-        return replace(found, unloads=(*standing, *found.unloads))
+        return replace(decision, unloads=(*standing, *decision.unloads))
 
 
 def _settling(unload: Unload, snapshot: Snapshot, permission: Permission) -> Skip | None:
-    """A plan levels what reports show: where they lag behind the last moves, it would level that once more."""
+    """A skip if reports lag behind the last moves at one end: a plan would level the same difference twice."""
     at = snapshot.brokers.index()
     moved = [end for end in (unload.source, unload.destination) if end in at and not permission.settled[at[end]]]
-    told = f"moved to, moved from or restarted lately, which reports do not show yet: {', '.join(moved)}"
-    return Skip(unload.bundle, Reason.SETTLING, told) if moved else None
+    message = f"moved to, moved from or restarted lately, which reports do not show yet: {', '.join(moved)}"
+    return Skip(unload.bundle, Reason.SETTLING, message) if moved else None

@@ -45,16 +45,16 @@ def decide(
     weights: Weights,
 ) -> Decision:
     """One round of OverloadShedder, the most loaded broker first."""
-    seen = ShedderRound(snapshot, averages, permission, settings, weights)
-    if (few := seen.too_few(memory)) is not None:
+    turn = ShedderRound(snapshot, averages, permission, settings, weights)
+    if (few := turn.too_few(memory)) is not None:
         return few
     usage = fractions(snapshot.brokers, weights)
     threshold = settings.broker_overloaded_threshold_percentage / 100.0
-    hot = [at for at in seen.taking_part if usage[at] >= threshold]
+    hot = [at for at in turn.taking_part if usage[at] >= threshold]
     for at in sorted(hot, key=lambda at: -usage[at]):
         excess = float(usage[at]) - threshold
         why = f"{100 * usage[at]:.1f} points, overloaded from {settings.broker_overloaded_threshold_percentage:g}"
-        amount = seen.traffic(at, "throughput") * (excess + MARGIN)
-        seen.relieve(Demand(at, 100 * excess, why, "throughput", amount, minimum=-math.inf), at_least)
-    highest = 100 * max(float(usage[at]) for at in seen.taking_part)
-    return seen.decision(Memory(), f"highest {highest:.1f} points, overloaded from {100 * threshold:g}")
+        amount = turn.traffic(at, "throughput") * (excess + MARGIN)
+        turn.relieve(Demand(at, 100 * excess, why, "throughput", amount, minimum=-math.inf), at_least)
+    highest = 100 * max(float(usage[at]) for at in turn.taking_part)
+    return turn.decision(Memory(), f"highest {highest:.1f} points, overloaded from {100 * threshold:g}")

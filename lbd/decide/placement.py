@@ -65,19 +65,19 @@ class _PlacedRound:
         self._verdicts = decision.verdicts.copy()
 
     def place(self, averages: Averages, weights: Weights) -> None:
-        """Ask for each bundle without a destination, in the plan's order."""
+        """Ask the placement for each bundle without a destination, in the plan's order."""
         wanted = {unload.bundle for unload in self._unloads if unload.destination is None}
         position = self._snapshot.positions_of(wanted)
         long = averages.long[:, MSG_IN] + averages.long[:, MSG_OUT]
         rates = {name: float(long[at]) for name, at in position.items()}
-        seen = replace(broker_loads(self._snapshot, averages, weights, asked=len(wanted)), bundle_rates=rates)
-        answers = (self._answer(one, position.get(one.bundle), seen) for one in self._decision.unloads)
+        loads = replace(broker_loads(self._snapshot, averages, weights, asked=len(wanted)), bundle_rates=rates)
+        answers = (self._answer(one, position.get(one.bundle), loads) for one in self._decision.unloads)
         self._unloads = [unload for unload in answers if unload is not None]
         giving = {unload.source for unload in self._unloads}
         for source in dict.fromkeys(one.source for one in self._decision.unloads):
             if source not in giving:
-                told = "the placement leaves all that it was to give where it is"
-                self._skips.append(Skip(source, Reason.PLACEMENT_STAYS, told))
+                message = "the placement leaves all that it was to give where it is"
+                self._skips.append(Skip(source, Reason.PLACEMENT_STAYS, message))
 
     def decided(self) -> Decision:
         """The decision with destinations, and with what the placement remembers."""
@@ -91,17 +91,17 @@ class _PlacedRound:
             verdicts=self._verdicts,
         )
 
-    def _answer(self, unload: Unload, at: int | None, seen: BrokerLoads) -> Unload | None:
+    def _answer(self, unload: Unload, at: int | None, loads: BrokerLoads) -> Unload | None:
         if at is None:
             return unload
-        found = self._placement(unload.bundle, self._candidates(at), seen, self._memory)
-        self._memory = found.memory
-        if found.broker is not None and found.broker != unload.source:
-            told = f"{unload.reason}; placed: {found.reason}"
-            return replace(unload, destination=found.broker, choices=found.choices, reason=told)
+        choice = self._placement(unload.bundle, self._candidates(at), loads, self._memory)
+        self._memory = choice.memory
+        if choice.broker is not None and choice.broker != unload.source:
+            reason = f"{unload.reason}; placed: {choice.reason}"
+            return replace(unload, destination=choice.broker, choices=choice.choices, reason=reason)
         self._verdicts[at] = Reason.PLACEMENT_STAYS.code
-        where = "nowhere else" if found.broker is None else f"on {found.broker}, where it is"
-        self._skips.append(Skip(unload.bundle, Reason.PLACEMENT_STAYS, f"placed {where}: {found.reason}"))
+        where = "nowhere else" if choice.broker is None else f"on {choice.broker}, where it is"
+        self._skips.append(Skip(unload.bundle, Reason.PLACEMENT_STAYS, f"placed {where}: {choice.reason}"))
         return None
 
     def _candidates(self, bundle: int) -> list[str]:

@@ -84,8 +84,8 @@ def _of_pool(memory: Memory, snapshot: Snapshot, pool: Pool) -> Memory:
 
 def _without_pool(values: Mapping[str, V], pool: str, outside: set[str]) -> dict[str, V]:
     ending = counter_key("", pool)
-    found = {key.removesuffix(ending): value for key, value in values.items() if _in_pool(key, pool)}
-    return {broker: value for broker, value in found.items() if broker not in outside}
+    own = {key.removesuffix(ending): value for key, value in values.items() if _in_pool(key, pool)}
+    return {broker: value for broker, value in own.items() if broker not in outside}
 
 
 def _with_pool(values: Mapping[str, V], pool: str) -> dict[str, V]:
@@ -98,7 +98,7 @@ def _in_pool(key: str, pool: str) -> bool:
 
 
 def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Decision:
-    """Memories of pools that are no more are forgotten: who comes back to one begins anew."""
+    """All decisions as one. The memory of a pool that is gone is dropped: a broker that returns to it starts anew."""
     hits: dict[str, Hits] = {}
     loads: dict[str, UsualLoad] = {}
     unloaded_at: dict[str, float] = {}
@@ -111,8 +111,8 @@ def _joined(answers: list[tuple[Pool, Decision]], permission: Permission) -> Dec
     facts = answers[0][1].facts
     pairs = tuple(replace(pair, pool=pool.name) for pool, answer in answers for pair in answer.facts.pairs)
     unloads = tuple(unload for _, answer in answers for unload in answer.unloads)
-    told = sorted(answers, key=lambda each: not each[1].facts.pairs)
-    skips = tuple(_named(skip, pool) for pool, answer in told for skip in answer.skips)
+    ordered = sorted(answers, key=lambda each: not each[1].facts.pairs)
+    skips = tuple(_named(skip, pool) for pool, answer in ordered for skip in answer.skips)
     memory = Memory(hits, loads, unloaded_at)
     plans = "; ".join(f"{pool.name or 'others'}: {answer.facts.told}" for pool, answer in answers if answer.facts.told)
     return Decision(unloads, skips, memory, Facts(facts.scores, facts.binding, pairs, plans), verdicts)

@@ -57,9 +57,9 @@ class StrategySettings(BaseModel):
 
     def stock(self) -> Self:
         """The same numbers with Pulsar's own behaviour everywhere."""
-        found = self.model_copy()
-        found._is_stock = True  # noqa: SLF001 - of this class
-        return found
+        settings = self.model_copy()
+        settings._is_stock = True  # noqa: SLF001 - of this class
+        return settings
 
     def eager(self) -> Self:
         """As if what is seen now had lasted: what would be unloaded if the imbalance lasts."""
@@ -126,11 +126,11 @@ class ShedderRound:
         self._offers = Offers(self.snapshot, self.averages, self.permission)
 
     def too_few(self, memory: Memory) -> Decision | None:
-        """The answer where there are fewer than two brokers to compare: nobody is asked then, as in Pulsar."""
+        """The decision if fewer than two brokers can be compared: the rule is not applied then, as in Pulsar."""
         if len(self.taking_part) >= 2:
             return None
-        told = f"{len(self.taking_part)} of {len(self.snapshot.brokers)} reports can be compared"
-        self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, told))
+        message = f"{len(self.taking_part)} of {len(self.snapshot.brokers)} reports can be compared"
+        self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, message))
         return self.decision(memory, "")
 
     def decision(self, memory: Memory, calm: str) -> Decision:
@@ -220,9 +220,9 @@ class ShedderRound:
         return Reason.NOTHING_FITS, f"{wanted.amount:.0f} {UNITS[wanted.measure]} to move; {why}"
 
     def _unload(self, wanted: Demand, candidates: Candidates, at: int) -> Unload:
-        told = f"{wanted.why}, {candidates.traffic[at]:.0f} {UNITS[wanted.measure]}"
+        reason = f"{wanted.why}, {candidates.traffic[at]:.0f} {UNITS[wanted.measure]}"
         source = self.snapshot.brokers.ids[wanted.broker]
-        return self._offers.unload(int(candidates.bundles[at]), (source, None), told)
+        return self._offers.unload(int(candidates.bundles[at]), (source, None), reason)
 
 
 def at_least(traffic: FloatArray, amount: float) -> list[int]:

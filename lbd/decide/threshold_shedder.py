@@ -86,73 +86,73 @@ def decide(
     A running average takes new evidence only (:attr:`~lbd.model.Permission.counts`), in stock rounds that of every
     broker; averages of brokers that give no report are forgotten, as in Pulsar.
     """
-    seen = ShedderRound(snapshot, averages, permission, settings, weights)
+    turn = ShedderRound(snapshot, averages, permission, settings, weights)
     known = {broker: memory.loads[broker] for broker in snapshot.brokers.ids if broker in memory.loads}
-    if (few := seen.too_few(Memory(loads=known))) is not None:
+    if (few := turn.too_few(Memory(loads=known))) is not None:
         return few
     before = np.array([known[broker].usage if broker in known else np.nan for broker in snapshot.brokers.ids])
-    usage = _smoothed(seen, before, settings)
-    average = _average(seen, usage)
+    usage = _smoothed(turn, before, settings)
+    average = _average(turn, usage)
     if average != 0:
-        _relieve_above(seen, usage, average, settings)
-        if settings.lower_boundary_shedding_enabled and not seen.unloads:
-            usage = _smoothed(seen, usage, settings)
-            _relieve_for_lowest(seen, usage, settings)
-    kept = zip(snapshot.brokers.ids, usage.tolist(), strict=True)
-    loads = {broker: UsualLoad(used) for broker, used in kept if not math.isnan(used)}
-    highest = 100 * max(float(usage[at]) for at in seen.taking_part)
-    return seen.decision(
+        _relieve_above(turn, usage, average, settings)
+        if settings.lower_boundary_shedding_enabled and not turn.unloads:
+            usage = _smoothed(turn, usage, settings)
+            _relieve_for_lowest(turn, usage, settings)
+    usages = zip(snapshot.brokers.ids, usage.tolist(), strict=True)
+    loads = {broker: UsualLoad(used) for broker, used in usages if not math.isnan(used)}
+    highest = 100 * max(float(usage[at]) for at in turn.taking_part)
+    return turn.decision(
         Memory(loads=loads), f"highest {highest:.1f} points, average {100 * average:.1f}, both smoothed"
     )
 
 
-def _smoothed(seen: ShedderRound, before: FloatArray, settings: ThresholdShedderSettings) -> FloatArray:
+def _smoothed(turn: ShedderRound, before: FloatArray, settings: ThresholdShedderSettings) -> FloatArray:
     """The running averages after one sample more, float64 (B,); NaN where there is none yet.
 
     The lower boundary takes the same sample a second time, as in Pulsar.
     """
-    now, history = fractions(seen.snapshot.brokers, seen.weights), settings.history_resource_percentage
+    now, history = fractions(turn.snapshot.brokers, turn.weights), settings.history_resource_percentage
     with np.errstate(invalid="ignore"):
         after = np.where(np.isnan(before), now, before * history + (1 - history) * now)
-    takes = (seen.permission.paired == 0) & (seen.permission.counts | np.isnan(before))
+    takes = (turn.permission.paired == 0) & (turn.permission.counts | np.isnan(before))
     return np.where(takes, after, before)
 
 
-def _average(seen: ShedderRound, usage: FloatArray) -> float:
+def _average(turn: ShedderRound, usage: FloatArray) -> float:
     total = 0.0
-    for at in seen.taking_part:
+    for at in turn.taking_part:
         total += float(usage[at])
-    return total / len(seen.taking_part)
+    return total / len(turn.taking_part)
 
 
-def _relieve_above(seen: ShedderRound, usage: FloatArray, average: float, settings: ThresholdShedderSettings) -> None:
-    """Each broker at or above the average plus the threshold gives so much that it comes below."""
+def _relieve_above(turn: ShedderRound, usage: FloatArray, average: float, settings: ThresholdShedderSettings) -> None:
+    """Each broker at or above the average plus the threshold gives enough to come below it."""
     threshold = settings.broker_threshold_shedder_percentage / 100.0
-    hot = [at for at in seen.taking_part if not usage[at] < average + threshold]
+    hot = [at for at in turn.taking_part if not usage[at] < average + threshold]
     for at in sorted(hot, key=lambda at: -usage[at]):
         excess = float(usage[at]) - average
-        amount = seen.traffic(at, "throughput") * (excess - threshold + MARGIN)
+        amount = turn.traffic(at, "throughput") * (excess - threshold + MARGIN)
         _relieve(
-            seen, at, excess, f"smoothed {100 * usage[at]:.1f} points, average {100 * average:.1f}", amount, settings
+            turn, at, excess, f"smoothed {100 * usage[at]:.1f} points, average {100 * average:.1f}", amount, settings
         )
 
 
-def _relieve_for_lowest(seen: ShedderRound, usage: FloatArray, settings: ThresholdShedderSettings) -> None:
-    """The highest broker with more than one bundle gives, where another is far below the average (#17456)."""
-    average, threshold = _average(seen, usage), settings.broker_threshold_shedder_percentage / 100.0
-    lowest = min(seen.taking_part, key=lambda at: float(usage[at]))
-    giving = [at for at in seen.taking_part if usage[at] > average - threshold and seen.enough_bundles(at)]
+def _relieve_for_lowest(turn: ShedderRound, usage: FloatArray, settings: ThresholdShedderSettings) -> None:
+    """The highest broker with more than one bundle gives if another is far below the average (#17456)."""
+    average, threshold = _average(turn, usage), settings.broker_threshold_shedder_percentage / 100.0
+    lowest = min(turn.taking_part, key=lambda at: float(usage[at]))
+    giving = [at for at in turn.taking_part if usage[at] > average - threshold and turn.enough_bundles(at)]
     if not (giving and usage[lowest] < average - threshold):
         return
     highest = max(giving, key=lambda at: float(usage[at]))
-    amount = seen.traffic(highest, "throughput") * threshold * LOWER_MARGIN
-    least = f"{seen.snapshot.brokers.ids[lowest]} has {100 * usage[lowest]:.1f}, average {100 * average:.1f}"
+    amount = turn.traffic(highest, "throughput") * threshold * LOWER_MARGIN
+    least = f"{turn.snapshot.brokers.ids[lowest]} has {100 * usage[lowest]:.1f}, average {100 * average:.1f}"
     why = f"smoothed {100 * usage[highest]:.1f} points, {least}"
-    _relieve(seen, highest, float(usage[highest] - usage[lowest]), why, amount, settings)
+    _relieve(turn, highest, float(usage[highest] - usage[lowest]), why, amount, settings)
 
 
 def _relieve(
-    seen: ShedderRound, broker: int, above: float, why: str, amount: float, settings: ThresholdShedderSettings
+    turn: ShedderRound, broker: int, above: float, why: str, amount: float, settings: ThresholdShedderSettings
 ) -> None:
     minimum = settings.bundle_unload_min_throughput_threshold * MIB
-    seen.relieve(Demand(broker, 100 * above, why, "throughput", amount, minimum), at_least)
+    turn.relieve(Demand(broker, 100 * above, why, "throughput", amount, minimum), at_least)

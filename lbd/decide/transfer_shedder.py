@@ -134,19 +134,19 @@ def smoothed(
 ) -> dict[str, UsualLoad]:
     """The running averages after this round; the first sample counts as it is.
 
-    Brokers without new evidence keep theirs, those that give no report lose it. A broker that is left out of the round
-    gets none.
+    Brokers without new evidence keep their average, brokers without a report lose it. A broker that is left out of the
+    round gets none.
     """
     usage, rates = with_memory(snapshot.brokers, weights).tolist(), snapshot.brokers.rates.tolist()
-    found: dict[str, UsualLoad] = {}
+    averages: dict[str, UsualLoad] = {}
     for at, broker in enumerate(snapshot.brokers.ids):
         now, old = UsualLoad(usage[at], rates[at][BYTES_IN] + rates[at][BYTES_OUT]), before.get(broker)
         if old is None and permission.paired[at] == 0:
-            found[broker] = now
+            averages[broker] = now
         elif old is not None:
             takes = permission.paired[at] == 0 and bool(permission.counts[at])
-            found[broker] = _mixed(old, now, history) if takes else old
-    return found
+            averages[broker] = _mixed(old, now, history) if takes else old
+    return averages
 
 
 def _mixed(old: UsualLoad, now: UsualLoad, history: float) -> UsualLoad:
@@ -168,7 +168,7 @@ class Stats:
 
     def __post_init__(self) -> None:
         self.ranked = sorted(self.loads, key=lambda broker: (self.loads[broker].usage, broker))
-        self.low, self.high, self.given = 0, len(self.ranked) - 1, 0
+        self.low, self.high, self.shed_brokers = 0, len(self.ranked) - 1, 0
         self._squares = self._sum(2)
         self.average = self._sum(1) / max(len(self.ranked), 1)
         self.deviation = self._deviation()
@@ -185,18 +185,18 @@ class Stats:
 
     @property
     def source(self) -> str:
-        """Who is next to give."""
+        """The next broker to give."""
         return self.ranked[self.high]
 
     @property
     def destination(self) -> str:
-        """Who is next to take."""
+        """The next broker to take."""
         return self.ranked[self.low]
 
     @property
-    def left(self) -> bool:
-        """Whether there are two more brokers between which something may be moved."""
-        return self.given < self.settings.max_number_of_broker_shedding_per_cycle and self.low < self.high
+    def has_pair(self) -> bool:
+        """Whether two more brokers remain between which bundles may move."""
+        return self.shed_brokers < self.settings.max_number_of_broker_shedding_per_cycle and self.low < self.high
 
     def why(self) -> str:
         """What makes the loads uneven; empty where they are even enough."""
@@ -224,7 +224,7 @@ class Stats:
         less, more = max(0.0, source - moved), destination + moved
         self._squares += less * less + more * more
         self.deviation = self._deviation()
-        self.given += 1
+        self.shed_brokers += 1
         self.low += 1
 
 
@@ -241,25 +241,25 @@ _LIMITS = [reason.code for reason in Reason if reason.group is Group.LIMIT]
 def top_bundles(snapshot: Snapshot, permission: Permission, broker: int, most: int) -> IntArray:
     """Rows of a broker's largest bundles, int (K,), the smallest first.
 
-    Resting bundles are among them, and passed over later; those without traffic, of Pulsar's own namespaces, or that no
-    policy lets move are not.
+    Resting bundles are included and skipped later. Bundles without traffic, of Pulsar's own namespaces, or that
+    policies do not let move are excluded.
     """
     own = snapshot.rows.of(broker)
     rows = np.arange(own.start, own.stop)
     rates, codes = snapshot.rows.rates[rows], permission.barred[snapshot.rows.bundle[rows]]
-    told = snapshot.rows.reported[rows] & ((codes == 0) | np.isin(codes, _LIMITS))
+    reported = snapshot.rows.reported[rows] & ((codes == 0) | np.isin(codes, _LIMITS))
     idle = rates[:, BYTES_IN] + rates[:, BYTES_OUT] == 0
-    rows = rows[told & ~idle & ~_of_system(snapshot)[snapshot.rows.bundle[rows]]]
-    found: IntArray = rows[_by_size(snapshot, rows)[-most:]].astype(np.int32)
-    return found
+    rows = rows[reported & ~idle & ~_of_system(snapshot)[snapshot.rows.bundle[rows]]]
+    largest: IntArray = rows[_by_size(snapshot, rows)[-most:]].astype(np.int32)
+    return largest
 
 
 def _of_system(snapshot: Snapshot) -> BoolArray:
     """Which bundles are of Pulsar's own namespace, bool (N,)."""
     names = snapshot.namespaces
     at = names.names.index(SYSTEM) if SYSTEM in names.names else -1
-    found: BoolArray = names.of == at
-    return found
+    of_system: BoolArray = names.of == at
+    return of_system
 
 
 def _by_size(snapshot: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -279,8 +279,8 @@ def _by_size(snapshot: Snapshot, rows: NDArray[np.int64]) -> NDArray[np.intp]:
 
 def _rounded(values: FloatArray) -> FloatArray:
     """Java's ``Math.round``: halves upwards, 0 for NaN."""
-    found: FloatArray = np.nan_to_num(np.floor(values + 0.5), nan=0.0)
-    return found
+    rounded: FloatArray = np.nan_to_num(np.floor(values + 0.5), nan=0.0)
+    return rounded
 
 
 # --- transfer: bundles from the most to the least loaded broker, and those swapped back for one that is too large
@@ -307,7 +307,7 @@ class Exchange:
     """What two brokers exchange. All numbers are bytes/s, in + out.
 
     The most loaded broker ``had`` so much, the least loaded one ``has``; ``wanted`` is to be moved at most, ``moved``
-    is what ``given`` come to. ``swap``: bundles of the least loaded one may come back (``returned``) for one that is
+    is what ``outgoing`` come to. ``swap``: bundles of the least loaded one may come back (``returned``) for one that is
     too large to go alone. ``too_large`` is the bundle at which it ended.
     """
 
@@ -315,7 +315,7 @@ class Exchange:
     has: float
     wanted: float
     swap: bool
-    given: list[Offered] = field(default_factory=list)
+    outgoing: list[Offered] = field(default_factory=list)
     returned: list[Offered] = field(default_factory=list)
     moved: float = 0.0
     too_large: Offered | None = None
@@ -334,12 +334,12 @@ class Exchange:
                     self.too_large = one
                     break
                 self.returned += swapped
-            self.given.append(one)
+            self.outgoing.append(one)
             self.moved += one.throughput
             remaining -= 1
 
     def _swapped(self, one: Offered, others: Iterator[Offered]) -> list[Offered] | None:
-        """What comes back for a bundle that is too large: until the other broker has no more than this one.
+        """The bundles that come back for one that is too large, until the other broker has no more than this one.
 
         A bundle that would lift either above what the giving broker had is passed over, and the walk goes on; it does
         not begin anew for the next bundle.
@@ -369,18 +369,18 @@ def decide(
 ) -> Decision:
     """One round of TransferShedder.
 
-    A hit is counted, and anything moved, when the most loaded broker has new evidence
-    (:attr:`~lbd.model.Permission.counts`): in a live turn so often as a leader counts rounds, once a minute.
+    A hit counts, and bundles move, only when the most loaded broker has new evidence
+    (:attr:`~lbd.model.Permission.counts`): in a live turn once a minute, as often as a leader counts rounds.
     """
     loads = smoothed(snapshot, permission, memory.loads, settings.history_resource_percentage, weights)
     part = {broker: loads[broker] for at, broker in enumerate(snapshot.brokers.ids) if permission.paired[at] == 0}
     turn = _TransferRound(Offers(snapshot, averages, permission), settings, Stats(part, settings))
     hits = turn.ask(memory)
-    kept = Memory({CLUSTER: Hits(hits)} if hits else {}, loads, turn.unloaded_at(memory))
+    remembered = Memory({CLUSTER: Hits(hits)} if hits else {}, loads, turn.unloaded_at(memory))
     facts = Facts(
         scoring.scores(snapshot.brokers, weights), scoring.binding(snapshot.brokers, weights), tuple(turn.pairs)
     )
-    return Decision(tuple(turn.unloads), tuple(turn.skips), kept, facts, turn.verdicts)
+    return Decision(tuple(turn.unloads), tuple(turn.skips), remembered, facts, turn.verdicts)
 
 
 class _TransferRound:
@@ -399,14 +399,14 @@ class _TransferRound:
         """The rule; returns the hits after this round."""
         stats, hits = self._stats, memory.hits.get(CLUSTER, Hits()).low
         if len(stats.ranked) < 2:
-            told = f"{len(stats.ranked)} of {len(self._snapshot.brokers)} reports can be compared"
-            self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, told))
+            message = f"{len(stats.ranked)} of {len(self._snapshot.brokers)} reports can be compared"
+            self.skips.append(Skip("cluster", Reason.TOO_FEW_BROKERS, message))
             return hits
         why, delay = stats.why(), self._delay(memory)
         if not why:
             target = f"target {100 * self._settings.broker_load_target_std:g}"
-            told = f"standard deviation {100 * stats.deviation:.1f} points, {target}"
-            self.skips.append(Skip("cluster", Reason.BALANCED, told))
+            message = f"standard deviation {100 * stats.deviation:.1f} points, {target}"
+            self.skips.append(Skip("cluster", Reason.BALANCED, message))
             return hits if delay else 0
         if delay:
             self._tell(self._pair(why, hits), Reason.SETTLING, delay)
@@ -457,12 +457,12 @@ class _TransferRound:
         return all(self._permission.settled[self._position[broker]] for broker in brokers)
 
     def _pair(self, why: str, hits: int, *, fired: bool = False) -> Pair:
-        """The most and the least loaded broker that are left."""
+        """The most and the least loaded of the remaining brokers."""
         source, destination = self._stats.source, self._stats.destination
         apart = 100 * (self._stats.loads[source].usage - self._stats.loads[destination].usage)
         named = destination if self._settings.transfer_enabled else None
-        told = f"{apart:.1f} points apart, {why}"
-        return Pair(source, named, apart, Hits(hits), self._settings.wanted_hits, fired=fired, why=told)
+        distance = f"{apart:.1f} points apart, {why}"
+        return Pair(source, named, apart, Hits(hits), self._settings.wanted_hits, fired=fired, why=distance)
 
     def _tell(self, pair: Pair, reason: Reason, detail: str) -> None:
         self.pairs.append(pair)
@@ -471,7 +471,7 @@ class _TransferRound:
     def _level(self, hits: int) -> None:
         """Pair after pair, until the loads are even enough, or enough brokers have given."""
         stats = self._stats
-        while stats.left and (why := stats.why()):
+        while stats.has_pair and (why := stats.why()):
             pair, destination = self._pair(why, hits, fired=True), stats.destination
             stats.high -= 1
             if self._settled(pair.source, destination):
@@ -480,7 +480,7 @@ class _TransferRound:
                 self._tell(pair, Reason.SETTLING, "one of them was moved to, moved from or restarted lately")
 
     def _exchange(self, pair: Pair, destination: str) -> None:
-        """Move bundles between two brokers, or say why none moves."""
+        """Move bundles between two brokers, or note why none moves."""
         stats, source = self._stats, pair.source
         high, low = stats.loads[source].usage, stats.loads[destination].usage
         had, has = (self._offers.traffic(self._position[end], "throughput") for end in (source, destination))
@@ -521,9 +521,9 @@ class _TransferRound:
         if made.too_large is not None:
             self.verdicts[made.too_large.bundle] = Reason.TOO_LARGE.code
         named = destination if self._settings.transfer_enabled else None
-        self._take(made.given, (pair.source, named), pair)
+        self._take(made.outgoing, (pair.source, named), pair)
         self._take(made.returned, (destination, pair.source), pair)
-        if made.given:
+        if made.outgoing:
             self.pairs.append(pair)
         else:
             size = f"the smallest of {len(offers)} carries {offers[0].throughput:.0f}"

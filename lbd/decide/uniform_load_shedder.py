@@ -83,18 +83,18 @@ def decide(
     weights: Weights,
 ) -> Decision:
     """One round of UniformLoadShedder: one broker gives at most."""
-    seen = ShedderRound(snapshot, averages, permission, settings, weights)
-    if (few := seen.too_few(memory)) is not None:
+    turn = ShedderRound(snapshot, averages, permission, settings, weights)
+    if (few := turn.too_few(memory)) is not None:
         return few
-    messages, volume = _spread(seen, "msg_rate"), _spread(seen, "throughput")
+    messages, volume = _spread(turn, "msg_rate"), _spread(turn, "throughput")
     calm = f"{messages.percent_more:.0f} % between most and least msg/s, {volume.times:.1f} times between bytes/s"
     percent_more = settings.msg_rate_difference_shedder_threshold
     times = settings.msg_throughput_multiplier_difference_shedder_threshold
     if messages.percent_more > percent_more > 0:
-        _relieve(seen, messages, settings, settings.min_unload_message)
+        _relieve(turn, messages, settings, settings.min_unload_message)
     elif volume.times > times > 0:
-        _relieve(seen, volume, settings, settings.min_unload_message_throughput)
-    return seen.decision(Memory(), calm)
+        _relieve(turn, volume, settings, settings.min_unload_message_throughput)
+    return turn.decision(Memory(), calm)
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class _Spread:
         return self.most / self.least
 
 
-def _spread(seen: ShedderRound, measure: Measure) -> _Spread:
+def _spread(turn: ShedderRound, measure: Measure) -> _Spread:
     """Java begins with the largest int for the least, and with -1 for the most; NaN is neither."""
-    traffic = {at: seen.traffic(at, measure) for at in seen.taking_part}
+    traffic = {at: turn.traffic(at, measure) for at in turn.taking_part}
     known = {at: carried for at, carried in traffic.items() if carried > -1}
     highest = max(known, key=known.__getitem__, default=None)
     least = float(min((carried for carried in traffic.values() if carried < MAX_INT), default=MAX_INT))
@@ -125,29 +125,29 @@ def _spread(seen: ShedderRound, measure: Measure) -> _Spread:
     return _Spread(measure, highest, -1.0 if highest is None else known[highest], least)
 
 
-def _relieve(seen: ShedderRound, spread: _Spread, settings: UniformLoadShedderSettings, minimum: float) -> None:
+def _relieve(turn: ShedderRound, spread: _Spread, settings: UniformLoadShedderSettings, minimum: float) -> None:
     assert spread.broker is not None
     unit = UNITS[spread.measure]
     why = f"{spread.most:.0f} {unit} against {spread.least:.0f} where it is least"
     amount = _whole((spread.most - spread.least) * settings.max_unload_percentage)
-    above = float(seen.scores[spread.broker] - seen.scores[seen.taking_part].min())
+    above = float(turn.scores[spread.broker] - turn.scores[turn.taking_part].min())
     cap = settings.max_unload_bundle_num_per_shedding
 
     def choose(traffic: FloatArray, amount: float) -> list[int]:
         return _fill(traffic, int(amount), cap if cap >= 0 else MAX_INT)
 
-    seen.relieve(Demand(spread.broker, above, why, spread.measure, amount, minimum, at_most=True), choose)
+    turn.relieve(Demand(spread.broker, above, why, spread.measure, amount, minimum, at_most=True), choose)
 
 
-def _fill(traffic: FloatArray, left: int, cap: int) -> list[int]:
-    """The largest first, each while it fits into what is left; what is taken is cut off to a whole number."""
+def _fill(traffic: FloatArray, remaining: int, cap: int) -> list[int]:
+    """Positions, the largest first, that fit into the remaining amount; each size is truncated to a whole number."""
     taken: list[int] = []
     for at, carried in enumerate(traffic.tolist()):
         if len(taken) >= cap:
             break
-        if carried <= left:
+        if carried <= remaining:
             taken.append(at)
-            left -= _whole(carried)
+            remaining -= _whole(carried)
     return taken
 
 
