@@ -66,25 +66,25 @@ def rates_at(world: World, seconds: float) -> FloatArray:
     """Rates of each bundle while it is served, float64 (N, 4)."""
     pairs = [(traffic.factor(seconds), consumers.factor(seconds)) for traffic, consumers in world.shapes]
     factors = np.array([(within, within * out, within, within * out) for within, out in pairs])
-    found: FloatArray = world.rates * factors[world.load]
-    return found
+    rates: FloatArray = world.rates * factors[world.load]
+    return rates
 
 
 def idle_at(world: World, seconds: float) -> FloatArray:
-    """Points of each broker that no bundle causes, float64 (B,)."""
-    found = world.background.copy()
+    """Points of each broker that bundles do not cause, float64 (B,)."""
+    points = world.background.copy()
     for burst in world.bursts:
         if burst.begin <= seconds < burst.end:
-            found[burst.broker] += burst.points
-    found[seconds - world.membership.at(seconds).started_at < MINUTE_SECONDS] += START_UP_POINTS
-    return found
+            points[burst.broker] += burst.points
+    points[seconds - world.membership.at(seconds).started_at < MINUTE_SECONDS] += START_UP_POINTS
+    return points
 
 
 def points_at(world: World, owner: IntArray, rates: FloatArray, seconds: float) -> FloatArray:
-    """True CPU of each broker without noise, in points, float64 (B,); 0 for one that is away. 100 is all there is."""
+    """True CPU of each broker without noise, in points, float64 (B,), at most 100; 0 for a broker that is away."""
     carried = np.bincount(owner, (rates[:, 2] + rates[:, 3]) / 2, len(world.brokers)) / MIB
-    found = usage(idle_at(world, seconds), world.points_per_mib / world.capacity, carried)
-    return np.where(world.present(seconds), np.minimum(found, 100.0), 0.0)
+    points = usage(idle_at(world, seconds), world.points_per_mib / world.capacity, carried)
+    return np.where(world.present(seconds), np.minimum(points, 100.0), 0.0)
 
 
 def begin(world: World, owner: IntArray) -> ClusterState:
@@ -131,9 +131,9 @@ def moved(state: ClusterState, bundle: int, destination: int, unserved_seconds: 
 
 
 def served_now(state: ClusterState) -> BoolArray:
-    """Bundles that somebody serves at this moment, bool (N,)."""
-    found: BoolArray = state.owned & (state.served_from <= state.seconds)
-    return found
+    """Bundles that a broker serves at this moment, bool (N,)."""
+    served: BoolArray = state.owned & (state.served_from <= state.seconds)
+    return served
 
 
 def _landed(
@@ -197,13 +197,13 @@ def _flowing(state: ClusterState) -> tuple[ClusterState, FloatArray]:
     missed = state.missed + unserved_seconds
     caught_up = np.minimum(missed, served * STEP_SECONDS)
     missed -= caught_up
-    found = replace(
+    after = replace(
         state,
         missed=missed,
         disturbed=bool((served < 1.0).any() or missed.any()),
         unserved_bundle_seconds=state.unserved_bundle_seconds + float(unserved_seconds.sum()),
     )
-    return found, served + caught_up / STEP_SECONDS
+    return after, served + caught_up / STEP_SECONDS
 
 
 def _sample(world: World, state: ClusterState) -> ClusterState:
@@ -308,12 +308,12 @@ class _Ahead:
 
     @cached_property
     def factors(self) -> FloatArray:
-        """On messages and bytes in, and on those out, of each load in each step: float64 (n, L, 2)."""
-        found = [
+        """Factors on messages and bytes in, and on those out, of each load in each step: float64 (n, L, 2)."""
+        factors = [
             [(within := traffic.factor(at), within * consumers.factor(at)) for traffic, consumers in self.world.shapes]
             for at in (self.ends - STEP_SECONDS / 2).tolist()
         ]
-        return np.array(found, dtype=np.float64)
+        return np.array(factors, dtype=np.float64)
 
     def due(self, second: IntArray, interval_seconds: int) -> IntArray:
         """The step at whose end each broker's second comes, int32 (B,); ``n`` or more: in none of them."""
@@ -324,18 +324,18 @@ class _Ahead:
         return np.cumsum(self._points() * STEP_SECONDS, axis=0)
 
     def sampled(self, used: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """CPU samples, and what has added up for the next ones."""
+        """CPU samples, and the CPU time that has added up for the next ones."""
         world, state = self.world, self.state
         busy = np.concatenate([state.busy[None], state.busy + used])
         due = self.due(world.cpu_second, world.cpu_interval_seconds)
-        members, cpu, left = world.membership.at(state.seconds), state.cpu.copy(), busy[-1].copy()
+        members, cpu, remaining = world.membership.at(state.seconds), state.cpu.copy(), busy[-1].copy()
         for step in np.unique(due[due < self.steps]).tolist():
             now, so_far = int(self.ends[step]), busy[step + 1]
             own = due == step
             up = own & members.present & (members.started_at <= now - world.cpu_interval_seconds)
             cpu[up] = noisy(world, so_far / world.cpu_interval_seconds, now)[up]
-            left[own] -= so_far[own]
-        return cpu, left
+            remaining[own] -= so_far[own]
+        return cpu, remaining
 
     def _points(self) -> FloatArray:
         """True CPU in the middle of each step, float64 (n, B)."""
@@ -405,23 +405,23 @@ def topics_in(first: World, world: World, at: int) -> tuple[Topic, ...]:
 
 @cache
 def _digits_by_bit() -> tuple[int, ...]:
-    """For each bit of the hash the digits that flip it and no other one, as a number: Gaussian elimination."""
+    """For each bit of the hash, the digits that flip only that bit, as a number, by Gaussian elimination."""
     zero = topic_hash(f"{0:0{DIGITS}o}")
-    found: dict[int, tuple[int, int]] = {}
+    digits_of: dict[int, tuple[int, int]] = {}
     for at in range(3 * DIGITS):
         digits = 1 << at
         flipped = topic_hash(f"{digits:0{DIGITS}o}") ^ zero
-        for bit, (other, others) in found.items():
+        for bit, (other, others) in digits_of.items():
             if flipped >> bit & 1:
                 flipped ^= other
                 digits ^= others
         if flipped:
             lead = flipped.bit_length() - 1
-            for bit, (other, others) in list(found.items()):
+            for bit, (other, others) in list(digits_of.items()):
                 if other >> lead & 1:
-                    found[bit] = other ^ flipped, others ^ digits
-            found[lead] = flipped, digits
-    return tuple(found[bit][1] for bit in range(HASH_BITS))
+                    digits_of[bit] = other ^ flipped, others ^ digits
+            digits_of[lead] = flipped, digits
+    return tuple(digits_of[bit][1] for bit in range(HASH_BITS))
 
 
 # --- split: a bundle is cut into parts, each with the traffic of its topics
@@ -470,17 +470,17 @@ def _counts(positions: Sequence[int], topics: Sequence[Topic]) -> NDArray[np.int
 
 
 def _shares(bundle: str, positions: Sequence[int], counts: NDArray[np.int64]) -> FloatArray:
-    """What part of the traffic each part has, (parts, 1): by topics, or by width where there are none."""
+    """The share of the traffic of each part, (parts, 1): by topics, or by width where there are none."""
     lower, upper = range_in_name(bundle)
     widths = np.array([end - begin for begin, end in pairwise((lower, *positions, upper))], dtype=np.float64)
     weights = counts if counts.any() else widths
-    found: FloatArray = (weights / weights.sum())[:, None]
-    return found
+    shares: FloatArray = (weights / weights.sum())[:, None]
+    return shares
 
 
 def _without(at: int, counted: Counted) -> Counted:
-    kept = counted.bundles != at
-    return Counted(counted.bundles[kept], counted.rates[kept])
+    others = counted.bundles != at
+    return Counted(counted.bundles[others], counted.rates[others])
 
 
 # --- load reports, as the columns that a turn reads

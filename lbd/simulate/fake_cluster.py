@@ -172,13 +172,16 @@ class Configuration:
         self.overrides: dict[str, str] = {}
 
     def running(self, broker: str) -> dict[str, str]:
-        """What a broker runs with; a value that it cannot read changes nothing. Before 3.0 deleted ones stay."""
+        """A broker's running configuration. A value that it cannot read changes nothing. Before 3.0 a deleted override
+        stays in force.
+        """
         host, _, port = broker.rpartition(":")
-        found = {**self._file, "advertisedAddress": host, "webServicePort": f"Optional[{port}]", **self._own(broker)}
-        kept = self._deleted if parse_version(self._version(broker)) < (3, 0, 0) else {}
-        for key, value in (*kept.items(), *self.overrides.items()):
-            found[key] = _read(found.get(key, ""), value)
-        return found
+        address = {"advertisedAddress": host, "webServicePort": f"Optional[{port}]"}
+        configuration = {**self._file, **address, **self._own(broker)}
+        stale = self._deleted if parse_version(self._version(broker)) < (3, 0, 0) else {}
+        for key, value in (*stale.items(), *self.overrides.items()):
+            configuration[key] = _read(configuration.get(key, ""), value)
+        return configuration
 
     def extensible(self, broker: str) -> bool:
         """Whether it runs the extensible load manager."""
@@ -462,26 +465,26 @@ class Book:
         return self.brokers[broker].up
 
     def report(self, broker: str, cluster: str, begun_at: float) -> dict[str, Any]:
-        """Its load report now; ``begun_at`` is when the run began, epoch seconds, by its clock."""
-        found, rates = self.brokers[broker], self._counted(broker)
+        """A broker's load report now; ``begun_at`` is when the run began, epoch seconds, by the broker's clock."""
+        member, rates = self.brokers[broker], self._counted(broker)
         topics = {bundle: int(self.world.topics[self.bundles[bundle]]) for bundle in rates}
-        cpu, started_at = float(self.state.cpu[found.at]), found.started_at
+        cpu, started_at = float(self.state.cpu[member.at]), member.started_at
         began = begun_at + (started_at if np.isfinite(started_at) else -DAY_SECONDS)
         at = begun_at + self.seconds
         return load_report(broker, cpu, rates, topics, version=self.version, cluster=cluster, started_at=began, at=at)
 
     def process(self, broker: str) -> ProcessCpu:
-        """What its process has spent of its CPU."""
-        found = self.brokers[broker]
-        return process_cpu(self.state, found.at, found.started_at)
+        """The CPU counter of a broker's process."""
+        member = self.brokers[broker]
+        return process_cpu(self.state, member.at, member.started_at)
 
     def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
         """Equal shares of the rates of each bundle that the broker has counted."""
-        found: dict[str, dict[str, list[float]]] = {}
+        rates: dict[str, dict[str, list[float]]] = {}
         for bundle, row in self._counted(broker).items():
             topics = self.topics(bundle)
-            found[bundle] = {topic.name: [rate / len(topics) for rate in row] for topic in topics}
-        return found
+            rates[bundle] = {topic.name: [rate / len(topics) for rate in row] for topic in topics}
+        return rates
 
     def _counted(self, broker: str) -> dict[str, list[float]]:
         counted = self.state.counted[self.brokers[broker].at]
@@ -503,38 +506,38 @@ class Book:
         self.lead(next((one.id for one in self.brokers.values() if one.up and one.id != self.leader), None))
 
     def die(self, broker: str) -> None:
-        """Kill -9: it answers no more, and is believed to live until its session ends."""
-        found = self.brokers[broker]
-        if found.up:
-            found.up = False
+        """Kill -9: the broker answers no more, and stays listed until its session ends."""
+        member = self.brokers[broker]
+        if member.up:
+            member.up = False
             self.closing.difference_update(self.owned(broker))
-            begun = found.started_at
-            self.at(self.seconds + SESSION_SECONDS, lambda: self._expire(found, begun))
+            started_at = member.started_at
+            self.at(self.seconds + SESSION_SECONDS, lambda: self._expire(member, started_at))
 
     def leave(self, broker: str) -> None:
-        """An orderly stop: its session ends with it."""
-        found = self.brokers[broker]
-        found.up = False
-        self._gone(found, died=False)
+        """An orderly stop: the broker's session ends at once."""
+        member = self.brokers[broker]
+        member.up = False
+        self._gone(member, died=False)
 
     def start(self, broker: str) -> None:
-        """It starts, for the first time or anew. What it owned and led before it has lost."""
-        found = self.brokers[broker]
-        if not found.up:
-            self._gone(found, died=True)
-            found.up, found.listed, found.started_at = True, True, self.seconds
-            self.world, self.state = started(self.world, self.state, found.at, self.seconds)
+        """Start a broker, for the first time or anew. It has lost the bundles and the leadership that it had before."""
+        member = self.brokers[broker]
+        if not member.up:
+            self._gone(member, died=True)
+            member.up, member.listed, member.started_at = True, True, self.seconds
+            self.world, self.state = started(self.world, self.state, member.at, self.seconds)
             if self.leader is None:
                 self.lead(broker)
 
     def _plan_lives(self, world: World) -> None:
-        """Those that join and leave by the scenario's time-table."""
+        """Schedule the brokers that join, leave or fail in the scenario."""
         for broker in self.brokers.values():
             joins, leaves = float(world.joins_at[broker.at]), float(world.leaves_at[broker.at])
             if joins > self.seconds:
-                self.at(joins, lambda found=broker: self.start(found.id))  # type: ignore[misc]
+                self.at(joins, lambda member=broker: self.start(member.id))  # type: ignore[misc]
             if np.isfinite(leaves):
-                self.at(leaves, lambda found=broker: self.leave(found.id))  # type: ignore[misc]
+                self.at(leaves, lambda member=broker: self.leave(member.id))  # type: ignore[misc]
         ids = tuple(self.brokers)
         for outage in world.outages:
             ends = self.die if outage.crashed else self.leave
@@ -542,28 +545,28 @@ class Book:
             if np.isfinite(outage.end):
                 self.at(outage.end, partial(self.start, ids[outage.broker]))
 
-    def _expire(self, found: Broker, begun: float) -> None:
-        """The session of one that died and did not come back."""
-        if not found.up and found.started_at == begun:
-            self._gone(found, died=True)
+    def _expire(self, broker: Broker, started_at: float) -> None:
+        """End the session of a broker that died and did not come back."""
+        if not broker.up and broker.started_at == started_at:
+            self._gone(broker, died=True)
 
-    def _gone(self, found: Broker, *, died: bool) -> None:
-        found.listed = False
-        if self.leader == found.id:
+    def _gone(self, broker: Broker, *, died: bool) -> None:
+        broker.listed = False
+        if self.leader == broker.id:
             self.lead_another()
-        for bundle in self.owned(found.id):
+        for bundle in self.owned(broker.id):
             self.free(bundle, died=died)
 
 
 def ranges(bundles: Iterable[str]) -> dict[str, tuple[list[int], list[str]]]:
     """The lower ends and the names of each namespace's bundles, in order."""
-    found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    by_namespace: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for bundle in bundles:
         lower = int(bundle_range(bundle).partition("_")[0], 16)
-        found[bundle_namespace(bundle)].append((lower, bundle))
+        by_namespace[bundle_namespace(bundle)].append((lower, bundle))
     return {
         namespace: ([start for start, _ in sorted(ones)], [bundle for _, bundle in sorted(ones)])
-        for namespace, ones in found.items()
+        for namespace, ones in by_namespace.items()
     }
 
 

@@ -75,7 +75,7 @@ class Door(ThreadingHTTPServer):
         self.answers = answers
         self.open = False
         self._connections: set[socket.socket] = set()
-        self._left = threading.Condition()
+        self._connections_changed = threading.Condition()
         try:
             self.server_bind()
         except OSError:
@@ -88,18 +88,18 @@ class Door(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def shut(self) -> None:
-        """As when a process ends: nobody listens, and its connections break."""
+        """Close the port as when the process ends: it listens no more, and its connections break."""
         self.open = False
         self.socket.close()
-        with self._left:
+        with self._connections_changed:
             for connection in self._connections:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def empty(self, seconds: float) -> bool:
-        """Whether all its connections have ended within that time."""
-        with self._left:
-            return self._left.wait_for(lambda: not self._connections, seconds)
+        """Whether all its connections end within ``seconds``."""
+        with self._connections_changed:
+            return self._connections_changed.wait_for(lambda: not self._connections, seconds)
 
     def reopen(self) -> None:
         """Listen, for the first time or again at the same port."""
@@ -112,7 +112,7 @@ class Door(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
         """Serve a connection in a thread of its own; it is known from now on."""
-        with self._left:
+        with self._connections_changed:
             self._connections.add(request)
         super().process_request(request, client_address)
 
@@ -121,9 +121,9 @@ class Door(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            with self._left:
+            with self._connections_changed:
                 self._connections.discard(request)
-                self._left.notify_all()
+                self._connections_changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
         """A client that gave up, or a broker that died, is no event; all else is a bug, and told."""
@@ -212,8 +212,8 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query, length = dict(parse_qsl(url.query)), int(self.headers.get("Content-Length") or 0)
         body, authorization = self.rfile.read(length), self.headers.get("Authorization")
-        asked = Request(self.server.id, self.command, unquote(url.path), query, body, authorization)
-        self._send(self.server.answers(asked))
+        request = Request(self.server.id, self.command, unquote(url.path), query, body, authorization)
+        self._send(self.server.answers(request))
 
     do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the parent's names
 
@@ -309,7 +309,7 @@ class FakeBundles:
         last = bundles[-1].rpartition("_")[2]
         return ok({"boundaries": [*(f"0x{start:08x}" for start in starts), last], "numBundles": len(bundles)})
 
-    def positions(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
+    def positions(self, request: Request, tenant: str, namespace: str, span: str) -> Reply:
         """200 at the owner, 307 to it elsewhere, 412 when there is none."""
         bundle = f"{tenant}/{namespace}/{span}"
         if f"{tenant}/{namespace}" not in self._ranges:
@@ -320,57 +320,57 @@ class FakeBundles:
         owner = self._book.owner(bundle)
         if owner is None:
             return refused(412, f"Failed to find ownership for ServiceUnit:{bundle}")
-        if owner != asked.broker:
-            return self.to_owner(owner, asked)
-        found = {topic.name: topic.position for topic in self._book.topics(bundle)}
-        return ok({"namespace": bundle_namespace(bundle), "bundle": span, "topicHashPositions": found})
+        if owner != request.broker:
+            return self.to_owner(owner, request)
+        positions = {topic.name: topic.position for topic in self._book.topics(bundle)}
+        return ok({"namespace": bundle_namespace(bundle), "bundle": span, "topicHashPositions": positions})
 
-    def unload(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
-        """The leader notes a destination before it looks at anything else; the owner closes the bundle.
+    def unload(self, request: Request, tenant: str, namespace: str, span: str) -> Reply:
+        """The leader notes a destination before any other check; the owner closes the bundle.
 
-        Raises :class:`Closing` when the bundle is to be closed: it is free, and 204 answered, after that.
+        Raises :class:`Closing` when the bundle is to be closed: after that it is free, and the answer is 204.
         """
         bundle = f"{tenant}/{namespace}/{span}"
-        if self._configuration.extensible(asked.broker):
-            return self.unknown(bundle) or self._hand_over(asked, bundle, asked.query.get("destinationBroker"))
-        refused_or_sent_on = self._noted(asked, bundle) or self.unknown(bundle)
+        if self._configuration.extensible(request.broker):
+            return self.unknown(bundle) or self._hand_over(request, bundle, request.query.get("destinationBroker"))
+        refused_or_sent_on = self._noted(request, bundle) or self.unknown(bundle)
         if refused_or_sent_on is not None:
             return refused_or_sent_on
         owner = self._book.owner(bundle)
         if owner is None:
             return Reply(204)
-        return self._close(bundle) if owner == asked.broker else self.to_owner(owner, asked)
+        return self._close(bundle) if owner == request.broker else self.to_owner(owner, request)
 
-    def _hand_over(self, asked: Request, bundle: str, destination: str | None) -> Reply:
+    def _hand_over(self, request: Request, bundle: str, destination: str | None) -> Reply:
         """The extensible manager's unload: the owner gives the bundle to the destination, and to no client."""
         owner = self._book.owner(bundle)
         if destination is not None and destination not in self._book.listed:
             return refused(409, "Not allowed unload namespace bundle to inactive destination broker")
         if owner is None:
             return Reply(204)
-        if owner != asked.broker:
-            return _elsewhere(owner, asked, destinationBroker=destination or "", authoritative="true")
+        if owner != request.broker:
+            return _elsewhere(owner, request, destinationBroker=destination or "", authoritative="true")
         if owner == destination:
             return refused(500, f"Namespace bundle: {bundle} own by {owner}, cannot be transfer to same broker.")
         self._book.transfer(bundle, destination)
         return Reply(204)
 
-    def to_owner(self, owner: str, asked: Request) -> Reply:
-        """What the leader says of owners is so, what others say may not be."""
-        return _elsewhere(owner, asked, authoritative=str(asked.broker == self._book.leader).lower())
+    def to_owner(self, owner: str, request: Request) -> Reply:
+        """Redirect to the owner; only the leader's redirect is authoritative."""
+        return _elsewhere(owner, request, authoritative=str(request.broker == self._book.leader).lower())
 
-    def _noted(self, asked: Request, bundle: str) -> Reply | None:
-        """None where there is no destination, which brokers before 3.0 do not know, or the leader has noted it."""
-        book, named = self._book, asked.query.get("destinationBroker")
-        if named is None or not knows_destinations(book.version_of(asked.broker)):
+    def _noted(self, request: Request, bundle: str) -> Reply | None:
+        """Note a destination. None if the leader has noted it, or if there is none (brokers before 3.0 ignore it)."""
+        book, named = self._book, request.query.get("destinationBroker")
+        if named is None or not knows_destinations(book.version_of(request.broker)):
             return None
         destination = named.removeprefix("http://").removeprefix("https://")
         if destination not in book.listed:
             return refused(409, "Not allowed unload namespace bundle to inactive destination broker")
         if book.leader is None:
             return refused(412, "Couldn't find leader broker")
-        if asked.broker != book.leader:
-            return _elsewhere(book.leader, asked, destinationBroker=destination, authoritative="false")
+        if request.broker != book.leader:
+            return _elsewhere(book.leader, request, destinationBroker=destination, authoritative="false")
         book.note(bundle, destination)
         return None
 
@@ -380,33 +380,33 @@ class FakeBundles:
         self._book.closing.add(bundle)
         raise Closing(bundle)
 
-    def look_up(self, asked: Request, domain: str, tenant: str, namespace: str, topic: str) -> Reply:
-        """What nobody owns is placed by the leader, or taken by whoever is asked authoritatively."""
+    def look_up(self, request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Reply:
+        """A bundle without an owner is placed by the leader, or taken by the broker of an authoritative request."""
         bundle = self._bundle_of(f"{tenant}/{namespace}", f"{domain}://{tenant}/{namespace}/{topic}")
         if bundle is None:
             return _not_found()
         if bundle in self._book.closing:
             return crash(f"Namespace bundle {bundle} is being unloaded")
         if self._book.owner(bundle) is None:
-            chosen = self.chosen(asked, bundle)
+            chosen = self.chosen(request, bundle)
             if isinstance(chosen, Reply):
                 return chosen
             self._book.acquire(bundle, chosen)
-        return ok(_lookup_json(self._book.owner(bundle) or asked.broker))
+        return ok(_lookup_json(self._book.owner(bundle) or request.broker))
 
-    def chosen(self, asked: Request, bundle: str) -> str | Reply:
-        """The broker that was asked, if the bundle is its to take; else where to ask."""
-        if self._configuration.extensible(asked.broker):
+    def chosen(self, request: Request, bundle: str) -> str | Reply:
+        """The broker of the request if it may take the bundle; else a redirect."""
+        if self._configuration.extensible(request.broker):
             return self._book.place(bundle)
-        if asked.query.get("authoritative") == "true":
-            return asked.broker
+        if request.query.get("authoritative") == "true":
+            return request.broker
         leader = self._book.leader
         if leader is None:
             return page(503)
-        if asked.broker != leader:
-            return _elsewhere(leader, asked, authoritative="false")
+        if request.broker != leader:
+            return _elsewhere(leader, request, authoritative="false")
         chosen = self._book.place(bundle)
-        return chosen if chosen == leader else _elsewhere(chosen, asked, authoritative="true")
+        return chosen if chosen == leader else _elsewhere(chosen, request, authoritative="true")
 
     def unknown(self, bundle: str) -> Reply | None:
         """Why it is no bundle of this cluster."""
@@ -418,13 +418,13 @@ class FakeBundles:
         return crash(strange) if strange else refused(412, self._missing(bundle))
 
     def _missing(self, bundle: str) -> str:
-        """A range that begins where a bundle does is told from one that does not."""
+        """The message for a range that is no bundle; it differs if the range begins where a bundle does."""
         starts, bundles = self._ranges[bundle_namespace(bundle)]
         lower = int(bundle_range(bundle).partition("_")[0], 16)
         if lower not in starts:
             return f"Cannot find bundle {bundle} in the bundles list"
-        found = bundles[starts.index(lower)]
-        return f"Invalid upper boundary for bundle {bundle}. Expected upper boundary of {found}"
+        expected = bundles[starts.index(lower)]
+        return f"Invalid upper boundary for bundle {bundle}. Expected upper boundary of {expected}"
 
     def _bundle_of(self, namespace: str, topic: str) -> str | None:
         """The bundle of a topic: CRC32 of its full name, ranges are [lower, upper)."""
@@ -454,8 +454,8 @@ def _not_found() -> Reply:
     return refused(404, "Namespace not found")
 
 
-def _elsewhere(broker: str, asked: Request, **query: str) -> Reply:
-    return Reply(307, location=f"http://{broker}{asked.path}?{urlencode(query)}")
+def _elsewhere(broker: str, request: Request, **query: str) -> Reply:
+    return Reply(307, location=f"http://{broker}{request.path}?{urlencode(query)}")
 
 
 def _lookup_json(broker: str) -> dict[str, str]:
@@ -485,18 +485,22 @@ class FakeSplits:
     def __init__(self, book: BrokerState, bundles: FakeBundles) -> None:
         self._book, self._bundles = book, bundles
 
-    def split(self, asked: Request, tenant: str, namespace: str, span: str) -> Reply:
+    def split(self, request: Request, tenant: str, namespace: str, span: str) -> Reply:
         """204, also where nothing was cut. The parts stay with the bundle's owner, unless they are to be unloaded."""
-        bundle, algorithm = f"{tenant}/{namespace}/{span}", asked.query.get("splitAlgorithmName") or ALGORITHMS[0]
+        bundle, algorithm = f"{tenant}/{namespace}/{span}", request.query.get("splitAlgorithmName") or ALGORITHMS[0]
         try:
-            given = msgspec.json.decode(asked.body or b"[]", type=list[int])
+            positions = msgspec.json.decode(request.body or b"[]", type=list[int])
         except msgspec.MsgspecError as error:
             return Reply(400, f"Cannot deserialize value: {error}".encode(), content_type="text/plain")
         if algorithm not in ALGORITHMS:
             return refused(412, _UNSUPPORTED)
-        if algorithm == SPECIFIED and not given:
+        if algorithm == SPECIFIED and not positions:
             return refused(412, _NO_POSITIONS)
-        return self._no_bundle(bundle) or self._elsewhere(asked, bundle) or self._cut(asked, bundle, algorithm, given)
+        return (
+            self._no_bundle(bundle)
+            or self._elsewhere(request, bundle)
+            or self._cut(request, bundle, algorithm, positions)
+        )
 
     def _no_bundle(self, bundle: str) -> Reply | None:
         """As of an unload, but that ranges which are none are refused in words."""
@@ -506,32 +510,32 @@ class FakeSplits:
         more = f": {span}" if span.count("_") != 1 else " under radix 16"
         return refused(412, malformed(span) + more)
 
-    def _elsewhere(self, asked: Request, bundle: str) -> Reply | None:
-        """Redirects keep the whole query; what nobody owns is placed first, as by a lookup."""
+    def _elsewhere(self, request: Request, bundle: str) -> Reply | None:
+        """Redirects keep the whole query; a bundle without an owner is placed first, as by a lookup."""
         owner = self._book.owner(bundle)
-        found = self._bundles.chosen(asked, bundle) if owner is None else owner
-        if isinstance(found, Reply):
-            return _keeping(asked, found)
-        if found != asked.broker:
-            return _keeping(asked, self._bundles.to_owner(found, asked))
-        self._book.acquire(bundle, found)
+        owner_or_reply = self._bundles.chosen(request, bundle) if owner is None else owner
+        if isinstance(owner_or_reply, Reply):
+            return _keeping(request, owner_or_reply)
+        if owner_or_reply != request.broker:
+            return _keeping(request, self._bundles.to_owner(owner_or_reply, request))
+        self._book.acquire(bundle, owner_or_reply)
         return None
 
-    def _cut(self, asked: Request, bundle: str, algorithm: str, given: Sequence[int]) -> Reply:
+    def _cut(self, request: Request, bundle: str, algorithm: str, requested: Sequence[int]) -> Reply:
         if bundle in self._book.closing:
             return crash(f"Namespace bundle {bundle} is being unloaded")
         topics = self._book.topics(bundle)
         if algorithm == "flow_or_qps_equally_divide":
             return crash(_WRONG_OPTION)
         if algorithm == SPECIFIED:
-            positions = specified_positions_divide(*range_in_name(bundle), topics, given)
+            positions = specified_positions_divide(*range_in_name(bundle), topics, requested)
         elif algorithm == "topic_count_equally_divide":
             positions = topic_count_equally_divide(topics)
         else:
             positions = range_equally_divide(*range_in_name(bundle))
         wanted = inside(bundle, set(positions or ()))
         if wanted:
-            self._made(self._book.split(bundle, wanted), unload=asked.query.get("unload") == "true")
+            self._made(self._book.split(bundle, wanted), unload=request.query.get("unload") == "true")
         return Reply(204)
 
     def halve(self, bundle: str) -> tuple[str, ...]:
@@ -546,25 +550,25 @@ class FakeSplits:
             self._book.close_later(part)
 
 
-def _keeping(asked: Request, reply: Reply) -> Reply:
-    own = {key: value for key, value in asked.query.items() if key != "authoritative"}
+def _keeping(request: Request, reply: Reply) -> Reply:
+    own = {key: value for key, value in request.query.items() if key != "authoritative"}
     return replace(reply, location=f"{reply.location}&{urlencode(own)}") if own and reply.location else reply
 
 
 def topic_stats(book: BrokerState, broker: str) -> dict[str, Any]:
     """Topics of each bundle that the broker has counted, and of other numbers than rates none."""
-    found = dict[str, Any]()
+    stats = dict[str, Any]()
     for bundle, topics in book.topic_rates(broker).items():
         each = {name: {**dict(zip(RATES, rates, strict=True)), "producerCount": 1} for name, rates in topics.items()}
-        found.setdefault(bundle_namespace(bundle), {})[bundle_range(bundle)] = {"persistent": each}
-    return found
+        stats.setdefault(bundle_namespace(bundle), {})[bundle_range(bundle)] = {"persistent": each}
+    return stats
 
 
-def of_nan(found: object) -> Any:  # noqa: ANN401 - JSON
+def of_nan(document: object) -> Any:  # noqa: ANN401 - JSON
     """The same with every rate and usage NaN, as Jackson writes it: a text."""
-    if isinstance(found, dict):
-        return {key: of_nan(value) for key, value in found.items()}
-    return "NaN" if isinstance(found, float) else found
+    if isinstance(document, dict):
+        return {key: of_nan(value) for key, value in document.items()}
+    return "NaN" if isinstance(document, float) else document
 
 
 # --- responses to each request of the admin API that lbd makes, as brokers of 4.0.8 give them
@@ -585,13 +589,13 @@ class FakeAdminApi:
         self._splits = FakeSplits(book, bundles)
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self._table(bundles)]
 
-    def __call__(self, asked: Request) -> Reply:
+    def __call__(self, request: Request) -> Reply:
         """The usual answer. Raises :class:`~lbd.simulate.fake_pulsar.Closing` for an unload that has begun."""
-        found = [(method, match, handler) for method, path, handler in self._routes if (match := path(asked.path))]
-        for method, match, handler in found:
-            if method == asked.method:
-                return handler(asked, *match.groups())
-        return page(405 if found else 404)
+        matches = [(method, match, handler) for method, path, handler in self._routes if (match := path(request.path))]
+        for method, match, handler in matches:
+            if method == request.method:
+                return handler(request, *match.groups())
+        return page(405 if matches else 404)
 
     def split(self, bundle: str) -> tuple[str, ...]:
         """The halves of a bundle, which the brokers have cut by themselves."""
@@ -606,7 +610,7 @@ class FakeAdminApi:
         yield "DELETE", f"{configuration}/{{}}", self._delete
         yield "GET", "/admin/v2/brokers/ready", lambda _: text("ok")
         yield "GET", "/admin/v2/brokers/health", lambda _: text("ok")
-        yield "GET", "/admin/v2/brokers/version", lambda asked: text(self._book.version_of(asked.broker))
+        yield "GET", "/admin/v2/brokers/version", lambda request: text(self._book.version_of(request.broker))
         yield "GET", "/admin/v2/brokers/leaderBroker", self._leader
         yield "GET", "/admin/v2/brokers", self._listed
         yield "GET", "/admin/v2/brokers/{}", self._listed
@@ -643,30 +647,30 @@ class FakeAdminApi:
             return refused(404, "Couldn't find leader broker")
         return ok({"serviceUrl": f"http://{leader}", "brokerId": leader})
 
-    def _owned(self, asked: Request, cluster: str, broker: str) -> Reply:
+    def _owned(self, request: Request, cluster: str, broker: str) -> Reply:
         del cluster
         if broker not in self._book.listed:
             return refused(404, f"Broker id '{broker}' not found in available brokers.")
-        if broker != asked.broker:
-            return Reply(307, location=f"http://{broker}{asked.path}")
+        if broker != request.broker:
+            return Reply(307, location=f"http://{broker}{request.path}")
         shared = {"broker_assignment": "shared", "is_controlled": False}
         mine = [*heartbeats(self._configuration.cluster, broker), *self._book.owned(broker)]
         return ok({bundle: {**shared, "is_active": bundle not in self._book.closing} for bundle in mine})
 
-    def _load_report(self, asked: Request) -> Reply:
-        """What a broker says of its load, faults included; under the extensible manager there is no such report."""
-        if self._configuration.extensible(asked.broker):
+    def _load_report(self, request: Request) -> Reply:
+        """A broker's load report, faults included; under the extensible manager there is no such report."""
+        if self._configuration.extensible(request.broker):
             return refused(500, "java.lang.UnsupportedOperationException")
-        faults, broker = self._book.faults, asked.broker
+        faults, broker = self._book.faults, request.broker
         frozen = faults.take(Fault.FROZEN_REPORT, broker, LOAD_REPORT) is not None
         if not (frozen and broker in self._frozen):
             self._frozen[broker] = self._report(broker)
-        found = self._frozen[broker]
-        return ok(of_nan(found) if faults.take(Fault.NAN, broker, LOAD_REPORT) else found)
+        report = self._frozen[broker]
+        return ok(of_nan(report) if faults.take(Fault.NAN, broker, LOAD_REPORT) else report)
 
-    def _mbeans(self, asked: Request) -> Reply:
-        """Two of the beans of a broker's JVM, by the metrics that tell what CPU it has spent."""
-        spent, up = self._book.process(asked.broker)
+    def _mbeans(self, request: Request) -> Reply:
+        """Two of the beans of a broker's JVM, with the metrics of its CPU time."""
+        spent, up = self._book.process(request.broker)
         beans = {
             "Runtime": {"SpecVersion": "17", "Uptime": int(up * 1e3)},
             "OperatingSystem": {"ProcessCpuTime": int(spent * 1e9), "AvailableProcessors": 1},
@@ -675,16 +679,16 @@ class FakeAdminApi:
             [{"metrics": metrics, "dimensions": {"MBean": f"java.lang:type={name}"}} for name, metrics in beans.items()]
         )
 
-    def _topics(self, asked: Request) -> Reply:
-        return ok(topic_stats(self._book, asked.broker))
+    def _topics(self, request: Request) -> Reply:
+        return ok(topic_stats(self._book, request.broker))
 
     def _report(self, broker: str) -> dict[str, Any]:
         skew = self._book.faults.take(Fault.CLOCK_SKEW, broker)
         begun_at = self._begun_at + (0.0 if skew is None else skew.seconds)
         return self._book.report(broker, self._configuration.cluster, begun_at)
 
-    def _running(self, asked: Request) -> Reply:
-        return ok(self._configuration.running(asked.broker))
+    def _running(self, request: Request) -> Reply:
+        return ok(self._configuration.running(request.broker))
 
     def _override(self, _: Request, key: str, value: str) -> Reply:
         """Whatever the value is, it is stored and answered 200."""
@@ -714,9 +718,9 @@ class FakeAdminApi:
         group = self._policies.groups.get(f"{tenant}/{namespace}")
         return Reply(204) if group is None else Reply(200, group.encode())
 
-    def _members(self, asked: Request, cluster: str, group: str) -> Reply:
+    def _members(self, request: Request, cluster: str, group: str) -> Reply:
         del cluster
-        own, groups = f"{asked.query.get('tenant', '')}/", self._policies.groups
+        own, groups = f"{request.query.get('tenant', '')}/", self._policies.groups
         return ok([name for name, one in groups.items() if one.lower() == group and name.startswith(own)])
 
 
@@ -806,35 +810,35 @@ class FakeBrokers:
             elif door.open and not up:
                 self._doors.shut(door)
 
-    def answer(self, asked: Request) -> Reply:
+    def answer(self, request: Request) -> Reply:
         """The broker's answer, faults included."""
-        self.requests.append(asked)
-        self.on_request(asked)
-        reply = self._faulty(asked)
-        self.on_reply(asked, reply)
+        self.requests.append(request)
+        self.on_request(request)
+        reply = self._faulty(request)
+        self.on_reply(request, reply)
         return reply
 
-    def _faulty(self, asked: Request) -> Reply:
+    def _faulty(self, request: Request) -> Reply:
         """The broker's answer, faults included, with its own idea of the time."""
-        if self.faults.take(Fault.LEADER_CHANGES, asked.broker, asked.path) is not None:
+        if self.faults.take(Fault.LEADER_CHANGES, request.broker, request.path) is not None:
             with self._lived():
                 self._book.lead_another()
-        death = self.faults.take(Fault.BROKER_DIES, asked.broker, asked.path)
+        death = self.faults.take(Fault.BROKER_DIES, request.broker, request.path)
         if death is None:
-            return spoilt(self.faults, asked, self._usual, self.now)
+            return spoilt(self.faults, request, self._usual, self.now)
         if death.acts:
-            self._usual(asked)
-        self.kill(asked.broker)
+            self._usual(request)
+        self.kill(request.broker)
         return Reply(silent=True)
 
-    def _usual(self, asked: Request) -> Reply:
-        if self.authorization not in {None, asked.authorization}:
-            return page(401) if asked.path.endswith("/ready") else refused(401, "Unauthorized")
+    def _usual(self, request: Request) -> Reply:
+        if self.authorization not in {None, request.authorization}:
+            return page(401) if request.path.endswith("/ready") else refused(401, "Unauthorized")
         try:
             with self._lived():
-                return self._answers(asked)
+                return self._answers(request)
         except Closing as unload:
-            late = self.faults.take(Fault.CLOSES_LATE, asked.broker, asked.path)
+            late = self.faults.take(Fault.CLOSES_LATE, request.broker, request.path)
             if late is not None:
                 closing = threading.Timer(late.seconds, self._close, [unload.bundle])
                 closing.daemon = True
@@ -970,14 +974,14 @@ class FakePulsar(FakeBrokers):
 
 
 def _doors(number: int, port: int, answers: Callable[[Request], Reply]) -> list[Door]:
-    """A port for each broker, at an address of its own where the system has them: isolation policies go by hosts."""
+    """A port for each broker, each at its own address where the system has them: isolation policies go by hosts."""
     with ExitStack() as undone:
-        found = []
+        doors = []
         for at in range(number):
-            found.append(_door(f"127.0.{at // 250}.{at % 250 + 1}", port, answers))
-            undone.callback(found[-1].server_close)
+            doors.append(_door(f"127.0.{at // 250}.{at % 250 + 1}", port, answers))
+            undone.callback(doors[-1].server_close)
         undone.pop_all()
-    return found
+    return doors
 
 
 def _door(host: str, port: int, answers: Callable[[Request], Reply]) -> Door:

@@ -49,9 +49,9 @@ class Reply:
     drip_seconds: float = 0.0
 
 
-def ok(found: object) -> Reply:
+def ok(document: object) -> Reply:
     """200 with JSON."""
-    return Reply(200, msgspec.json.encode(found))
+    return Reply(200, msgspec.json.encode(document))
 
 
 def text(words: str) -> Reply:
@@ -71,8 +71,8 @@ def page(status: int) -> Reply:
 
 def crash(message: str) -> Reply:
     """500 with a stack trace of which only the first lines matter."""
-    told = f"\n --- An unexpected error occurred in the server ---\n\nMessage: {message}\n\nStacktrace:\n\n"
-    return refused(500, told)
+    text = f"\n --- An unexpected error occurred in the server ---\n\nMessage: {message}\n\nStacktrace:\n\n"
+    return refused(500, text)
 
 
 class Fault(Enum):
@@ -168,10 +168,10 @@ class Faults:
     def take(self, fault: Fault, broker: str, path: str = "", method: str = "") -> Switch | None:
         """The switch that makes this fault happen now, counted as used; None when none does."""
         with self._lock:
-            found = next((one for one in self._switches if one.fits(fault, broker, path, method)), None)
-            if found is not None and found.times is not None:
-                found.times -= 1
-            return found
+            switch = next((one for one in self._switches if one.fits(fault, broker, path, method)), None)
+            if switch is not None and switch.times is not None:
+                switch.times -= 1
+            return switch
 
 
 INSTEAD = {
@@ -188,25 +188,27 @@ INSTEAD = {
 """What is answered instead of the usual."""
 
 
-def spoilt(faults: Faults, asked: Request, usual: Callable[[Request], Reply], now: Callable[[], float]) -> Reply:
-    """The answer with what is switched on; redirects are answered as they are where a fault ``acts``."""
-    slow = faults.take(Fault.SLOW, asked.broker, asked.path)
+def spoilt(faults: Faults, request: Request, usual: Callable[[Request], Reply], now: Callable[[], float]) -> Reply:
+    """The answer with the faults that are switched on; a redirect stays as it is where a fault ``acts``."""
+    slow = faults.take(Fault.SLOW, request.broker, request.path)
     if slow is not None and not slow.acts:
         time.sleep(slow.seconds)
-    taken = (faults.take(fault, asked.broker, asked.path, asked.method) for fault in (Fault.OTHER_REPLY, *INSTEAD))
-    found = next(filter(None, taken), None)
-    reply = usual(asked) if found is None else _instead(found, asked, usual)
+    taken = (
+        faults.take(fault, request.broker, request.path, request.method) for fault in (Fault.OTHER_REPLY, *INSTEAD)
+    )
+    switch = next(filter(None, taken), None)
+    reply = usual(request) if switch is None else _instead(switch, request, usual)
     if slow is not None and slow.acts:
         reply = replace(reply, delay_seconds=slow.seconds)
-    skew = faults.take(Fault.CLOCK_SKEW, asked.broker)
-    drips = faults.take(Fault.DRIPS, asked.broker, asked.path)
+    skew = faults.take(Fault.CLOCK_SKEW, request.broker)
+    drips = faults.take(Fault.DRIPS, request.broker, request.path)
     late = reply.drip_seconds if drips is None else drips.seconds
     return replace(reply, date=now() + (0.0 if skew is None else skew.seconds), drip_seconds=late)
 
 
-def _instead(switch: Switch, asked: Request, usual: Callable[[Request], Reply]) -> Reply:
+def _instead(switch: Switch, request: Request, usual: Callable[[Request], Reply]) -> Reply:
     if switch.acts:
-        usual_one = usual(asked)
+        usual_one = usual(request)
         if usual_one.location is not None:
             switch.times = None if switch.times is None else switch.times + 1
             return usual_one

@@ -77,8 +77,8 @@ def thinned(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArr
     stretches = np.array_split(np.arange(values.size), MOST_POINTS // 2)
     low = [at[np.nan_to_num(values[at], nan=np.inf).argmin()] for at in stretches]
     high = [at[np.nan_to_num(values[at], nan=-np.inf).argmax()] for at in stretches]
-    kept = np.unique(np.concatenate((low, high)))
-    return times[kept], np.round(values[kept], 2)
+    extremes = np.unique(np.concatenate((low, high)))
+    return times[extremes], np.round(values[extremes], 2)
 
 
 def _lines(trace: Trace, values: FloatArray, unit: str) -> graph_objects.Figure:
@@ -87,15 +87,15 @@ def _lines(trace: Trace, values: FloatArray, unit: str) -> graph_objects.Figure:
     for at in sorted(range(len(trace.brokers)), key=lambda at: trace.brokers[at] in colours):
         broker = trace.brokers[at]
         times, line = thinned(_times(trace), values[:, at])
-        told = broker in colours
+        named = broker in colours
         figure.add_scatter(
             x=times,
             y=line,
             mode="lines",
-            name=broker if told else "the others",
-            showlegend=told or at == _first_other(trace, colours),
-            legendgroup=broker if told else "the others",
-            line={"color": colours.get(broker, OTHERS), "width": 2 if told else 1, "shape": "hv"},
+            name=broker if named else "the others",
+            showlegend=named or at == _first_other(trace, colours),
+            legendgroup=broker if named else "the others",
+            line={"color": colours.get(broker, OTHERS), "width": 2 if named else 1, "shape": "hv"},
             hovertemplate=f"{broker}: %{{y:.1f}} at %{{x:.1f}}<extra></extra>",
         )
     return figure

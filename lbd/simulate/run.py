@@ -108,7 +108,7 @@ def unload_seconds(topics: int, *, cold: bool) -> float:
 
 @dataclass(frozen=True)
 class _SimulatedFlight:
-    """One unload of a plan: when it is asked for (epoch seconds), and how long it takes."""
+    """One unload of a plan: when it is requested (epoch seconds), and how long it takes."""
 
     asked_at: float
     seconds: float
@@ -172,34 +172,34 @@ class Moving:
         """How many splits of lbd's there were."""
         return within_hour(self._journal.splits.all(), self._now())
 
-    def was_split(self, found: SplitPlan, reason: str) -> None:
+    def was_split(self, split_plan: SplitPlan, reason: str) -> None:
         """Journal a split of lbd's, which took no time."""
         self._number += 1
-        now, split, parts = self._now(), str(self._number), tuple(part.bundle for part in found.parts)
-        self._journal.take(derived(SplitIntent, plan_cut(found, reason), at=now, split=split), b"")
-        self._journal.take(SplitEnded(now, split, SplitResult.SPLIT, found.bundle, parts, found.owner), b"")
+        now, split, parts = self._now(), str(self._number), tuple(part.bundle for part in split_plan.parts)
+        self._journal.take(derived(SplitIntent, plan_cut(split_plan, reason), at=now, split=split), b"")
+        self._journal.take(SplitEnded(now, split, SplitResult.SPLIT, split_plan.bundle, parts, split_plan.owner), b"")
 
     def landed(self) -> list[tuple[Unload, float]]:
-        """Let time pass until now: what was asked for is journaled, what landed since the last call is told, with the
-        seconds that it took.
+        """Let time pass until now and journal the requests sent meanwhile. Returns the unloads that landed since the
+        last call, each with the seconds that it took.
         """
         now = self._now()
         while self._waiting and self._waiting[0].asked_at <= now:
             self._ask(self._waiting.popleft())
-        ended = [flight for flight in self._flying if flight.lands_at <= now]
+        landed = [flight for flight in self._flying if flight.lands_at <= now]
         self._flying = [flight for flight in self._flying if flight.lands_at > now]
-        for flight in ended:
+        for flight in landed:
             self._conclude(flight)
-        return [(flight.unload, flight.seconds) for flight in ended]
+        return [(flight.unload, flight.seconds) for flight in landed]
 
     def collect(self) -> FinishedMoves:
-        """What ended since the last call, as the executor tells it."""
+        """The moves that ended since the last call, as from the executor."""
         self._journal.settle(Now(self._now()), KEEP_SECONDS)
         unfinished = tuple(flight.unload for flight in (*self._flying, *self._waiting))
         self._touched |= touched_brokers(unfinished, self._outcomes)
-        ended = FinishedMoves(tuple(self._outcomes), tuple(self._skips), None, unfinished, frozenset(self._touched))
+        finished = FinishedMoves(tuple(self._outcomes), tuple(self._skips), None, unfinished, frozenset(self._touched))
         self._outcomes, self._skips = [], []
-        return ended
+        return finished
 
     def settled(self) -> None:
         """What was touched so far has been noted; what is under way is told again."""
@@ -269,37 +269,37 @@ class Cutting:
         owner = self.world.brokers[self.state.owner[at]]
         return plan(owner, bundle, settings.algorithm, tuple(self._topics(at)), settings.flow)
 
-    def by_lbd(self, seen: SplitRound, settings: Settings) -> tuple[Due, SplitPlan] | None:
-        """What lbd's rule splits, and why; the parts stay where they are."""
-        chosen = choose(self, settings, seen).chosen
+    def by_lbd(self, this_round: SplitRound, settings: Settings) -> tuple[Due, SplitPlan] | None:
+        """The split by lbd's rule, and why; the parts stay where they are."""
+        chosen = choose(self, settings, this_round).chosen
         if chosen is not None:
             self._cut(chosen[1], "lbd")
         return chosen
 
     def by_brokers(self, record: TurnResult, closing: Collection[str]) -> None:
-        """What the leader splits of what this turn saw, and places anew; not what its owner is ``closing``."""
-        for found in self._due(record, closing):
-            self._cut(found, "brokers")
-            parts = [self.world.bundles.index(part.bundle) for part in found.parts]
+        """Split the bundles of this turn that the leader would split, and place the parts; skip ``closing`` bundles."""
+        for split_plan in self._due(record, closing):
+            self._cut(split_plan, "brokers")
+            parts = [self.world.bundles.index(part.bundle) for part in split_plan.parts]
             self.state = placed(self.world, released(self.state, np.array(parts)))
 
     def _due(self, record: TurnResult, closing: Collection[str]) -> list[SplitPlan]:
-        """All that are too large, while their namespaces have room. lbd's averages are made as the leader's own."""
-        found: list[SplitPlan] = []
-        seen = record.observation
-        if seen is None or record.averages is None or seen.leader is None:
-            return found
-        due = [one for one in too_large(seen.snapshot, record.averages, BROKERS) if one.bundle not in closing]
+        """All bundles that are too large, while their namespaces have room. lbd averages as the leader does."""
+        plans: list[SplitPlan] = []
+        observation = record.observation
+        if observation is None or record.averages is None or observation.leader is None:
+            return plans
+        due = [one for one in too_large(observation.snapshot, record.averages, BROKERS) if one.bundle not in closing]
         bundles = {name: self.number_of_bundles(name) for name in {bundle_namespace(one.bundle) for one in due}}
         for one in within_namespaces(due, bundles, BROKERS)[0]:
             with suppress(RefusedError):  # as a broker that finds nothing to cut, and answers 204
-                found.append(self.look(one.bundle, BROKERS))
-        return found
+                plans.append(self.look(one.bundle, BROKERS))
+        return plans
 
-    def _cut(self, found: SplitPlan, by: str) -> None:
-        at = self.world.bundles.index(found.bundle)
-        self.world, self.state = split(self.world, self.state, at, found.positions, found.whole.topics)
-        ends = (found.bundle, found.owner, len(found.parts), by)
+    def _cut(self, split_plan: SplitPlan, by: str) -> None:
+        at = self.world.bundles.index(split_plan.bundle)
+        self.world, self.state = split(self.world, self.state, at, split_plan.positions, split_plan.whole.topics)
+        ends = (split_plan.bundle, split_plan.owner, len(split_plan.parts), by)
         self.made.append(SplitEvent(float(self.state.seconds), *ends))
 
     def _position(self, bundle: str) -> int | None:
@@ -348,22 +348,22 @@ class Simulation:
         self._broker = {broker: at for at, broker in enumerate(self._world.brokers)}
         self._index()
         self._splits: list[SplitEvent] = []
-        self._seen: list[ClusterTruth] = []
+        self._truths: list[ClusterTruth] = []
         self._moves: list[Moved] = []
         self._shown_at: float | None = None
 
     def turns(self) -> Iterator[Turned]:
-        """Every turn of the run, the first of them at its beginning. Raises what a turn could not be finished for."""
+        """Every turn of the run, the first one at its beginning. Raises the error of a turn that fails."""
         live = LiveCpuReader(self, 1) if self.settings.asks_live_cpu else reports_alone
         parts, seconds = simulated_parts(self, self._moving, self.settings, self._isolation, live), 0.0
         while seconds <= self.scenario.hours * 3600:
             self._forward(seconds)
-            begun = self.clock()
+            started_at = self.clock()
             record = turn(parts)
-            took = self.clock() - begun
+            took = self.clock() - started_at
             if record.error is not None:
                 raise record.error
-            self._seen.append(self._look(took))
+            self._truths.append(self._look(took))
             yield Turned(seconds, record, took)
             self._split(record)
             seconds += self.settings.interval_seconds
@@ -371,7 +371,7 @@ class Simulation:
     def trace(self) -> Trace:
         """What the scorecard is made of."""
         return Trace(
-            seen=tuple(self._seen),
+            seen=tuple(self._truths),
             moves=tuple(self._moves),
             brokers=self._world.brokers,
             shown_at_seconds=self._shown_at,
@@ -383,13 +383,13 @@ class Simulation:
     def observe(self) -> Observation:
         """The reports as they are now; the brokers do not shed by themselves."""
         world, seconds = self._world, self._state.seconds
-        seen = replace(snapshot(world, self._state, BEGUN_AT), taken_at=self._now)
+        reports = replace(snapshot(world, self._state, BEGUN_AT), taken_at=self._now)
         members = world.membership.at(seconds)
         active = tuple(world.brokers[at] for at in np.flatnonzero(members.listed).tolist())
         leader = Leader(world.brokers[members.leader], "") if members.leads else None
-        silent = dict.fromkeys(sorted(set(active) - set(seen.brokers.ids)), "does not answer")
+        silent = dict.fromkeys(sorted(set(active) - set(reports.brokers.ids)), "does not answer")
         splitting = active if self.scenario.auto_bundle_split else ()
-        return Observation(seen, "simulated", active, leader, silent, splitting_on=splitting)
+        return Observation(reports, "simulated", active, leader, silent, splitting_on=splitting)
 
     def process_cpu(self, broker: str, *, deadline: float) -> ProcessCpu:
         """As :meth:`lbd.pulsar.admin.Admin.process_cpu`; it is answered at once."""
@@ -397,15 +397,15 @@ class Simulation:
         return noisy_process_cpu(self._world, self._state, self._broker[broker])
 
     def _split(self, record: TurnResult) -> None:
-        """What this turn's round asks for: one of the two splits, never both."""
+        """Split as this turn's round demands: by lbd or by the brokers, never both."""
         by_lbd = self.settings.split.enabled and not self.scenario.auto_bundle_split
         if not (by_lbd or self.scenario.auto_bundle_split):
             return
         cutting = Cutting(self._first, self._world, self._state)
         if not by_lbd:
             cutting.by_brokers(record, self._moving.flying)
-        elif seen := split_round(record, self._moving.split_or_attempted_at, self._moving.splits_within_hour):
-            chosen = cutting.by_lbd(seen, self.settings)
+        elif this_round := split_round(record, self._moving.split_or_attempted_at, self._moving.splits_within_hour):
+            chosen = cutting.by_lbd(this_round, self.settings)
             if chosen is not None:
                 self._moving.was_split(chosen[1], chosen[0].words)
         if cutting.made:
@@ -428,12 +428,12 @@ class Simulation:
         self._notice()
 
     def _later(self, seconds: float) -> ClusterState:
-        """One step, or many where nothing happens that has a time of its own."""
+        """The state one step later, or many steps later if no event happens meanwhile."""
         steps = steps_at_once(self._world, self._state, seconds) if self._moving.idle else 0
         if steps > 1:
-            found = leap(self._world, self._state, steps)
-            if self._shown_at is not None or not self._may_show(found):
-                return found
+            after = leap(self._world, self._state, steps)
+            if self._shown_at is not None or not self._may_show(after):
+                return after
         return step(self._world, self._state)
 
     def _may_show(self, later: ClusterState) -> bool:
@@ -512,13 +512,13 @@ class Simulation:
     def _heaviest(self) -> float:
         """When most was carried since the last move."""
         last = self._moves[-1].seconds if self._moves else 0.0
-        since = [one for one in self._seen if one.seconds >= last] or self._seen[-1:]
+        since = [one for one in self._truths if one.seconds >= last] or self._truths[-1:]
         return max(since, key=lambda one: one.throughput).seconds
 
     def _pools(self) -> Pools:
-        """A pool for each load: each is a namespace of its own."""
+        """A pool for each load, as each load is its own namespace."""
         names = [f"simulated/{load.name}" for load in self.scenario.load]
-        allowed = [[broker in found for broker in self._world.brokers] for found in map(self._allowed, names)]
+        allowed = [[broker in brokers for broker in self._world.brokers] for brokers in map(self._allowed, names)]
         return Pools(self._world.load, np.array(allowed, dtype=np.bool_))
 
 

@@ -228,16 +228,16 @@ class Scenario(_Part):
                 )
 
     def _has_brokers(self, load: LoadPart) -> None:
-        """There are those that a load names, and some of those that it may be on, at first."""
+        """Check that the brokers named by a load exist, and that one that it may be on is there at first."""
         known = {part.id for part in self.brokers}
         first = {part.id for part in self.brokers if part.is_there_first}
-        kept = {broker for other in self.load for broker in other.isolated_to}
+        reserved = {broker for other in self.load for broker in other.isolated_to}
         for key, wanted, among in (("brokers", load.brokers, first), ("isolated_to", load.isolated_to, known)):
             for unknown in sorted(set(wanted) - among):
                 there = "is not there at first" if key == "brokers" else "is not there"
-                told = f"{unknown} {there}; wanted some of {', '.join(sorted(among))}"
-                raise ValueError(f"load.{load.name}.{key}: {told}")
-        able = (set(load.isolated_to) or known - kept) & first & (set(load.brokers) or known)
+                message = f"{unknown} {there}; wanted some of {', '.join(sorted(among))}"
+                raise ValueError(f"load.{load.name}.{key}: {message}")
+        able = (set(load.isolated_to) or known - reserved) & first & (set(load.brokers) or known)
         if not able:
             wanted_one = f"wanted one of {', '.join(sorted(first))}"
             raise ValueError(f"load.{load.name}: no broker that it may be on is there at first; {wanted_one}")
@@ -264,7 +264,7 @@ def load(name: str) -> Scenario:
     path = SHIPPED / f"{name}.yaml" if name in shipped() else Path(name)
     try:
         text = text_of(path)
-        found = read_yaml(text)
+        document = read_yaml(text)
     except UsageError as error:
         why = str(error).removeprefix(f"{path}: ")
         raise UsageError(
@@ -274,11 +274,11 @@ def load(name: str) -> Scenario:
         raise UsageError(f"{path}: contains itself") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML: {yaml_problem(error)}") from error
-    if not isinstance(found, dict):
-        seen = "empty" if found is None else f"a {type(found).__name__}"
-        raise UsageError(f"{path}: the file is {seen}, wanted keys and values")
+    if not isinstance(document, dict):
+        kind = "empty" if document is None else f"a {type(document).__name__}"
+        raise UsageError(f"{path}: the file is {kind}, wanted keys and values")
     try:
-        return Scenario.model_validate(found)
+        return Scenario.model_validate(document)
     except ValidationError as error:
         raise UsageError("\n".join(_problems(path, text, error))) from error
 
@@ -288,8 +288,8 @@ def _problems(path: Path, text: str, error: ValidationError) -> Iterable[str]:
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         shown = "" if isinstance(item["input"], dict | Scenario) else repr(item["input"])
-        told = " ".join(complaint(item).split())
-        yield ": ".join(filter(None, (f"{path}:{_line(document, item['loc'])}", key, shown, told)))
+        message = " ".join(complaint(item).split())
+        yield ": ".join(filter(None, (f"{path}:{_line(document, item['loc'])}", key, shown, message)))
 
 
 def _line(node: yaml.Node | None, keys: Iterable[int | str]) -> int:
@@ -310,13 +310,13 @@ def _line(node: yaml.Node | None, keys: Iterable[int | str]) -> int:
 # --- settings: a turn per fresh sample, overridden by the scenario, the user's settings, and ``--set``, in that order
 
 
-def settled(scenario: Scenario, given: Settings, overrides: Mapping[str, object]) -> Settings:
+def settled(scenario: Scenario, settings: Settings, overrides: Mapping[str, object]) -> Settings:
     """The settings of a run; ``overrides`` have dotted keys, as ``avg_shedder.low_threshold``.
 
     Raises :class:`UsageError` with every problem: where it stands, key, value, and what would be right.
     """
     values: dict[str, Any] = {"interval_seconds": SAMPLE_INTERVAL_SECONDS}
-    for source in (scenario.settings, given.model_dump(exclude_unset=True), *map(nested, overrides.items())):
+    for source in (scenario.settings, settings.model_dump(exclude_unset=True), *map(nested, overrides.items())):
         values = over(values, source)
     origins = dict.fromkeys(overrides, "--set") | {
         key: "scenario" for key, _ in flat(scenario.settings) if key not in overrides
@@ -324,24 +324,24 @@ def settled(scenario: Scenario, given: Settings, overrides: Mapping[str, object]
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        told = (problem(item, origins) for item in error.errors())
-        raise UsageError("\n".join(" ".join(line.split()) for line in told)) from error
+        messages = (problem(item, origins) for item in error.errors())
+        raise UsageError("\n".join(" ".join(line.split()) for line in messages)) from error
 
 
 def nested(override: tuple[str, object]) -> dict[str, Any]:
     """A value under its dotted key, section in section."""
     key, value = override
     *sections, last = key.split(".")
-    found = {last: value}
+    values = {last: value}
     for section in reversed(sections):
-        found = {section: found}
-    return found
+        values = {section: values}
+    return values
 
 
 def over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, section by section; what stands above wins."""
-    found = dict(below)
+    """Both merged, section by section; ``above`` wins."""
+    merged = dict(below)
     for key, value in above.items():
-        under = found.get(key)
-        found[key] = over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
-    return found
+        under = merged.get(key)
+        merged[key] = over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged

@@ -161,7 +161,7 @@ class Membership:
         away = [*_before(joins_at), *_after(leaves_at), *outages]
         times = {time for one in away for time in (one.begin, one.end, one.unlisted_from) if isfinite(time)}
         self.times = sorted(times)
-        self._members = [_members(joins_at.size, away, begun) for begun in (-inf, *self.times)]
+        self._members = [_members(joins_at.size, away, start) for start in (-inf, *self.times)]
 
     def at(self, seconds: float) -> Members:
         """The members then."""
@@ -172,9 +172,9 @@ class Membership:
         return bisect_right(self.times, since) != bisect_right(self.times, until)
 
     def lost_any(self, until: float) -> bool:
-        """Whether some broker went within the run so far."""
-        seen = self._members[bisect_right(self.times, 0) : bisect_right(self.times, until) + 1]
-        return any((before.present & ~after.present).any() for before, after in pairwise(seen))
+        """Whether a broker has gone away within the run so far."""
+        members = self._members[bisect_right(self.times, 0) : bisect_right(self.times, until) + 1]
+        return any((before.present & ~after.present).any() for before, after in pairwise(members))
 
 
 def _before(joins_at: FloatArray) -> Iterator[Outage]:
@@ -311,9 +311,9 @@ class World:
 
     def answering(self, seconds: float) -> BoolArray:
         """The brokers that give a load report, bool (B,)."""
-        found = self.present(seconds).copy()
-        found[[one.broker for one in self.silences if one.begin <= seconds < one.end]] = False
-        return found
+        answering = self.present(seconds).copy()
+        answering[[one.broker for one in self.silences if one.begin <= seconds < one.end]] = False
+        return answering
 
 
 @dataclass(frozen=True, eq=False)
