@@ -161,7 +161,7 @@ GIVEN_HALF_WIDTH = 0.25
 
 def capacities(limits: Mapping[str, float], settings: LoadSettings) -> dict[str, float]:
     """Capacity by broker: as set, else its CPU limit over the lowest one (usage is in percent of the limit), else 1."""
-    if settings.tells_capacity:
+    if settings.has_capacity:
         return {broker: settings.capacity(broker) for broker in limits}
     if not all(0 < limit < np.inf for limit in limits.values()):
         return dict.fromkeys(limits, 1.0)

@@ -85,8 +85,8 @@ class LoadSettings(BaseModel):
         return self
 
     @property
-    def tells_capacity(self) -> bool:
-        """Whether any capacity is given: then those of the others are 1."""
+    def has_capacity(self) -> bool:
+        """Whether the capacity of any broker is set; then that of the others is 1."""
         return any(one.capacity is not None for one in self.brokers)
 
     def capacity(self, broker: str) -> float:

@@ -68,14 +68,14 @@ class _ProcessHistory:
     started_at: float = nan
     report: float = nan
     background: float | None = None
-    asked_at: float = 0.0
+    requested_at: float = 0.0
     ask_at: float = 0.0
     took: float = nan
     trouble: str = ""
 
     def is_due(self, since: float, now: float) -> bool:
         """Whether the broker is to be asked; after a move it is asked at once, unless its last request failed."""
-        return now >= self.ask_at or (not self.trouble and self.asked_at < since <= now)
+        return now >= self.ask_at or (not self.trouble and self.requested_at < since <= now)
 
     def take(self, cpu: ProcessCpu, now: float) -> None:
         """Take the counter, read at ``now`` (epoch seconds). The history of a restarted process begins anew."""
@@ -162,7 +162,7 @@ class LiveCpuReader:
         now, brokers = snapshot.taken_at, snapshot.brokers
         since_seconds = now - self._taken_at if self._taken_at < now else MINUTE_SECONDS
         self._taken_at = now
-        recent = {broker: process for broker, process in self._of.items() if now - process.asked_at <= KEPT_SECONDS}
+        recent = {broker: process for broker, process in self._of.items() if now - process.requested_at <= KEPT_SECONDS}
         self._of = {**{broker: _ProcessHistory() for broker in watched}, **recent}
         self._ask(watched, now)
         size, cpu = len(brokers), brokers.usage[:, CPU].copy()
@@ -202,7 +202,7 @@ class LiveCpuReader:
             raise ObserveError("not asked: settings were read again, or lbd ends; ask again") from None
         for broker, (answer, took) in zip(due, answers, strict=True):
             process = self._of[broker]
-            process.took, process.asked_at = took, now
+            process.took, process.requested_at = took, now
             process.ask_at = now + max(took / SHARE_OF_TIME, SPAN_SECONDS - SLACK_SECONDS)
             if isinstance(answer, AdminError):
                 process.trouble = str(answer)

@@ -397,9 +397,9 @@ def rendezvous(
 class _Bounded:
     """Shares of the recent answers and of those still to be given, among brokers with free capacity."""
 
-    def __init__(self, free: Mapping[str, float], counts: Mapping[str, int], asked: int, slack: float) -> None:
+    def __init__(self, free: Mapping[str, float], counts: Mapping[str, int], bundles: int, slack: float) -> None:
         self._free, self._counts, self._free_of_all = free, counts, sum(free.values())
-        self._allowed = (1 + slack) * max(sum(map(self.count, free)) + 1, asked)
+        self._allowed = (1 + slack) * max(sum(map(self.count, free)) + 1, bundles)
 
     def has_room(self, broker: str) -> bool:
         """Whether a broker may take one more. At least one always may: together they may take more than there is."""

@@ -66,7 +66,7 @@ class BrokerHealth:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def asked_by(self, answers: Callable[[str, float], bool]) -> None:
+    def probe_with(self, answers: Callable[[str, float], bool]) -> None:
         """Set the probe for brokers that do not answer, by the current settings.
 
         ``answers`` requests the load report of a broker, by its base URL, because no turn can do without it. Its second

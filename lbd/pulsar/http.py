@@ -631,7 +631,7 @@ class Http:
         self._requests = count(1)
         self.sent = 0
         self.silences = silences or BrokerHealth()
-        self.silences.asked_by(self._answers)
+        self.silences.probe_with(self._answers)
 
     @property
     def trouble(self) -> str:

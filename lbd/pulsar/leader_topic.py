@@ -66,8 +66,8 @@ class LeaderTopic(AdminClient):
         self.active_brokers()
         return tuple(self._json(self._any(paths.topic_stats(self.topic)), _Stats).publishers)
 
-    def early_loss(self, kept_seconds: int) -> str:
-        """How the cluster's policies lose lines that are younger than that; empty where they keep them.
+    def early_loss(self, retention_seconds: int) -> str:
+        """How the cluster's policies lose lines younger than ``retention_seconds``; empty if they keep them.
 
         A topic's own message TTL goes before its namespace's, and both before the brokers' default; 0 is for ever.
         """
@@ -76,8 +76,8 @@ class LeaderTopic(AdminClient):
         own, runtime = self._own_ttl(), self.runtime_configuration()
         default = _whole(runtime.get("ttlDurationDefaultInSeconds"))
         ttl = next(one for one in (own, policies.message_ttl_in_seconds, default) if one is not None)
-        if 0 < ttl < kept_seconds:
-            return f"messages of {self.topic} expire after {ttl} s (message TTL), wanted {kept_seconds} s or none"
+        if 0 < ttl < retention_seconds:
+            return f"messages of {self.topic} expire after {ttl} s (message TTL), wanted {retention_seconds} s or none"
         minutes = policies.subscription_expiration_time_minutes
         if minutes is None:
             minutes = _whole(runtime.get("subscriptionExpirationTimeMinutes"))

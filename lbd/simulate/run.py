@@ -110,14 +110,14 @@ def unload_seconds(topics: int, *, cold: bool) -> float:
 class _SimulatedFlight:
     """One unload of a plan: when it is requested (epoch seconds), and how long it takes."""
 
-    asked_at: float
+    requested_at: float
     seconds: float
     move: str
     unload: Unload
 
     @property
     def lands_at(self) -> float:
-        return self.asked_at + self.seconds
+        return self.requested_at + self.seconds
 
 
 class Moving:
@@ -184,7 +184,7 @@ class Moving:
         last call, each with the seconds that it took.
         """
         now = self._now()
-        while self._waiting and self._waiting[0].asked_at <= now:
+        while self._waiting and self._waiting[0].requested_at <= now:
             self._ask(self._waiting.popleft())
         landed = [flight for flight in self._flying if flight.lands_at <= now]
         self._flying = [flight for flight in self._flying if flight.lands_at > now]
@@ -210,13 +210,13 @@ class Moving:
         del accepts
         free, lanes = [self._now()] * self._pace.at_once, dict[str, float]()
         for unload in plan:
-            asked_at = max(heapq.heappop(free), lanes.get(unload.source, 0.0))
+            requested_at = max(heapq.heappop(free), lanes.get(unload.source, 0.0))
             self._number += 1
-            flight = _SimulatedFlight(asked_at, self._takes(unload), str(self._number), unload)
+            flight = _SimulatedFlight(requested_at, self._takes(unload), str(self._number), unload)
             heapq.heappush(free, flight.lands_at)
             lanes[unload.source] = flight.lands_at + self._pace.spacing_seconds
             self._waiting.append(flight)
-        self._waiting = deque(sorted(self._waiting, key=lambda flight: flight.asked_at))
+        self._waiting = deque(sorted(self._waiting, key=lambda flight: flight.requested_at))
 
     def halt(self, reason: Reason, detail: str) -> None:
         """Begin no more of what was handed over."""
@@ -228,7 +228,7 @@ class Moving:
         if refusal is not None:
             self._skips.append(refusal)
             return
-        self._journal.take(derived(Intent, flight.unload, at=flight.asked_at, move=flight.move), b"")
+        self._journal.take(derived(Intent, flight.unload, at=flight.requested_at, move=flight.move), b"")
         self._flying.append(flight)
 
     def _conclude(self, flight: _SimulatedFlight) -> None:

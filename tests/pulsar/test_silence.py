@@ -72,7 +72,7 @@ def http(broker: Broker) -> Http:
 def known(answers: Callable[[str], bool]) -> BrokerHealth:
     """Of brokers that are asked so, and then no more."""
     found = BrokerHealth(again_seconds=3600)
-    found.asked_by(lambda base, _: answers(base))
+    found.probe_with(lambda base, _: answers(base))
     return found
 
 
@@ -163,7 +163,7 @@ def test_one_thread_asks_them_all() -> None:
     asked: list[tuple[str, float]] = []
     bases = [f"http://b{number}:8080" for number in range(50)]
     silences = BrokerHealth(again_seconds=0.05)
-    silences.asked_by(lambda base, seconds: bool(asked.append((base, seconds))))
+    silences.probe_with(lambda base, seconds: bool(asked.append((base, seconds))))
     before = set(threading.enumerate())
     for base in bases:
         silences.unanswered(base, 100.0)
@@ -183,7 +183,7 @@ def test_its_thread_ends_with_the_last_and_begins_again() -> None:
     silences = BrokerHealth(again_seconds=0.01)
     for _ in range(3):
         answers = iter([False, False, True])
-        silences.asked_by(lambda _, __, answers=answers: next(answers))  # type: ignore[misc]
+        silences.probe_with(lambda _, __, answers=answers: next(answers))  # type: ignore[misc]
         silences.unanswered(ONE, 100.0)
         for _ in range(600):
             if silences.since(ONE) is None and silences._thread is None:
@@ -224,7 +224,7 @@ def test_one_that_left_is_asked_no_more(listed: list[str], asked_on: bool):
     """Whoever has its address next would be sent a token."""
     asked: list[str] = []
     silences = BrokerHealth(again_seconds=0.05)
-    silences.asked_by(lambda base, _: bool(asked.append(base)))
+    silences.probe_with(lambda base, _: bool(asked.append(base)))
     silences.listed(["b1:8080", "b2:8080"], ["b1:8080", "b2:8080"])
     silences.unanswered(ONE, 100.0)
     silences.listed(listed, listed)
