@@ -6,7 +6,7 @@
                   isolation policies, permissions, stale reports
 ``traffic.py``    whether bundles and traffic can be levelled by moves
 ``own_state.py``  settings of lbd that cannot work together, the state directory, files with secrets, the leader among
-                  several lbds, what lbd has learned of brokers
+                  several lbds, what lbd has learned of brokers, the webhook
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ class Checkup:
         return sum(found.level == level for found in self.findings)
 
 
-def examine(settings: Settings) -> Checkup:
+def examine(settings: Settings, *, notify: bool = False) -> Checkup:
     """Ask the cluster (how often, stands at :func:`~lbd.doctor.survey.survey`), and look into ``state_dir``.
+
+    ``notify``: send the webhook a test message.
 
     Raises :class:`~lbd.errors.UsageError` for settings with which no request can be sent.
     """
     seen = survey(settings)
     of_leader, asked = own_state.check_leader(settings)
-    found = sorted((*_checks(seen), *of_leader), key=lambda one: LEVELS.index(one.level))
+    of_webhook = own_state.check_notify(settings, send=notify)
+    found = sorted((*_checks(seen), *of_leader, *of_webhook), key=lambda one: LEVELS.index(one.level))
     return Checkup(tuple(found), seen.observation is not None, seen.requests + asked)
 
 
