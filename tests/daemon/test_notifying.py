@@ -131,6 +131,9 @@ def test_no_receiver_holds_turns_or_the_end_up(how: str, pulsar: FakePulsar, tmp
     assert [line["event"] for line in daemon.lines()].count("notifications are not taken") == 1
 
 
+WAYS_TO_LOOK = (("status", "--format", "json"), ("config", "show"), ("doctor", "--notify"))
+
+
 @pytest.mark.security("the address of the webhook in log, status, doctor and settings, while it fails")
 def test_the_address_is_shown_nowhere(pulsar: FakePulsar, tmp_path: Path, hook: Hook):
     """It is as good as a password: only its host is shown."""
@@ -138,13 +141,14 @@ def test_the_address_is_shown_nowhere(pulsar: FakePulsar, tmp_path: Path, hook: 
     with running(tmp_path, notifying(pulsar, tmp_path, hook, log={"level": "debug"})) as daemon:
         eventually(lambda: bool(hook.bodies))
         eventually(lambda: "takes no messages since" in lbd(daemon, "status"))
-        shown = [lbd(daemon, *words) for words in (("status", "--format", "json"), ("config", "show"), ("doctor",))]
+        shown = [lbd(daemon, *words) for words in WAYS_TO_LOOK]
         assert daemon.end() == 0
     written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "hook"]
     for text in (*shown, *(path.read_bytes().decode(errors="replace") for path in written)):
         assert SECRET[10:] not in text
     assert f"127.0.0.1:{hook.port} takes no messages since " in shown[0]
     assert str(tmp_path / "hook") in shown[1]
+    assert f"notify: 127.0.0.1:{hook.port}: it answered 500 Internal Server Error" in " ".join(shown[2].split())
 
 
 def test_a_reload_turns_it_off_and_on(pulsar: FakePulsar, tmp_path: Path, hook: Hook):
