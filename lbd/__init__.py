@@ -11,7 +11,8 @@
 ``daemon/service.py`` is the process, ``daemon/wiring.py`` the one place where real parts are put together, and
 ``daemon/election.py`` decides which of several lbds moves. ``operations/`` holds what people order (``drain.py``,
 ``split.py``, ``place.py``), ``store/control.py`` the pause; ``api/`` and ``cli/`` take their orders.
-``config.py`` reads the settings, of which each section's class stands beside its user; ``doctor/`` checks the cluster.
+``config.py`` reads the settings, of which each section's class stands beside its user; ``doctor/`` checks the cluster,
+and ``notify/`` tells people by a webhook.
 ``simulate/``, ``compare/``, ``replay.py`` and ``learn/`` try lbd without a cluster.
 ``docs/architecture.md`` follows one turn.
 """

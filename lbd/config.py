@@ -24,6 +24,7 @@ from lbd.errors import UsageError
 from lbd.file_settings import FilePath, SecretPath
 from lbd.load.scoring import Weights
 from lbd.load.settings import LoadSettings
+from lbd.notify.settings import NotifySettings
 from lbd.permit.settings import Guardrails
 from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings, PulsarSettings
@@ -268,6 +269,7 @@ class Settings(_Strategies):
     )
     api: ApiSettings = ApiSettings()
     leader: LeaderSettings = LeaderSettings()
+    notify: NotifySettings = NotifySettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

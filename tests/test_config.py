@@ -626,10 +626,13 @@ class TestSecrets:
         assert any(name in line for name in environ for line in told)
         assert not any("hunter2" in line for line in told)
 
-    @pytest.mark.parametrize("key", ["pulsar.token_file", "pulsar.tls.key_file", "api.token_file", "api.tls.key_file"])
+    @pytest.mark.parametrize(
+        "key", ["pulsar.token_file", "pulsar.tls.key_file", "api.token_file", "api.tls.key_file", "notify.url_file"]
+    )
     @pytest.mark.parametrize(
         "secret",
         [
+            "https://hooks.slack.com/services/T0000/B0000/4xAmPl3",
             "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
             "/eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
             "hunter2",
@@ -640,7 +643,18 @@ class TestSecrets:
             "a" * 5000,
             "-----BEGIN KEY-----\nMII\n-----END KEY-----",
         ],
-        ids=["JWT", "JWT after a slash", "word", "hex", "base64", "base64 with a slash", "Pulsar's own", "long", "PEM"],
+        ids=[
+            "web address",
+            "JWT",
+            "JWT after a slash",
+            "word",
+            "hex",
+            "base64",
+            "base64 with a slash",
+            "Pulsar's own",
+            "long",
+            "PEM",
+        ],
     )
     def test_a_secret_where_its_path_belongs(self, key: str, secret: str) -> None:
         """It is refused, and not shown."""

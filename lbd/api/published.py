@@ -18,6 +18,8 @@ import numpy as np
 from prometheus_client import Counter, Histogram
 
 from lbd.model import Outcome, Result, Skip
+from lbd.notify.events import NOT_SENT
+from lbd.notify.sender import LOST, MESSAGES
 from lbd.pulsar.http import ADMIN_SECONDS
 from lbd.redaction import redacted_json
 from lbd.turn.record import BrokerFacts, brokers, fewest
@@ -37,7 +39,6 @@ LANDING_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 ANSWER_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 TURN_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-NOT_SENT = "not-sent"
 
 
 VERDICTS = ("balanced", "waiting", "moving", "blocked", "held", "not-fixable", "unknown")
@@ -94,9 +95,9 @@ class Tally:
         self._answers.labels(method, route, str(status)).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """All of it, and the requests of this process to brokers."""
+        """All of it, and the requests of this process to brokers and to the webhook."""
         before = (self._turns, self._unloads, self._amended, self._landing, self._observing, self._answers)
-        for one in (*before, ADMIN_SECONDS, self._planned, self._needed):
+        for one in (*before, ADMIN_SECONDS, self._planned, self._needed, MESSAGES, LOST):
             yield from one.collect()
 
 

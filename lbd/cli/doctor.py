@@ -27,10 +27,11 @@ WIDTH, INDENT = 100, " " * 9
 
 
 @click.command("doctor")
+@click.option("--notify", is_flag=True, help="Also send a test message to the webhook of notify.url_file.")
 @format_option
 @settings_options
 @click.pass_context
-def doctor(ctx: click.Context, read: Read, form: str) -> None:
+def doctor(ctx: click.Context, read: Read, form: str, *, notify: bool) -> None:
     """Check the cluster, lbd's settings and its state. Changes nothing.
 
     Each finding names what was seen, why it matters, and how to fix it. Exit code 0 without problems (warnings are
@@ -39,7 +40,7 @@ def doctor(ctx: click.Context, read: Read, form: str) -> None:
     \b
     Example: lbd doctor --admin-url http://127.0.0.1:8080
     """
-    found = examine(read().settings)
+    found = examine(read().settings, notify=notify)
     if form == "json":
         counts = {level: found.count(level) for level in LEVELS}
         json_out({"findings": [asdict(one) for one in found.findings], "summary": {**counts, **_cost(found)}})

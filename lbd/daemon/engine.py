@@ -15,6 +15,7 @@ from lbd.daemon.take_over import release_at_stop
 from lbd.daemon.wiring import Assembled
 from lbd.errors import LbdError, UsageError
 from lbd.model import Skip
+from lbd.notify.sender import Notifier
 from lbd.operations.parts import print_wait
 from lbd.operations.requests import Requests
 from lbd.reason import Reason
@@ -65,7 +66,8 @@ RECOVERED_WITHIN_SECONDS = 2.0
 class Engine:
     """A live lbd on a state directory that it holds: one turn after the other, and moves beside them.
 
-    ``on_end`` hears of each move as it ends, from the thread that made it.
+    ``on_end`` hears of each move as it ends, from the thread that made it. The service tells
+    ``notifier`` of turns.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Engine:
         self.requests = Requests()
         self._asked = Dispatcher(self._real, self.requests)
         self._keeper = Keeper(settings)
+        self.notifier = Notifier(settings.notify)
 
     @property
     def settings(self) -> Settings:
@@ -226,12 +229,14 @@ class Engine:
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         found += [self._real.learned.trouble, self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
+        found += [self.notifier.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings from the next turn on; counters, averages, journal and moves stay."""
         self._real.take(settings)
         self._keeper.take(settings)
+        self.notifier.take(settings.notify)
 
     def halt(self) -> None:
         """Begin no further unload of what was planned, and no request; those in flight go on to their end."""
@@ -256,6 +261,7 @@ class Engine:
 
     def close(self) -> None:
         """Close what was opened."""
+        self.notifier.close()
         self._keeper.close()
         self._real.close()
 

@@ -21,7 +21,7 @@ from lbd import log
 from lbd.clock import Steps
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.recorder import AlarmLog
-from lbd.daemon.status import build_status, log_level, move_line, split_line, turn_line
+from lbd.daemon.status import build_status, log_level, move_line, situation, split_line, turn_line
 from lbd.errors import LbdError, UsageError
 from lbd.store.status import write_status
 from lbd.text import utc
@@ -219,15 +219,19 @@ class Service:
         self._log.log(log_level(record), record.sentence, turn=record.number, **turn_line(record))
         for change, alarm in self._telling.news(self._engine.alarms, time.monotonic()):
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
-        self._write(record)
+        status = self._write(record)
+        if self._engine.notifier.enabled:
+            self._engine.notifier.tell(situation(self._engine, record, status))
         self.on_turn(record)
 
-    def _write(self, record: TurnResult) -> None:
+    def _write(self, record: TurnResult) -> Status:
         job = self._scheduler.get_job("turn")
         due = job.next_run_time.timestamp() if job is not None and job.next_run_time is not None else None
         planned = self._engine.timebase.at(due) if due is not None else None
         with self._showing:
-            self._keep(self._serving.publish(record, build_status(self._engine, record, self._turns, planned)))
+            status = build_status(self._engine, record, self._turns, planned)
+            self._keep(self._serving.publish(record, status))
+        return status
 
     def _led(self) -> None:
         """Another one leads, or this one: who asks need not wait for the next turn to be told."""

@@ -1,4 +1,4 @@
-"""The daemon's report of a turn: its line in the log, and ``status.json``."""
+"""The daemon's report of a turn: its line in the log, ``status.json``, and what notifications are made from."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lbd import __version__
-from lbd.errors import UnheardError
+from lbd.errors import LbdError, UnheardError
 from lbd.fields import derived
 from lbd.model import Outcome, Skip
+from lbd.notify.events import NOT_SENT, ORDERED, EndedMove, Situation
 from lbd.operations.parts import broker_loads
 from lbd.reason import Reason
 from lbd.split.plan import CutOutcome
+from lbd.store.control import Control
+from lbd.store.drains import drains_in_force
 from lbd.store.status import BrokerStatus, BudgetStatus, Status, UnfinishedStatus
 from lbd.store.turns import named
-from lbd.turn.record import brokers, outcome_record, pair_statuses
+from lbd.turn.record import brokers, outcome_record, pair_statuses, proposal
 from lbd.turn.verdict import verdict
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from lbd.config import Settings
     from lbd.daemon.election import Role
     from lbd.daemon.engine import Engine
-    from lbd.errors import LbdError
     from lbd.observe.observer import Observation
     from lbd.turn.parts import TurnResult
 
@@ -116,6 +118,21 @@ def _unreported(seen: Observation | None) -> Iterator[str]:
     for broker, why in list(missing.items())[:1]:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         yield f"{broker} gives no report{more}: {why}"
+
+
+def situation(engine: Engine, record: TurnResult, status: Status) -> Situation:
+    """What people may have to be notified of."""
+    state_dir, now = engine.settings.state_dir, status.at
+    plan = proposal(record) if engine.observe_only and record.unloads else status.proposal
+    ended = [derived(EndedMove, outcome_record(one)) for one in record.outcomes]
+    refused = [one for one in record.refused if one.reason.label not in ORDERED]
+    ended += [EndedMove(one.what, NOT_SENT, detail=one.reason.told(one.detail)) for one in refused]
+    try:
+        works = tuple(work for _, work in drains_in_force(state_dir, now) if work is not None)
+        pause = Control(state_dir).paused(now)
+    except LbdError:  # the turn tells of files that cannot be read
+        works, pause = (), None
+    return Situation(status, engine.leading.leading, plan, tuple(ended), works, pause)
 
 
 def with_leader(status: Status, leading: Role) -> Status:

@@ -6,7 +6,7 @@
                   isolation policies, permissions, stale reports
 ``traffic.py``    whether bundles and traffic can be levelled by moves
 ``own_state.py``  settings of lbd that cannot work together, the state directory, files with secrets, the leader among
-                  several lbds, what lbd has learned of brokers
+                  several lbds, what lbd has learned of brokers, the webhook
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ class Checkup:
         return sum(finding.level == level for finding in self.findings)
 
 
-def examine(settings: Settings) -> Checkup:
+def examine(settings: Settings, *, notify: bool = False) -> Checkup:
     """Survey the cluster (:func:`~lbd.doctor.survey.survey` limits the requests), and examine ``state_dir``.
+
+    ``notify``: send the webhook a test message.
 
     Raises :class:`~lbd.errors.UsageError` for settings with which no request can be sent.
     """
     cluster = survey(settings)
     of_leader, leader_requests = own_state.check_leader(settings)
-    findings = sorted((*_checks(cluster), *of_leader), key=lambda one: LEVELS.index(one.level))
+    of_webhook = own_state.check_notify(settings, send=notify)
+    findings = sorted((*_checks(cluster), *of_leader, *of_webhook), key=lambda finding: LEVELS.index(finding.level))
     return Checkup(tuple(findings), cluster.observation is not None, cluster.requests + leader_requests)
 
 

@@ -16,6 +16,7 @@ from lbd.decide.avg_shedder import AvgShedderSettings
 from lbd.doctor.findings import Check, named
 from lbd.errors import AdminError, LbdError, UsageError
 from lbd.files import owner, user_name
+from lbd.notify.sender import Receiver
 from lbd.operations.parts import broker_loads, stored_learning
 from lbd.pulsar.leader_topic import LeaderTopic
 from lbd.store.append_log import LIVE_NAME
@@ -320,6 +321,7 @@ def _files(settings: Settings) -> Iterator[tuple[str, Path]]:
         "pulsar.tls.key_file": pulsar.tls.key_file,
         "api.token_file": api.token_file,
         "api.tls.key_file": api.tls.key_file,
+        "notify.url_file": settings.notify.url_file,
     }
     yield from ((name, path) for name, path in named.items() if path is not None)
 
@@ -338,6 +340,31 @@ def _open(name: str, path: Path) -> Iterator[Finding]:
         yield SECRETS.problem(f"{name}: {path}: {who} may write it (mode {mode:04o})", todo)
     elif mode & 0o004:
         yield SECRETS.warning(f"{name}: {path}: everybody may read it (mode {mode:04o})", todo)
+
+
+# --- the webhook
+
+NOTIFY = Check("notify", "people hear of plans that wait, and of what lasts, only where the webhook takes messages")
+
+
+def check_notify(settings: Settings, *, send: bool) -> Iterator[Finding]:
+    """Whether its address can be used, and with ``send`` whether it takes a message. Nothing where there is none."""
+    if settings.notify.url_file is None:
+        if send:
+            yield NOTIFY.warning("notify.url_file is not set: nothing was sent", "set it; see docs/operating.md")
+        return
+    receiver = Receiver(settings.notify)
+    try:
+        receiver.url()
+        if send:
+            receiver.post_test()
+    except LbdError as error:
+        yield NOTIFY.warning(f"{receiver.name}: {error}", "put the address that the receiver gave into notify.url_file")
+    else:
+        done = "took a test message" if send else "is not tried; lbd doctor --notify sends it a message"
+        yield NOTIFY.ok(f"{receiver.name}, {settings.notify.format}, {done}")
+    finally:
+        receiver.close()
 
 
 # --- the leading lbd, as the broker of the leader topic reports it

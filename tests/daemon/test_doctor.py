@@ -18,6 +18,7 @@ from lbd.observe.parse import Usage
 from lbd.permit.policies import Isolation
 from lbd.pulsar.admin import Leader
 from tests import builders
+from tests.webhook import receiving
 
 NOWHERE = Path("/nowhere/at/all")
 BROKERS = ("a:8080", "b:8080", "c:8080")
@@ -161,7 +162,9 @@ def test_many_brokers_are_counted(some: list[str], everybody: list[str], told: s
         (None, "warning", "not checked: {name}: {path}: No such file or directory"),
     ],
 )
-@pytest.mark.parametrize("name", ["pulsar.token_file", "pulsar.basic.password_file", "api.token_file"])
+@pytest.mark.parametrize(
+    "name", ["pulsar.token_file", "pulsar.basic.password_file", "api.token_file", "notify.url_file"]
+)
 def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: str, seen: str):
     """The owner and a group that may read are meant; anybody else is told, and what to do."""
     path = tmp_path / "secret"
@@ -180,3 +183,36 @@ def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: 
 def test_no_files_with_secrets():
     """Nothing to say."""
     assert not list(own_state.check_secret_files(survey({})))
+
+
+@pytest.mark.parametrize(
+    ("send", "answer", "level", "seen", "posts"),
+    [
+        (False, 404, "ok", "127.0.0.1:{port}, slack, is not tried; lbd doctor --notify sends it a message", 0),
+        (True, 200, "ok", "127.0.0.1:{port}, slack, took a test message", 1),
+        (True, 404, "warning", "127.0.0.1:{port}: it answered 404 Not Found", 1),
+    ],
+)
+def test_the_webhook(tmp_path: Path, send: bool, answer: int, level: str, seen: str, posts: int):
+    """A message is posted only where a person asks for one."""
+    with receiving() as hook:
+        hook.answers = [answer]
+        (tmp_path / "hook").write_text(hook.url)
+        chosen = Settings.model_validate({"notify": {"url_file": tmp_path / "hook"}})
+        (found,) = own_state.check_notify(chosen, send=send)
+    assert (found.level, found.seen) == (level, seen.format(port=hook.port))
+    assert ["test: a person tries the webhook" in body["text"] for body in hook.bodies] == [True] * posts
+
+
+def test_a_webhook_whose_file_is_of_no_use(tmp_path: Path):
+    """Nothing of it is shown."""
+    (tmp_path / "hook").write_text("hooks.slack.com/services/T0/B0/4xAm")
+    chosen = Settings.model_validate({"notify": {"url_file": tmp_path / "hook"}})
+    (found,) = own_state.check_notify(chosen, send=False)
+    assert (found.level, "no web address in it" in found.seen, "4xAm" in found.seen) == ("warning", True, False)
+
+
+@pytest.mark.parametrize(("send", "levels"), [(False, []), (True, ["warning"])])
+def test_no_webhook(send: bool, levels: list[str]):
+    """It is off by default; who wants to try it is told what is missing."""
+    assert [found.level for found in own_state.check_notify(Settings(), send=send)] == levels

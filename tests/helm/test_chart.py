@@ -161,6 +161,14 @@ def test_it_moves_nothing_until_it_is_told_to(chart: Chart):
             {"token": {"secretName": "token"}, "config": {"pulsar": {"token_file": "/more/token"}}},
             "token.secretName and config.pulsar.token_file name two tokens",
         ),
+        (
+            {"notify": {"secretName": "hook"}, "config": {"notify": {"url_file": "/more/hook"}}},
+            "notify.secretName and config.notify.url_file name two addresses",
+        ),
+        (
+            {"notify": {"secretName": "hook"}, "networkPolicy": {"enabled": True}},
+            "needs networkPolicy.extraEgress, as [{ports: [{port: 443}]}]",
+        ),
     ],
 )
 def test_what_would_lose_something_is_refused(chart: Chart, values: dict[str, Any], complaint: str):
@@ -221,6 +229,17 @@ def test_beside_the_apache_chart(chart: Chart, tmp_path: Path):
     assert secrets["pulsar-ca-tls"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
     to = one(found, "NetworkPolicy")["spec"]["egress"][1]
     assert to["to"] == [{"podSelector": {"matchLabels": {"app": "pulsar", "component": "broker"}}}]
+
+
+def test_the_webhook_is_known_and_can_be_reached(chart: Chart, tmp_path: Path):
+    """Its address is a file of a Secret, as tokens are."""
+    found = chart.of(FULL)
+    pod = dict(pods(found))["balancer"]
+    secrets = {each["secret"]["secretName"]: each["secret"] for each in pod["spec"]["volumes"] if "secret" in each}
+
+    assert str(settings(found, pod, tmp_path).settings.notify.url_file) == "/var/run/secrets/lbd/notify/url"
+    assert secrets["lbd-webhook"]["items"] == [{"key": "address", "path": "url"}]
+    assert one(found, "NetworkPolicy")["spec"]["egress"][-1] == {"ports": [{"port": 443, "protocol": "TCP"}]}
 
 
 def test_probes_ask_the_api_where_it_can_be_reached(chart: Chart):

@@ -102,6 +102,12 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
   items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
   env: {LBD_API__TLS__CERT_FILE: tls.crt, LBD_API__TLS__KEY_FILE: tls.key}
 {{- end }}{{ end }}
+{{- with .Values.notify }}{{ if .secretName }}
+- secret: {{ .secretName }}
+  folder: notify
+  items: [{key: {{ .key }}, path: url}]
+  env: {LBD_NOTIFY__URL_FILE: url}
+{{- end }}{{ end }}
 {{- end -}}
 
 {{- define "lbd.env" -}}

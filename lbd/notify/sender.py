@@ -1,0 +1,279 @@
+"""The thread that posts messages to the webhook; whatever the receiver does, no turn waits for it.
+
+Apprise would add four packages for these two formats, and neither a queue nor grouping nor ``Retry-After``.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import requests
+import structlog
+from prometheus_client import Counter
+from urllib3.exceptions import InvalidHeader
+from urllib3.util import Retry
+
+from lbd.errors import LbdError, UsageError, as_lbd_error
+from lbd.notify.events import Event, Told, merged, news
+from lbd.notify.message import Message, content
+from lbd.pulsar.http import Secret
+from lbd.redaction import remember
+from lbd.text import utc
+
+if TYPE_CHECKING:
+    from lbd.notify.events import Situation
+    from lbd.notify.settings import NotifySettings
+
+
+CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 5.0
+
+SECRET_CHARACTERS = 20
+"""A path that is shorter, as ``/v1/hook``, keeps no secret, and would be cut out of other texts."""
+
+MOST_WAITING = 256
+"""Events that wait for the receiver; beyond them the oldest are lost, counted, and told of."""
+
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 2.0, 300.0
+"""From retry to retry the pause doubles. ``Retry-After`` makes it longer, up to an hour."""
+
+LONGEST_WAIT_SECONDS = 3600.0
+
+STOP_SECONDS = 4.0
+"""A stop waits so long for what is still to be sent."""
+
+MESSAGES = Counter("lbd_notifications", "Messages to the webhook, by how an attempt ended.", ["result"], registry=None)
+LOST = Counter("lbd_notification_events_lost", "Events that no message has told of.", registry=None)
+WRONG_CONTENT = frozenset({400, 413, 422})
+"""Answers to a message that would be refused again. Any other one is tried again: people mend addresses, too."""
+
+for _result in ("sent", "failed", "refused"):
+    MESSAGES.labels(_result)
+
+
+class NotTakenError(LbdError):
+    """A message was not taken. ``lasting``: the receiver refuses this one, and would refuse it again.
+
+    ``retry_seconds``: it is not to be asked before.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = False, retry_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.lasting, self.retry_seconds = lasting, retry_seconds
+
+
+class Receiver:
+    """A webhook. One thread posts to it."""
+
+    def __init__(self, settings: NotifySettings) -> None:
+        assert settings.url_file is not None
+        self._file, self._format = settings.url_file, settings.format
+        self._secret = Secret(settings.url_file)
+        self._session = requests.Session()
+        self._session.auth = lambda request: request  # otherwise a login in .netrc would be sent
+        self.name = "the webhook"
+        """Where it is, without what is secret of its address."""
+
+    def url(self) -> str:
+        """Its address. Raises :class:`UsageError`, which does not show it."""
+        found = self._secret.word()
+        try:
+            parts = urlsplit(found)
+            usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise UsageError(
+                f"{self._file}: no web address in it (not shown: it is a secret); wanted https://HOST/PATH"
+            )
+        path = found.removeprefix(f"{parts.scheme}://{parts.netloc}")
+        if len(path) >= SECRET_CHARACTERS:
+            remember(path)
+        self.name = parts.netloc.rpartition("@")[2]
+        return found
+
+    def post(self, message: Message) -> None:
+        """Send it. Raises :class:`NotTakenError`, whose text has nothing secret of the address."""
+        try:
+            url = self.url()
+        except UsageError as error:
+            raise NotTakenError(str(error)) from error
+        body, headers = content(message, self._format), {"Content-Type": "application/json"}
+        limits = CONNECT_SECONDS, ANSWER_SECONDS
+        try:
+            with self._session.post(  # its body is of no interest
+                url, body, headers=headers, timeout=limits, allow_redirects=False, stream=True
+            ) as answer:
+                _check(answer)
+        except requests.RequestException as error:
+            raise NotTakenError(_failure_text(error)) from None
+
+    def post_test(self) -> None:
+        """Send a message that says what it is. Raises :class:`NotTakenError`."""
+        event = Event("test", time.time(), "a person tries the webhook with lbd doctor --notify")
+        self.post(Message("", socket.gethostname(), time.time(), [event]))
+
+    def close(self) -> None:
+        """End idle connections."""
+        self._session.close()
+
+
+def _check(answer: requests.Response) -> None:
+    """Raises :class:`NotTakenError` for all but success."""
+    if answer.ok and not answer.is_redirect:
+        return
+    why = f"it answered {answer.status_code} {answer.reason or ''}".rstrip()
+    wait = 0.0
+    with suppress(InvalidHeader):
+        wait = Retry().get_retry_after(answer.raw) or 0.0
+    raise NotTakenError(why, lasting=answer.status_code in WRONG_CONTENT, retry_seconds=min(wait, LONGEST_WAIT_SECONDS))
+
+
+def _failure_text(error: requests.RequestException) -> str:
+    """In words of our own: the library's have the address in them."""
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return f"no connection within {CONNECT_SECONDS:g} s"
+    if isinstance(error, requests.exceptions.Timeout):
+        return f"no answer within {ANSWER_SECONDS:g} s"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "the proxy gives no connection"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "TLS failed: is its certificate valid, and its CA known (REQUESTS_CA_BUNDLE)?"
+    if isinstance(error, requests.exceptions.ConnectionError):
+        return "no connection, or it broke off"
+    return f"the request failed ({type(error).__name__})"
+
+
+class Notifier:
+    """Tells people of turns. Nothing here raises, and only :meth:`close` waits."""
+
+    def __init__(self, settings: NotifySettings) -> None:
+        self._settings = settings
+        self._changed = threading.Condition()
+        self._receiver = Receiver(settings) if settings.url_file is not None else None
+        self._told, self._cluster = Told(), ""
+        self._waiting: list[Event] = []
+        self._sending: list[Event] = []
+        self._lost = 0
+        self._due_at, self._retries = 0.0, 0
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._trouble = ""
+        self._log = structlog.get_logger()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there is a receiver."""
+        return self._receiver is not None
+
+    @property
+    def trouble(self) -> str:
+        """Since when the receiver takes no messages, and why; empty where it does."""
+        return self._trouble
+
+    def tell(self, now: Situation) -> None:
+        """A turn has ended."""
+        self._told, found = news(self._told, now)
+        wanted = [event for event in found if event.kind in self._settings.events]
+        with self._changed:
+            self._cluster = now.status.cluster or self._cluster
+            if not self.enabled or not wanted:
+                return
+            self._keep([*self._waiting, *wanted])
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def take(self, settings: NotifySettings) -> None:
+        """Go on with other settings; a receiver that is another one is tried at once."""
+        if settings == self._settings:
+            return
+        with self._changed:
+            self._settings = settings
+            self._receiver = Receiver(settings) if settings.url_file is not None else None
+            self._due_at, self._retries, self._trouble = 0.0, 0, ""
+            self._keep(self._waiting)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Send what waits, once more and at once; a receiver that hangs is left after ``STOP_SECONDS``."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
+        if self._receiver is not None:
+            self._receiver.close()
+        left = len(self._sending) + len(self._waiting)
+        if left:
+            self._log.warning("notifications were not sent before the end", events=left)
+
+    def _keep(self, events: list[Event]) -> None:
+        """These wait, without the oldest where they are too many, or all where nobody is to have them."""
+        most = MOST_WAITING if self.enabled else 0
+        number = max(len(events) - most, 0)
+        self._waiting = events[number:]
+        self._lose(number)
+
+    def _lose(self, number: int) -> None:
+        self._lost += number
+        LOST.inc(number)
+
+    def _run(self) -> None:
+        """Until it is closed: what waits, at the interval."""
+        ended = False
+        while not ended:
+            with self._changed:
+                while not self._closing and not self._is_due():
+                    self._changed.wait(self._due_at - time.monotonic() if self._waiting else None)
+                ended, receiver = self._closing, self._receiver
+                self._sending, self._waiting = self._waiting, []
+                lost = self._lost
+            if receiver is not None and self._sending:
+                self._send(receiver, lost)
+
+    def _is_due(self) -> bool:
+        return bool(self._waiting) and time.monotonic() >= self._due_at
+
+    def _send(self, receiver: Receiver, lost: int) -> None:
+        """One attempt; events that were not taken wait on, unless the receiver refuses them for good."""
+        message = Message(self._cluster, socket.gethostname(), time.time(), merged(self._sending), lost)
+        try:
+            receiver.post(message)
+        except NotTakenError as failure:
+            self._missed(receiver, failure)
+        except Exception as error:  # noqa: BLE001 - a bug here must not end the thread; it is told
+            self._missed(receiver, NotTakenError(str(as_lbd_error(error)), lasting=True))
+        else:
+            MESSAGES.labels("sent").inc()
+            with self._changed:
+                self._sending = []
+                self._lost -= lost
+                self._retries, self._due_at = 0, time.monotonic() + self._settings.min_interval_seconds
+                told, self._trouble = self._trouble, ""
+            if told:
+                self._log.info("notifications are taken again", receiver=receiver.name)
+
+    def _missed(self, receiver: Receiver, failure: NotTakenError) -> None:
+        MESSAGES.labels("refused" if failure.lasting else "failed").inc()
+        with self._changed:
+            if failure.lasting:
+                self._lose(len(self._sending))
+            else:
+                self._keep([*self._sending, *self._waiting])
+            self._sending = []
+            if receiver is not self._receiver:  # there is another one by now, or none
+                return
+            pause = min(FIRST_RETRY_SECONDS * 2**self._retries, LAST_RETRY_SECONDS)
+            pause = max(pause, failure.retry_seconds, self._settings.min_interval_seconds if failure.lasting else 0.0)
+            self._retries, self._due_at = min(self._retries + 1, 16), time.monotonic() + pause
+            known = bool(self._trouble)
+            if not known:
+                self._trouble = f"notify: {receiver.name} takes no messages since {utc(time.time())}: {failure}"
+        if not known:
+            self._log.warning("notifications are not taken", receiver=receiver.name, why=str(failure))
