@@ -296,13 +296,19 @@ class FillBody(CommandBody):
 
     broker: Broker
     override: Override = None
+    respect_rest: bool = Field(
+        default=False, description="bundles that were moved lately or often stay, and the others move"
+    )
 
 
 class DrainBody(FillBody):
     """A broker that is to own nothing."""
 
     for_seconds: float | None = Field(
-        None, ge=1, le=LONGEST_PAUSE_SECONDS, description="it ends by itself then; null: after 24 hours"
+        None,
+        ge=1,
+        le=LONGEST_PAUSE_SECONDS,
+        description="it ends by itself then; null: after 24 hours, or as it would where it goes on",
     )
 
 
@@ -449,7 +455,7 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         """
         body = signed(request, body)
         wanted = (body.broker, body.for_seconds, body.reason, body.override, body.owner)
-        asked = DrainRequest(new_id()[0], *wanted, *_times(backend, body))
+        asked = DrainRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
 
         def begun(found: RequestResult) -> Started:
             drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
@@ -461,7 +467,8 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
     def fill(request: HttpRequest, body: FillBody, key: Key = None) -> Response:
         """Begin to bring a broker up to the mean, by a slice of each one above it."""
         body = signed(request, body)
-        asked = FillRequest(new_id()[0], body.broker, body.override, body.owner, *_times(backend, body))
+        wanted = (body.broker, body.override, body.owner)
+        asked = FillRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
         return runner.run(request, key, body, asked, lambda found: Started(body.broker, found.sentence, asked.at, None))
 
     @router.post("/release")

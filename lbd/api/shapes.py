@@ -132,7 +132,8 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a drain or a fill would do: the JSON of ``lbd drain BROKER``. ``taken_at`` is epoch seconds.
 
     ``stay`` are bundles that could not go, ``left_to_pulsar`` those of Pulsar's own, ``cannot_spare`` why the cluster
-    cannot do without the broker, ``at_once`` how many moves would be in flight, ``drain`` the one in force.
+    cannot do without the broker, ``at_once`` how many moves would be in flight, ``drain`` the one in force. Reports
+    show the last moves in ``shown_in_seconds`` at most, which a first move waits for.
     """
 
     taken_at: float
@@ -145,6 +146,7 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     eta_seconds: float
     at_once: int
     drain: Drain | None
+    shown_in_seconds: float = 0.0
 
 
 class DrainsTold(msgspec.Struct, frozen=True):

@@ -97,6 +97,7 @@ class PlanRequest(msgspec.Struct, frozen=True):
 class DrainRequest(msgspec.Struct, frozen=True):
     """A ``broker`` that is to own nothing, for ``seconds`` (None: as long as the settings say).
 
+    ``override`` is why holds and the hour's limit may be passed, ``respect_rest`` whether bundles that rest stay.
     The result says whether the drain has begun; its progress is in ``store/drains.py``.
     """
 
@@ -108,6 +109,7 @@ class DrainRequest(msgspec.Struct, frozen=True):
     by: str
     at: At
     expires_at: At
+    respect_rest: bool = False
     kind: Literal["drain"] = "drain"
 
 
@@ -120,6 +122,7 @@ class FillRequest(msgspec.Struct, frozen=True):
     by: str
     at: At
     expires_at: At
+    respect_rest: bool = False
     kind: Literal["fill"] = "fill"
 
 
