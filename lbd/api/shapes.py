@@ -13,6 +13,7 @@ from starlette.responses import Response
 from lbd.redaction import redacted_json
 from lbd.store.control import Pause, PlacedBundle
 from lbd.store.drains import Drain, DrainTold, RemainingBundle, Work
+from lbd.store.rollouts import Rollout
 from lbd.turn.record import BrokerRow, LeftOut, left_out
 
 if TYPE_CHECKING:
@@ -177,6 +178,37 @@ class Drained(msgspec.Struct, frozen=True):
     broker: str
     work: Work | None = None
     released: Drain | None = None
+
+
+class RolloutStep(msgspec.Struct, frozen=True):
+    """What the drain of one broker of a rollout would move now.
+
+    ``clients`` are producers and consumers of its ``bundles``, as far as reports tell. ``top`` would be the broker with
+    the highest score then, ``peak`` in points. ``refused`` is why it cannot be restarted so, null where it can.
+    """
+
+    broker: str
+    bundles: int
+    eta_seconds: float
+    clients: int
+    top: str | None
+    peak: float | None
+    refused: str | None
+
+
+class RolloutPlan(msgspec.Struct, frozen=True):
+    """The brokers of a rollout in their order, and what each drain would do: the JSON of ``lbd rollout --dry-run``."""
+
+    taken_at: float
+    steps: list[RolloutStep]
+
+
+class RolloutTold(msgspec.Struct, frozen=True):
+    """The rollout under way, else the last one (null: there was none), in one sentence, and its drain or fill."""
+
+    rollout: Rollout | None
+    summary: str
+    work: Work | None
 
 
 class Alive(msgspec.Struct, frozen=True):

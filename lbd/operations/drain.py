@@ -26,7 +26,9 @@ from lbd.load.estimate import Carried
 from lbd.model import Outcome, Result, Skip
 from lbd.operations.drain_plan import (
     AGAIN_SECONDS,
+    ALONE,
     DrainView,
+    Guide,
     Pass,
     UntoldError,
     hold_of_fill,
@@ -179,6 +181,7 @@ class Job:
     def amend_order(self, order: Drain | FillRequest) -> None:
         """What was ordered, at first or once more; what is known of when it was ordered is a drain's."""
         self.by, self.override, self.respect_rest = order.by, order.override, order.respect_rest
+        self.rollout = order.rollout
         if isinstance(order, Drain):
             self.ordered_at = order.ordered_at
 
@@ -316,7 +319,13 @@ class Tools:
 
 
 def first_pass(
-    broker: str, before: Drain | None, now: float, override: str | None = None, *, respect_rest: bool = False
+    broker: str,
+    before: Drain | None,
+    now: float,
+    override: str | None = None,
+    *,
+    respect_rest: bool = False,
+    guide: Guide = ALONE,
 ) -> Pass:
     """What the first look at a broker goes by; a drain that is in force goes on, with what it carried then."""
     return Pass(
@@ -327,6 +336,7 @@ def first_pass(
         respect_rest=respect_rest,
         ordered=True,
         carried=carried_then(before),
+        guide=guide,
     )
 
 
@@ -335,12 +345,23 @@ def carried_then(drain: Drain | None) -> Carried | None:
     return drain.carried if drain is not None and drain.carried.bundles else None
 
 
-def order_drain(request: DrainRequest, before: Drain | None, now: float, tools: Tools) -> tuple[Drain, RequestResult]:
+class HeldError(RefusedError):
+    """It cannot begin now: what holds it ends by itself, or is for people to end."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(hold[0].told(hold[1]))
+        self.hold = hold
+
+
+def order_drain(
+    request: DrainRequest, before: Drain | None, now: float, tools: Tools, guide: Guide
+) -> tuple[Drain, RequestResult]:
     """The order to be written, and the answer. Raises :class:`LbdError` for what is refused."""
-    asked = first_pass(request.broker, before, now, request.override, respect_rest=request.respect_rest)
+    rest = request.respect_rest
+    asked = first_pass(request.broker, before, now, request.override, respect_rest=rest, guide=guide)
     look = plan_drain_now(tools.parts, tools.admin, asked)
     if look.hold is not None:
-        raise RefusedError(look.hold[0].told(look.hold[1]))
+        raise HeldError(look.hold)
     refusal = cannot_spare(request.broker, look) if look.unshown is None or not look.before else ""
     if refusal and request.override is None and before is None:
         raise RefusedError(f"{refusal}; --override REASON moves the rest")
@@ -355,6 +376,7 @@ def order_drain(request: DrainRequest, before: Drain | None, now: float, tools: 
         look.carried if look.unshown is None else NOT_SHOWN,
         request.respect_rest,
         now,
+        request.rollout,
     )
     verb = "has begun" if asked.since == now else "goes on"
     return drain, RequestResult(0, f"The drain of {request.broker} {verb}: {_planned(look, tools, 'stay')}.")
@@ -391,12 +413,12 @@ def cannot_spare(broker: str, look: DrainView) -> str:
     return f"the cluster cannot do without {broker}: {told}"
 
 
-def order_fill(request: FillRequest, tools: Tools) -> tuple[DrainView, RequestResult]:
+def order_fill(request: FillRequest, tools: Tools, guide: Guide) -> tuple[DrainView, RequestResult]:
     """What is to move, and the answer. Raises :class:`LbdError` for what is refused."""
     passes = {"override": request.override is not None, "respect_rest": request.respect_rest}
-    look = plan_fill_now(tools.parts, tools.admin, request.broker, **passes)
+    look = plan_fill_now(tools.parts, tools.admin, request.broker, **passes, guide=guide)
     if look.hold is not None:
-        raise RefusedError(look.hold[0].told(look.hold[1]))
+        raise HeldError(look.hold)
     told = _planned(look, tools, "that would help may not move")
     return look, RequestResult(0, f"The filling of {request.broker} has begun: {told}.")
 
@@ -523,6 +545,7 @@ class Draining:
         self._works = Works()
         self._known, self._untold = False, False
         self.on_work: Callable[[Work], None] = lambda _: None
+        self.guide: Callable[[], Guide | None] = lambda: None
 
     def in_force(self) -> dict[str, Drain]:
         """The drains in force, by broker."""
@@ -531,6 +554,13 @@ class Draining:
     def drained(self) -> frozenset[str]:
         """The brokers that nothing may go to."""
         return frozenset(self.in_force())
+
+    def release(self, broker: str) -> None:
+        """End a drain."""
+        self._drains.release(broker)
+
+    def _guide(self, rollout: str) -> Guide:
+        return (self.guide() if rollout else None) or ALONE
 
     def hold(self) -> Hold | None:
         """What keeps moves from being planned."""
@@ -573,12 +603,13 @@ class Draining:
         if job is not None and not (goes_on and job.broker == request.broker):
             raise RefusedError(f"a {job.kind} of {job.broker} is at work; lbd status tells how far it is")
         if isinstance(request, FillRequest):
-            self._fill, answer = order_fill(request, tools)
+            self._fill, answer = order_fill(request, tools, self._guide(request.rollout))
             self._job = Job("fill", request.broker, request.id, self._now(), request)
             if self._fill.unshown is None:
                 self._job.looked(self._fill, tools.paced(self._fill))
         else:
-            drain, answer = order_drain(request, self.in_force().get(request.broker), self._now(), tools)
+            before, guide = self.in_force().get(request.broker), self._guide(request.rollout)
+            drain, answer = order_drain(request, before, self._now(), tools, guide)
             self._drains.begin(drain)
             if job is None:
                 self._asked[drain.broker] = request.id
@@ -680,7 +711,8 @@ class Draining:
         if drain is None:  # released since this step began: the next one ends it
             return
         passes = job.override is not None, job.respect_rest, job.asked
-        asked = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores)
+        guide = self._guide(drain.rollout)
+        asked = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide)
         look = plan_drain_now(tools.parts, tools.admin, asked)
         job.untold_since = None
         if self._waits(job, look.hold or look.unshown):
@@ -726,13 +758,14 @@ class Draining:
         if waited or look.unshown is not None:
             if self._waits(job, self._ordered(job)):
                 return
-            again = {"override": passes, "respect_rest": job.respect_rest}
-            self._fill = found = plan_fill_now(tools.parts, tools.admin, job.broker, **again)
+            again, guide = {"override": passes, "respect_rest": job.respect_rest}, self._guide(job.rollout)
+            self._fill = found = plan_fill_now(tools.parts, tools.admin, job.broker, **again, guide=guide)
             if not self._waits(job, found.hold or (found.unshown if not handed else None)):
                 self._fill = replace(found, shown_in_seconds=0.0)
                 job.looked(self._fill, tools.paced(self._fill))
         elif part:
-            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes)
+            guide = self._guide(job.rollout)
+            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes, guide=guide)
             if not self._waits(job, hold):
                 self._start(job, part, look, tools)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -186,6 +186,31 @@ class Judge:
 # --- plan
 
 
+@dataclass(frozen=True)
+class Guide:
+    """What a rollout asks of the drains and the fill that it consists of, so that no bundle moves more than twice.
+
+    ``restarted`` brokers are preferred as destinations, and the only ones for a bundle that has ``moved`` before: from
+    there it need not go again. That brokers came or went holds nothing: it is what a rollout does.
+    """
+
+    restarted: frozenset[str] = frozenset()
+    moved: Mapping[str, int] = field(default_factory=dict)
+    passes: frozenset[Reason] = frozenset({Reason.MEMBERSHIP_CHANGED})
+
+    @property
+    def worn(self) -> dict[str, Reason]:
+        """Bundles that may not move in a fill any more."""
+        return {bundle: Reason.PING_PONG for bundle, times in self.moved.items() if times >= MOST_MOVES}
+
+
+MOST_MOVES = 2
+"""Of one bundle in a rollout: from a broker that is still to be restarted, and once more when that is drained."""
+
+ALONE = Guide(passes=frozenset())
+"""A drain or a fill that is part of no rollout."""
+
+
 class UntoldError(ObserveError):
     """The broker itself, and nobody else, does not tell what it owns or carries."""
 
@@ -207,6 +232,7 @@ class Pass:
     ordered: bool = False
     carried: Carried | None = None
     scores: Mapping[str, float] | None = None
+    guide: Guide = ALONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,9 +279,8 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
     owned = tuple(bundle for bundle in _owned(admin, asked.broker) if not BROKER_BUNDLE.match(bundle))
     now = _situation(parts, asked.broker, owned)
     drained = parts.drained() | {asked.broker}
-    judge = Judge(
-        parts, now, drained, {}, override=asked.override, respect_rest=asked.respect_rest, owned=True
-    )  # all of it has to go
+    held, passes = {"override": asked.override, "respect_rest": asked.respect_rest}, asked.guide.passes
+    judge = Judge(parts, now, drained, {}, **held, passes=passes, owned=True)  # all of it has to go
     carried = asked.carried or carried_by(judge.snapshot, judge.scores, asked.broker, len(owned))
     seen, scores = as_it_was(judge.snapshot, judge.scores, asked.broker, carried)
     unshown = Unshown.of(now, parts.sent())
@@ -266,7 +291,7 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
     ledger = judge.ledger(seen, scores, unloads, emptying.NOT_ITS_RULES)
     others = [broker for broker in judge.index if broker != asked.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
-    plan = emptying.plan_drain(unloads, others, ledger)
+    plan = emptying.plan_drain(unloads, others, ledger, asked.guide.restarted, asked.guide.moved.keys())
     alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
     stay = tuple(skip for skip in staying.values() if skip.reason is not Reason.SYSTEM_NAMESPACE)
     started = float(judge.snapshot.brokers.started_at[judge.index[asked.broker]])
@@ -287,7 +312,13 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
 
 
 def plan_fill_now(
-    parts: Parts, admin: Admin, broker: str, *, override: bool = False, respect_rest: bool = False
+    parts: Parts,
+    admin: Admin,
+    broker: str,
+    *,
+    override: bool = False,
+    respect_rest: bool = False,
+    guide: Guide = ALONE,
 ) -> DrainView:
     """What a broker would be given. Raises as :func:`look_to_drain`, and :class:`RefusedError` for a drained one."""
     if broker in parts.drained():
@@ -296,7 +327,9 @@ def plan_fill_now(
     now = _situation(parts, broker, ())
     names = _movable(now.observation.snapshot.namespaces.names)
     now = replace(now, policies=_with_groups(now.policies, parts, names))
-    judge = Judge(parts, now, parts.drained(), parts.attempted_at(), override=override, respect_rest=respect_rest)
+    known = parts, now, parts.drained(), parts.attempted_at()
+    judge = Judge(*known, override=override, respect_rest=respect_rest, passes=guide.passes)
+    judge.barred = bar_more(judge.barred, judge.snapshot, guide.worn)
     unshown = Unshown.of(now, parts.sent())
     scores = judge.scores + _borne_lately(judge.scores, judge.snapshot, parts, now, unshown)
     there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
@@ -319,9 +352,10 @@ def plan_fill_now(
     )
 
 
-def hold_of_fill(parts: Parts, broker: str, *, override: bool) -> Hold | None:
+def hold_of_fill(parts: Parts, broker: str, *, override: bool, guide: Guide = ALONE) -> Hold | None:
     """What keeps a fill from going on as it was planned. Raises as :func:`look_to_drain`."""
-    return Judge(parts, _situation(parts, broker, ()), parts.drained(), {}, override=override).hold()
+    now = _situation(parts, broker, ())
+    return Judge(parts, now, parts.drained(), {}, override=override, passes=guide.passes).hold()
 
 
 def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:
