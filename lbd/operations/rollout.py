@@ -23,9 +23,10 @@ from lbd.operations.dry import live_parts
 from lbd.operations.parts import preview_observer
 from lbd.operations.place import Fixed
 from lbd.permit.evidence import same
+from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, splits
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
-from lbd.store.rollouts import Rollout, Rollouts
+from lbd.store.rollouts import Rollout, Rollouts, SplittingBefore
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lbd.operations.drain import Draining, Tools
     from lbd.operations.drain_plan import DrainView
     from lbd.permit.budget import Sent
+    from lbd.pulsar.admin import Admin
     from lbd.store.control import RolloutRequest
     from lbd.store.drains import Drain, Work
     from lbd.turn.parts import Hold, Parts, TurnResult
@@ -50,7 +52,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class ClusterState:
-    """What is known at one moment; times are epoch seconds.
+    """What is known at one moment, by what was ``seen_at`` last; times are epoch seconds.
 
     ``started`` is when each broker that reports had started, NaN where it does not tell. ``usable`` brokers give
     reports that are trusted; ``scores`` are those of the settled ones, in points. ``drained``: the drain of the broker
@@ -68,6 +70,7 @@ class ClusterState:
     drained: bool = False
     work: Work | None = None
     unhealthy: str = ""
+    seen_at: float = 0.0
 
 
 def next_broker(brokers: Iterable[str], done: Collection[str], leader: str | None) -> str:
@@ -165,8 +168,8 @@ def _fill(rollout: Rollout, seen: ClusterState) -> Rollout:
         return rollout
     if work.exit_code and rollout.tries < TRIES:
         return changed(rollout, tries=rollout.tries + 1)
-    unsettled = set(rollout.members) - seen.scores.keys()
-    if unsettled and 0 <= seen.now - work.ended_at < SETTLED_WITHIN_SECONDS:
+    settled = seen.seen_at > work.ended_at and seen.scores.keys() >= set(rollout.members)
+    if not settled and 0 <= seen.now - work.ended_at < SETTLED_WITHIN_SECONDS:
         return rollout
     took = duration_text(max(work.ended_at - rollout.begun_at, 0.0))
     words = f"All of {counted(len(rollout.brokers), 'broker')} restarted in {took}"
@@ -250,7 +253,8 @@ class Rolling:
             rollout = self._rollouts.under_way()
         except UsageError:  # told by step
             return None
-        return (Reason.MOVES_UNFINISHED, rollout.summary) if rollout is not None else None
+        holds = rollout is not None and rollout.phase != "ended"
+        return (Reason.MOVES_UNFINISHED, rollout.summary) if rollout is not None and holds else None
 
     def guide(self) -> Guide | None:
         """What the drains and the fill of the rollout go by."""
@@ -274,7 +278,13 @@ class Rolling:
                 raise RefusedError(f"{rollout.summary}; lbd rollout --stop ends it")
             return RequestResult(0, f"It goes on: {rollout.summary}.")
         found = order_rollout(request, self._draining.in_force(), self._now(), tools)
+        found = changed(found, splitting=splitting_before(tools.admin))
         self._rollouts.save(found)
+        try:
+            stop_splitting(found, tools.admin)
+        except LbdError:
+            self._rollouts.forget()
+            raise
         self.on_change(found)
         order = f"{counted(len(found.brokers), 'broker')}, {found.broker} first"
         return RequestResult(0, f"The rollout has begun: {order}.")
@@ -316,9 +326,10 @@ class Rolling:
             return
         found = advance(rollout, self._state(rollout, tools()))
         if found.phase == "ended":
+            self._save(rollout, found)
             self._release(found)
+            give_splitting_back(found, tools().admin)
             self._rollouts.end(found)
-            self.on_change(found)
         else:
             self._save(rollout, found)
             self._act(found, tools)
@@ -349,6 +360,8 @@ class Rolling:
         if self._draining.busy:
             return rollout.begun
         if rollout.phase == "drain" and not rollout.begun:
+            if not rollout.done:
+                stop_splitting(rollout, tools().admin)  # a kill may have come before it
             if self._drain_of(rollout) is None or rollout.tries:
                 self._draining.begin(self._drain_request(rollout), tools())
             return True
@@ -424,7 +437,39 @@ def cluster_state(record: TurnResult, parts: Parts, now: float) -> ClusterState:
         frozenset(ids[at] for at in np.flatnonzero(usable).tolist()),
         {ids[at]: float(points[at]) for at in np.flatnonzero(usable & settled & np.isfinite(points)).tolist()},
         parts.guardrails.max_destination_score,
+        seen_at=snapshot.taken_at,
     )
+
+
+# --- the brokers' own splitting: off for so long, and given back
+# A bundle that is split meanwhile has new names, whose moves would be counted anew, and be two more each.
+
+ON, OFF = "true", "false"
+
+
+def splitting_before(admin: Admin) -> SplittingBefore | None:
+    """What is to be given back; None where no broker splits by itself, or :class:`AdminError` is raised."""
+    if not splits(admin.runtime_configuration()):
+        return None
+    return SplittingBefore(admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED))
+
+
+def stop_splitting(rollout: Rollout, admin: Admin) -> None:
+    """Turn it off, as far as that is not so; it is on disk by now what was there before."""
+    if rollout.splitting is not None and admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED) != OFF:
+        admin.set_dynamic(AUTO_SPLIT_ENABLED, OFF)
+
+
+def give_splitting_back(rollout: Rollout, admin: Admin) -> None:
+    """What was there before; another override than lbd's is somebody's newest wish, and stays.
+
+    Pulsar 2.11 runs on with the last value when an override is deleted, so it is told its own before.
+    """
+    if rollout.splitting is None or admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED) != OFF:
+        return
+    admin.set_dynamic(AUTO_SPLIT_ENABLED, rollout.splitting.override or ON)
+    if rollout.splitting.override is None:
+        admin.delete_dynamic(AUTO_SPLIT_ENABLED)
 
 
 # --- the order
