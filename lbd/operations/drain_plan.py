@@ -199,6 +199,11 @@ class Guide:
     passes: frozenset[Reason] = frozenset({Reason.MEMBERSHIP_CHANGED})
 
     @property
+    def bound(self) -> Collection[str]:
+        """Bundles that may go to restarted brokers only; of a first broker, to which one may have come back, none."""
+        return self.moved.keys() if self.restarted else ()
+
+    @property
     def worn(self) -> dict[str, Reason]:
         """Bundles that may not move in a fill any more."""
         return {bundle: Reason.PING_PONG for bundle, times in self.moved.items() if times >= MOST_MOVES}
@@ -291,7 +296,7 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
     ledger = judge.ledger(seen, scores, unloads, emptying.NOT_ITS_RULES)
     others = [broker for broker in judge.index if broker != asked.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
-    plan = emptying.plan_drain(unloads, others, ledger, asked.guide.restarted, asked.guide.moved.keys())
+    plan = emptying.plan_drain(unloads, others, ledger, asked.guide.restarted, asked.guide.bound)
     alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
     stay = tuple(skip for skip in staying.values() if skip.reason is not Reason.SYSTEM_NAMESPACE)
     started = float(judge.snapshot.brokers.started_at[judge.index[asked.broker]])

@@ -242,6 +242,7 @@ class Rolling:
         self._sent = sent
         self._record: TurnResult | None = None
         self._health: tuple[TurnResult | None, str] = (None, "")
+        self._judged: TurnResult | None = None
         self._again_at = 0.0
         self.trouble = ""
         self.on_change: Callable[[Rollout], None] = lambda _: None
@@ -324,6 +325,9 @@ class Rolling:
         self._release(rollout)
         if self._record is None or 0 < self._again_at - self._now() <= LOOK_AGAIN_SECONDS:
             return
+        if rollout.phase == "restart" and self._judged is self._record and not (rollout.stopping or rollout.waits):
+            return  # only a turn sees more, and somebody may take hours
+        self._judged = self._record
         found = advance(rollout, self._state(rollout, tools()))
         if found.phase == "ended":
             self._save(rollout, found)
