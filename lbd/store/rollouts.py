@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from lbd.errors import UsageError
 from lbd.files import At, as_usage_error, decoded, make_directory, put, remove, require_directory, sync
 
 if TYPE_CHECKING:
@@ -90,7 +91,12 @@ class Rollouts:
 
     def under_way(self) -> Rollout | None:
         """The one that is to be gone on with."""
-        return decoded(self._order, Rollout)
+        try:
+            return decoded(self._order, Rollout)
+        except UsageError as error:
+            raise UsageError(
+                f"{error}; remove it, and the rollout is over: release its drain, if there is one"
+            ) from error
 
     def last(self) -> Rollout | None:
         """The one under way, else the one that ended last here."""

@@ -400,6 +400,16 @@ class TestHandedOver:
         assert len(died) >= 3 * len(names)
         assert Drains(tmp_path).all() == []
 
+    def test_a_file_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
+        """With what to do; lbd goes on balancing, and restarts nothing."""
+        begin(lbd, asked())
+        (tmp_path / "control" / "rollout.json").write_text("{")
+        lbd.turn()
+        lbd.engine.go_on()
+        assert "remove it, and the rollout is over" in lbd.engine.rolling.trouble
+        assert lbd.engine.rolling.trouble in lbd.engine.warnings
+        assert lbd.engine.rolling.hold() is None
+
     def test_what_is_on_disk_is_what_another_version_reads(self, tmp_path: Path):
         """Fields of a later version are passed over."""
         rollouts = Rollouts(tmp_path)
