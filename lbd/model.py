@@ -320,7 +320,8 @@ class Unload:
     """One bundle to be unloaded from ``source`` to the named ``destination`` (None: the broker's placement chooses).
 
     ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out: short-term averages, and unless stock at
-    least what the latest report says. ``choices`` are the brokers among which Pulsar would draw.
+    least what the latest report says. ``choices`` are the brokers among which Pulsar would draw. ``order`` is ``drain``
+    or ``fill`` where a person ordered one, which has a budget of its own; else empty.
     """
 
     bundle: str
@@ -330,6 +331,7 @@ class Unload:
     throughput: float
     reason: str = ""
     choices: tuple[str, ...] = ()
+    order: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from lbd import __version__
-from lbd.api.change import ChangeLog, Runner, changing, commands, draining, drains, planning, previews
+from lbd.api.change import ChangeLog, Runner, changing, commands, draining, drains, planning, previews, rollouts
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
@@ -57,7 +57,12 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
     runner = Runner(backend, changes, ending)
     read = (placement(backend), reading(backend), explaining(backend), drains(backend), previews(backend))
     change = (changing(backend, changes), commands(backend, runner), draining(backend, changes, runner))
-    for router in (*read, *change, planning(backend, changes, runner)):  # looked through in this order
+    for router in (
+        *read,
+        *change,
+        *rollouts(backend, runner),
+        planning(backend, changes, runner),
+    ):  # looked through in this order
         app.include_router(router)
     app.add_api_route(
         "/metrics", _metrics(exposition(backend)), tags=["probes"], responses=TEXT, response_class=Response

@@ -28,7 +28,18 @@ from starlette.responses import Response
 
 from lbd.api.problems import ProblemError, problem
 from lbd.api.read import Part, last_turn
-from lbd.api.shapes import Applied, Drained, DrainsTold, Paused, Released, Resumed, Started, answer, answer_with
+from lbd.api.shapes import (
+    Applied,
+    Drained,
+    DrainsTold,
+    Paused,
+    Released,
+    Resumed,
+    RolloutTold,
+    Started,
+    answer,
+    answer_with,
+)
 from lbd.errors import LbdError
 from lbd.fields import derived
 from lbd.place.placements import DEFAULT
@@ -45,11 +56,13 @@ from lbd.store.control import (
     PlannedMove,
     PlanRequest,
     RequestResult,
+    RolloutRequest,
     SplitRequest,
     UnloadRequest,
     new_id,
 )
 from lbd.store.drains import Drains, DrainTold, drains_in_force
+from lbd.store.rollouts import Rollouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -296,14 +309,33 @@ class FillBody(CommandBody):
 
     broker: Broker
     override: Override = None
+    respect_rest: bool = Field(
+        default=False, description="bundles that were moved lately or often stay, and the others move"
+    )
 
 
 class DrainBody(FillBody):
     """A broker that is to own nothing."""
 
     for_seconds: float | None = Field(
-        None, ge=1, le=LONGEST_PAUSE_SECONDS, description="it ends by itself then; null: after 24 hours"
+        None,
+        ge=1,
+        le=LONGEST_PAUSE_SECONDS,
+        description="it ends by itself then; null: after 24 hours, or as it would where it goes on",
     )
+
+
+class RolloutBody(CommandBody):
+    """Brokers that are to be restarted one after the other, or the end of that."""
+
+    brokers: list[Broker] = Field([], max_length=1000, description="none: all that are active")
+    executes: bool = Field(
+        default=False, description="whoever asks restarts each broker as soon as the state says restart"
+    )
+    back_within_seconds: float = Field(
+        900, ge=1, le=LONGEST_WAIT_SECONDS, description="a broker that takes longer to come back ends the rollout"
+    )
+    stop: bool = Field(default=False, description="end the rollout that is under way")
 
 
 class Runner:
@@ -351,6 +383,7 @@ class Runner:
         late = "the client has gone" if gone else f"No answer within {seconds:g} s"
         status, why = (503, "lbd is ending") if self._ending.is_set() else (504, late)
         see = "/v1/drains" if isinstance(command, DrainRequest | FillRequest) else "/v1/moves, or lbd history"
+        see = "/v1/rollout" if isinstance(command, RolloutRequest) else see
         words = f"{why}: nothing was begun." if untouched else f"{why}: it is under way, see {see}."
         members = msgspec.to_builtins(RequestResult(FAILED, words, id=command.id))
         if untouched:
@@ -449,7 +482,7 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         """
         body = signed(request, body)
         wanted = (body.broker, body.for_seconds, body.reason, body.override, body.owner)
-        asked = DrainRequest(new_id()[0], *wanted, *_times(backend, body))
+        asked = DrainRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
 
         def begun(found: RequestResult) -> Started:
             drain = Drains(backend.state_dir).in_force(backend.now()).get(body.broker)
@@ -461,7 +494,8 @@ def draining(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
     def fill(request: HttpRequest, body: FillBody, key: Key = None) -> Response:
         """Begin to bring a broker up to the mean, by a slice of each one above it."""
         body = signed(request, body)
-        asked = FillRequest(new_id()[0], body.broker, body.override, body.owner, *_times(backend, body))
+        wanted = (body.broker, body.override, body.owner)
+        asked = FillRequest(new_id()[0], *wanted, *_times(backend, body), respect_rest=body.respect_rest)
         return runner.run(request, key, body, asked, lambda found: Started(body.broker, found.sentence, asked.at, None))
 
     @router.post("/release")
@@ -505,6 +539,45 @@ def _released(backend: Backend, broker: str) -> tuple[str, Response]:
     backend.board.events.tell("drain", Drained(broker, None, found))
     words = f"released {broker}" if found is not None else f"{broker} is not drained"
     return words, answer(Released(found))
+
+
+# --- ``/v1/rollout``: plan, start, progress, end
+
+
+def rollouts(backend: Backend, runner: Runner) -> tuple[APIRouter, APIRouter]:
+    """What may be read of a rollout, and its beginning and end."""
+    reading, changing = APIRouter(prefix="/v1", tags=["reading"]), APIRouter(prefix="/v1", tags=["changing"])
+
+    @reading.get("/rollout")
+    def rollout() -> Response:
+        """The rollout under way, else the last one, and how far its drain or fill is."""
+        return answer(_rollout_status(backend))
+
+    @reading.get("/rollout/plan")
+    def plan(broker: Annotated[list[Broker], Query(max_length=1000)] = []) -> Response:  # noqa: B006 - FastAPI copies it
+        """The order of the brokers (none named: of all), and what each drain would move; every broker is asked."""
+        return answer(backend.show_rollout(broker))
+
+    @changing.post("/rollout")
+    def begin(request: HttpRequest, body: RolloutBody, key: Key = None) -> Response:
+        """Begin to restart brokers, the one that leads last: each is drained, and handed over in phase ``restart``.
+
+        lbd restarts nothing itself. 409 where one of them cannot be spared, or another rollout is under way.
+        """
+        body = signed(request, body)
+        wanted = (tuple(body.brokers), body.executes, body.back_within_seconds, body.reason, body.owner)
+        asked = RolloutRequest(new_id()[0], *wanted, *_times(backend, body), stop=body.stop)
+        return runner.run(request, key, body, asked)
+
+    return reading, changing
+
+
+def _rollout_status(backend: Backend) -> RolloutTold:
+    found, works = Rollouts(backend.state_dir).last(), Drains(backend.state_dir).works()
+    if found is None:
+        return RolloutTold(None, "There was no rollout.", None)
+    work = works.fill if found.phase == "fill" else works.drains.get(found.broker)
+    return RolloutTold(found, found.summary, work if found.ended_at is None else None)
 
 
 # --- ``/v1/plan``: what waits for approval or a turn would start, and how exactly that plan is started

@@ -27,9 +27,18 @@ from lbd.text import duration_text
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from lbd.store.control import DrainRequest, FillRequest, PlaceRequest, SplitRequest, UnloadRequest
+    from lbd.store.control import (
+        DrainRequest,
+        FillRequest,
+        PlaceRequest,
+        RolloutRequest,
+        SplitRequest,
+        UnloadRequest,
+    )
 
-    Command: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest
+    Command: TypeAlias = (
+        UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest | RolloutRequest
+    )
 
 UNAUTHORIZED = 401
 TIMEOUT_SECONDS = 30.0
@@ -39,6 +48,9 @@ START_SECONDS = 5.0
 
 NAMES = {"by": "owner", "owner": "broker", "seconds": "for_seconds"}
 """Fields of commands that have another name in the API."""
+
+OWN = {"id", "at", "expires_at", "kind", "plan", "moves", "rollout"}
+"""Fields of commands that the API has elsewhere, or not at all."""
 
 OTHER_VERSION = ("Not Found", "Method Not Allowed", "Extra inputs are not permitted", "Field required")
 """What the API says of a route or a field that it does not know."""
@@ -81,7 +93,7 @@ class Client:
         """
         seconds = command.expires_at - command.at
         fields = msgspec.to_builtins(command)
-        names = [name for name in fields if name not in {"id", "at", "expires_at", "kind", "plan", "moves"}]
+        names = [name for name in fields if name not in OWN]
         path = ("plan", command.plan, "apply") if isinstance(command, PlanRequest) else (command.kind,)
         body = {NAMES.get(name, name): fields[name] for name in names} | {"timeout_seconds": seconds}
         headers = {"Idempotency-Key": command.id}

@@ -32,7 +32,7 @@ ANSWER_SECONDS = 30.0
 their own."""
 
 EXPENSIVE = {
-    r"/v1/(drain|fill)/": (1, 8),
+    r"/v1/(drain|fill|rollout)/": (1, 8),
     r"/v1/(split|unload)": (1, 8),
     r"/v1/(decisions|explain|moves|openapi\.json|plan|snapshot)": (4, 16),
 }
@@ -40,7 +40,7 @@ EXPENSIVE = {
 
 RETRY = {"retry-after": "5"}
 
-UNLIMITED = re.compile(r"/v1/(events|unload|place|split|drain|fill|plan/[^/]*/apply)")
+UNLIMITED = re.compile(r"/v1/(events|unload|place|split|drain|fill|rollout|plan/[^/]*/apply)")
 OPEN = frozenset({"/", "/healthz", "/readyz"})
 """Probes ask without a token, and a page must be there before anybody can give it one; neither tells anything."""
 

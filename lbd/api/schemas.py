@@ -21,6 +21,8 @@ from lbd.api.shapes import (
     Readiness,
     Released,
     Resumed,
+    RolloutPlan,
+    RolloutTold,
     SnapshotTold,
     Started,
     StrategyTold,
@@ -69,6 +71,8 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/v1/drains"): (DrainsTold,),
     ("get", "/v1/drain/{broker}"): (DrainPlan,),
     ("get", "/v1/fill/{broker}"): (DrainPlan,),
+    ("get", "/v1/rollout"): (RolloutTold,),
+    ("get", "/v1/rollout/plan"): (RolloutPlan,),
     ("get", "/v1/unload/{tenant}/{namespace}/{bundle}"): (RequestResult,),
     ("get", "/v1/split"): (DueSplitsDocument,),
     ("get", "/v1/split/{tenant}/{namespace}/{bundle}"): (SplitDocument,),
@@ -81,6 +85,7 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("post", "/v1/drain"): (Started,),
     ("post", "/v1/fill"): (Started,),
     ("post", "/v1/release"): (Released,),
+    ("post", "/v1/rollout"): (RequestResult,),
 }
 """By method and path; more than one: it is one of these. What is not here is text."""
 

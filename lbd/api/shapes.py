@@ -13,6 +13,7 @@ from starlette.responses import Response
 from lbd.redaction import redacted_json
 from lbd.store.control import Pause, PlacedBundle
 from lbd.store.drains import Drain, DrainTold, RemainingBundle, Work
+from lbd.store.rollouts import Rollout
 from lbd.turn.record import BrokerRow, LeftOut, left_out
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a drain or a fill would do: the JSON of ``lbd drain BROKER``. ``taken_at`` is epoch seconds.
 
     ``stay`` are bundles that could not go, ``left_to_pulsar`` those of Pulsar's own, ``cannot_spare`` why the cluster
-    cannot do without the broker, ``at_once`` how many moves would be in flight, ``drain`` the one in force.
+    cannot do without the broker, ``at_once`` how many moves would be in flight, ``drain`` the one in force. Reports
+    show the last moves in ``shown_in_seconds`` at most, which a first move waits for.
     """
 
     taken_at: float
@@ -145,6 +147,7 @@ class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
     eta_seconds: float
     at_once: int
     drain: Drain | None
+    shown_in_seconds: float = 0.0
 
 
 class DrainsTold(msgspec.Struct, frozen=True):
@@ -175,6 +178,37 @@ class Drained(msgspec.Struct, frozen=True):
     broker: str
     work: Work | None = None
     released: Drain | None = None
+
+
+class RolloutStep(msgspec.Struct, frozen=True):
+    """What the drain of one broker of a rollout would move now.
+
+    ``clients`` are producers and consumers of its ``bundles``, as far as reports tell. ``top`` would be the broker with
+    the highest score then, ``peak`` in points. ``refused`` is why it cannot be restarted so, null where it can.
+    """
+
+    broker: str
+    bundles: int
+    eta_seconds: float
+    clients: int
+    top: str | None
+    peak: float | None
+    refused: str | None
+
+
+class RolloutPlan(msgspec.Struct, frozen=True):
+    """The brokers of a rollout in their order, and what each drain would do: the JSON of ``lbd rollout --dry-run``."""
+
+    taken_at: float
+    steps: list[RolloutStep]
+
+
+class RolloutTold(msgspec.Struct, frozen=True):
+    """The rollout under way, else the last one (null: there was none), in one sentence, and its drain or fill."""
+
+    rollout: Rollout | None
+    summary: str
+    work: Work | None
 
 
 class Alive(msgspec.Struct, frozen=True):

@@ -14,7 +14,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from lbd.cli.options import api_option, duration, format_option, override_option, settings_options, timeout_option
+from lbd.cli.options import (
+    Command,
+    api_option,
+    duration,
+    format_option,
+    override_option,
+    settings_options,
+    timeout_option,
+)
 from lbd.cli.render import amount, bar, json_out, plain, table
 from lbd.cli.request import by, full_name, lbd_client, one_line, override_reason, print_note
 from lbd.cli.status import local_leader
@@ -37,6 +45,12 @@ if TYPE_CHECKING:
 
 
 LINE_EVERY_SECONDS = 10.0
+
+
+def respect_rest_option(command: Command) -> Command:
+    """``--respect-rest``: what was moved lately stays."""
+    words = "Leave bundles that were moved lately (cool-down) or often. Without it all bundles move."
+    return click.option("--respect-rest", is_flag=True, help=words)(command)
 
 
 class DrainProgressBar:
@@ -144,7 +158,9 @@ def pace_text(found: DrainPlan) -> str:
     if not number:
         return "There is nothing to move."
     once, them = (f", {min(found.at_once, number)} at once", "them") if number > 1 else ("", "it")
-    return f"{counted(number, 'bundle')}{once}: about {duration_text(found.eta_seconds)}; --apply moves {them}."
+    waits = found.shown_in_seconds
+    shown = f" Reports show the last moves in {waits:.0f} s at most; --apply waits for that." if waits else ""
+    return f"{counted(number, 'bundle')}{once}: about {duration_text(found.eta_seconds)}; --apply moves {them}.{shown}"
 
 
 # --- commands
@@ -163,6 +179,7 @@ def pace_text(found: DrainPlan) -> str:
 )
 @click.option("--reason", default="", metavar="TEXT", help="Reason, shown wherever the drain is shown.")
 @override_option
+@respect_rest_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
 @api_option
@@ -182,23 +199,25 @@ def drain(
     *,
     applies: bool,
     release: bool,
+    respect_rest: bool,
     everything: bool,
 ) -> None:
     """Show whether the other brokers have room for the bundles of BROKER, and where each would go.
 
     BROKER is host:port, or the host alone.
 
-    With --apply, move all of them off, several at once, and verify that BROKER owns nothing. Until --release, until
-    --for is over or until it restarts, the broker is in no pair, average or destination, and bundles that Pulsar places
-    on it are moved off again. A running lbd does the work; Ctrl-C only ends the watching. The same command resumes it.
+    With --apply, move all of them off, several at once, and verify that BROKER owns nothing. Rests and budgets of
+    balancing do not hold a drain; policies and capacity do. Until --release, until --for is over or until it restarts,
+    the broker is in no pair, average or destination, and bundles that Pulsar places on it are moved off again. A
+    running lbd does the work; Ctrl-C only ends the watching. The same command resumes it, and keeps its end.
     Exit code 0 there is room or it owns nothing, 4 refused or some bundles must stay, 5 a move failed or no response.
 
     \b
     Example: lbd drain broker-3:8080 --apply --for 2h --reason "new disk"
     """
-    if release and (applies or override is not None or seconds is not None):
-        raise UsageError("--release ends a drain; --apply, --for and --override begin one")
-    _check_apply(applies, override, seconds, reason)
+    if release and (applies or override is not None or seconds is not None or respect_rest):
+        raise UsageError("--release ends a drain; --apply, --for, --override and --respect-rest begin one")
+    _check_apply(applies, override, seconds, reason, respect_rest=respect_rest)
     passes, settings = override_reason(override), read().settings
     elsewhere = _elsewhere(settings, api_url)
     if release:
@@ -207,7 +226,8 @@ def drain(
     if not applies:
         ctx.exit(_show_drain(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
-    asked = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), now, now + timeout_seconds)
+    times = now, now + timeout_seconds
+    asked = DrainRequest(name, broker, seconds, one_line(reason), passes, by(), *times, respect_rest=respect_rest)
     ctx.exit(_apply(settings, asked, form, api_url))
 
 
@@ -215,6 +235,7 @@ def drain(
 @click.argument("broker")
 @click.option("--apply", "applies", is_flag=True, help="Move the bundles, and verify where each landed.")
 @override_option
+@respect_rest_option
 @click.option("--all", "everything", is_flag=True, help="Print every bundle.")
 @timeout_option
 @api_option
@@ -231,6 +252,7 @@ def fill(
     api_url: str | None,
     *,
     applies: bool,
+    respect_rest: bool,
     everything: bool,
 ) -> None:
     """Show which bundles would bring BROKER up to the cluster's mean, taken from each broker above it.
@@ -243,18 +265,24 @@ def fill(
     \b
     Example: lbd fill broker-3:8080 --apply
     """
-    _check_apply(applies, override, None, "")
+    _check_apply(applies, override, None, "", respect_rest=respect_rest)
     passes, settings = override_reason(override), read().settings
     elsewhere, broker = _elsewhere(settings, api_url), full_name(broker, settings, api_url)
     if not applies:
         ctx.exit(_show_fill(settings, broker, form, elsewhere, everything=everything))
     name, now = new_id()
-    ctx.exit(_apply(settings, FillRequest(name, broker, passes, by(), now, now + timeout_seconds), form, api_url))
+    times = now, now + timeout_seconds
+    asked = FillRequest(name, broker, passes, by(), *times, respect_rest=respect_rest)
+    ctx.exit(_apply(settings, asked, form, api_url))
 
 
-def _check_apply(applies: bool, override: str | None, seconds: float | None, reason: str) -> None:
-    if not applies and (override is not None or seconds is not None or reason):
-        raise UsageError("--override, --for and --reason go with --apply; without it nothing is done")
+def _check_apply(
+    applies: bool, override: str | None, seconds: float | None, reason: str, *, respect_rest: bool
+) -> None:
+    if not applies and (override is not None or seconds is not None or reason or respect_rest):
+        raise UsageError("--override, --for, --reason and --respect-rest go with --apply; without it nothing is done")
+    if override is not None and respect_rest:
+        raise UsageError("--override passes the rests that --respect-rest keeps; name one of them")
 
 
 def _elsewhere(settings: Settings, api_url: str | None) -> Client | None:

@@ -31,6 +31,7 @@ from lbd.operations.drain import plan_json, show_drain, show_fill
 from lbd.operations.dry import parts_of_known, unsampled
 from lbd.operations.parts import PolicyReader
 from lbd.operations.place import Fixed, live_bundles, meant, placement, show_unload, target
+from lbd.operations.rollout import show_rollout
 from lbd.operations.split import due_document, plan_due, plan_split
 from lbd.permit.policies import Policies
 from lbd.place.picker import RunningLoads, answer_all, without_doubted
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from lbd.api.shapes import DrainPlan
+    from lbd.api.shapes import DrainPlan, RolloutPlan
     from lbd.config import Settings
     from lbd.daemon.engine import Engine
     from lbd.model import CodeArray, IntArray, Outcome, Skip, Snapshot
@@ -370,6 +371,7 @@ class Serving:
         self._picker, self._planner = self._asked()
         self._trouble, self._local_trouble, self._token = "", "", TokenFile(None)
         engine.draining.on_work = lambda work: self.board.events.tell("drain", Drained(work.broker, work))
+        engine.rolling.on_change = lambda rollout: self.board.events.tell("rollout", rollout)
 
     @property
     def settings(self) -> Settings:
@@ -408,6 +410,10 @@ class Serving:
     def show_drain(self, broker: str) -> DrainPlan:
         """Whether a broker can be spared, by a look of its own at the cluster."""
         return plan_json(show_drain(self.settings, broker, self._engine.looking))
+
+    def show_rollout(self, brokers: Sequence[str]) -> RolloutPlan:
+        """The order of a rollout, and what each drain would move, by a look of its own at the cluster."""
+        return show_rollout(self.settings, brokers, self._engine.looking)
 
     def show_unload(self, bundle: str, destination: str | None) -> RequestResult:
         """What an unload would do, by a look of its own at the cluster."""

@@ -24,6 +24,7 @@ from lbd.store.control import (
     PlaceRequest,
     PlanRequest,
     RequestResult,
+    RolloutRequest,
     SplitRequest,
 )
 from lbd.store.state import Scratch
@@ -182,11 +183,15 @@ class Dispatcher:
 
     def _judge(
         self,
-        request: UnloadRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest,
+        request: UnloadRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest | RolloutRequest,
         parts: Callable[[UnloadRequest | None], Parts],
     ) -> None:
         real = self._real
-        if isinstance(request, DrainRequest | FillRequest):
+        if isinstance(request, RolloutRequest):
+            self._requests.answer(request, real.rolling.begin(request, real.tools(parts(None))))
+        elif isinstance(request, DrainRequest | FillRequest):
+            if (rollout := real.rolling.hold()) is not None:
+                raise RefusedError(f"{rollout[1]}; lbd rollout --stop ends it")
             self._requests.answer(request, real.draining.begin(request, real.tools(parts(None))))
         elif isinstance(request, PlaceRequest):
             self._requests.answer(request, real.placing.place(request, parts(None), real.placer))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lbd.model import Outcome, Unload
     from lbd.observe.observer import Observer
     from lbd.operations.drain import Draining
+    from lbd.operations.rollout import Rolling
     from lbd.operations.split import Splitting
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.store.control import Request
@@ -124,6 +125,11 @@ class Engine:
         """What empties and fills brokers beside the turns."""
         return self._real.draining
 
+    @property
+    def rolling(self) -> Rolling:
+        """What has brokers restarted one after the other."""
+        return self._real.rolling
+
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
         return self._keeper.keep(self._turn(on_plan), self.timebase.now())
@@ -139,6 +145,7 @@ class Engine:
             else:
                 self.splitting.after(record, self.settings)
             self.draining.after(record)
+            self.rolling.after(record)
         try:
             forget_notes(self._real.journal, record)
         except LbdError as error:
@@ -167,6 +174,7 @@ class Engine:
         parts = self._real.alone if alone else self._real.beside
         if not (self.observe_only or self.splitting.hold()):
             self.draining.step(lambda: self._real.tools(parts(None)))
+            self.rolling.step(lambda: self._real.tools(parts(None)))
 
     def by_hand(self, request: Request) -> None:
         """What a person asked for, to its end, where no turn runs beside it."""
@@ -228,6 +236,7 @@ class Engine:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
+        found.append(self.rolling.trouble)
         found += [self._real.learned.trouble, self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
         found += [self.notifier.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)

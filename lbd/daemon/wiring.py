@@ -22,6 +22,7 @@ from lbd.operations.drain import Draining, Tools
 from lbd.operations.parts import Learned, PolicyReader
 from lbd.operations.place import LivePicker
 from lbd.operations.requests import OVERRIDDEN_HOLDS, ordered
+from lbd.operations.rollout import Rolling
 from lbd.operations.split import CLOCK, Splitting
 from lbd.permit.evidence import touched_since, unsettle
 from lbd.permit.quiet_hours import quiet_until
@@ -147,6 +148,8 @@ class Assembled:
         self.placing = LivePicker(journal, ended)
         self.learned = Learned(settings, timebase.now())
         self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
+        folder, sent = settings.state_dir, lambda: self.journal.sent
+        self.rolling = Rolling(folder, self.draining, timebase.now, self.ordered, sent)
         self._watch = OwnershipWatch()
         self.leading.serve(self.executor, self.splitting)
 
@@ -202,7 +205,7 @@ class Assembled:
         """What keeps a turn from firing."""
         said = self.observing.hold() if self.observing else None
         ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self.paused()
-        return ordered or said or self.draining.hold()
+        return ordered or said or self.rolling.hold() or self.draining.hold()
 
     def _leads(self) -> bool:
         return self.leading.leading

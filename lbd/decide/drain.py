@@ -104,15 +104,26 @@ def _rates(averages: Averages, at: int) -> tuple[float, float]:
     return incoming_messages + outgoing_messages, incoming_bytes + outgoing_bytes
 
 
-def plan_drain(unloads: Iterable[Unload], destinations: Sequence[str], ledger: Ledger) -> DrainMoves:
+def plan_drain(
+    unloads: Iterable[Unload],
+    destinations: Sequence[str],
+    ledger: Ledger,
+    preferred: Collection[str] = (),
+    bound: Collection[str] = (),
+) -> DrainMoves:
     """A destination for each unload, or why it has none.
 
-    ``ledger`` judges with :data:`NOT_ITS_RULES` ignored, and is advanced.
+    ``ledger`` judges with :data:`NOT_ITS_RULES` ignored, and is advanced. ``preferred`` destinations come first as long
+    as they stay below the highest of the others; bundles that are ``bound`` may go to these alone.
     """
     moves: list[Unload] = []
     stay: list[Skip] = []
+    level = max((ledger.predicted(one) for one in destinations if one not in preferred), default=math.inf)
     for unload in sorted(unloads, key=lambda one: (-_weight(one, ledger), one.bundle)):
-        found = _placed(unload, destinations, ledger)
+        first = {one for one in preferred if one in destinations and ledger.predicted(one) < level}
+        allowed = [one for one in destinations if unload.bundle not in bound or one in preferred]
+        ranked = sorted(allowed, key=lambda one: (one not in first, ledger.predicted(one), one))
+        found = _placed(unload, ranked, ledger)
         if isinstance(found, Skip):
             stay.append(found)
         else:
@@ -126,10 +137,10 @@ def _weight(unload: Unload, ledger: Ledger) -> float:
     return points if math.isfinite(points) else 0.0
 
 
-def _placed(unload: Unload, destinations: Sequence[str], ledger: Ledger) -> Unload | Skip:
-    """The unload to the emptiest broker that may have it, or what all of them say."""
+def _placed(unload: Unload, ranked: Sequence[str], ledger: Ledger) -> Unload | Skip:
+    """The unload to the first broker that may have it, or what all of them say."""
     refusals: list[Skip] = []
-    for broker in sorted(destinations, key=lambda one: (ledger.predicted(one), one)):
+    for broker in ranked:
         named = replace(unload, destination=broker)
         refusal = ledger.refusal(named)
         if refusal is None:

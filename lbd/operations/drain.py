@@ -10,9 +10,11 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace as replace_fields
 
 from lbd.act.executor import Orders, Pace
 from lbd.act.ownership import Ownership
@@ -20,10 +22,13 @@ from lbd.act.unload import judged
 from lbd.api.shapes import DrainPlan, Held, Predicted, WouldMove
 from lbd.decide.drain import EXPIRES_SECONDS, UNLOAD_SPACING_SECONDS, eta_seconds, most_per_hour
 from lbd.errors import AdminError, LbdError, RefusedError, UsageError
+from lbd.load.estimate import Carried
 from lbd.model import Outcome, Result, Skip
 from lbd.operations.drain_plan import (
     AGAIN_SECONDS,
+    ALONE,
     DrainView,
+    Guide,
     Pass,
     UntoldError,
     hold_of_fill,
@@ -37,7 +42,7 @@ from lbd.operations.split import CLOCK
 from lbd.permit.budget import HOUR_SECONDS
 from lbd.permit.evidence import same
 from lbd.reason import Reason
-from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
+from lbd.store.control import FAILED, REFUSED, Control, DrainRequest, FillRequest, RequestResult
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
 from lbd.text import counted
 
@@ -48,9 +53,9 @@ if TYPE_CHECKING:
     from lbd.act.executor import Executor
     from lbd.act.unload import Unloader
     from lbd.config import Settings
-    from lbd.load.estimate import Carried
     from lbd.model import Unload
     from lbd.observe.observer import Observer
+    from lbd.permit.budget import Sent
     from lbd.pulsar.admin import Admin
     from lbd.turn.parts import Hold, Parts, TurnResult
 
@@ -102,10 +107,12 @@ def _remaining_reason(work: Work) -> str:
     """What stays, by reason, and the first of it in full."""
     if not work.left or not (work.tried or work.kind == "drain"):
         return ""
-    reasons = Counter(one.reason for one in work.left)
-    first = work.left[0]
-    numbers = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+    first, numbers = work.left[0], _numbers(one.reason for one in work.left)
     return f"; left: {numbers}; the first: {first.bundle}{first.detail and f': {first.detail}'}"
+
+
+def _numbers(reasons: Iterable[str]) -> str:
+    return ", ".join(f"{number} {reason}" for reason, number in Counter(reasons).most_common())
 
 
 # --- progress of one drain or fill
@@ -142,7 +149,7 @@ class Job:
 
     ``scores`` are those of the beginning, in points, None before the first look; ``carried`` is what the broker carried
     when its drain began. Before ``look_again_at`` (epoch seconds) there is nothing to be looked for. From
-    ``untold_since`` on the broker has not told what it owns or carries.
+    ``untold_since`` on the broker has not told what it owns or carries. ``asked``: a person has just ordered it.
     """
 
     def __init__(
@@ -151,10 +158,13 @@ class Job:
         broker: str,
         request: str,
         begun_at: float,
-        by: str,
-        override: str | None,
+        order: Drain | FillRequest,
+        *,
+        asked: bool = True,
     ) -> None:
-        self.kind, self.broker, self.begun_at, self.by, self.override = kind, broker, begun_at, by, override
+        self.kind, self.broker, self.begun_at, self.asked = kind, broker, begun_at, asked
+        self.ordered_at = begun_at
+        self.amend_order(order)
         self.carried: Carried | None = None
         self.scores: Mapping[str, float] | None = None
         self.look_again_at = 0.0
@@ -168,13 +178,19 @@ class Job:
         self._barren = self._seen = 0
         self._work = Work(kind=kind, broker=broker, request=request, begun_at=begun_at)
 
+    def amend_order(self, order: Drain | FillRequest) -> None:
+        """What was ordered, at first or once more; what is known of when it was ordered is a drain's."""
+        self.by, self.override, self.respect_rest = order.by, order.override, order.respect_rest
+        self.rollout = order.rollout
+        if isinstance(order, Drain):
+            self.ordered_at = order.ordered_at
+
     def looked(self, look: DrainView, pacing: Pacing) -> None:
-        """A look has shown what is left to move."""
-        self.scores, self.untold_since = self.scores or look.before, None
+        """A look has shown what is left to move, and nothing holds it."""
+        self.scores = self.scores or look.before
         self._left, self._pacing = [unload.bundle for unload in look.plan.unloads], pacing
-        if look.hold is None:  # what may not move is not tried in vain
-            self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
-            self._seen = self.tried
+        self._barren = 0 if self.tried > self._seen or not self._handed else self._barren + 1
+        self._seen = self.tried
         self._work = msgspec.structs.replace(self._work, total=self.tried + len(self._left), held="")
 
     @property
@@ -302,44 +318,87 @@ class Tools:
         return Pacing(self.settings.drain.max_unloads_at_once, look.by_name)
 
 
-def first_pass(broker: str, before: Drain | None, now: float, override: str | None) -> Pass:
+def first_pass(
+    broker: str,
+    before: Drain | None,
+    now: float,
+    override: str | None = None,
+    *,
+    respect_rest: bool = False,
+    guide: Guide = ALONE,
+) -> Pass:
     """What the first look at a broker goes by; a drain that is in force goes on, with what it carried then."""
-    known = before is not None and before.since > 0
     return Pass(
         broker,
         now,
-        before.since if before is not None and known else now,
+        before.since if before is not None and before.since > 0 else now,
         override=override is not None,
-        carried=before.carried if before is not None and known else None,
+        respect_rest=respect_rest,
+        ordered=True,
+        carried=carried_then(before),
+        guide=guide,
     )
 
 
-def order_drain(request: DrainRequest, before: Drain | None, now: float, tools: Tools) -> tuple[Drain, RequestResult]:
+def carried_then(drain: Drain | None) -> Carried | None:
+    """What a broker carried when its drain began; None where its report did not show it yet."""
+    return drain.carried if drain is not None and drain.carried.bundles else None
+
+
+class HeldError(RefusedError):
+    """It cannot begin now: what holds it ends by itself, or is for people to end."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(hold[0].told(hold[1]))
+        self.hold = hold
+
+
+def order_drain(
+    request: DrainRequest, before: Drain | None, now: float, tools: Tools, guide: Guide
+) -> tuple[Drain, RequestResult]:
     """The order to be written, and the answer. Raises :class:`LbdError` for what is refused."""
-    asked = first_pass(request.broker, before, now, request.override)
+    rest = request.respect_rest
+    asked = first_pass(request.broker, before, now, request.override, respect_rest=rest, guide=guide)
     look = plan_drain_now(tools.parts, tools.admin, asked)
     if look.hold is not None:
-        raise RefusedError(look.hold[0].told(look.hold[1]))
-    refusal = cannot_spare(request.broker, look)
+        raise HeldError(look.hold)
+    refusal = cannot_spare(request.broker, look) if look.unshown is None or not look.before else ""
     if refusal and request.override is None and before is None:
         raise RefusedError(f"{refusal}; --override REASON moves the rest")
-    seconds = EXPIRES_SECONDS if request.seconds is None else request.seconds
     drain = Drain(
         request.broker,
         asked.since,
-        now + seconds,
+        _ends(request, before, now),
         request.by,
         request.reason or (before.reason if before is not None else ""),
         request.override,
         look.started_at,
-        look.carried,
+        look.carried if look.unshown is None else NOT_SHOWN,
+        request.respect_rest,
+        now,
+        request.rollout,
     )
-    bundles = [unload.bundle for unload in look.plan.unloads]
-    eta = estimate(bundles, tools.paced(look))
     verb = "has begun" if asked.since == now else "goes on"
-    return drain, RequestResult(
-        0, f"The drain of {request.broker} {verb}: {counted(len(bundles), 'bundle')}, about {eta:.0f} s."
-    )
+    return drain, RequestResult(0, f"The drain of {request.broker} {verb}: {_planned(look, tools, 'stay')}.")
+
+
+NOT_SHOWN = Carried(0.0, 0.0, 0.0, 0)
+
+
+def _ends(request: DrainRequest, before: Drain | None, now: float) -> float | None:
+    """One that goes on keeps its end, unless a new one is asked for."""
+    if request.seconds is None and before is not None and before.since > 0:
+        return before.until
+    return now + (EXPIRES_SECONDS if request.seconds is None else request.seconds)
+
+
+def _planned(look: DrainView, tools: Tools, stay: str) -> str:
+    """What a job will do, as it is told when it begins; ``stay`` is what becomes of what cannot move."""
+    bundles = [unload.bundle for unload in look.plan.unloads]
+    words = f"{counted(len(bundles), 'bundle')}, about {estimate(bundles, tools.paced(look)):.0f} s"
+    if look.plan.stay:
+        words += f"; {len(look.plan.stay)} {stay}: {_numbers(skip.reason.label for skip in look.plan.stay)}"
+    return f"{words}; first it waits: {look.unshown[1]}" if look.unshown is not None else words
 
 
 def cannot_spare(broker: str, look: DrainView) -> str:
@@ -354,13 +413,14 @@ def cannot_spare(broker: str, look: DrainView) -> str:
     return f"the cluster cannot do without {broker}: {told}"
 
 
-def order_fill(request: FillRequest, tools: Tools) -> tuple[DrainView, RequestResult]:
+def order_fill(request: FillRequest, tools: Tools, guide: Guide) -> tuple[DrainView, RequestResult]:
     """What is to move, and the answer. Raises :class:`LbdError` for what is refused."""
-    look = plan_fill_now(tools.parts, tools.admin, request.broker, override=request.override is not None)
+    passes = {"override": request.override is not None, "respect_rest": request.respect_rest}
+    look = plan_fill_now(tools.parts, tools.admin, request.broker, **passes, guide=guide)
     if look.hold is not None:
-        raise RefusedError(look.hold[0].told(look.hold[1]))
-    number = counted(len(look.plan.unloads), "bundle")
-    return look, RequestResult(0, f"The filling of {request.broker} has begun: {number}.")
+        raise HeldError(look.hold)
+    told = _planned(look, tools, "that would help may not move")
+    return look, RequestResult(0, f"The filling of {request.broker} has begun: {told}.")
 
 
 # --- batching: what is sent next, and how fast
@@ -375,21 +435,28 @@ def within(
     """The next part of a plan, and what the hour has no room for. ``now`` is epoch seconds."""
     if job.override is not None:
         return plan[:PART], ()
+    room, beyond = within_hour(job.kind, job.broker, look, tools.parts.sent(), now, plan)
+    return room[:PART], beyond
+
+
+def within_hour(
+    kind: str, broker: str, look: DrainView, sent: Iterable[Sent], now: float, plan: tuple[Unload, ...]
+) -> tuple[tuple[Unload, ...], tuple[Skip, ...]]:
+    """What of a plan is within the hour's limit of one drain or fill, which moves of other kinds leave alone."""
     most = most_per_hour(look.bundles)
-    ends = ((one.at, one.source if job.kind == "drain" else one.destination) for one in tools.parts.sent())
-    used = sum(at > now - HOUR_SECONDS and broker == job.broker for at, broker in ends)
+    ends = ((one.at, one.source if kind == "drain" else one.destination) for one in sent if one.order == kind)
+    used = sum(at > now - HOUR_SECONDS and end == broker for at, end in ends)
     told, room = f"{used} of {most} used within the hour; --override REASON passes this", max(most - used, 0)
-    reason = Reason.SOURCE_UNLOADS if job.kind == "drain" else Reason.DESTINATION_UNLOADS
-    return plan[: min(room, PART)], tuple(Skip(one.bundle, reason, told) for one in plan[room:])
+    reason = Reason.SOURCE_UNLOADS if kind == "drain" else Reason.DESTINATION_UNLOADS
+    return plan[:room], tuple(Skip(one.bundle, reason, told) for one in plan[room:])
 
 
 def drain_orders(job: Job, pacing: Pacing, tools: Tools, held: Callable[[], Hold | None]) -> Orders:
-    """How the executor is to work a part off. ``held`` is what people have ordered, which a reason passes."""
+    """How the executor is to work a part off. ``held`` is what people have ordered, but for what a reason passes."""
     from_each = pacing.at_once if job.kind == "drain" else 1
     pace = Pace(UNLOAD_SPACING_SECONDS, pacing.at_once, from_each, pacing.by_name)
-    if job.override is None:
-        return Orders(tools.unloader, pace, held, frozenset({Reason.NO_IMPROVEMENT}))
-    return Orders(tools.unloader, pace, passes=OVERRIDDEN_HOLDS)
+    passes = OVERRIDDEN_HOLDS if job.override is not None else frozenset({Reason.NO_IMPROVEMENT})
+    return Orders(tools.unloader, pace, held, passes)
 
 
 # --- the end of a drain by itself: it expires, or its broker restarts, which is what it was drained for
@@ -469,6 +536,7 @@ class Draining:
         self, state_dir: Path, executor: Executor, now: Callable[[], float], held: Callable[[], Hold | None]
     ) -> None:
         self._drains, self._executor, self._now, self._held = Drains(state_dir), executor, now, held
+        self._control = Control(state_dir)
         self._job: Job | None = None
         self._fill: DrainView | None = None
         self._asked: dict[str, str] = {}
@@ -477,6 +545,7 @@ class Draining:
         self._works = Works()
         self._known, self._untold = False, False
         self.on_work: Callable[[Work], None] = lambda _: None
+        self.guide: Callable[[], Guide | None] = lambda: None
 
     def in_force(self) -> dict[str, Drain]:
         """The drains in force, by broker."""
@@ -485,6 +554,13 @@ class Draining:
     def drained(self) -> frozenset[str]:
         """The brokers that nothing may go to."""
         return frozenset(self.in_force())
+
+    def release(self, broker: str) -> None:
+        """End a drain."""
+        self._drains.release(broker)
+
+    def _guide(self, rollout: str) -> Guide:
+        return (self.guide() if rollout else None) or ALONE
 
     def hold(self) -> Hold | None:
         """What keeps moves from being planned."""
@@ -527,16 +603,19 @@ class Draining:
         if job is not None and not (goes_on and job.broker == request.broker):
             raise RefusedError(f"a {job.kind} of {job.broker} is at work; lbd status tells how far it is")
         if isinstance(request, FillRequest):
-            self._fill, answer = order_fill(request, tools)
-            self._job = Job("fill", request.broker, request.id, self._now(), request.by, request.override)
-            self._job.looked(self._fill, tools.paced(self._fill))
+            self._fill, answer = order_fill(request, tools, self._guide(request.rollout))
+            self._job = Job("fill", request.broker, request.id, self._now(), request)
+            if self._fill.unshown is None:
+                self._job.looked(self._fill, tools.paced(self._fill))
         else:
-            drain, answer = order_drain(request, self.in_force().get(request.broker), self._now(), tools)
+            before, guide = self.in_force().get(request.broker), self._guide(request.rollout)
+            drain, answer = order_drain(request, before, self._now(), tools, guide)
             self._drains.begin(drain)
             if job is None:
                 self._asked[drain.broker] = request.id
             else:
-                job.override = drain.override
+                job.amend_order(drain)
+                job.asked = True
         return answer
 
     def to_the_end(self, go_on: Callable[[], None]) -> None:
@@ -585,7 +664,7 @@ class Draining:
         """Whoever waits for a drain is told that it is over."""
         for broker in self._asked.keys() - self.in_force().keys():
             now = self._now()
-            job = Job("drain", broker, self._asked.pop(broker), now, "", None)
+            job = Job("drain", broker, self._asked.pop(broker), now, Drain(broker, now, None, ""))
             self._tell(job.end(now, None, (_over(broker),)))
 
     def _due(self, tools: Tools) -> Job | None:
@@ -597,8 +676,8 @@ class Draining:
             if asked is None and not cut_short and not self._looks_again(broker, last, tools):
                 continue
             request = last.request if last is not None and last.ended_at is None else ""
-            job = Job("drain", broker, asked or request, self._now(), drain.by, drain.override)
-            job.carried = drain.carried if drain.since > 0 else None
+            job = Job("drain", broker, asked or request, self._now(), drain, asked=asked is not None)
+            job.carried = carried_then(drain)
             return job
         return None
 
@@ -631,12 +710,17 @@ class Draining:
         drain = self.in_force().get(job.broker)
         if drain is None:  # released since this step began: the next one ends it
             return
-        passes = job.override is not None
-        asked = Pass(job.broker, job.begun_at, drain.since, passes, job.carried, job.scores)
+        passes = job.override is not None, job.respect_rest, job.asked
+        guide = self._guide(drain.rollout)
+        asked = Pass(job.broker, job.begun_at, drain.since, *passes, job.carried, job.scores, guide)
         look = plan_drain_now(tools.parts, tools.admin, asked)
-        job.looked(look, tools.paced(look))
-        if self._waits(job, look.hold):
+        job.untold_since = None
+        if self._waits(job, look.hold or look.unshown):
             return
+        job.looked(look, tools.paced(look))
+        if carried_then(drain) is None and look.owned:
+            self._drains.begin(replace_fields(drain, carried=look.carried))
+        job.carried = look.carried
         part, beyond = within(look.plan.unloads, look, job, tools, self._now())
         if part and not job.barren:
             self._start(job, part, look, tools)
@@ -646,9 +730,15 @@ class Draining:
             self._finish(job, look.owned, stay, look.alone)
 
     def _ordered(self, job: Job) -> Hold | None:
-        """What people have ordered, unless the job's reason passes it: to know it, no broker need be asked."""
+        """What people have ordered, unless the job's reason passes it: to know it, no broker need be asked.
+
+        What was ordered later than the job is not passed: whoever pauses lbd means all of it.
+        """
         hold = self._held()
-        return None if job.override is not None and hold is not None and hold[0] in OVERRIDDEN_HOLDS else hold
+        if hold is None or job.override is None or hold[0] not in OVERRIDDEN_HOLDS:
+            return hold
+        pause = self._control.paused(self._now())
+        return hold if pause is not None and pause.since > job.ordered_at else None
 
     def _waits(self, job: Job, hold: Hold | None) -> bool:
         """Whether something keeps it from going on, which is noted with when it is looked at again."""
@@ -665,22 +755,27 @@ class Draining:
         handed = job.handed
         rest = tuple(unload for unload in look.plan.unloads if unload.bundle not in handed)
         part, beyond = within(rest, look, job, tools, self._now())
-        if part:
-            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes)
-            if self._waits(job, hold):
+        if waited or look.unshown is not None:
+            if self._waits(job, self._ordered(job)):
                 return
-            if waited:
-                self._fill = plan_fill_now(tools.parts, tools.admin, job.broker, override=passes)
+            again, guide = {"override": passes, "respect_rest": job.respect_rest}, self._guide(job.rollout)
+            self._fill = found = plan_fill_now(tools.parts, tools.admin, job.broker, **again, guide=guide)
+            if not self._waits(job, found.hold or (found.unshown if not handed else None)):
+                self._fill = replace(found, shown_in_seconds=0.0)
                 job.looked(self._fill, tools.paced(self._fill))
-            else:
+        elif part:
+            guide = self._guide(job.rollout)
+            hold = self._ordered(job) or hold_of_fill(tools.parts, job.broker, override=passes, guide=guide)
+            if not self._waits(job, hold):
                 self._start(job, part, look, tools)
         else:
             self._finish(job, None, (*beyond, *job.not_sent(handed)))
 
     def _start(self, job: Job, part: Sequence[Unload], look: DrainView, tools: Tools) -> None:
         job.hand(one.bundle for one in part)
-        orders = drain_orders(job, tools.paced(look), tools, self._held)
-        self._executor.start([replace(one, reason=job.reason) for one in part], look.accepts, orders)
+        orders = drain_orders(job, tools.paced(look), tools, partial(self._ordered, job))
+        plan = [replace(one, reason=job.reason, order=job.kind) for one in part]
+        self._executor.start(plan, look.accepts, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = self._fill = None
@@ -736,17 +831,26 @@ def show_drain(settings: Settings, broker: str, daemons: Observer | None = None)
         why = taking_over(settings, observer.admin).get(broker)
         if why is not None:
             raise RefusedError(f"{broker}: what it owns is not known: {why}; ask again once it has landed")
-        asked = first_pass(broker, drain, time.time(), None)
-        look = plan_drain_now(live_parts(settings, observer), observer.admin, asked)
+        asked = first_pass(broker, drain, time.time())
+        parts = live_parts(settings, observer)
+        look = _hourly("drain", broker, plan_drain_now(parts, observer.admin, asked), parts)
     return _build_preview(look, settings.drain.max_unloads_at_once, cannot_spare(broker, look), drain)
 
 
 def show_fill(settings: Settings, broker: str, daemons: Observer | None = None) -> DrainPreview:
     """What a broker would be given. Raises :class:`~lbd.errors.LbdError`."""
     with preview_observer(settings, daemons) as observer:
-        look = plan_fill_now(live_parts(settings, observer), observer.admin, broker)
+        parts = live_parts(settings, observer)
+        look = _hourly("fill", broker, plan_fill_now(parts, observer.admin, broker), parts)
     sources = len({unload.source for unload in look.plan.unloads})
     return _build_preview(look, min(settings.drain.max_unloads_at_once, max(sources, 1)))
+
+
+def _hourly(kind: str, broker: str, look: DrainView, parts: Parts) -> DrainView:
+    """The look with what the hour has no room for among what stays."""
+    now = look.observation.snapshot.taken_at
+    room, beyond = within_hour(kind, broker, look, parts.sent(), now, look.plan.unloads)
+    return replace(look, plan=replace(look.plan, unloads=room, stay=(*look.plan.stay, *beyond)))
 
 
 def _build_preview(look: DrainView, at_once: int, refusal: str = "", drain: Drain | None = None) -> DrainPreview:
@@ -771,4 +875,5 @@ def plan_json(found: DrainPreview) -> DrainPlan:
         eta_seconds=round(found.eta_seconds, 1),
         at_once=found.at_once,
         drain=found.drain,
+        shown_in_seconds=round(look.shown_in_seconds, 1),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,17 +17,18 @@ from lbd.operations.cluster_view import Situation, situation
 from lbd.operations.requests import OVERRIDDEN_BARS, OVERRIDDEN_HOLDS
 from lbd.permit.eligibility import BROKER_BUNDLE, bar_more, barred, exempt_reason, leader_topic_bundles, marked
 from lbd.permit.ping_pong import Trips
-from lbd.permit.predicted import borne, borne_lately
+from lbd.permit.predicted import UNSHOWN_SAMPLES, borne, borne_lately
 from lbd.pulsar.paths import keys_destinations_by_range
 from lbd.reason import Reason
 from lbd.turn.holds import current_holds, with_members
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lbd.act.executor import Accepts
     from lbd.model import FloatArray, Snapshot
     from lbd.observe.observer import Observation
+    from lbd.permit.budget import Sent
     from lbd.permit.limits import Ledger
     from lbd.permit.policies import Policies
     from lbd.pulsar.admin import Admin
@@ -42,8 +43,9 @@ and would give it back at once."""
 def resting(bundle: str, parts: Parts, asked: Pass, seen: Observation) -> Skip | None:
     """Why a bundle stays; None where it may move.
 
-    One that the drain moved off before, and that Pulsar has placed there again, rests for ten minutes;
-    what changed hands without lbd does not rest at all, or what Pulsar places there would stay for half an hour.
+    One that the drain moved off before, and that Pulsar has placed there again, rests for ten minutes, unless a person
+    has just ordered this pass. Before a restart the rest after other moves protects nobody: a drain keeps it only where
+    it was ordered to.
     """
     alone = exempt_reason(bundle, parts.guardrails) or leader_topic_bundles((bundle,), parts.leader_topic).get(bundle)
     if alone is not None:
@@ -53,14 +55,56 @@ def resting(bundle: str, parts: Parts, asked: Pass, seen: Observation) -> Skip |
         return Skip(bundle, Reason.COOL_DOWN, "it was tried in this pass, and is still there")
     ago = seen.snapshot.taken_at - at
     if at >= asked.since:
+        if asked.ordered:
+            return None
         left = AGAIN_SECONDS - ago
         told = f"it was moved off {ago / 60:.0f} min ago; again in {left / 60:.0f} min"
         return Skip(bundle, Reason.COOL_DOWN, told) if left > 0 else None
     left = parts.guardrails.cool_down_minutes * 60 - ago
-    if left <= 0 or asked.override:
+    if left <= 0 or not asked.respect_rest:
         return None
-    told = f"it rests {left / 60:.0f} min more (guardrails.cool_down_minutes); --override REASON passes this"
+    told = f"it rests {left / 60:.0f} min more (guardrails.cool_down_minutes; without --respect-rest it would go)"
     return Skip(bundle, Reason.COOL_DOWN, told)
+
+
+@dataclass(frozen=True)
+class Unshown:
+    """Brokers whose reports do not show yet what was moved to them or from them, with the seconds until they do.
+
+    One does when it has given as many samples since as it takes to settle, as far as turns have counted these, else
+    when so much time has passed. ``ordered`` are those of drains and fills, which move many at a time.
+    """
+
+    seconds: Mapping[str, float]
+    ordered: frozenset[str]
+
+    @classmethod
+    def of(cls, now: Situation, sent: Iterable[Sent]) -> Unshown:
+        """By what was sent lately."""
+        seen, samples = now.observation, now.evidence.samples
+        span = UNSHOWN_SAMPLES * seen.sample_interval_seconds
+        last: dict[str, float] = {}
+        ordered: set[str] = set()
+        for one in sent:
+            if one.failed or one.at + span <= seen.snapshot.taken_at:
+                continue
+            for broker in filter(None, {one.source, one.destination, one.owner}):
+                last[broker] = max(one.at, last.get(broker, 0.0))
+                ordered |= {broker} if one.order else set()
+        left = {
+            broker: at + span - seen.snapshot.taken_at
+            for broker, at in last.items()
+            if not ((sample := samples.get(broker)) and sample.to_settle == 0 and sample.touched_at >= at)
+        }
+        return cls(left, frozenset(ordered))
+
+    def wait_seconds(self, broker: str) -> float:
+        """How long a first move from this broker or to it waits: for its report, and those of ordered moves."""
+        return max((left for one, left in self.seconds.items() if one == broker or one in self.ordered), default=0.0)
+
+    def mask(self, snapshot: Snapshot) -> FloatArray:
+        """1 where a broker's report does not show its moves yet, else 0; float64 (B,)."""
+        return np.array([broker in self.seconds for broker in snapshot.brokers.ids], dtype=np.float64)
 
 
 # --- guardrails of drains and fills: all except the caps per turn, hour and day
@@ -79,9 +123,11 @@ NOT_ITS_HOLDS = frozenset({Reason.NO_IMPROVEMENT, Reason.MOVES_UNFINISHED})
 
 
 class Judge:
-    """One look, and who may move in it. ``attempted_at`` are the bundles that rest; ``override`` passes limits.
+    """One look, and who may move in it.
 
-    ``untold``: also what nobody tells the traffic of.
+    A person has ordered it: rests and limits of turns do not hold, unless ``respect_rest``. ``override`` passes also
+    what people have ordered to be waited for, and ``passes`` are further holds that do not apply. ``owned``: every
+    bundle of a broker that has told itself what it owns, whatever reports say or do not say of them.
     """
 
     def __init__(
@@ -92,18 +138,22 @@ class Judge:
         attempted_at: Mapping[str, float],
         *,
         override: bool,
-        untold: bool = False,
+        respect_rest: bool = False,
+        passes: frozenset[Reason] = frozenset(),
+        owned: bool = False,
     ) -> None:
-        self._parts, self._now, self._override = parts, now, override
+        self._parts, self._now = parts, now
+        self._passes = NOT_ITS_HOLDS | passes | (OVERRIDDEN_HOLDS if override else frozenset())
         self.drained = drained
         self.snapshot = now.observation.snapshot
         self.index = self.snapshot.brokers.index()
         self.scores = scoring.scores(self.snapshot.brokers, parts.weights)
         self.evidence = marked(now.evidence, self.snapshot, drained)
-        self._ignored = OVERRIDDEN_BARS if override else frozenset[Reason]()
+        limits = frozenset[Reason]() if respect_rest and not override else OVERRIDDEN_BARS
+        self._ignored = limits | ({Reason.REPORTED_TWICE} if owned else set())
         tired = Trips(parts.sent(), self.snapshot.taken_at, parts.guardrails).tired
         known = self.snapshot, attempted_at, now.policies.isolation, parts.guardrails
-        self.barred = barred(*known, tired=tired, untold=untold)
+        self.barred = barred(*known, tired=tired, untold=owned)
         for reason in self._ignored:
             self.barred[self.barred == reason.code] = 0
         if own := leader_topic_bundles(self.snapshot.bundles, parts.leader_topic):
@@ -116,13 +166,12 @@ class Judge:
 
     def hold(self) -> Hold | None:
         """What keeps everything from moving now; that brokers came or went is noted, where no turn has seen it yet."""
-        passed = NOT_ITS_HOLDS | (OVERRIDDEN_HOLDS if self._override else frozenset())
         parts, seen, policies = self._parts, self._now.observation, self._now.policies
         kept = with_members(parts.store.load(), seen)
         parts.store.save(kept)
         known = kept.at(seen.snapshot.taken_at, parts.gap_seconds)
         holds = current_holds(parts, seen, self._now.evidence, known, policies, ())
-        return next((hold for hold in holds if hold[0] not in passed), None)
+        return next((hold for hold in holds if hold[0] not in self._passes), None)
 
     def ledger(
         self, snapshot: Snapshot, scores: FloatArray, unloads: Sequence[Unload], ignored: Collection[Reason]
@@ -137,6 +186,36 @@ class Judge:
 # --- plan
 
 
+@dataclass(frozen=True)
+class Guide:
+    """What a rollout asks of the drains and the fill that it consists of, so that no bundle moves more than twice.
+
+    ``restarted`` brokers are preferred as destinations, and the only ones for a bundle that has ``moved`` before: from
+    there it need not go again. That brokers came or went holds nothing: it is what a rollout does.
+    """
+
+    restarted: frozenset[str] = frozenset()
+    moved: Mapping[str, int] = field(default_factory=dict)
+    passes: frozenset[Reason] = frozenset({Reason.MEMBERSHIP_CHANGED})
+
+    @property
+    def bound(self) -> Collection[str]:
+        """Bundles that may go to restarted brokers only; of a first broker, to which one may have come back, none."""
+        return self.moved.keys() if self.restarted else ()
+
+    @property
+    def worn(self) -> dict[str, Reason]:
+        """Bundles that may not move in a fill any more."""
+        return {bundle: Reason.PING_PONG for bundle, times in self.moved.items() if times >= MOST_MOVES}
+
+
+MOST_MOVES = 2
+"""Of one bundle in a rollout: from a broker that is still to be restarted, and once more when that is drained."""
+
+ALONE = Guide(passes=frozenset())
+"""A drain or a fill that is part of no rollout."""
+
+
 class UntoldError(ObserveError):
     """The broker itself, and nobody else, does not tell what it owns or carries."""
 
@@ -145,16 +224,20 @@ class UntoldError(ObserveError):
 class Pass:
     """What one pass over a broker's bundles goes by. Times are epoch seconds.
 
-    ``since`` is when the drain began, ``begun_at`` when this pass did. ``carried`` is what the broker carried then,
-    ``scores`` those of all brokers, in points; None and nothing in the first look.
+    ``since`` is when the drain began, ``begun_at`` when this pass did, ``ordered`` whether a person has just asked for
+    it. ``carried`` is what the broker carried when the drain began, ``scores`` those of all brokers then, in points;
+    None in the first look.
     """
 
     broker: str
     begun_at: float
     since: float
     override: bool = False
+    respect_rest: bool = False
+    ordered: bool = False
     carried: Carried | None = None
     scores: Mapping[str, float] | None = None
+    guide: Guide = ALONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +247,8 @@ class DrainView:
     ``before`` and ``after`` are scores in points, now and once all of it has landed. ``owned`` is what the broker owns
     but for its own bundles, ``alone`` what of that is Pulsar's and left to it. ``by_name``: leaders know a destination
     by the bundle's full name. ``started_at`` is when the broker had started (epoch seconds), None where it does not
-    tell. ``bundles`` is how many the cluster has.
+    tell. ``bundles`` is how many the cluster has. ``shown_in_seconds`` is when reports will show the last moves of the
+    broker, and those of drains and fills: until then what they say is of before, and a first move waits.
     """
 
     observation: Observation
@@ -178,6 +262,14 @@ class DrainView:
     owned: tuple[str, ...] = ()
     alone: tuple[Skip, ...] = ()
     started_at: float | None = None
+    shown_in_seconds: float = 0.0
+
+    @property
+    def unshown(self) -> Hold | None:
+        """What a first move waits for."""
+        if not self.shown_in_seconds:
+            return None
+        return Reason.SETTLING, f"reports show the last moves in {self.shown_in_seconds:.0f} s at most"
 
     @property
     def bundles(self) -> int:
@@ -192,17 +284,19 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
     owned = tuple(bundle for bundle in _owned(admin, asked.broker) if not BROKER_BUNDLE.match(bundle))
     now = _situation(parts, asked.broker, owned)
     drained = parts.drained() | {asked.broker}
-    judge = Judge(parts, now, drained, {}, override=asked.override, untold=True)  # all of it has to go
+    held, passes = {"override": asked.override, "respect_rest": asked.respect_rest}, asked.guide.passes
+    judge = Judge(parts, now, drained, {}, **held, passes=passes, owned=True)  # all of it has to go
     carried = asked.carried or carried_by(judge.snapshot, judge.scores, asked.broker, len(owned))
     seen, scores = as_it_was(judge.snapshot, judge.scores, asked.broker, carried)
-    scores = _worst_scores(scores, seen, parts, asked, now.observation.sample_interval_seconds)
+    unshown = Unshown.of(now, parts.sent())
+    scores = _worst_scores(scores, seen, parts, asked, now, unshown)
     staying = {bundle: skip for bundle in owned if (skip := resting(bundle, parts, asked, now.observation)) is not None}
     movable = [bundle for bundle in owned if bundle not in staying]
     unloads = emptying.drain_unloads(movable, asked.broker, seen, now.averages, carried)
     ledger = judge.ledger(seen, scores, unloads, emptying.NOT_ITS_RULES)
     others = [broker for broker in judge.index if broker != asked.broker and broker not in judge.drained]
     before = {broker: float(scores[judge.index[broker]]) for broker in others}
-    plan = emptying.plan_drain(unloads, others, ledger)
+    plan = emptying.plan_drain(unloads, others, ledger, asked.guide.restarted, asked.guide.bound)
     alone = tuple(skip for skip in staying.values() if skip.reason is Reason.SYSTEM_NAMESPACE)
     stay = tuple(skip for skip in staying.values() if skip.reason is not Reason.SYSTEM_NAMESPACE)
     started = float(judge.snapshot.brokers.started_at[judge.index[asked.broker]])
@@ -218,10 +312,19 @@ def plan_drain_now(parts: Parts, admin: Admin, asked: Pass) -> DrainView:
         owned,
         alone,
         started if np.isfinite(started) else None,
+        unshown.wait_seconds(asked.broker) if asked.carried is None and unloads and not asked.override else 0.0,
     )
 
 
-def plan_fill_now(parts: Parts, admin: Admin, broker: str, *, override: bool = False) -> DrainView:
+def plan_fill_now(
+    parts: Parts,
+    admin: Admin,
+    broker: str,
+    *,
+    override: bool = False,
+    respect_rest: bool = False,
+    guide: Guide = ALONE,
+) -> DrainView:
     """What a broker would be given. Raises as :func:`look_to_drain`, and :class:`RefusedError` for a drained one."""
     if broker in parts.drained():
         raise RefusedError(f"{broker} is being drained; lbd drain {broker} --release ends that")
@@ -229,9 +332,11 @@ def plan_fill_now(parts: Parts, admin: Admin, broker: str, *, override: bool = F
     now = _situation(parts, broker, ())
     names = _movable(now.observation.snapshot.namespaces.names)
     now = replace(now, policies=_with_groups(now.policies, parts, names))
-    judge = Judge(parts, now, parts.drained(), parts.attempted_at(), override=override)
-    interval = now.observation.sample_interval_seconds
-    scores = judge.scores + borne_lately(parts.sent(), judge.snapshot, judge.scores, interval)
+    known = parts, now, parts.drained(), parts.attempted_at()
+    judge = Judge(*known, override=override, respect_rest=respect_rest, passes=guide.passes)
+    judge.barred = bar_more(judge.barred, judge.snapshot, guide.worn)
+    unshown = Unshown.of(now, parts.sent())
+    scores = judge.scores + _borne_lately(judge.scores, judge.snapshot, parts, now, unshown)
     there = [at for at, code in enumerate(judge.evidence.paired.tolist()) if code == 0]
     before = {judge.snapshot.brokers.ids[at]: float(scores[at]) for at in there}
     unloads = _candidates(judge, now, there)
@@ -248,12 +353,14 @@ def plan_fill_now(parts: Parts, admin: Admin, broker: str, *, override: bool = F
         carried_by(judge.snapshot, judge.scores, broker, 0),
         ledger.accepts,
         judge.by_name,
+        shown_in_seconds=0.0 if override else unshown.wait_seconds(broker),
     )
 
 
-def hold_of_fill(parts: Parts, broker: str, *, override: bool) -> Hold | None:
+def hold_of_fill(parts: Parts, broker: str, *, override: bool, guide: Guide = ALONE) -> Hold | None:
     """What keeps a fill from going on as it was planned. Raises as :func:`look_to_drain`."""
-    return Judge(parts, _situation(parts, broker, ()), parts.drained(), {}, override=override).hold()
+    now = _situation(parts, broker, ())
+    return Judge(parts, now, parts.drained(), {}, override=override, passes=guide.passes).hold()
 
 
 def _movable(namespaces: Sequence[str]) -> tuple[str, ...]:
@@ -287,10 +394,18 @@ def _situation(parts: Parts, broker: str, owned: Sequence[str]) -> Situation:
     return now
 
 
-def _worst_scores(scores: FloatArray, seen: Snapshot, parts: Parts, asked: Pass, interval: float) -> FloatArray:
+def _borne_lately(scores: FloatArray, seen: Snapshot, parts: Parts, now: Situation, unshown: Unshown) -> FloatArray:
+    """Points of moves that reports do not show yet, float64 (B,)."""
+    interval = now.observation.sample_interval_seconds
+    return borne_lately(parts.sent(), seen, scores, interval) * unshown.mask(seen)
+
+
+def _worst_scores(
+    scores: FloatArray, seen: Snapshot, parts: Parts, asked: Pass, now: Situation, unshown: Unshown
+) -> FloatArray:
     """Scores as reported or as predicted from those of the beginning, whichever is higher: reports lag behind."""
     if asked.scores is None:
-        return scores + borne_lately(parts.sent(), seen, scores, interval)
+        return scores + _borne_lately(scores, seen, parts, now, unshown)
     begun = np.array([asked.scores.get(broker, -np.inf) for broker in seen.brokers.ids])
     return np.fmax(scores, begun + borne(parts.sent(), asked.begun_at, seen, scores))
 

@@ -20,9 +20,10 @@ from lbd.store.control import (
     DrainRequest,
     FillRequest,
     PlaceRequest,
-    PlanRequest,
     RequestResult,
+    RolloutRequest,
     SplitRequest,
+    UnloadRequest,
 )
 from lbd.text import utc
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from lbd.errors import LbdError
     from lbd.model import Unload
-    from lbd.store.control import Control, Request, UnloadRequest
+    from lbd.store.control import Control, Request
     from lbd.turn.parts import Hold, Parts, TurnResult
 
 
@@ -91,9 +92,7 @@ def request_reason(record: TurnResult, bundle: str) -> str:
 
 def _key(request: Request) -> str:
     """What its end is told by: a move of this bundle, or, of several bundles, its own answer."""
-    return (
-        request.id if isinstance(request, PlaceRequest | PlanRequest | DrainRequest | FillRequest) else request.bundle
-    )
+    return request.bundle if isinstance(request, UnloadRequest | SplitRequest) else request.id
 
 
 _UNDONE = {
@@ -101,6 +100,7 @@ _UNDONE = {
     SplitRequest: "Not split",
     DrainRequest: "Not begun",
     FillRequest: "Not begun",
+    RolloutRequest: "Not begun",
 }
 
 

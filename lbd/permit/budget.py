@@ -1,6 +1,7 @@
 """Unloads that may be sent within an hour and a day: in total, from one broker, and to one broker. Pure.
 
-Counted are unloads that were really sent, from the journal, including retries and manual moves.
+Counted are unloads that were really sent, from the journal, including retries and manual moves. Drains and fills have
+a budget of their own (``decide/drain.py``), and count in none of these: they would keep turns from balancing for hours.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Sent:
     """An unload that was asked for at ``at`` (epoch seconds): ``attempt`` 2 is the retry of a move that missed.
 
     ``failed``: the bundle is known to have stayed where it was. ``owner`` is who was proven to own it when the move had
-    ended, None while that is not known. ``msg_rate`` in messages/s, ``throughput`` in bytes/s.
+    ended, None while that is not known. ``msg_rate`` in messages/s, ``throughput`` in bytes/s. ``order`` is the
+    unload's.
     """
 
     at: float
@@ -41,6 +43,7 @@ class Sent:
     throughput: float = 0.0
     failed: bool = False
     owner: str | None = None
+    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Budget:
         self._now, self._ignored = snapshot.taken_at, ignored
         self._caps = _caps(_Sizes(snapshot), guardrails)
         for one in sent:
-            for cap in self._caps:
+            for cap in self._caps if not one.order else ():
                 if one.at > self._now - cap.window_seconds:
                     cap.count(one, one.at)
 

@@ -28,13 +28,15 @@ bundle moved twice in the long simulations (docs/decisions/results/0007-simulate
 class Trips:
     """How often each bundle was moved within the window, and where it came from.
 
-    Retries are part of their move, and what never left its source has not moved.
+    Retries are part of their move, and what never left its source has not moved. Moves of drains and fills do not
+    count: nobody wavered, and what a restart has emptied is to be filled again.
     """
 
     def __init__(self, sent: Iterable[Sent], now: float, guardrails: Guardrails) -> None:
         self._now, self._guardrails = now, guardrails
         self._window_seconds = guardrails.ping_pong_window_hours * 3600
-        moves = [one for one in sent if one.attempt == 1 and not one.failed and one.at > now - self._window_seconds]
+        since = now - self._window_seconds
+        moves = [one for one in sent if one.attempt == 1 and not (one.failed or one.order) and one.at > since]
         self._number = Counter(one.bundle for one in moves)
         self._last = {one.bundle: one for one in moves}
 

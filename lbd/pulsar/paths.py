@@ -24,6 +24,7 @@ DIGITS = 12
 CLUSTERS = "/admin/v2/clusters"
 LOAD_REPORT = "/admin/v2/broker-stats/load-report"
 READY = "/admin/v2/brokers/ready"
+HEALTH = "/admin/v2/brokers/health"
 VERSION = "/admin/v2/brokers/version"
 LEADER = "/admin/v2/brokers/leaderBroker"
 RUNTIME_CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
@@ -267,6 +268,7 @@ ADMIN = "/admin/v2"
 
 TEMPLATES = (
     "brokers/ready",
+    "brokers/health",
     "brokers/version",
     "brokers/leaderBroker",
     "brokers/configuration/runtime",

@@ -97,6 +97,8 @@ class PlanRequest(msgspec.Struct, frozen=True):
 class DrainRequest(msgspec.Struct, frozen=True):
     """A ``broker`` that is to own nothing, for ``seconds`` (None: as long as the settings say).
 
+    ``override`` is why holds and the hour's limit may be passed, ``respect_rest`` whether bundles that rest stay,
+    ``rollout`` the id of the rollout that it is a part of.
     The result says whether the drain has begun; its progress is in ``store/drains.py``.
     """
 
@@ -108,6 +110,8 @@ class DrainRequest(msgspec.Struct, frozen=True):
     by: str
     at: At
     expires_at: At
+    respect_rest: bool = False
+    rollout: str = ""
     kind: Literal["drain"] = "drain"
 
 
@@ -120,10 +124,32 @@ class FillRequest(msgspec.Struct, frozen=True):
     by: str
     at: At
     expires_at: At
+    respect_rest: bool = False
+    rollout: str = ""
     kind: Literal["fill"] = "fill"
 
 
-Request: TypeAlias = UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest
+class RolloutRequest(msgspec.Struct, frozen=True):
+    """``brokers`` that are to be restarted one after the other (none: all); with ``stop`` the end of that.
+
+    With ``executes`` whoever asks restarts each broker, within ``back_within_seconds``. Answered when it has begun.
+    """
+
+    id: str
+    brokers: tuple[str, ...]
+    executes: bool
+    back_within_seconds: At
+    reason: str
+    by: str
+    at: At
+    expires_at: At
+    stop: bool = False
+    kind: Literal["rollout"] = "rollout"
+
+
+Request: TypeAlias = (
+    UnloadRequest | SplitRequest | PlaceRequest | PlanRequest | DrainRequest | FillRequest | RolloutRequest
+)
 
 
 class PlacedBundle(msgspec.Struct, frozen=True):

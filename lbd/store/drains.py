@@ -31,8 +31,10 @@ class Drain(msgspec.Struct, frozen=True):
     """A broker that is to own nothing. Times are epoch seconds; ``until`` is when the drain expires.
 
     ``started_at`` is when the broker had started, by its report: another start ends the drain; None where brokers do
-    not tell (2.11). ``carried`` is what it carried when the drain began. ``override`` is why limits may be passed.
-    ``since`` is 0 where the file cannot be read and nobody knows.
+    not tell (2.11). ``carried`` is what it carried when the drain began, nothing where its report does not show that
+    yet. ``override`` is why holds may be passed, those that stood ``ordered_at``: when it was ordered last.
+    ``respect_rest``: bundles that rest stay. ``rollout`` is the id of the rollout that it is a part of. ``since`` is 0
+    where the file cannot be read and nobody knows.
     """
 
     broker: str
@@ -43,6 +45,9 @@ class Drain(msgspec.Struct, frozen=True):
     override: str | None = None
     started_at: At | None = None
     carried: Carried = Carried(0.0, 0.0, 0.0, 0)
+    respect_rest: bool = False
+    ordered_at: At = 0.0
+    rollout: str = ""
 
 
 class RemainingBundle(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ class JournalHeader(msgspec.Struct, frozen=True, tag="journal", tag_field="event
 class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_defaults=True):
     """An unload is about to be asked for, for the second time where ``attempt`` is 2.
 
-    ``msg_rate`` is messages/s and ``throughput`` bytes/s, in + out, as planned.
+    ``msg_rate`` is messages/s and ``throughput`` bytes/s, in + out, as planned. ``order`` is the unload's.
     """
 
     at: At
@@ -51,6 +51,7 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_
     msg_rate: float = 0.0
     throughput: float = 0.0
     reason: str = ""
+    order: str = ""
     boot: str = ""
     up: Up = None
 
@@ -103,6 +104,7 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omi
     throughput: float = 0.0
     failed: bool = False
     owner: str | None = None
+    order: str = ""
     amended_at: At | None = None
     boot: str = ""
     up: Up = None

@@ -27,6 +27,7 @@ from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
 from lbd.store.journal import Journal
 from lbd.store.journal_lines import Entry, Intent, Noted, OutcomeLine, PlacementLine, SplitEnded, SplitIntent, encoded
+from lbd.store.rollouts import Rollout, Rollouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,17 +39,17 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-PAUSE, DRAIN = "pause", "drain "
+PAUSE, DRAIN, ROLLOUT = "pause", "drain ", "rollout"
 ENDS_ARE_KEPT_SECONDS = 4 * 86_400.0
 """Twice as long as the topic keeps a line: one that is read again after its order has ended is known to be old."""
 
 TICK_SECONDS = 0.001
 
-Order: TypeAlias = Pause | Drain
+Order: TypeAlias = Pause | Drain | Rollout
 
 
 class Ordered(msgspec.Struct, frozen=True, tag="ordered", tag_field="event", omit_defaults=True):
-    """What stands from now on for one order, ``pause`` or ``drain BROKER``; without either it has ended.
+    """What stands from now on for one order, ``pause``, ``drain BROKER`` or ``rollout``; without either it has ended.
 
     Of one order ``at`` (epoch seconds) grows from line to line, whatever the clocks of those who write them say.
     """
@@ -57,11 +58,12 @@ class Ordered(msgspec.Struct, frozen=True, tag="ordered", tag_field="event", omi
     order: str
     pause: Pause | None = None
     drain: Drain | None = None
+    rollout: Rollout | None = None
 
     @property
     def value(self) -> Order | None:
         """The order itself, None where it has ended."""
-        return self.pause or self.drain
+        return self.pause or self.drain or self.rollout
 
 
 class _KnownOrders(msgspec.Struct, frozen=True):
@@ -80,7 +82,7 @@ class SharedOrders:
 
     def __init__(self, state_dir: Path, now: Callable[[], float]) -> None:
         self._state_dir, self._now = state_dir, now
-        self._control, self._drains = Control(state_dir), Drains(state_dir)
+        self._control, self._drains, self._rollouts = Control(state_dir), Drains(state_dir), Rollouts(state_dir)
         self._path = state_dir / "control" / "shared.json"
         self._read: _KnownOrders | None = None
 
@@ -150,8 +152,12 @@ class SharedOrders:
             self._control.pause(line.pause)
         elif line.drain is not None:
             self._drains.begin(line.drain)
+        elif line.rollout is not None:
+            self._rollouts.save(line.rollout)
         elif line.order == PAUSE:
             self._control.resume()
+        elif line.order == ROLLOUT:
+            self._rollouts.forget()
         else:
             self._drains.release(line.order.removeprefix(DRAIN))
 
@@ -160,8 +166,8 @@ class SharedOrders:
         with as_usage_error(self._state_dir), directory(self._state_dir):
             now = self._now()
         found: dict[str, Order] = {DRAIN + broker: one for broker, one in self._drains.in_force(now).items()}
-        pause = self._control.paused(now)
-        return found if pause is None else {**found, PAUSE: pause}
+        others = {PAUSE: self._control.paused(now), ROLLOUT: self._rollouts.under_way()}
+        return {**found, **{key: one for key, one in others.items() if one is not None}}
 
     def _last_at(self, key: str) -> float:
         known = self._orders.get(key)
@@ -195,6 +201,8 @@ class SharedOrders:
 def _line(at: float, key: str, order: Order | None) -> Ordered:
     if isinstance(order, Pause):
         return Ordered(at, key, pause=order)
+    if isinstance(order, Rollout):
+        return Ordered(at, key, rollout=order)
     return Ordered(at, key, drain=order)
 
 
@@ -202,7 +210,7 @@ def _ends(order: Order | None) -> float:
     """Epoch seconds."""
     if order is None:
         return 0.0
-    return math.inf if order.until is None else order.until
+    return math.inf if isinstance(order, Rollout) or order.until is None else order.until
 
 
 def _alike(line: Ordered, found: Order | None) -> bool:
@@ -215,6 +223,8 @@ def _order_text(line: Ordered) -> str:
         return f"paused, as the leader was told, by {line.pause.by}: {line.pause.reason or 'no reason was given'}"
     if line.drain is not None:
         return f"{line.drain.broker} is drained, as the leader was told, by {line.drain.by}"
+    if line.rollout is not None:
+        return f"a rollout is under way, as the leader was told, by {line.rollout.by}"
     return f"over, as the leader was told: {line.order}"
 
 

@@ -106,7 +106,7 @@ class TestDrain:
             api.post("/v1/drain", who(cluster.brokers[0], reason="new disk"))
         told = [line for line in log if line["event"] == "change asked for over the API"]
         assert [(line["what"], line["by"], line["why"]) for line in told] == [("/v1/drain", "ann", "new disk")]
-        assert told[0]["asked"] == {"broker": cluster.brokers[0], "timeout_seconds": 120}
+        assert told[0]["asked"] == {"broker": cluster.brokers[0], "timeout_seconds": 120, "respect_rest": False}
         assert told[0]["result"].startswith(f"The drain of {cluster.brokers[0]} has begun: 14 bundles")
 
     @pytest.mark.parametrize(

@@ -149,6 +149,9 @@ class TestApplied:
         (("drain", "b:1", "--apply", "--for", "soon"), 2, "is no duration"),
         (("drain", "b:1", "--apply", "--release"), 2, "--release ends a drain"),
         (("fill", "b:1", "--override", "x"), 2, "go with --apply"),
+        (("drain", "b:1", "--respect-rest"), 2, "go with --apply"),
+        (("drain", "b:1", "--apply", "--override", "x", "--respect-rest"), 2, "name one of them"),
+        (("drain", "b:1", "--release", "--respect-rest"), 2, "--release ends a drain"),
         (("drain",), 2, "Missing argument"),
     ],
 )

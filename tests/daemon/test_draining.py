@@ -18,6 +18,9 @@ from lbd.api.client import LocalClient
 from lbd.doctor.own_state import drains as doctors_drains
 from lbd.model import Result
 from lbd.operations import drain as draining
+from lbd.simulate.cluster import cluster as built
+from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.scenario import load
 from lbd.store.control import Control, DrainRequest, FillRequest, Pause, PlaceRequest, RequestResult, UnloadRequest
 from lbd.store.drains import Drains, Works
 from lbd.store.explain import Explainer
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.config import Settings
-    from lbd.simulate.fake_pulsar import FakePulsar
     from lbd.store.drains import Work
     from tests.simulate.fakes import Run
 
@@ -105,6 +107,7 @@ class TestDrain:
         assert {move.result for move in told} == {Result.LANDED}
         assert {move.destination for move in told} == set(cluster.brokers[1:])
         assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann"
+        assert {one.order for one in lbd.engine.journal.sent} == {"drain"}
 
     def test_only_the_drained_broker_is_asked_for_all_that_it_owns(self, lbd: Run, cluster: FakePulsar):
         """One that is asked that while it takes bundles over can hang for good."""
@@ -203,6 +206,29 @@ class TestDrain:
         assert lbd.engine.draining.drained() == frozenset()
         assert ended(lbd, asked(cluster.brokers[0], "r2", override="I paused it")).owned == 0
 
+    def test_a_later_pause_holds_it_whatever_was_overridden(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """Who pauses lbd means all of it; once it is over, the drain goes on."""
+        target = cluster.brokers[0]
+        lbd.engine.draining.begin(asked(target, override="now"), lbd.engine._real.tools(lbd.engine._real.parts()))
+        Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+        for _ in range(3):
+            lbd.engine.go_on()
+        assert len(owned(cluster, target)) == 14
+        assert "paused: by bob" in (lbd.engine.draining.hold() or ("", ""))[1]
+        Control(tmp_path).resume()
+        cluster.forward(6)
+        self.go_on(lbd)
+        assert owned(cluster, target) == []
+
+    def test_who_repeats_it_does_not_move_its_end(self, lbd: Run, cluster: FakePulsar):
+        """Only a new --for does."""
+        target = cluster.brokers[0]
+        ends = []
+        for name, changes in (("r1", {"seconds": 600.0}), ("r2", {"override": "x"}), ("r3", {"seconds": 60.0})):
+            ended(lbd, asked(target, name, **changes))
+            ends.append((lbd.engine.draining.in_force()[target].until or 0.0) - cluster.now())
+        assert [round(left, -1) for left in ends] == [600, 600, 60]
+
     @pytest.mark.parametrize(
         ("request_of", "code", "words"),
         [
@@ -278,16 +304,63 @@ class TestWhatStays:
         assert (work.exit_code, work.landed, work.owned) == (4, 5, 9)
         assert "5 of 5 used within the hour; --override REASON passes this" in work.sentence
 
-    def test_a_bundle_that_rests_stays_unless_limits_are_passed(self, lbd: Run, cluster: FakePulsar):
-        """It was moved there by hand a moment ago."""
+    @pytest.mark.parametrize("respect_rest", [False, True])
+    def test_a_bundle_that_rests_stays_only_where_rests_are_to_be_respected(
+        self, lbd: Run, cluster: FakePulsar, *, respect_rest: bool
+    ):
+        """It was moved there by hand a moment ago; before a restart its rest protects nobody."""
         bundle = owned(cluster, cluster.brokers[1])[0]
         hand = UnloadRequest("r0", bundle, cluster.brokers[2], None, "ann", 0.0, 1e12)
         assert done(lbd, hand)[0].exit_code == 0
         cluster.forward(120)
         lbd.turn()
-        work = ended(lbd, asked(cluster.brokers[2]))
-        assert [(left.bundle, left.reason) for left in work.left] == [(bundle, "cool-down")]
-        assert work.exit_code == 4
+        work = ended(lbd, asked(cluster.brokers[2], respect_rest=respect_rest))
+        stays = [(bundle, "cool-down")] if respect_rest else []
+        assert [(left.bundle, left.reason) for left in work.left] == stays
+        assert (work.exit_code, work.owned) == ((4, 1) if respect_rest else (0, 0))
+
+
+class TestOneAfterTheOther:
+    """Every broker of the demo's cluster is drained and released: a restart of all of them."""
+
+    @pytest.mark.parametrize("turns", [0, 2])
+    def test_each_ends_empty(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int):
+        """What was moved to the next broker goes on at once, and no budget of turns has counted it."""
+        world, state = built(load("demo"), 1)
+        with FakePulsar(world, state) as cluster, fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            lbd.turn()
+            for number, broker in enumerate(cluster.brokers):
+                answer, work = done(lbd, asked(broker, f"r{number}"))
+                assert (answer.exit_code, work and (work.exit_code, work.owned)) == (0, (0, 0)), (answer, work)
+                assert Drains(tmp_path).release(broker) is not None
+                lbd.turns(turns)
+            assert [used.used for used in lbd.turn().usage if used.name == "unloads-per-hour"] == [
+                len([move for move in lbd.moves() if not move.reason.startswith("drain of ")])
+            ]
+
+
+class TestReports:
+    def test_a_fill_waits_for_a_report_that_shows_the_last_moves(self, lbd: Run, cluster: FakePulsar):
+        """Just emptied, it is still shown with all that it carried: nothing would seem to be missing there."""
+        target = cluster.brokers[0]
+        lbd.turns(4)
+        ended(lbd, asked(target))
+        Drains(lbd.folder).release(target)
+        before = cluster.now()
+        answer, work = done(lbd, FillRequest("r2", target, None, "ann", 0.0, 1e12))
+        assert "first it waits: reports show the last moves in" in answer.sentence
+        assert cluster.now() - before > 60
+        assert work is not None
+        assert (work.exit_code, work.landed > 3) == (0, True), work
+
+    def test_a_broker_that_waits_is_weighed_by_what_it_carries_then(self, lbd: Run, cluster: FakePulsar):
+        """The order is written down before its report shows what it carries."""
+        first, second = cluster.brokers[1], cluster.brokers[2]
+        ended(lbd, asked(first))
+        Drains(lbd.folder).release(first)
+        answer, work = done(lbd, asked(second, "r2"))
+        assert ("first it waits" in answer.sentence, work and work.exit_code) == (True, 0), (answer, work)
+        assert lbd.engine.draining.in_force()[second].carried.msg_rate > 0
 
 
 class TestFill:

@@ -152,6 +152,37 @@ class TestDrain:
             assert scores[broker or ""] + share * cpu[0] <= 85 + 1e-3
 
 
+class TestPreferred:
+    """Destinations in a rollout: brokers that were restarted before."""
+
+    def planned(self, *, preferred: set[str], bound: set[str], cpu: dict[str, float], rates: list[float]) -> Any:
+        """Broker ``a:1`` is drained; where each of its bundles goes, by number; None: it stays."""
+        seen = cluster(cpu, {"a:1": rates})
+        unloads = [Unload(name, "a:1", None, 2 * rate, 1.0) for name, rate in zip(seen.bundles, rates, strict=True)]
+        others = [one for one in seen.brokers.ids if one != "a:1"]
+        plan = drain.plan_drain(unloads, others, ledger(seen, unloads), preferred, bound)
+        went = {unload.bundle: unload.destination for unload in plan.unloads}
+        return [went.get(name) for name in seen.bundles]
+
+    @pytest.mark.parametrize(
+        ("preferred", "bound", "expected"),
+        [
+            (set(), set(), ["c:1", "c:1", "c:1", "c:1"]),
+            ({"b:1"}, set(), ["b:1", "b:1", "c:1", "c:1"]),
+            ({"b:1"}, {0, 1, 2}, ["b:1", "b:1", "b:1", "c:1"]),
+            ({"c:1"}, {0}, ["c:1", "c:1", "c:1", "c:1"]),
+            (set(), {0}, [None, "c:1", "c:1", "c:1"]),
+        ],
+        ids=["alone", "up to the highest of the others", "bound there", "the emptiest is preferred", "nobody is left"],
+    )
+    def test_restarted_brokers_first(self, preferred: set[str], bound: set[int], expected: list[str | None]):
+        """As long as they stay below the others, and always for what has moved before."""
+        names = {bundle(number) for number in bound}
+        cpu = {"a:1": 40.0, "b:1": 30.0, "c:1": 0.0, "d:1": 50.0} if preferred != {"c:1"} else {"a:1": 40.0, "c:1": 0.0}
+        found = self.planned(preferred=preferred, bound=names, cpu=cpu, rates=[100.0] * 4)
+        assert found == expected
+
+
 class TestEta:
     @pytest.mark.parametrize(
         ("bundles", "at_once", "by_name", "seconds"),

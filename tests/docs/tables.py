@@ -54,6 +54,7 @@ ELSEWHERE = {
     "python -m tests.helm.readme": f"{CHART}::test_the_readme_has_the_values",
     "python -m tests.helm.files": f"{CHART}::test_the_chart_has_the_alerts_and_dashboards_of_the_examples",
     "python -m tests.e2e.cluster": "tests/e2e/test_cluster.py::test_every_broker_is_listed_and_one_leads",
+    "lbd rollout ": "tests/cli/test_rollout.py::test_a_command_restarts_each_broker",
     "lbd apply ": "tests/api/test_planning.py::test_a_person_sees_and_applies_it",
     "lbd dry-run --admin-url http://127.0.0.1:18080": f"{BALANCE}::test_a_young_cluster_is_looked_at_and_left_alone",
 }

@@ -157,3 +157,11 @@ def test_what_a_person_overrides_is_counted_and_not_refused():
     assert both.refusal(unload()) is None
     both.take(unload())
     assert both.usage()[0] == Used("unloads-per-hour", "", 2, 1)
+
+
+@pytest.mark.parametrize("order", ["drain", "fill"])
+def test_what_drains_and_fills_have_moved_counts_in_no_budget_of_turns(order: str):
+    """They have one of their own; or nothing could be balanced for an hour after a broker was emptied."""
+    moved = sent(87, order=order)
+    assert refused(moved, max_unloads_per_hour=30, max_unloads_per_day=30, max_unloads_per_broker_per_hour=30) == ""
+    assert refused([*moved, *sent(30)], max_unloads_per_hour=30).startswith("unloads-per-hour: 30 of 30 used")

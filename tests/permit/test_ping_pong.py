@@ -138,3 +138,14 @@ def test_the_window_and_the_number_are_settings(
     """Zero switches each of them off."""
     found = trips(*moves, **guardrails)
     assert (bool(told(found, "a")), bool(found.tired)) == (back, tired)
+
+
+@pytest.mark.parametrize("order", ["drain", "fill"])
+def test_what_drains_and_fills_have_moved_may_go_back(order: str):
+    """Nobody wavered: a broker that was emptied for its restart is to be filled again."""
+    ordered = [
+        Sent(TAKEN_AT - ago * HOUR, bundle(1), *ends, order=order)
+        for ago, ends in ((3, ("a:80", "b:80")), (2, ("b:80", "c:80")), (1, ("c:80", "a:80")))
+    ]
+    found = Trips(ordered, TAKEN_AT, Guardrails())
+    assert (told(found, "c"), found.tired, found.came_from("c:80")) == ("", frozenset(), frozenset())

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lbd.errors import ObserveError, UsageError
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
+from lbd.store.rollouts import Rollout, Rollouts
 from lbd.store.shared import ENDS_ARE_KEPT_SECONDS, Ordered, SharedOrders, decoded
 
 if TYPE_CHECKING:
@@ -22,6 +24,18 @@ NOW = 1_800_000_000.0
 PAUSE = Pause(NOW, None, "upgrade", "ann")
 OTHER = Pause(NOW + 1, NOW + 7200, "tests", "bob")
 DRAIN = Drain("a:80", NOW, NOW + 3600, "ann", "new disk", started_at=NOW - 0.125)
+
+ROLLOUT = Rollout(
+    id="r",
+    brokers=("a:80", "b:80"),
+    members=("a:80", "b:80", "c:80"),
+    by="ann",
+    begun_at=NOW,
+    phase_at=NOW,
+    broker="a:80",
+    timeout_seconds=900.0,
+    begun=True,
+)
 
 
 class Lbd:
@@ -274,3 +288,22 @@ def test_all_agree_in_the_end(tmp_path_factory: pytest.TempPathFactory, steps: l
         here.lead()
     assert lbds[0].follow() == lbds[1].follow() == []
     assert lbds[0].stands == lbds[1].stands
+
+
+def test_a_rollout_goes_on_where_another_one_leads(one: Lbd, two: Lbd):
+    """How far it is is told with each step; whoever leads next writes on, and its end ends it everywhere."""
+    steps = [ROLLOUT, replace(ROLLOUT, phase="restart", begun=False), replace(ROLLOUT, broker="b:80", done=("a:80",))]
+    for step in steps:
+        Rollouts(one.folder).save(step)
+        one.lead()
+        two.follow()
+        assert Rollouts(two.folder).under_way() == step
+    further = replace(steps[-1], phase="restart")
+    Rollouts(two.folder).save(further)
+    two.lead()
+    one.follow()
+    assert Rollouts(one.folder).under_way() == further
+    Rollouts(two.folder).end(replace(further, phase="ended", ended_at=NOW))
+    two.lead()
+    one.follow()
+    assert Rollouts(one.folder).under_way() is None

@@ -1,0 +1,220 @@
+"""``lbd rollout``: have a running lbd drain one broker after the other, restart each by a command, and follow it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lbd.api.shapes import RolloutPlan, RolloutTold
+from lbd.cli.options import api_option, duration, format_option, settings_options, timeout_option
+from lbd.cli.render import amount, json_out, plain, table
+from lbd.cli.request import by, full_name, lbd_client, one_line, print_note, read, send_command
+from lbd.cli.status_text import console
+from lbd.errors import ObserveError, UsageError
+from lbd.store.control import FAILED, REFUSED, RequestResult, RolloutRequest, new_id
+from lbd.text import counted, duration_text
+
+if TYPE_CHECKING:
+    from lbd.api.client import Client
+    from lbd.cli.options import Read
+    from lbd.config import Settings
+    from lbd.store.rollouts import Rollout
+
+
+POLL_SECONDS = 1.0
+BACK_WITHIN_SECONDS = 900.0
+
+
+@click.command("rollout")
+@click.argument("brokers", nargs=-1, metavar="[BROKER]...")
+@click.option("--all", "everything", is_flag=True, help="Restart all active brokers.")
+@click.option("--dry-run", is_flag=True, help="Show order, moves, time and peak scores. Changes nothing.")
+@click.option("--wait", "waits", is_flag=True, help="Wait until somebody else restarts each broker.  [default]")
+@click.option(
+    "--exec",
+    "command",
+    metavar="COMMAND",
+    help="Run this on this machine to restart a broker: {broker} is host:port, {host} the host.",
+)
+@click.option(
+    "--back-within",
+    "back_seconds",
+    callback=duration,
+    metavar="DURATION",
+    help="Stop if a broker takes longer to come back.  [default: 15m]",
+)
+@click.option("--stop", is_flag=True, help="Stop the rollout that is under way: its drain is released.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, for the log.")
+@timeout_option
+@api_option
+@format_option
+@settings_options
+@click.pass_context
+def rollout(
+    ctx: click.Context,
+    read: Read,
+    form: str,
+    brokers: tuple[str, ...],
+    command: str | None,
+    back_seconds: float | None,
+    reason: str,
+    timeout_seconds: float,
+    api_url: str | None,
+    *,
+    everything: bool,
+    dry_run: bool,
+    waits: bool,
+    stop: bool,
+) -> None:
+    """Restart each BROKER, or all of them, one after the other, the one that leads last, without a storm of moves.
+
+    Each is drained, then restarted by --exec or by somebody else (--wait), and waited for until it is healthy and its
+    load report can be trusted. No bundle moves more than twice. At the end the last one is filled. A running lbd does
+    the work, and another one goes on with it after a failover; only COMMAND is run here. Ctrl-C ends the watching; the
+    same command goes on. It stops, and releases its drain, when a broker does not come back, another one goes, or the
+    others have no room. Exit code 0 all are restarted, 4 refused or stopped, 5 a broker did not come back, another one
+    left, or a move failed.
+
+    \b
+    Example: lbd rollout --all --exec "ssh {host} systemctl restart pulsar-broker"
+    """
+    _check(brokers, command, everything=everything, dry_run=dry_run, waits=waits, stop=stop)
+    settings = read().settings
+    names = tuple(full_name(broker, settings, api_url) for broker in brokers)
+    if dry_run:
+        ctx.exit(_show(settings, names, form, api_url))
+    client = lbd_client(settings, api_url)
+    if client is None:
+        raise ObserveError(f"{settings.state_dir}: no lbd runs there, and a rollout needs one for hours; start lbd run")
+    name, now = new_id()
+    asked = RolloutRequest(
+        name,
+        names,
+        command is not None,
+        BACK_WITHIN_SECONDS if back_seconds is None else back_seconds,
+        one_line(reason),
+        by(),
+        now,
+        now + timeout_seconds,
+        stop=stop,
+    )
+    ctx.exit(_run(client, asked, command, form))
+
+
+def _check(
+    brokers: tuple[str, ...], command: str | None, *, everything: bool, dry_run: bool, waits: bool, stop: bool
+) -> None:
+    if stop and (brokers or everything or dry_run or command is not None or waits):
+        raise UsageError("--stop ends the rollout that is under way; it takes no broker, --exec, --wait or --dry-run")
+    if not stop and bool(brokers) == everything:
+        raise UsageError("name the brokers to restart, or give --all")
+    if command is not None and (waits or not command.strip()):
+        raise UsageError("--exec wants a command, and goes without --wait")
+    if command is not None:
+        _words(command, "host:1")
+
+
+def _words(command: str, broker: str) -> list[str]:
+    """The command for one broker. Raises :class:`UsageError`."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--exec {command!r}: {error}") from error
+    host = broker.rpartition(":")[0]
+    return [word.replace("{broker}", broker).replace("{host}", host) for word in words]
+
+
+def _run(client: Client, asked: RolloutRequest, command: str | None, form: str) -> int:
+    answer: RequestResult = read(send_command(client, asked), RequestResult)
+    if answer.exit_code or asked.stop:
+        print_note(form, answer.sentence)
+        return answer.exit_code
+    click.echo(plain(answer.sentence), err=True)
+    try:
+        found = _followed(client, command, asked)
+    except KeyboardInterrupt:
+        print_note(form, f"No longer watched: it goes on in {client.name}; lbd rollout --stop ends it.")
+        return FAILED
+    if form == "json":
+        json_out(found)
+    print_note(form, found.sentence)
+    return found.exit_code
+
+
+def _followed(client: Client, command: str | None, asked: RolloutRequest) -> Rollout:
+    """The rollout at its end; each broker that is handed over is restarted once by the command."""
+    said, restarted = "", set[str]()
+    while True:
+        told: RolloutTold = read(client.get("rollout"), RolloutTold)
+        found = told.rollout
+        if found is None:
+            raise ObserveError("that lbd knows of no rollout any more")
+        if found.ended_at is not None:
+            return found
+        if told.summary != said:
+            said = told.summary
+            click.echo(plain(said), err=True)
+        due = found.phase == "restart" and found.gone_at is None and found.broker not in restarted
+        if command is not None and due:
+            restarted.add(found.broker)
+            why = _restart(command, found.broker)
+            if why:
+                click.echo(plain(why), err=True)
+                _stop(client, asked, why)
+        time.sleep(POLL_SECONDS)
+
+
+def _restart(command: str, broker: str) -> str:
+    """Run the command; what went wrong, empty where nothing did."""
+    words = _words(command, broker)
+    shown = shlex.join(words)
+    click.echo(plain(f"runs: {shown}"), err=True)
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, check=False)  # noqa: S603 - the operator's own command
+    except OSError as error:
+        return f"{shown}: {error.strerror or error}"
+    return f"{shown} ended with {done.returncode}" if done.returncode else ""
+
+
+def _stop(client: Client, asked: RolloutRequest, why: str) -> None:
+    name, now = new_id()
+    waited = asked.expires_at - asked.at
+    send_command(client, RolloutRequest(name, (), False, 1.0, one_line(why), asked.by, now, now + waited, stop=True))
+
+
+def _show(settings: Settings, names: tuple[str, ...], form: str, api_url: str | None) -> int:
+    found = _plan(settings, names, api_url)
+    if form == "json":
+        json_out(found)
+    else:
+        rows = table(
+            *(("broker", "left"), ("bundles", "right"), ("clients", "right"), ("about", "right")),
+            *(("highest then", "left"), ("points", "right")),
+        )
+        for step in found.steps:
+            moves = str(step.bundles), str(step.clients), duration_text(step.eta_seconds)
+            rows.add_row(plain(step.broker), *moves, plain(step.top or ""), amount(step.peak, digits=1))
+        console().print(rows)
+    refused = [step for step in found.steps if step.refused is not None]
+    for step in refused:
+        print_note(form, f"Refused: {step.broker}: {step.refused}.")
+    bundles, clients = (sum(getattr(step, name) for step in found.steps) for name in ("bundles", "clients"))
+    most = f"{counted(bundles, 'bundle')} move once, or twice at most; {clients} producers and consumers reconnect"
+    print_note(form, f"{counted(len(found.steps), 'broker')}, in this order: {most} each time.")
+    return REFUSED if refused else 0
+
+
+def _plan(settings: Settings, names: tuple[str, ...], api_url: str | None) -> RolloutPlan:
+    if api_url is not None:
+        client = lbd_client(settings, api_url)
+        assert client is not None
+        query: dict[str, Any] = {"broker": list(names)}
+        found: RolloutPlan = read(client.get("rollout", "plan", **query), RolloutPlan)
+        return found
+    from lbd.operations.rollout import show_rollout  # noqa: PLC0415 - usage errors need no NumPy
+
+    return show_rollout(settings, names)

@@ -1,0 +1,582 @@
+"""A rollout: brokers are restarted one after the other, each drained before. A sequence of drains, on disk.
+
+The order and how far it is are one file (``store/rollouts.py``), written before each step that it allows: whoever goes
+on after a kill, this lbd or another one, takes the same step again, and each step may be taken twice. lbd restarts no
+broker; a person, a controller or the command line does, and lbd sees it by the start time in the broker's report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace as changed
+
+from lbd.api.shapes import RolloutPlan, RolloutStep
+from lbd.errors import AdminError, LbdError, RefusedError, UsageError
+from lbd.load import scoring
+from lbd.operations.drain import LOOK_AGAIN_SECONDS, HeldError, Pacing, cannot_spare, estimate, first_pass
+from lbd.operations.drain_plan import Guide, plan_drain_now
+from lbd.operations.dry import live_parts
+from lbd.operations.parts import preview_observer
+from lbd.operations.place import Fixed
+from lbd.permit.evidence import same
+from lbd.pulsar.paths import AUTO_SPLIT_ENABLED, splits
+from lbd.reason import Reason
+from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
+from lbd.store.rollouts import Rollout, Rollouts, SplittingBefore
+from lbd.text import counted, duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from pathlib import Path
+
+    from lbd.config import Settings
+    from lbd.observe.observer import Observer
+    from lbd.operations.drain import Draining, Tools
+    from lbd.operations.drain_plan import DrainView
+    from lbd.permit.budget import Sent
+    from lbd.pulsar.admin import Admin
+    from lbd.store.control import RolloutRequest
+    from lbd.store.drains import Drain, Work
+    from lbd.turn.parts import Hold, Parts, TurnResult
+
+
+# --- the state machine: what comes next, from how far it is and what is seen. Pure.
+
+TRIES = 3
+"""Times that a drain is ordered of which a move failed or a bundle came back."""
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """What is known at one moment, by what was ``seen_at`` last; times are epoch seconds.
+
+    ``started`` is when each broker that reports had started, NaN where it does not tell. ``usable`` brokers give
+    reports that are trusted; ``scores`` are those of the settled ones, in points. ``drained``: the drain of the broker
+    at work is in force. ``work`` is the drain or the fill that was ordered last, None until it has ended. ``unhealthy``
+    is what the broker at work says of its health, empty where it is well.
+    """
+
+    now: float
+    active: frozenset[str]
+    leader: str | None = None
+    started: Mapping[str, float] = field(default_factory=dict)
+    usable: frozenset[str] = frozenset()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    most_points: float = 85.0
+    drained: bool = False
+    work: Work | None = None
+    unhealthy: str = ""
+    seen_at: float = 0.0
+
+
+def next_broker(brokers: Iterable[str], done: Collection[str], leader: str | None) -> str:
+    """The next one, the leader last: each time that it restarts another one is elected. Empty when all are done."""
+    left = [broker for broker in brokers if broker not in done]
+    return next((broker for broker in left if broker != leader), left[0] if left else "")
+
+
+def advance(rollout: Rollout, seen: ClusterState) -> Rollout:
+    """The rollout as it goes on by what is seen; the same one while it waits."""
+    trouble = rollout.stopping or _trouble(rollout, seen)
+    if rollout.phase == "ended":
+        return rollout
+    if trouble:
+        code = REFUSED if rollout.stopping else FAILED
+        return _ended(rollout, seen.now, code, f"The rollout was stopped: {trouble}; {_so_far(rollout)}.")
+    step = {"drain": _drain, "restart": _restart, "fill": _fill}[rollout.phase]
+    return step(rollout, seen)
+
+
+def _trouble(rollout: Rollout, seen: ClusterState) -> str:
+    """Why a cluster is no place for a restart."""
+    at_work = {rollout.broker} if rollout.phase != "fill" else set()
+    gone = sorted(set(rollout.members) - seen.active - at_work)
+    if gone:
+        return f"{gone[0]} is no active broker any more"
+    others = {broker: points for broker, points in seen.scores.items() if broker not in at_work}
+    return too_hot(others, seen.most_points + TOLERANCE_POINTS) if rollout.phase != "fill" else ""
+
+
+TOLERANCE_POINTS = 5.0
+"""A drain may fill a broker up to the limit as predicted; samples are a few points off that (docs/load-model.md)."""
+
+
+def too_hot(scores: Mapping[str, float], limit: float) -> str:
+    """The broker that is the farthest above the limit, in words; empty where none is. Both in points."""
+    hot = max(scores, key=lambda broker: (scores[broker], broker), default="")
+    if not hot or scores[hot] <= limit:
+        return ""
+    return f"{hot} has {scores[hot]:.1f} points, more than {limit:g} (guardrails.max_destination_score)"
+
+
+def _drain(rollout: Rollout, seen: ClusterState) -> Rollout:
+    """It owns nothing, or was restarted before that; else the drain goes on, or is ordered once more."""
+    broker, work = rollout.broker, seen.work
+    if broker not in seen.active or _restarted(rollout, seen):
+        return _phase(rollout, seen, "restart", gone_at=seen.now)
+    if work is not None and seen.drained and rollout.begun:
+        if not work.owned and work.owned is not None:
+            return _phase(rollout, seen, "restart", gone_at=None)
+        if rollout.tries < TRIES:
+            return changed(rollout, begun=False, tries=rollout.tries + 1)
+        return _ended(rollout, seen.now, work.exit_code or FAILED, f"{work.sentence} {_stopped(rollout)}")
+    if rollout.begun and not seen.drained:
+        why = f"the drain of {broker} was released, or has expired"
+        return _ended(rollout, seen.now, REFUSED, f"The rollout was stopped: {why}; {_so_far(rollout)}.")
+    return rollout
+
+
+def _restart(rollout: Rollout, seen: ClusterState) -> Rollout:
+    """Back, healthy, and with a report that is trusted: the next one; too late: it is over."""
+    if is_back(rollout, seen) and not seen.unhealthy:
+        done = (*rollout.done, rollout.broker)
+        following = next_broker(rollout.brokers, done, seen.leader)
+        if following:
+            started = seen.started.get(following, float("nan"))
+            known = started if started == started else None  # noqa: PLR0124 - NaN where it is not told
+            found = changed(rollout, done=done, broker=following, started_at=known)
+            return _phase(found, seen, "drain", gone_at=None)
+        return _phase(changed(rollout, done=done), seen, "fill", gone_at=None)
+    gone = rollout.broker not in seen.active or _restarted(rollout, seen)
+    if gone and rollout.gone_at is None:
+        return changed(rollout, gone_at=seen.now)
+    since = rollout.phase_at if rollout.executes else rollout.gone_at
+    if since is not None and seen.now - since > rollout.timeout_seconds:
+        why = f"{rollout.broker} did not come back within {duration_text(rollout.timeout_seconds)}"
+        reason = f": {_missing(rollout, seen)}"
+        return _ended(rollout, seen.now, FAILED, f"The rollout was stopped: {why}{reason}; {_so_far(rollout)}.")
+    return rollout
+
+
+def _missing(rollout: Rollout, seen: ClusterState) -> str:
+    """What a broker lacks that is not back."""
+    if rollout.broker not in seen.active:
+        return "it is no active broker"
+    if rollout.gone_at is None:
+        return "it was not restarted"
+    return seen.unhealthy or "its load report is missing, or not to be trusted yet"
+
+
+def _fill(rollout: Rollout, seen: ClusterState) -> Rollout:
+    """The last one is filled: how even it is now."""
+    work = seen.work
+    if work is None or work.ended_at is None:
+        return rollout
+    if work.exit_code and rollout.tries < TRIES:
+        return changed(rollout, tries=rollout.tries + 1)
+    settled = seen.seen_at > work.ended_at and seen.scores.keys() >= set(rollout.members)
+    if not settled and 0 <= seen.now - work.ended_at < SETTLED_WITHIN_SECONDS:
+        return rollout
+    took = duration_text(max(work.ended_at - rollout.begun_at, 0.0))
+    words = f"All of {counted(len(rollout.brokers), 'broker')} restarted in {took}"
+    filled = f"; the last fill did not end well: {work.sentence}" if work.exit_code else ""
+    return _ended(rollout, seen.now, 0, f"{words}; {evenness(seen.scores)}{filled}.")
+
+
+SETTLED_WITHIN_SECONDS = 300.0
+"""How long the end waits for reports that show the last moves: they say how even the brokers are."""
+
+
+def evenness(scores: Mapping[str, float]) -> str:
+    """How far the brokers are from their mean, in words; scores in points."""
+    if not scores:
+        return "how even the brokers are is not known yet"
+    mean = sum(scores.values()) / len(scores)
+    far = max(scores, key=lambda broker: (abs(scores[broker] - mean), broker))
+    return f"the mean is {mean:.1f} points, the farthest from it {far} with {scores[far]:.1f}"
+
+
+def is_back(rollout: Rollout, seen: ClusterState) -> bool:
+    """Whether the broker at work was restarted, and its report is trusted again."""
+    was_away = rollout.gone_at is not None and rollout.started_at is None
+    return rollout.broker in seen.active & seen.usable and (was_away or _restarted(rollout, seen))
+
+
+def _restarted(rollout: Rollout, seen: ClusterState) -> bool:
+    started = seen.started.get(rollout.broker, float("nan"))
+    told = rollout.started_at is not None and started == started  # noqa: PLR0124 - NaN where it is not told
+    return told and not same(started, rollout.started_at or 0.0)
+
+
+def _phase(rollout: Rollout, seen: ClusterState, phase: str, gone_at: float | None) -> Rollout:
+    return changed(rollout, phase=phase, phase_at=seen.now, begun=False, gone_at=gone_at, tries=0, waits="")
+
+
+def _ended(rollout: Rollout, now: float, code: int, sentence: str) -> Rollout:
+    return changed(rollout, phase="ended", phase_at=now, ended_at=now, exit_code=code, sentence=sentence, waits="")
+
+
+def _so_far(rollout: Rollout) -> str:
+    return f"{len(rollout.done)} of {len(rollout.brokers)} brokers were restarted"
+
+
+def _stopped(rollout: Rollout) -> str:
+    return f"The rollout was stopped: {_so_far(rollout)}."
+
+
+# --- the rollout of a live lbd
+
+AWAY = frozenset({Reason.NOT_LEADER, Reason.STATE_LOST})
+"""Holds under which another lbd goes on with it, or nobody can."""
+
+
+class Rolling:
+    """Goes on with the rollout on disk, if there is one, by what each turn sees; used by one thread.
+
+    ``held`` is what people have ordered, and who leads; ``sent`` what was sent within the last day.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        draining: Draining,
+        now: Callable[[], float],
+        held: Callable[[], Hold | None],
+        sent: Callable[[], Collection[Sent]],
+    ) -> None:
+        self._rollouts, self._draining, self._now, self._held = Rollouts(state_dir), draining, now, held
+        self._sent = sent
+        self._record: TurnResult | None = None
+        self._health: tuple[TurnResult | None, str] = (None, "")
+        self._judged: TurnResult | None = None
+        self._again_at = 0.0
+        self.trouble = ""
+        self.on_change: Callable[[Rollout], None] = lambda _: None
+        draining.guide = self.guide
+
+    def hold(self) -> Hold | None:
+        """What keeps turns from planning moves: each bundle is to move as seldom as it can."""
+        try:
+            rollout = self._rollouts.under_way()
+        except UsageError:  # told by step
+            return None
+        holds = rollout is not None and rollout.phase != "ended"
+        return (Reason.MOVES_UNFINISHED, rollout.summary) if rollout is not None and holds else None
+
+    def guide(self) -> Guide | None:
+        """What the drains and the fill of the rollout go by."""
+        rollout = self._rollouts.under_way()
+        if rollout is None:
+            return None
+        moved = Counter(
+            one.bundle
+            for one in self._sent()
+            if one.order and one.attempt == 1 and not one.failed and one.at >= rollout.begun_at
+        )
+        return Guide(frozenset(rollout.done), moved)
+
+    def begin(self, request: RolloutRequest, tools: Tools) -> RequestResult:
+        """Begin or stop one. Raises :class:`LbdError` for what is refused; then nothing is changed."""
+        rollout = self._rollouts.under_way()
+        if request.stop:
+            return self._stop(request, rollout)
+        if rollout is not None:
+            if request.brokers and set(request.brokers) != set(rollout.brokers):
+                raise RefusedError(f"{rollout.summary}; lbd rollout --stop ends it")
+            return RequestResult(0, f"It goes on: {rollout.summary}.")
+        found = order_rollout(request, self._draining.in_force(), self._now(), tools)
+        found = changed(found, splitting=splitting_before(tools.admin))
+        self._rollouts.save(found)
+        try:
+            stop_splitting(found, tools.admin)
+        except LbdError:
+            self._rollouts.forget()
+            raise
+        self.on_change(found)
+        order = f"{counted(len(found.brokers), 'broker')}, {found.broker} first"
+        return RequestResult(0, f"The rollout has begun: {order}.")
+
+    def _stop(self, request: RolloutRequest, rollout: Rollout | None) -> RequestResult:
+        if rollout is None:
+            raise RefusedError("no rollout is under way")
+        hold = self._held()
+        if hold is not None and hold[0] in AWAY:
+            raise HeldError(hold)
+        why = f"by {request.by}{request.reason and f': {request.reason}'}"
+        self._rollouts.save(changed(rollout, stopping=why))
+        return RequestResult(0, f"The rollout is being stopped: {_so_far(rollout)}.")
+
+    def after(self, record: TurnResult) -> None:
+        """A turn has seen the cluster."""
+        if record.observation is not None:
+            self._record = record
+
+    def step(self, tools: Callable[[], Tools]) -> None:
+        """Go on, if there is one and this lbd leads."""
+        try:
+            rollout = self._rollouts.under_way()
+            if rollout is not None:
+                self._step(rollout, tools)
+            self.trouble = ""
+        except LbdError as error:
+            self.trouble = f"the rollout cannot go on: {error}"
+
+    def _step(self, rollout: Rollout, tools: Callable[[], Tools]) -> None:
+        hold = self._held()
+        if hold is not None and hold[0] in AWAY:
+            return
+        if hold is not None and not rollout.stopping:
+            self._wait(rollout, *hold)
+            return
+        self._release(rollout)
+        if self._record is None or 0 < self._again_at - self._now() <= LOOK_AGAIN_SECONDS:
+            return
+        if rollout.phase == "restart" and self._judged is self._record and not (rollout.stopping or rollout.waits):
+            return  # only a turn sees more, and somebody may take hours
+        self._judged = self._record
+        found = advance(rollout, self._state(rollout, tools()))
+        if found.phase == "ended":
+            self._save(rollout, found)
+            self._release(found)
+            give_splitting_back(found, tools().admin)
+            self._rollouts.end(found)
+        else:
+            self._save(rollout, found)
+            self._act(found, tools)
+
+    def _wait(self, rollout: Rollout, reason: Reason, detail: str) -> None:
+        """It is held; how long still changes with each look, and is not written down."""
+        if not rollout.waits.startswith(reason.label):
+            self._save(rollout, changed(rollout, waits=reason.told(detail)))
+
+    def _save(self, before: Rollout, found: Rollout) -> None:
+        if found != before:
+            self._rollouts.save(found)
+            self.on_change(found)
+
+    def _act(self, rollout: Rollout, tools: Callable[[], Tools]) -> None:
+        """Order what is due; a hold makes it wait, and what is refused otherwise ends the rollout."""
+        try:
+            begun = self._order(rollout, tools)
+            self._save(rollout, changed(rollout, begun=begun, waits=""))
+        except HeldError as error:
+            self._again_at = self._now() + LOOK_AGAIN_SECONDS
+            self._wait(rollout, *error.hold)
+        except (RefusedError, UsageError) as error:
+            self._save(rollout, changed(rollout, stopping=str(error)))
+
+    def _order(self, rollout: Rollout, tools: Callable[[], Tools]) -> bool:
+        """Begin the drain or the fill that is due; whether the drain of this phase was ordered."""
+        if self._draining.busy:
+            return rollout.begun
+        if rollout.phase == "drain" and not rollout.begun:
+            if not rollout.done:
+                stop_splitting(rollout, tools().admin)  # a kill may have come before it
+            if self._drain_of(rollout) is None or rollout.tries:
+                self._draining.begin(self._drain_request(rollout), tools())
+            return True
+        if rollout.phase == "fill" and self._draining.works.of(_fill_id(rollout)) is None:
+            self._draining.begin(self._fill_request(rollout), tools())
+        return rollout.begun
+
+    def _drain_of(self, rollout: Rollout) -> Drain | None:
+        found = self._draining.in_force().get(rollout.broker)
+        return found if found is not None and found.rollout == rollout.id else None
+
+    def _release(self, rollout: Rollout) -> None:
+        """Drains of the rollout whose brokers are not at work any more: those that are back, and all at its end."""
+        at_work = {rollout.broker} if rollout.phase in {"drain", "restart"} else set()
+        for broker, drain in self._draining.in_force().items():
+            if drain.rollout == rollout.id and broker not in at_work:
+                self._draining.release(broker)
+
+    def _state(self, rollout: Rollout, tools: Tools) -> ClusterState:
+        assert self._record is not None
+        found = cluster_state(self._record, tools.parts, self._now())
+        drain = self._drain_of(rollout)
+        if rollout.phase == "drain" and drain is not None:
+            work = self._draining.works.drains.get(rollout.broker)
+            over = work is not None and work.ended_at is not None and work.begun_at >= drain.ordered_at
+            found = replace(found, drained=True, work=work if over else None)
+        if rollout.phase == "fill":
+            work = self._draining.works.of(_fill_id(rollout))
+            found = replace(found, work=work if work is not None and work.ended_at is not None else None)
+        if rollout.phase == "restart" and is_back(rollout, found):
+            found = replace(found, unhealthy=self._unhealthy(rollout.broker, tools))
+        return found
+
+    def _unhealthy(self, broker: str, tools: Tools) -> str:
+        """Asked once for each turn: a broker writes a message for it."""
+        if self._health[0] is not self._record:
+            try:
+                tools.admin.check_health(broker)
+                self._health = self._record, ""
+            except AdminError as error:
+                self._health = self._record, str(error)
+        return self._health[1]
+
+    def _drain_request(self, rollout: Rollout) -> DrainRequest:
+        asked = (f"{rollout.id}-{len(rollout.done)}-{rollout.tries}", rollout.broker, None, "rollout", None, rollout.by)
+        return DrainRequest(*asked, rollout.phase_at, float("inf"), rollout=rollout.id)
+
+    def _fill_request(self, rollout: Rollout) -> FillRequest:
+        asked = (_fill_id(rollout), rollout.broker, None, rollout.by, rollout.phase_at, float("inf"))
+        return FillRequest(*asked, rollout=rollout.id)
+
+
+def _fill_id(rollout: Rollout) -> str:
+    return f"{rollout.id}-fill-{rollout.tries}"
+
+
+def cluster_state(record: TurnResult, parts: Parts, now: float) -> ClusterState:
+    """What a turn has seen, as a rollout looks at it."""
+    observation, evidence = record.observation, record.evidence
+    assert observation is not None
+    snapshot = observation.snapshot
+    points = scoring.scores(snapshot.brokers, parts.weights)
+    ids = snapshot.brokers.ids
+    paired = evidence.paired if evidence is not None else np.zeros(len(ids), dtype=np.int8)
+    untold = ~np.isfinite(snapshot.brokers.started_at)  # a restart seen ends a drain; here it is the rollout that does
+    usable = (paired == 0) | ((paired == Reason.DRAINED.code) & untold)
+    settled = evidence.settled if evidence is not None else usable
+    return ClusterState(
+        now,
+        frozenset(observation.active),
+        observation.leader.broker if observation.leader is not None else None,
+        dict(zip(ids, snapshot.brokers.started_at.tolist(), strict=True)),
+        frozenset(ids[at] for at in np.flatnonzero(usable).tolist()),
+        {ids[at]: float(points[at]) for at in np.flatnonzero(usable & settled & np.isfinite(points)).tolist()},
+        parts.guardrails.max_destination_score,
+        seen_at=snapshot.taken_at,
+    )
+
+
+# --- the brokers' own splitting: off for so long, and given back
+# A bundle that is split meanwhile has new names, whose moves would be counted anew, and be two more each.
+
+ON, OFF = "true", "false"
+
+
+def splitting_before(admin: Admin) -> SplittingBefore | None:
+    """What is to be given back; None where no broker splits by itself, or :class:`AdminError` is raised."""
+    if not splits(admin.runtime_configuration()):
+        return None
+    return SplittingBefore(admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED))
+
+
+def stop_splitting(rollout: Rollout, admin: Admin) -> None:
+    """Turn it off, as far as that is not so; it is on disk by now what was there before."""
+    if rollout.splitting is not None and admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED) != OFF:
+        admin.set_dynamic(AUTO_SPLIT_ENABLED, OFF)
+
+
+def give_splitting_back(rollout: Rollout, admin: Admin) -> None:
+    """What was there before; another override than lbd's is somebody's newest wish, and stays.
+
+    Pulsar 2.11 runs on with the last value when an override is deleted, so it is told its own before.
+    """
+    if rollout.splitting is None or admin.dynamic_configuration().get(AUTO_SPLIT_ENABLED) != OFF:
+        return
+    admin.set_dynamic(AUTO_SPLIT_ENABLED, rollout.splitting.override or ON)
+    if rollout.splitting.override is None:
+        admin.delete_dynamic(AUTO_SPLIT_ENABLED)
+
+
+# --- the order
+
+
+def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: float, tools: Tools) -> Rollout:
+    """The rollout that is to begin. Raises :class:`LbdError` where a broker is not there or cannot be spared."""
+    if drained:
+        raise RefusedError(f"{min(drained)} is drained; lbd drain {min(drained)} --release ends that")
+    fixed = Fixed(tools.parts.observer.observe())
+    active = tuple(fixed.observation.active)
+    brokers = tuple(dict.fromkeys(request.brokers)) or active
+    unknown = sorted(set(brokers) - set(active))
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is no active broker; wanted some of {', '.join(sorted(active))}")
+    parts = replace(tools.parts, observer=fixed)
+    if hot := too_hot(cluster_scores(fixed, parts), parts.guardrails.max_destination_score):
+        raise RefusedError(f"{hot}; let lbd balance first (lbd plan)")
+    for broker in brokers:
+        look = plan_drain_now(parts, tools.admin, first_pass(broker, None, now))
+        if look.hold is not None:
+            raise HeldError(look.hold)
+        if refusal := refused(broker, look):
+            raise RefusedError(refusal)
+    leader = fixed.observation.leader
+    first = next_broker(brokers, (), leader.broker if leader is not None else None)
+    started = dict(
+        zip(fixed.observation.snapshot.brokers.ids, fixed.observation.snapshot.brokers.started_at, strict=True)
+    )
+    known = float(started.get(first, np.nan))
+    return Rollout(
+        id=request.id,
+        brokers=brokers,
+        members=active,
+        by=request.by,
+        reason=request.reason,
+        begun_at=now,
+        phase_at=now,
+        broker=first,
+        started_at=known if np.isfinite(known) else None,
+        timeout_seconds=request.back_within_seconds,
+        executes=request.executes,
+    )
+
+
+def cluster_scores(fixed: Fixed, parts: Parts) -> dict[str, float]:
+    """The score of each broker of a round, in points."""
+    brokers = fixed.observation.snapshot.brokers
+    points = scoring.scores(brokers, parts.weights).tolist()
+    return {broker: score for broker, score in zip(brokers.ids, points, strict=True) if np.isfinite(score)}
+
+
+def refused(broker: str, look: DrainView) -> str:
+    """Why a broker cannot be restarted so; empty where it can."""
+    if look.unshown is not None and look.before:
+        return ""  # its drain waits for reports that show the last moves, and is judged then
+    stay = [skip for skip in look.plan.stay if skip.reason is not Reason.DESTINATION_OVERLOADED]
+    told = f"{counted(len(stay), 'bundle')} of {broker} cannot go; the first: {stay[0].what}: " if stay else ""
+    return cannot_spare(broker, look) or (told and told + stay[0].reason.told(stay[0].detail))
+
+
+# --- plan only
+
+
+def show_rollout(settings: Settings, names: Collection[str], daemons: Observer | None = None) -> RolloutPlan:
+    """The order of a rollout, and what the drain of each broker would move now. Raises :class:`LbdError`.
+
+    Each is looked at with all others there and as they are now: what the drains before it will change is not known.
+    """
+    with preview_observer(settings, daemons) as observer:
+        fixed = Fixed(observer.observe())
+        parts = replace(live_parts(settings, observer), observer=fixed)
+        active = fixed.observation.active
+        unknown = sorted(set(names) - set(active))
+        if unknown:
+            raise UsageError(f"{unknown[0]!r} is no active broker; wanted some of {', '.join(sorted(active))}")
+        leader = fixed.observation.leader
+        steps: list[RolloutStep] = []
+        while broker := next_broker(names or active, [one.broker for one in steps], leader.broker if leader else None):
+            look = plan_drain_now(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
+            steps.append(_step_of(broker, look, settings))
+    return RolloutPlan(fixed.observation.snapshot.taken_at, steps)
+
+
+def _step_of(broker: str, look: DrainView, settings: Settings) -> RolloutStep:
+    bundles = [unload.bundle for unload in look.plan.unloads]
+    top = max(look.after, key=lambda one: (look.after[one], one), default=None)
+    hold = look.hold[0].told(look.hold[1]) if look.hold is not None else ""
+    eta = estimate(bundles, Pacing(settings.drain.max_unloads_at_once, look.by_name))
+    return RolloutStep(
+        broker,
+        len(bundles),
+        round(eta, 1),
+        _clients(look),
+        top,
+        round(look.after[top], 3) if top is not None else None,
+        refused(broker, look) or hold or None,
+    )
+
+
+def _clients(look: DrainView) -> int:
+    """Producers and consumers of the bundles that would move, as far as reports tell."""
+    snapshot = look.observation.snapshot
+    moving = list(snapshot.positions_of({unload.bundle for unload in look.plan.unloads}).values())
+    rows = np.isin(snapshot.rows.bundle, moving)
+    return int(snapshot.rows.counts[rows, 1:].sum())

@@ -1,0 +1,66 @@
+"""A rollout over the API: begun, looked at, shown and ended, with the guard of every change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lbd.operations import drain
+from lbd.store.rollouts import Rollouts
+from tests.api.conftest import Api, listening, own_api, working
+from tests.simulate import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lbd.simulate.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def api(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """An lbd on it that has ended a turn, and takes what is asked for by hand, without a pause between moves."""
+    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
+    chosen = fakes.settings(cluster, tmp_path / "state", api=own_api(tmp_path))
+    with listening(chosen) as found:
+        found.turn()
+        with working(found):
+            yield found
+
+
+def asked(api: Api, **more: Any) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of a change."""
+    found = api.post("/v1/rollout", {"owner": "ann", **more})
+    return found.status_code, found.json()
+
+
+def test_it_is_begun_looked_at_and_ended(api: Api, cluster: FakePulsar, tmp_path: Path):
+    """A second one is refused, the same one goes on."""
+    assert api.get("/v1/rollout").json() == {"rollout": None, "summary": "There was no rollout.", "work": None}
+    status, told = asked(api, brokers=[cluster.brokers[2]], back_within_seconds=60)
+    assert (status, told["sentence"]) == (200, f"The rollout has begun: 1 broker, {cluster.brokers[2]} first.")
+    found = api.get("/v1/rollout").json()
+    assert (found["rollout"]["brokers"], found["rollout"]["by"]) == ([cluster.brokers[2]], "ann")
+    assert f"0 of 1 brokers restarted: {cluster.brokers[2]} " in found["summary"]
+    status, told = asked(api, brokers=[cluster.brokers[0]])
+    assert (status, "lbd rollout --stop ends it" in told["sentence"]) == (409, True)
+    assert asked(api, brokers=[cluster.brokers[2]])[1]["sentence"].startswith("It goes on: rollout, 0 of 1")
+    assert asked(api, stop=True, reason="enough")[0] == 200
+    assert asked(api, stop=True)[0] in {200, 409}
+    assert Rollouts(tmp_path / "state").last() is not None
+
+
+def test_who_names_no_broker_is_told(api: Api):
+    """400 for what is none, and 401 without a token."""
+    assert asked(api, brokers=["nobody:1"])[0] == 400
+    assert asked(api, brokers=["b:1"], pace=3)[0] == 422
+    assert api.post("/v1/rollout", {"owner": "ann"}, Authorization="").status_code == 401
+
+
+def test_it_is_shown(api: Api, cluster: FakePulsar):
+    """The leader last; of one broker where it is named."""
+    steps = api.get("/v1/rollout/plan").json()["steps"]
+    assert (len(steps), steps[-1]["broker"]) == (3, cluster.leader)
+    (one,) = api.get("/v1/rollout/plan", params={"broker": cluster.brokers[0]}).json()["steps"]
+    assert (one["bundles"], one["refused"]) == (14, None)

@@ -1,0 +1,159 @@
+"""``lbd rollout``: shown, followed to its end with a command that restarts brokers, stopped, and refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from structlog.testing import capture_logs
+
+from lbd.cli import main
+from lbd.cli import rollout as command
+from lbd.clock import Timebase
+from lbd.config import Settings
+from lbd.daemon.api_backend import Serving
+from lbd.daemon.engine import engine
+from lbd.operations import drain
+from lbd.store.drains import Drains
+from lbd.store.rollouts import Rollouts
+from tests.simulate import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from lbd.simulate.fake_pulsar import FakePulsar
+
+
+@pytest.fixture
+def config(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings of that cluster; nothing is waited for."""
+    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
+    monkeypatch.setattr(command, "POLL_SECONDS", 0.05)
+    chosen = fakes.settings(
+        cluster, tmp_path / "state", api={"enabled": False}, avg_shedder={"low_threshold": 95, "high_threshold": 99}
+    )
+    path = tmp_path / "lbd.yaml"
+    path.write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))), encoding="utf-8")
+    return path
+
+
+def lbd(*arguments: object) -> Result:
+    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@contextmanager
+def running(config: Path, cluster: FakePulsar, orders: Path) -> Iterator[None]:
+    """A daemon whose clock goes fast, and a machine on which a file named as a broker restarts it."""
+    settings, done = Settings.model_validate(yaml.safe_load(config.read_text())), threading.Event()
+    orders.mkdir()
+    with capture_logs(), engine(settings, timebase=Timebase(cluster.now, lambda: cluster.speed)) as found:
+        found.turn()
+        api = Serving(found, lambda: 0.0, lambda: 60.0)
+        api.start()
+
+        def live() -> None:
+            turned = 0.0
+            while not done.wait(0.01):
+                found.serve()
+                for order in list(orders.iterdir()):
+                    order.unlink()
+                    cluster.leave(order.name)
+                    cluster.forward(30)
+                    cluster.start(order.name)
+                if time.monotonic() - turned > 0.1:
+                    turned = time.monotonic()
+                    cluster.forward(15)
+                    found.turn()
+
+        thread = threading.Thread(target=live)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            found.halt()
+            found.wait(60)
+            api.stop()
+
+
+def test_a_command_restarts_each_broker(cluster: FakePulsar, config: Path, tmp_path: Path):
+    """Once each, when it owns nothing; what comes of it is told in the end."""
+    with running(config, cluster, tmp_path / "orders"):
+        found = lbd("rollout", "--all", "--exec", f"touch {tmp_path}/orders/{{broker}}", "--config", config)
+    assert found.exit_code == 0, found.output
+    assert [found.stderr.count(f"runs: touch {tmp_path}/orders/{broker}") for broker in cluster.brokers] == [1, 1, 1]
+    assert "All of 3 brokers restarted in" in found.stdout
+    assert Drains(tmp_path / "state").all() == []
+
+
+def test_a_command_that_fails_stops_it(cluster: FakePulsar, config: Path, tmp_path: Path):
+    """And leaves nothing half done."""
+    target = cluster.brokers[2]
+    with running(config, cluster, tmp_path / "orders"):
+        found = lbd("rollout", target, "--exec", "false {host}", "--config", config, "--format", "json")
+    assert found.exit_code == 4, found.output
+    told = json.loads(found.stdout)
+    assert f"false {target.partition(':')[0]} ended with 1" in told["sentence"]
+    assert (told["done"], Drains(tmp_path / "state").all()) == ([], [])
+
+
+def test_it_is_stopped_by_another_command(cluster: FakePulsar, config: Path, tmp_path: Path):
+    """Whoever watches is told."""
+    seen: list[Result] = []
+    with running(config, cluster, tmp_path / "orders"):
+        watching = threading.Thread(target=lambda: seen.append(lbd("rollout", "--all", "--config", config)))
+        watching.start()
+        until = time.monotonic() + 30
+        while Rollouts(tmp_path / "state").under_way() is None:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        again = lbd("rollout", cluster.brokers[0], "--config", config)
+        drained = lbd("drain", cluster.brokers[0], "--apply", "--config", config)
+        stopped = lbd("rollout", "--stop", "--reason", "enough", "--config", config)
+        watching.join(30)
+    assert (again.exit_code, "lbd rollout --stop ends it" in again.stdout) == (4, True), again.output
+    assert (drained.exit_code, "lbd rollout --stop ends it" in drained.stdout) == (4, True), drained.output
+    assert stopped.exit_code == 0, stopped.output
+    assert (seen[0].exit_code, "enough; 0 of 3 brokers were restarted" in seen[0].stdout) == (4, True)
+
+
+def test_it_is_shown(cluster: FakePulsar, config: Path, tmp_path: Path):
+    """Order, moves, time and peaks; nothing is done."""
+    found = lbd("rollout", "--all", "--dry-run", "--config", config)
+    assert found.exit_code == 0, found.output
+    assert "3 brokers, in this order: 20 bundles move once, or twice at most" in found.stdout
+    told = json.loads(lbd("rollout", "--all", "--dry-run", "--config", config, "--format", "json").stdout)
+    assert [step["broker"] for step in told["steps"]][-1] == cluster.leader
+    assert all(step["peak"] > 0 and step["refused"] is None for step in told["steps"])
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ((), 2, "name the brokers to restart, or give --all"),
+        (("b:1", "--all"), 2, "name the brokers to restart, or give --all"),
+        (("--all", "--exec", " "), 2, "--exec wants a command"),
+        (("--all", "--exec", "x", "--wait"), 2, "goes without --wait"),
+        (("--all", "--exec", "'x"), 2, "No closing quotation"),
+        (("--stop", "--all"), 2, "--stop ends the rollout"),
+        (("--all", "--back-within", "soon"), 2, "is no duration"),
+        (("--all",), 3, "no lbd runs there"),
+        (("nobody:1", "--dry-run"), 2, "no active broker"),
+    ],
+)
+def test_junk(words: tuple[Any, ...], code: int, told: str, config: Path):
+    """What is wrong, and exit 2; 3 where no lbd runs."""
+    found = lbd("rollout", *words, "--config", config)
+    assert (found.exit_code, told in found.output) == (code, True), found.output

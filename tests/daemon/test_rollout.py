@@ -1,0 +1,421 @@
+"""Rollouts: the state machine as a table, and a live lbd that has the brokers of a simulated cluster restarted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from lbd.errors import RefusedError, UsageError
+from lbd.load import scoring
+from lbd.load.scoring import Weights
+from lbd.model import Result
+from lbd.operations.rollout import ClusterState, advance, next_broker
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
+from lbd.simulate.cluster import cluster as built
+from lbd.simulate.fake_pulsar import FakePulsar
+from lbd.simulate.scenario import load
+from lbd.store.control import Control, Pause, RolloutRequest
+from lbd.store.drains import Drains, Work
+from lbd.store.rollouts import Rollout, Rollouts
+from tests.simulate import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.simulate.fakes import Run
+
+BROKERS = ("a:1", "b:1", "c:1")
+
+
+def rollout(**changes: Any) -> Rollout:
+    """Of three brokers, the first one at work since 1000."""
+    values = {"id": "r", "by": "ann", "begun_at": 900.0, "phase_at": 1000.0, "broker": "a:1", "timeout_seconds": 60.0}
+    return Rollout(**{**values, "brokers": BROKERS, "members": BROKERS, "started_at": 100.0, **changes})
+
+
+def seen(now: float = 1010.0, **changes: Any) -> ClusterState:
+    """All three are there, started at 100 and usable."""
+    values: dict[str, Any] = {"active": frozenset(BROKERS), "usable": frozenset(BROKERS), "leader": "c:1"}
+    return ClusterState(now, **{**values, "seen_at": now, "started": dict.fromkeys(BROKERS, 100.0), **changes})
+
+
+def work(owned: int | None = 0, code: int = 0, **changes: Any) -> Work:
+    """A drain that has ended."""
+    values = {"kind": "drain", "broker": "a:1", "request": "", "begun_at": 1001.0, "ended_at": 1005.0}
+    return Work(**{**values, "owned": owned, "exit_code": code, "sentence": "It is so.", **changes})
+
+
+ANEW = {"started": {"a:1": 1500.0, "b:1": 100.0, "c:1": 100.0}}
+AWAY: dict[str, Any] = {"active": frozenset(BROKERS[1:]), "usable": frozenset(BROKERS[1:])}
+IN_DRAIN = {"begun": True}
+RESTART = {"phase": "restart"}
+EVEN = {"a:1": 50.0, "b:1": 52.0, "c:1": 48.0}
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "expected"),
+    [
+        ({}, {}, ("drain", "a:1")),
+        (IN_DRAIN, {"drained": True}, ("drain", "a:1")),
+        (IN_DRAIN, {"drained": True, "work": work()}, ("restart", "a:1")),
+        (IN_DRAIN, {"drained": True, "work": work(2, 4)}, ("drain", "a:1", 1)),
+        ({**IN_DRAIN, "tries": 3}, {"drained": True, "work": work(2, 4)}, ("ended", "a:1", 3)),
+        (IN_DRAIN, {"drained": False}, ("ended", "a:1")),
+        (IN_DRAIN, {"drained": True, **AWAY}, ("restart", "a:1")),
+        (IN_DRAIN, {"drained": False, **ANEW}, ("restart", "a:1")),
+        (RESTART, {}, ("restart", "a:1")),
+        (RESTART, {"now": 9000.0}, ("restart", "a:1")),
+        ({**RESTART, "executes": True}, {"now": 1061.0}, ("ended", "a:1")),
+        (RESTART, AWAY, ("restart", "a:1")),
+        ({**RESTART, "gone_at": 1100.0}, {"now": 1161.0, **AWAY}, ("ended", "a:1")),
+        ({**RESTART, "gone_at": 1100.0}, ANEW, ("drain", "b:1")),
+        (RESTART, ANEW, ("drain", "b:1")),
+        (RESTART, {**ANEW, "usable": frozenset(BROKERS[1:])}, ("restart", "a:1")),
+        (RESTART, {**ANEW, "unhealthy": "500"}, ("restart", "a:1")),
+        ({**RESTART, "started_at": None, "gone_at": 1100.0}, {}, ("drain", "b:1")),
+        ({**RESTART, "started_at": None}, {}, ("restart", "a:1")),
+        ({**RESTART, "done": ("b:1", "c:1")}, ANEW, ("fill", "a:1")),
+        (RESTART, {"active": frozenset({"a:1", "b:1"})}, ("ended", "a:1")),
+        (RESTART, {"scores": {"b:1": 90.5}}, ("ended", "a:1")),
+        (RESTART, {"scores": {"a:1": 99.0, "b:1": 90.0}}, ("restart", "a:1")),
+        ({**RESTART, "stopping": "by ann"}, ANEW, ("ended", "a:1")),
+        ({"phase": "fill"}, {}, ("fill", "a:1")),
+        ({"phase": "fill"}, {"work": work(None, 0, kind="fill")}, ("fill", "a:1")),
+        ({"phase": "fill"}, {"work": work(None, 0, kind="fill"), "scores": EVEN}, ("ended", "a:1")),
+        ({"phase": "fill"}, {"work": work(None, 0, kind="fill"), "scores": EVEN, "seen_at": 1.0}, ("fill", "a:1")),
+        ({"phase": "fill"}, {"work": work(None, 0, kind="fill"), "now": 1305.0}, ("ended", "a:1")),
+        ({"phase": "fill"}, {"work": work(None, 5, kind="fill")}, ("fill", "a:1", 1)),
+    ],
+    ids=[
+        *("nothing ordered yet", "the drain goes on", "it owns nothing", "bundles are left", "and left for good"),
+        *("the drain was released", "gone before it was empty", "restarted before it was empty"),
+        *("nobody restarts it", "a person may take hours", "a command may not", "it has gone", "it stays away"),
+        *("it is back", "a restart between two looks", "its report is not trusted yet", "it is not healthy"),
+        *("2.11: it was away and is back", "2.11: it was never away", "the last one is back"),
+        *("another one is gone", "another one is too hot", "its own heat counts for nothing", "a person stops it"),
+        *("the fill goes on", "filled, and not shown yet", "it is over", "seen before", "reports never show it"),
+        "the fill failed and is tried again",
+    ],
+)
+def test_what_comes_next(before: dict[str, Any], then: dict[str, Any], expected: tuple[Any, ...]):
+    """By phase and what is seen: the next phase, the broker at work, and how often its drain was ordered again."""
+    found = advance(rollout(**before), seen(**then))
+    tries = found.tries if len(expected) > 2 else 0
+    assert (found.phase, found.broker, *([tries] if len(expected) > 2 else [])) == expected
+    assert (found.ended_at is not None) == (found.phase == "ended")
+    assert advance(found, seen(**then)).ended_at == found.ended_at
+
+
+def test_reasons_for_a_stop_are_told():
+    """With how far it was."""
+    gone = advance(rollout(phase="restart", gone_at=1000.0), seen(1061.0, **AWAY))
+    why = "a:1 did not come back within 60 s: it is no active broker"
+    assert (gone.exit_code, gone.sentence) == (5, f"The rollout was stopped: {why}; 0 of 3 brokers were restarted.")
+    stopped = advance(rollout(stopping="by ann: enough", done=("b:1",)), seen())
+    assert (stopped.exit_code, stopped.sentence) == (
+        4,
+        "The rollout was stopped: by ann: enough; 1 of 3 brokers were restarted.",
+    )
+
+
+def test_the_leader_is_last():
+    """Whoever leads at that moment."""
+    assert [next_broker(BROKERS, done, "a:1") for done in ((), ("b:1",), ("b:1", "c:1"), BROKERS)] == [
+        *("b:1", "c:1", "a:1", "")
+    ]
+    assert next_broker(BROKERS, ("b:1",), None) == "a:1"
+
+
+# --- a live lbd
+
+
+def asked(*brokers: str, name: str = "r1", **changes: Any) -> RolloutRequest:
+    """A rollout by hand."""
+    values = {"executes": True, "back_within_seconds": 900.0, "reason": "", "by": "ann", "at": 0.0, "expires_at": 9e12}
+    return RolloutRequest(name, brokers, **{**values, **changes})
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakePulsar]:
+    """The demo's, whose brokers split bundles by themselves, as is the default."""
+    world, state = built(load("demo"), 1)
+    runtime = {"loadBalancerSheddingEnabled": "false", "loadBalancerAutoBundleSplitEnabled": "true"}
+    with FakePulsar(world, state, runtime=runtime) as found:
+        yield found
+
+
+@pytest.fixture
+def lbd(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """A live lbd beside it, which has balanced it."""
+    with fakes.run(cluster, tmp_path, monkeypatch) as found:
+        balance(found)
+        yield found
+
+
+def balance(lbd: Run) -> None:
+    """The hottest broker of the demo is above the limit at first."""
+    for _ in range(100):
+        record = lbd.turn()
+        assert record.observation is not None
+        if scoring.scores(record.observation.snapshot.brokers, Weights()).max() < 75:
+            return
+    raise AssertionError("it stays hot")
+
+
+def latest(lbd: Run) -> list[tuple[str, float]]:
+    """What brokers score by now."""
+    record = lbd.turn()
+    assert record.observation is not None
+    brokers = record.observation.snapshot.brokers
+    return list(zip(brokers.ids, scoring.scores(brokers, Weights()).tolist(), strict=True))
+
+
+def begin(lbd: Run, request: RolloutRequest) -> str:
+    """The answer."""
+    real = lbd.engine._real
+    return lbd.engine.rolling.begin(request, real.tools(real.parts())).sentence
+
+
+class Operator:
+    """Restarts each broker that is handed over; ``away`` counts turns until it is back."""
+
+    def __init__(self, lbd: Run) -> None:
+        self.lbd, self.restarted = lbd, list[str]()
+
+    def step(self) -> Rollout | None:
+        """One turn, and what follows from it; the rollout that is under way."""
+        lbd = self.lbd
+        lbd.turn()
+        for _ in range(30):
+            lbd.engine.go_on()
+            lbd.engine.wait(60)
+            hold = lbd.engine.draining.hold()
+            if not lbd.engine.draining.busy or (hold and "it waits" in hold[1]):
+                break
+        found = Rollouts(lbd.folder).under_way()
+        if found is not None and found.phase == "restart" and found.gone_at is None:
+            self.restart(found.broker)
+        return found
+
+    def restart(self, broker: str) -> None:
+        """Orderly: it owns nothing, goes, and is back after half a minute."""
+        if broker not in self.restarted:
+            assert not [one for one, owner in self.lbd.cluster.owners().items() if owner == broker]
+            self.restarted.append(broker)
+            self.lbd.cluster.leave(broker)
+            self.lbd.cluster.forward(30)
+            self.lbd.cluster.start(broker)
+
+    def to_the_end(self, most: int = 600) -> Rollout:
+        """What came of it."""
+        for _ in range(most):
+            if self.step() is None:
+                last = Rollouts(self.lbd.folder).last()
+                assert last is not None
+                return last
+        raise AssertionError(Rollouts(self.lbd.folder).under_way())
+
+
+def check(lbd: Run, operator: Operator, found: Rollout) -> None:
+    """All were restarted once, no bundle moved more than twice, and nothing is left behind."""
+    assert (found.exit_code, sorted(operator.restarted)) == (0, sorted(lbd.cluster.brokers)), found.sentence
+    told = [move for move in lbd.moves() if move.at >= found.begun_at and move.attempt == 1]
+    moved = Counter(move.bundle for move in told if move.result is not Result.FAILED)
+    most, times = moved.most_common(1)[0]
+    assert times <= 2, [move for move in lbd.moves() if move.bundle == most]
+    assert Drains(lbd.folder).all() == []
+    assert (Rollouts(lbd.folder).under_way(), lbd.engine.rolling.trouble) == (None, "")
+    assert splitting(lbd.cluster) == ("true", None)
+
+
+def splitting(cluster: FakePulsar) -> tuple[str, str | None]:
+    """Whether brokers split by themselves, and the override of that."""
+    admin = Admin(PulsarSettings(admin_urls=cluster.admin_urls))
+    key = "loadBalancerAutoBundleSplitEnabled"
+    return admin.runtime_configuration()[key], admin.dynamic_configuration().get(key)
+
+
+class TestLive:
+    def test_all_brokers_one_after_the_other(self, lbd: Run, cluster: FakePulsar):
+        """The one that leads last; afterwards turns balance again."""
+        leader = cluster.leader
+        assert begin(lbd, asked()).startswith("The rollout has begun: 6 brokers, ")
+        assert "rollout, 0 of 6 brokers restarted" in lbd.turn().sentence
+        assert splitting(cluster) == ("false", "false")
+        operator = Operator(lbd)
+        found = operator.to_the_end()
+        check(lbd, operator, found)
+        assert operator.restarted[-1] == leader
+        assert "All of 6 brokers restarted in" in found.sentence
+        scores = [points for _, points in latest(lbd)]
+        mean = sum(scores) / len(scores)
+        assert max(abs(points - mean) for points in scores) < 15, latest(lbd)
+        assert lbd.turn().hold is None or "rollout" not in lbd.turn().sentence
+
+    def test_a_broker_that_does_not_come_back_ends_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """Its drain is released, and the others are balanced."""
+        target = cluster.brokers[1]
+        begin(lbd, asked(target, back_within_seconds=60.0))
+        operator = Operator(lbd)
+        operator.restart = cluster.leave  # type: ignore[method-assign]
+        found = operator.to_the_end(60)
+        assert found.exit_code == 5
+        assert f"{target} did not come back within 60 s: it is no active broker" in found.sentence
+        assert Drains(tmp_path).all() == []
+
+    def test_a_person_stops_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """At the next step."""
+        begin(lbd, asked())
+        Operator(lbd).step()
+        begin(lbd, asked(stop=True, reason="enough"))
+        found = Operator(lbd).to_the_end(5)
+        assert (found.exit_code, "by ann: enough" in found.sentence) == (4, True)
+        assert Drains(tmp_path).all() == []
+        with pytest.raises(RefusedError, match="no rollout is under way"):
+            begin(lbd, asked(stop=True))
+
+    @pytest.mark.parametrize(
+        ("before", "meanwhile", "after"),
+        [
+            (None, None, ("true", None)),
+            ("true", None, ("true", "true")),
+            ("false", None, ("false", "false")),
+            (None, "true", ("true", "true")),
+        ],
+        ids=["broker.conf", "an override", "off already", "changed by somebody else meanwhile"],
+    )
+    def test_automatic_splitting_is_as_before_in_the_end(
+        self, lbd: Run, cluster: FakePulsar, before: str | None, meanwhile: str | None, after: tuple[str, str | None]
+    ):
+        """Also where it is stopped."""
+        admin = Admin(PulsarSettings(admin_urls=cluster.admin_urls))
+        if before is not None:
+            admin.set_dynamic("loadBalancerAutoBundleSplitEnabled", before)
+        begin(lbd, asked(cluster.brokers[1]))
+        assert splitting(cluster) == ("false", "false")
+        if meanwhile is not None:
+            admin.set_dynamic("loadBalancerAutoBundleSplitEnabled", meanwhile)
+        begin(lbd, asked(stop=True))
+        assert Operator(lbd).to_the_end(5).exit_code == 4
+        assert splitting(cluster) == after
+
+    def test_a_pause_holds_it(self, lbd: Run, cluster: FakePulsar, tmp_path: Path):
+        """And says so; afterwards it goes on."""
+        begin(lbd, asked(cluster.brokers[1]))
+        Control(tmp_path).pause(Pause(cluster.now(), None, "look", "bob"))
+        found = Operator(lbd).step()
+        assert found is not None
+        assert (found.begun, "it waits: paused: by bob" in found.summary) == (False, True)
+        Control(tmp_path).resume()
+        assert Operator(lbd).to_the_end().exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("request_of", "error", "words"),
+        [
+            (lambda _: asked("nobody:1"), UsageError, "no active broker"),
+            (lambda brokers: asked(*brokers[:2]), RefusedError, "rollout, 0 of 1 brokers restarted"),
+        ],
+        ids=["nobody", "another one is under way"],
+    )
+    def test_what_is_refused(
+        self, lbd: Run, cluster: FakePulsar, request_of: Callable[[Any], RolloutRequest], error: Any, words: str
+    ):
+        """And nothing is changed."""
+        if error is RefusedError:
+            begin(lbd, asked(cluster.brokers[0], name="r0"))
+        with pytest.raises(error, match=words):
+            begin(lbd, request_of(cluster.brokers))
+        assert begin(lbd, asked(cluster.brokers[0])) is not None
+
+    def test_a_cluster_without_room_is_told_before(
+        self, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Nothing is begun."""
+        chosen = fakes.settings(cluster, tmp_path)
+        rails = chosen.guardrails.model_copy(update={"max_destination_score": 50})
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen.model_copy(update={"guardrails": rails})) as lbd:
+            lbd.turn()
+            with pytest.raises(RefusedError, match="points, more than 50"):
+                begin(lbd, asked())
+        rails = chosen.guardrails.model_copy(update={"max_topics_per_broker": 60})
+        with fakes.run(cluster, tmp_path, monkeypatch, chosen.model_copy(update={"guardrails": rails})) as lbd:
+            balance(lbd)
+            with pytest.raises(RefusedError, match="cannot do without"):
+                begin(lbd, asked())
+        assert Rollouts(tmp_path).last() is None
+
+
+class TestHandedOver:
+    @pytest.mark.security("a process that ends at each step of a rollout: the next one goes on", cases=2)
+    @pytest.mark.parametrize("how", ["before", "after"])
+    def test_each_step_may_be_the_last_of_a_process(
+        self, how: str, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """lbd is gone right before or after each write of the rollout's file, once; the next process goes on."""
+        died = set[bytes]()
+        save = Rollouts.save
+
+        class KilledError(BaseException):
+            """As kill -9: nothing that follows is done."""
+
+        def deadly(self: Rollouts, found: Rollout) -> None:
+            step = msgspec.json.encode((found.phase, found.broker, found.begun, found.gone_at is None, found.tries))
+            kill = step not in died
+            died.add(step)
+            if not kill or how == "after":
+                save(self, found)
+            if kill:
+                raise KilledError
+
+        monkeypatch.setattr(Rollouts, "save", deadly)
+        restarted: list[str] = []
+        names = cluster.brokers[:3]
+        with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+            balance(lbd)
+            with pytest.raises(KilledError):
+                begin(lbd, asked(*names))
+            if how == "before":
+                begin(lbd, asked(*names))
+        for _ in range(200):
+            with fakes.run(cluster, tmp_path, monkeypatch) as lbd:
+                operator = Operator(lbd)
+                operator.restarted = restarted
+                try:
+                    for _ in range(40):
+                        if operator.step() is None:
+                            break
+                except KilledError:
+                    lbd.engine.wait(60)
+                if Rollouts(tmp_path).under_way() is None:
+                    break
+        found = Rollouts(tmp_path).last()
+        assert found is not None
+        assert (found.exit_code, sorted(restarted)) == (0, sorted(names)), found
+        assert splitting(cluster) == ("true", None)
+        assert len(died) >= 3 * len(names)
+        assert Drains(tmp_path).all() == []
+
+    def test_a_file_that_cannot_be_read_is_told(self, lbd: Run, tmp_path: Path):
+        """With what to do; lbd goes on balancing, and restarts nothing."""
+        begin(lbd, asked())
+        (tmp_path / "control" / "rollout.json").write_text("{")
+        lbd.turn()
+        lbd.engine.go_on()
+        assert "remove it, and the rollout is over" in lbd.engine.rolling.trouble
+        assert lbd.engine.rolling.trouble in lbd.engine.warnings
+        assert lbd.engine.rolling.hold() is None
+
+    def test_what_is_on_disk_is_what_another_version_reads(self, tmp_path: Path):
+        """Fields of a later version are passed over."""
+        rollouts = Rollouts(tmp_path)
+        rollouts.save(rollout())
+        path = tmp_path / "control" / "rollout.json"
+        path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "later": 1}))
+        assert rollouts.under_way() == rollout()
+        rollouts.end(rollout(ended_at=1.0, sentence="Over."))
+        assert (rollouts.under_way(), (rollouts.last() or rollout()).summary) == (None, "Over.")
