@@ -316,11 +316,31 @@ class Permission:
 
 
 @dataclass(frozen=True)
+class BundleClients:
+    """Who uses a bundle, as a load report tells it: loaded ``topics``, connected ``producers`` and ``consumers``."""
+
+    topics: int
+    producers: int
+    consumers: int
+
+    @property
+    def connected(self) -> int:
+        """Producers and consumers."""
+        return self.producers + self.consumers
+
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        return f"{self.topics} topics, {self.producers} producers, {self.consumers} consumers"
+
+
+@dataclass(frozen=True)
 class Unload:
     """One bundle to be unloaded from ``source`` to the named ``destination`` (None: the broker's placement chooses).
 
     ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out: short-term averages, and unless stock at
-    least what the latest report says. ``choices`` are the brokers among which Pulsar would draw.
+    least what the latest report says. ``choices`` are the brokers among which Pulsar would draw. ``clients_before`` is
+    what the source's last report told of the bundle, None where it told nothing; it is no part of what is planned.
     """
 
     bundle: str
@@ -330,6 +350,7 @@ class Unload:
     throughput: float
     reason: str = ""
     choices: tuple[str, ...] = ()
+    clients_before: BundleClients | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

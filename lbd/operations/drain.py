@@ -36,6 +36,7 @@ from lbd.operations.requests import OVERRIDDEN_HOLDS
 from lbd.operations.split import CLOCK
 from lbd.permit.budget import HOUR_SECONDS
 from lbd.permit.evidence import same
+from lbd.permit.served import with_clients
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, DrainRequest, FillRequest, RequestResult
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
@@ -116,8 +117,8 @@ SECONDS_EACH = 0.5
 MEASURED_FROM = 10
 """Moves after which their own pace tells more than an estimate."""
 
-ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS})
-"""What people have ordered to be waited for: a move that was not sent for it is due again afterwards."""
+ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED})
+"""What is to be waited for: a move that was not sent for it is due again afterwards."""
 
 BARREN_PARTS = 3
 """Parts in a row of which nothing was even sent: it has come to its end for now."""
@@ -680,7 +681,8 @@ class Draining:
     def _start(self, job: Job, part: Sequence[Unload], look: DrainView, tools: Tools) -> None:
         job.hand(one.bundle for one in part)
         orders = drain_orders(job, tools.paced(look), tools, self._held)
-        self._executor.start([replace(one, reason=job.reason) for one in part], look.accepts, orders)
+        moves = with_clients(part, look.observation.snapshot)
+        self._executor.start([replace(one, reason=job.reason) for one in moves], look.accepts, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:
         self._job = self._fill = None
