@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
 
+from lbd.daemon.status import served_line
+from lbd.operations.drain import ORDERED
 from lbd.operations.requests import OVERRIDDEN_HOLDS
 from lbd.reason import Reason
 from lbd.simulate.faults import Fault, Switch
 from lbd.store.control import Control
+from lbd.turn.record import history_round
 from tests.simulate.fakes import Run, hot, run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pytest
@@ -188,3 +193,37 @@ def test_a_destination_that_is_gone_is_unknown(tmp_path: Path, monkeypatch: pyte
         cluster.leave(gone)
         assert {move.served for move in told(running) if move.destination == gone} == {"unknown"}
         assert not hold(running.engine)
+
+
+def test_a_drain_waits_for_a_bundle_that_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As in a pause: it goes on by itself afterwards."""
+    with hot() as cluster, run(cluster, tmp_path, monkeypatch) as running:
+        first = broken(running)[0]
+        told(running)
+        assert hold(running.engine)
+        found = running.engine._real.ordered()
+        assert found is not None
+        assert found[0] in ORDERED
+        assert first.bundle in found[1]
+
+
+def test_the_log_and_history_tell_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A row of its own in history, with the numbers before and after, and a line of the log."""
+    with hot() as cluster, run(cluster, tmp_path, monkeypatch) as running:
+        heard: list[tuple[str, dict[str, Any]]] = []
+        running.engine.proof.on_end = lambda *ended: heard.append(served_line(*ended))
+        first = running.until_tried()[0]
+        rows: list[Mapping[str, object]] = []
+        for _ in range(TURNS_UNTIL_DUE):
+            kept = history_round(running.turn(), "avg-shedder", "{}")
+            rows += kept.moves if kept is not None else ()
+            running.engine.proof.wait(10)
+        (row,) = (one for one in rows if one["bundle"] == first.bundle and one["served"] is not None)
+        before = first.clients_before
+        assert before is not None
+        assert (row["served"], row["amended"], row["result"]) == ("yes", True, "landed")
+        assert (row["topics_before"], row["consumers_after"]) == (before.topics, before.consumers)
+        assert 0 < cast("float", row["reconnect_seconds"]) < 5
+        sentence, facts = next(one for one in heard if one[1]["bundle"] == first.bundle)
+        assert sentence.startswith("clients are back, after ")
+        assert facts["clients_before"] == asdict(before)
