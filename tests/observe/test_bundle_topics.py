@@ -78,6 +78,9 @@ REPLIES: dict[str, tuple[Reply, BundleTopics | None]] = {
 }
 
 
+@pytest.mark.security(
+    "an answer about a topic that is late, refused or junk: only what clients would meet, too, counts against it"
+)
 @pytest.mark.parametrize("case", REPLIES)
 def test_an_answer_says_of_a_topic(pulsar: SplittingPulsar, case: str):
     """Only what a client would meet, too, is an error of the topic; all else says nothing of it."""
