@@ -137,7 +137,7 @@ def judge(
 ) -> ServiceResult | Look | None:
     """What a round says of a landing; None while its time is not over and not all clients are back.
 
-    BundleClients that are back in part are waited for until then: the numbers tell how many came.
+    Clients that are back in part are waited for until then: the numbers tell how many came.
     """
     before, move, passed = landing.unload.clients_before, landing.unload, reported.taken_at - landing.landed_at
     if landing.since:
@@ -163,7 +163,7 @@ def _back(before: BundleClients, after: BundleClients | None) -> Literal["", "so
 
 
 def _behind(landing: Landing, reported: ReportedClients, evidence: Evidence) -> BundleClients | None:
-    """BundleClients that the source still has, by a report that is newer than the landing."""
+    """Clients that the source still has, by a report that is newer than the landing."""
     source = evidence.samples.get(landing.unload.source)
     if source is None or source.fresh_at <= landing.landed_at:
         return None
@@ -197,18 +197,22 @@ def concluded(landing: Landing, look: Look, found: BundleTopics) -> ServiceResul
 def recovered(one: Unserved, reported: ReportedClients, found: BundleTopics | None) -> ServiceResult | None:
     """What has become of a bundle that is not served; None while it is not.
 
-    Its clients are back, here or on another broker, or its topics load by now, as ``found`` tells (None: nobody asked):
-    then nothing keeps them away.
+    Its clients are back; or, as ``found`` tells (None: nobody asked), its topics load by now and the source has no
+    clients of it, or it is another broker's: then nothing keeps them away.
     """
-    move = one.landing.unload
-    after = reported.of(move.bundle, move.destination)
+    move, late = one.landing.unload, f"only after it was told that they are not: {one.detail}"
+    after, behind = (reported.of(move.bundle, broker) for broker in (move.destination, move.source))
     if after is not None and after.topics and after.connected:
-        return ServiceResult("yes", after, served_detail=f"only after it was told that they are not: {one.detail}")
-    if found is None or found.error or any(topic.error for topic in found.topics):
+        return ServiceResult("yes", after, served_detail=late)
+    if found is None or found.error:
         return None
-    told = concluded(one.landing, Look(back=False, after=after), found)
+    told = concluded(
+        one.landing, Look(False, after, behind if behind is not None and behind.connected else None), found
+    )
     if told.served == "yes":
-        return replace(told, served_detail=f"only after it was told that they are not: {one.detail}")
+        return replace(told, served_detail=late)
+    if told.served == "no":
+        return None
     return ServiceResult("no", after, served_detail=f"{one.detail}; by now {told.served_detail}", lifted=True)
 
 

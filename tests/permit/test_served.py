@@ -188,7 +188,7 @@ def test_seconds_are_from_the_request_to_the_topic_that_waited_longest(since: tu
 
 
 def test_a_bundle_recovers():
-    """By its clients, or by topics that load: then nothing keeps the clients away."""
+    """By its clients, or by topics that load while nobody stays at the source: then nothing keeps the clients away."""
     one = Unserved(landing(), TAKEN_AT, "x: HTTP 500")
 
     def recover(told: Mapping[str, LoadReport], topics: BundleTopics | None) -> tuple[str, bool] | None:
@@ -201,6 +201,8 @@ def test_a_bundle_recovers():
     assert recover(reports(), BundleTopics(error="refused")) is None
     assert recover(reports(), BundleTopics((TopicClients(TOPIC, 1),))) == ("yes", False)
     assert recover(reports(), BundleTopics((LOADS,))) == ("no", True)
+    assert recover(reports(None, carries(4, 4, 0)), BundleTopics((LOADS,))) is None
+    assert recover(reports(None, carries(4, 0, 0)), BundleTopics((LOADS,))) == ("no", True)
     assert recover(reports(), BundleTopics(gone="elsewhere")) == ("no", True)
 
 
