@@ -105,6 +105,7 @@ class TestDrain:
         assert {move.result for move in told} == {Result.LANDED}
         assert {move.destination for move in told} == set(cluster.brokers[1:])
         assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann"
+        assert all(move.clients_before is not None and move.clients_before.connected for move in told)
 
     def test_only_the_drained_broker_is_asked_for_all_that_it_owns(self, lbd: Run, cluster: FakePulsar):
         """One that is asked that while it takes bundles over can hang for good."""

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lbd.daemon.status import served_line
 from lbd.operations.drain import ORDERED
-from lbd.operations.requests import OVERRIDDEN_HOLDS
 from lbd.reason import Reason
 from lbd.simulate.faults import Fault, Switch
-from lbd.store.control import Control
+from lbd.store.control import Control, RequestResult, UnloadRequest
 from lbd.turn.record import history_round
 from tests.simulate.fakes import Run, hot, run
 
@@ -82,7 +81,7 @@ def test_a_bundle_that_is_not_served_stops_everything(tmp_path: Path, monkeypatc
 
 
 def test_the_hold_stays_over_a_kill_until_a_person_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """And no other order ends it; a reason by hand passes it, as moving the bundle on may be what helps."""
+    """And no end of a pause that another lbd tells of."""
     killed = tmp_path / "killed"
     with hot() as cluster:
         with run(cluster, tmp_path / "first", monkeypatch) as running:
@@ -98,7 +97,34 @@ def test_the_hold_stays_over_a_kill_until_a_person_resumes(tmp_path: Path, monke
             assert not hold(running.engine)
         with run(cluster, killed, monkeypatch) as running:
             assert not hold(running.engine)
-    assert Reason.NOT_SERVED in OVERRIDDEN_HOLDS
+
+
+def test_a_request_by_hand_passes_the_hold_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As any order to wait; a bundle of which no topic is loaded is on no report, and others have to move it on."""
+    with hot() as cluster, run(cluster, tmp_path, monkeypatch) as running:
+        bundle = broken(running)[0].bundle
+        told(running)
+        answers: dict[str, RequestResult] = {}
+        running.engine.requests.deliver = answers.__setitem__
+        for name, override in (("held", None), ("passed", "why")):
+            asked = UnloadRequest(name, bundle, cluster.brokers[1], override, "ann", 0.0, 9e9)
+            running.engine.by_hand(asked)
+        assert answers["held"].sentence.startswith(f"Refused: not-served: {bundle} on ")
+        assert answers["passed"].sentence.startswith("Refused: on-no-report: ")
+
+
+def test_a_bundle_that_others_move_on_holds_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What its broker of before did not load is no concern any more; that it did not stays told."""
+    with hot() as cluster, run(cluster, tmp_path, monkeypatch) as running:
+        moves = broken(running)
+        told(running)
+        assert hold(running.engine)
+        for move in moves:
+            cluster._book.transfer(move.bundle, next(one for one in cluster.brokers if one != move.destination))
+        running.turn()
+        running.engine.proof.wait(10)
+        assert not hold(running.engine)
+        assert {move.served for move in running.moves()} == {"no"}
 
 
 def test_the_hold_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
