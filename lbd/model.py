@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from lbd.reason import Reason
+from lbd.text import counted
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,8 @@ class BundleClients:
     @property
     def words(self) -> str:
         """As a person reads it."""
-        return f"{self.topics} topics, {self.producers} producers, {self.consumers} consumers"
+        numbers = {"topic": self.topics, "producer": self.producers, "consumer": self.consumers}
+        return ", ".join(counted(number, noun) for noun, number in numbers.items())
 
 
 @dataclass(frozen=True)
