@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from lbd.reason import Reason
+from lbd.text import counted
 
 
 @dataclass(frozen=True)
@@ -316,12 +317,33 @@ class Permission:
 
 
 @dataclass(frozen=True)
+class BundleClients:
+    """Who uses a bundle, as a load report tells it: loaded ``topics``, connected ``producers`` and ``consumers``."""
+
+    topics: int
+    producers: int
+    consumers: int
+
+    @property
+    def connected(self) -> int:
+        """Producers and consumers."""
+        return self.producers + self.consumers
+
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        numbers = {"topic": self.topics, "producer": self.producers, "consumer": self.consumers}
+        return ", ".join(counted(number, noun) for noun, number in numbers.items())
+
+
+@dataclass(frozen=True)
 class Unload:
     """One bundle to be unloaded from ``source`` to the named ``destination`` (None: the broker's placement chooses).
 
     ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out: short-term averages, and unless stock at
     least what the latest report says. ``choices`` are the brokers among which Pulsar would draw. ``order`` is ``drain``
-    or ``fill`` where a person ordered one, which has a budget of its own; else empty.
+    or ``fill`` where a person ordered one, which has a budget of its own; else empty. ``clients_before`` is what the
+    source's last report told of the bundle, None where it told nothing; it is no part of what is planned.
     """
 
     bundle: str
@@ -332,6 +354,7 @@ class Unload:
     reason: str = ""
     choices: tuple[str, ...] = ()
     order: str = ""
+    clients_before: BundleClients | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ class Reason(Enum):
     NOT_LEADER = (77, "not-leader", Group.SAFETY)
     STATE_LOST = (78, "state-lost", Group.SAFETY)
     APPROVAL_REQUIRED = (79, "approval-required", Group.SAFETY)
+    NOT_SERVED = (90, "not-served", Group.SAFETY)
     REPORT_MISSING = (80, "report-missing", Group.DATA)
     REPORT_EMPTY = (81, "report-empty", Group.DATA)
     FIRST_SAMPLE = (82, "first-sample", Group.DATA)

@@ -213,6 +213,16 @@ class FakePulsar(FakeBrokers):
         del bundle
         return ()
 
+    def loads(self, broker: str, bundle: str) -> bool:
+        """Always."""
+        del broker, bundle
+        return True
+
+    def clients(self, broker: str, bundle: str) -> float | None:
+        """There since the beginning."""
+        del broker, bundle
+        return 0.0
+
     def note(self, bundle: str, destination: str) -> None:
         """Whatever the version is, by the whole name of the bundle."""
         self.affinity[bundle] = destination

@@ -34,6 +34,7 @@ is in [SECURITY.md](../SECURITY.md).
 
 AREAS = {
     "tests/pulsar": "What brokers send and where tokens go",
+    "tests/observe": "What is seen of a cluster",
     "tests/act": "Unloads, placements and splits",
     "tests/permit": "Limits and policies",
     "tests/store": "Files in the state directory",

@@ -242,13 +242,13 @@ def changing(backend: Backend, changes: ChangeLog) -> APIRouter:
 
     @router.post("/resume")
     def resume(request: HttpRequest, body: Requester, key: Key = None) -> Response:
-        """End a pause; ``ended`` is null where none was in force."""
+        """End a pause, and the hold ``not-served``; ``ended`` is null where no pause was in force."""
         body = signed(request, body)
 
         def change() -> tuple[str, Response]:
             control = Control(backend.state_dir)
             ended = control.paused(backend.now())
-            control.resume()
+            control.go_on(backend.now())
             found = Resumed(ended, os.getpid())
             backend.board.events.tell("pause", {"paused": None, "replaced": ended})
             return "ended a pause" if ended is not None else "nothing was paused", answer(found)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from lbd.config import Settings
+    from lbd.permit.served import ServiceResult
     from lbd.store.status import Status
     from lbd.turn.parts import TurnResult
 
@@ -38,6 +39,9 @@ LANDING_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """An idle bundle lands in 0.13 to 0.2 s on 4.0.8, one of 1,250 topics in a second; a broker gives up after 60 s."""
 
 ANSWER_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+RECONNECT_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""A client is back some tenths of a second after its bundle has landed, and waits longer after each try in vain."""
+
 TURN_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -54,6 +58,10 @@ class Tally:
         self._amended = Counter("lbd_unloads_amended", words, ["outcome"], registry=None)
         words = "From an unload's request to the proof that it landed."
         self._landing = Histogram("lbd_unload_landing_seconds", words, buckets=LANDING_SECONDS, registry=None)
+        words = "From an unload's request until the bundle's clients were back, by their topics' own times."
+        self._reconnect = Histogram("lbd_move_reconnect_seconds", words, buckets=RECONNECT_SECONDS, registry=None)
+        words = "Moves that landed, and whose clients did not come back."
+        self._not_served = Counter("lbd_moves_not_served", words, registry=None)
         words = "What asking all brokers for their reports took."
         self._observing = Histogram("lbd_observe_seconds", words, buckets=TURN_SECONDS, registry=None)
         labels = ["method", "route", "code"]
@@ -90,6 +98,13 @@ class Tally:
             if ended.result is Result.LANDED:
                 self._landing.observe(ended.seconds)
 
+    def served(self, service: ServiceResult) -> None:
+        """It is told of a move that landed whether its clients are back."""
+        if service.served == "no" and not service.lifted:
+            self._not_served.inc()
+        if service.reconnect_seconds is not None:
+            self._reconnect.observe(service.reconnect_seconds)
+
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request to the API was answered; ``route`` is its pattern, never what somebody sent."""
         self._answers.labels(method, route, str(status)).observe(seconds)
@@ -97,7 +112,8 @@ class Tally:
     def collect(self) -> Iterator[Metric]:
         """All of it, and the requests of this process to brokers and to the webhook."""
         before = (self._turns, self._unloads, self._amended, self._landing, self._observing, self._answers)
-        for one in (*before, ADMIN_SECONDS, self._planned, self._needed, MESSAGES, LOST):
+        instruments = (*before, ADMIN_SECONDS, self._planned, self._needed, self._reconnect, self._not_served)
+        for one in (*instruments, MESSAGES, LOST):
             yield from one.collect()
 
 
@@ -269,6 +285,11 @@ class Board:
     def moved(self, ended: Outcome | Skip, move: dict[str, Any]) -> None:
         """A move has ended; ``move`` is how the log tells it."""
         self.tally.moved(ended)
+        self.events.tell("move", move)
+
+    def served(self, service: ServiceResult, move: dict[str, Any]) -> None:
+        """It is told whether a move's clients are back; ``move`` is how the log tells it."""
+        self.tally.served(service)
         self.events.tell("move", move)
 
     def gaps(self, since: float) -> list[GapPoint]:

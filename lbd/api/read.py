@@ -207,8 +207,8 @@ def reading(backend: Backend) -> APIRouter:
 
     @router.get("/events", responses=EVENTS)
     async def events() -> StreamingResponse:
-        """Server-sent events: ``turn`` (the status) after each turn, ``move`` as each move ends, ``pause`` as one
-        begins or ends, ``drain`` as the work on a broker goes on.
+        """Server-sent events: ``turn`` (the status) after each turn, ``move`` as each move ends and when it is told
+        whether its clients are back, ``pause`` as one begins or ends, ``drain`` as the work on a broker goes on.
         """
         try:
             stream = backend.board.events.listen()

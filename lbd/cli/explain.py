@@ -12,6 +12,7 @@ from rich.text import Text
 from lbd.cli.options import api_option, duration, format_option, settings_options
 from lbd.cli.render import amount, broker_table, json_out, plain, table
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
+from lbd.permit.served import served_text
 from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, NamespaceAnswer, TurnAnswer
 from lbd.store.turns import named
 from lbd.text import counted, duration_text, zoned
@@ -260,7 +261,18 @@ def _move_lines(moves: Iterable[MoveStory]) -> Iterator[Line]:
             yield "move", f"{zoned(move.at)} {move.bundle}: {ends}: {move.result or 'open'}{owner}{turn}", ""
             if move.detail or move.reason:
                 yield "", "; ".join(filter(None, (move.detail, move.reason))), "dim"
+            yield from _service_lines(move)
         yield from _course_lines(same[0])
+
+
+def _service_lines(move: MoveStory) -> Iterator[Line]:
+    """Whether its clients are back, in the numbers of the reports before and after."""
+    if move.served is None:
+        return
+    before, after = (one.words if one is not None else "" for one in (move.clients_before, move.clients_after))
+    counts = f"before: {before}; after: {after or 'none told'}" if before else ""
+    told = (served_text(move.served, move.reconnect_seconds), move.served_detail, counts)
+    yield "", "; ".join(filter(None, told)), "bold red" if move.served == "no" else "dim"
 
 
 def _split_lines(splits: Iterable[SplitStory]) -> Iterator[Line]:

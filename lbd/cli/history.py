@@ -17,6 +17,7 @@ from lbd.cli.render import json_out, plain
 from lbd.cli.split import show_splits
 from lbd.cli.status_text import common_end, console, room
 from lbd.model import Result, brokers_named
+from lbd.permit.served import served_text
 from lbd.store.history_round import HISTORY_FOLDER
 from lbd.store.moves import history as moves_of
 from lbd.store.moves import read_splits
@@ -215,7 +216,7 @@ def _row(move: MoveRecord, end: str) -> _Row:
         _label(move),
         f"{move.seconds:.2f}" if move.result is not None else "-",
         plain("; ".join(_remarks(move, end))),
-        _COLOURS.get(move.result, _BAD),
+        _BAD if move.served == "no" else _COLOURS.get(move.result, _BAD),
     )
 
 
@@ -229,7 +230,9 @@ def _remarks(move: MoveRecord, end: str) -> Iterator[str]:
         yield f"owner {move.owner.removesuffix(end)}"
     if move.attempt > 1:
         yield f"attempt {move.attempt}"
-    yield from (part for part in (move.detail, move.reason) if part)
+    service = served_text(move.served, move.reconnect_seconds) if move.served in {"yes", "no"} else ""
+    lost = move.served_detail if move.served == "no" else ""
+    yield from (part for part in (service, lost, move.detail, move.reason) if part)
 
 
 GAP = "  "

@@ -57,6 +57,14 @@ def remote_leader(asked: Client) -> str | None:
         return None
 
 
+def hold(asked: Client) -> str | None:
+    """What held moves in the last turn of the remote lbd, as far as is known."""
+    try:
+        return status(asked)[0].hold
+    except ObserveError:
+        return None
+
+
 def pause(asked: Client, wanted: Pause) -> tuple[Pause, Pause | None, int]:
     """Pause the remote lbd; return its pause, the one that was replaced, and its process id."""
     lasts = wanted.until - wanted.since if wanted.until is not None else None

@@ -12,6 +12,7 @@ from lbd.cli.options import api_option, duration, format_option, settings_option
 from lbd.cli.render import json_out
 from lbd.cli.request import by, one_line, print_note, process
 from lbd.errors import ObserveError, UsageError
+from lbd.reason import Reason
 from lbd.store.control import Control, Pause
 from lbd.store.drains import drains_in_force
 from lbd.store.status import after_its_end, document, read_status, running, standby_text, unwritable
@@ -125,7 +126,7 @@ def pause(read: Read, form: str, seconds: float | None, reason: str, api_url: st
 @format_option
 @settings_options
 def resume(read: Read, form: str, api_url: str | None) -> None:
-    """End a pause.
+    """End a pause, and the hold of a moved bundle whose clients are not back (not-served).
 
     \b
     Example: lbd resume
@@ -133,16 +134,18 @@ def resume(read: Read, form: str, api_url: str | None) -> None:
     settings, now = read().settings, time.time()
     state_dir = settings.state_dir
     pid: int | None
+    held = False
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
         asked = remote.client(api_url, settings)
+        held = remote.hold(asked) == Reason.NOT_SERVED.label
         in_force, pid = remote.resume(asked, by())
         found, leader = None, remote.remote_leader(asked)
     else:
         control = Control(state_dir)
-        in_force = control.paused(now)
-        found, pid = control.resume(), running(state_dir)
+        in_force, held = control.paused(now), local_hold(state_dir) == Reason.NOT_SERVED.label
+        found, pid = control.go_on(now), running(state_dir)
         leader = local_leader(state_dir, pid)
     if form == "json":
         json_out({"ended": in_force, "running": pid})
@@ -150,12 +153,22 @@ def resume(read: Read, form: str, api_url: str | None) -> None:
         print_note(form, f"Ended the pause {text.pause_text(in_force, now, in_force=False)}.")
     elif found is not None:
         print_note(form, f"Nothing was paused: the pause {text.pause_text(found, now)}.")
-    else:
+    elif not held:
         print_note(form, "Nothing was paused.")
+    if held:
+        print_note(form, "lbd goes on, though clients of a moved bundle are not back.")
     if pid is None:
         print_note(form, f"No lbd is running on {state_dir}.")
     if leader is not None:
         print_note(form, f"It holds here only; {leader}: resume that one.")
+
+
+def local_hold(state_dir: Path) -> str | None:
+    """What held moves in the last turn, as far as is known."""
+    try:
+        return read_status(state_dir).hold
+    except UsageError:
+        return None
 
 
 def local_leader(state_dir: Path, pid: int | None) -> str | None:

@@ -37,6 +37,7 @@ HOLDS = (
     Reason.MEMBERSHIP_CHANGED,
     Reason.TOO_FEW_BROKERS,
     Reason.NO_IMPROVEMENT,
+    Reason.NOT_SERVED,
     Reason.HOUR_UNLOADS,
     Reason.DAY_UNLOADS,
 )

@@ -24,7 +24,7 @@ from lbd.api.server import Server, listen_locally, listen_on
 from lbd.api.shapes import Drained, PlacementResponse, PlanResponse
 from lbd.api.token import TokenFile
 from lbd.bundles import holds, range_in_name, topic_hash
-from lbd.daemon.status import move_line, with_leader
+from lbd.daemon.status import move_line, served_line, with_leader
 from lbd.errors import ObserveError, UsageError, as_lbd_error
 from lbd.files import remove
 from lbd.operations.drain import plan_json, show_drain, show_fill
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from lbd.observe.observer import Observation
     from lbd.operations.place import Target
     from lbd.permit.policies import Groups, Isolation
+    from lbd.permit.served import Landing, ServiceResult
     from lbd.place.placements import Placement as Rule
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.split.plan import Algorithm, DueSplitsDocument, SplitDocument
@@ -505,3 +506,8 @@ class Serving:
         """A move has ended."""
         sentence, facts = move_line(ended)
         self.board.moved(ended, {"sentence": sentence, **facts})
+
+    def served(self, landing: Landing, service: ServiceResult) -> None:
+        """It is told whether a move's clients are back."""
+        sentence, facts = served_line(landing, service)
+        self.board.served(service, {"sentence": sentence, **facts})

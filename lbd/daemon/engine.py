@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.daemon.election import Role
+    from lbd.daemon.service_proof import ServiceProof
     from lbd.model import Outcome, Unload
     from lbd.observe.observer import Observer
     from lbd.operations.drain import Draining
@@ -121,6 +122,11 @@ class Engine:
         return self._real.splitting
 
     @property
+    def proof(self) -> ServiceProof:
+        """What proves that clients of moved bundles are back."""
+        return self._real.proof
+
+    @property
     def draining(self) -> Draining:
         """What empties and fills brokers beside the turns."""
         return self._real.draining
@@ -146,11 +152,18 @@ class Engine:
                 self.splitting.after(record, self.settings)
             self.draining.after(record)
             self.rolling.after(record)
+            record = self._proven(record)
         try:
             forget_notes(self._real.journal, record)
         except LbdError as error:
             record = replace(record, error=record.error or error)
         return record
+
+    def _proven(self, record: TurnResult) -> TurnResult:
+        """The record with what was told of earlier landings since the last turn; the leader looks at what is left."""
+        if self.leading.leading:
+            self.proof.after(record)
+        return replace(record, served=self.proof.ended())
 
     def once(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn, and the end of everything that it began."""
@@ -236,9 +249,8 @@ class Engine:
         """What a person should know of the state directory."""
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
-        found.append(self.rolling.trouble)
+        found += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
         found += [self._real.learned.trouble, self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
-        found += [self.notifier.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:

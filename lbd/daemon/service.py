@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -21,7 +22,7 @@ from lbd import log
 from lbd.clock import Steps
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.recorder import AlarmLog
-from lbd.daemon.status import build_status, log_level, move_line, situation, split_line, turn_line
+from lbd.daemon.status import build_status, log_level, move_line, served_line, situation, split_line, turn_line
 from lbd.errors import LbdError, UsageError
 from lbd.store.status import write_status
 from lbd.text import utc
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from lbd.config import Loaded, Settings
     from lbd.daemon.engine import Engine
     from lbd.model import Outcome, Skip
+    from lbd.permit.served import Landing, ServiceResult
     from lbd.split.plan import CutOutcome
     from lbd.store.status import Status
     from lbd.turn.parts import TurnResult
@@ -108,6 +110,7 @@ class Service:
         self._engine.on_end = self._moved
         self._engine.requests.on_new = self._serve_soon
         self._engine.splitting.on_end = self._split
+        self._engine.proof.on_end = self._served
         self._engine.leading.on_change = lambda words: self._log.info(words, leader=self._engine.leading.words)
         self._engine.leading.on_words = self._led
         self._scheduler.add_listener(self._job_went_wrong, EVENT_JOB_ERROR | EVENT_JOB_MAX_INSTANCES)
@@ -264,6 +267,12 @@ class Service:
         self._log.info(event, **facts)
         self._serving.moved(ended)
         self.on_move(ended)
+
+    def _served(self, landing: Landing, service: ServiceResult) -> None:
+        """It is told whether a move's clients are back, in a turn or in a thread of its own."""
+        event, facts = served_line(landing, service)
+        self._log.log(logging.WARNING if service.served == "no" else logging.INFO, event, **facts)
+        self._serving.served(landing, service)
 
     def _split(self, ended: CutOutcome | LbdError) -> None:
         """A split has ended, in a thread of its own, or could not be tried."""

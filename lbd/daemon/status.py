@@ -14,6 +14,7 @@ from lbd.fields import derived
 from lbd.model import Outcome, Skip
 from lbd.notify.events import NOT_SENT, ORDERED, EndedMove, Situation
 from lbd.operations.parts import broker_loads
+from lbd.permit.served import served_text
 from lbd.reason import Reason
 from lbd.split.plan import CutOutcome
 from lbd.store.control import Control
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from lbd.daemon.election import Role
     from lbd.daemon.engine import Engine
     from lbd.observe.observer import Observation
+    from lbd.permit.served import Landing, ServiceResult
     from lbd.turn.parts import TurnResult
 
 
@@ -64,6 +66,14 @@ def move_line(ended: Outcome | Skip) -> tuple[str, dict[str, Any]]:
     result, detail = found.pop("result"), found.pop("detail")
     amended = "amended, " if ended.amended else ""
     return f"{amended}{result}: {found['bundle']}", {**found, "noted": ended.noted, "detail": detail}
+
+
+def served_line(landing: Landing, service: ServiceResult) -> tuple[str, dict[str, Any]]:
+    """Whether the clients of a move that landed are back."""
+    words = served_text(service.served, service.reconnect_seconds)
+    facts = msgspec.to_builtins({**vars(service), "clients_before": landing.unload.clients_before})
+    ends = {"bundle": landing.bundle, "source": landing.unload.source, "destination": landing.unload.destination}
+    return f"{words}: {landing.bundle}", {**ends, **facts}
 
 
 def split_line(ended: CutOutcome | LbdError) -> tuple[str, dict[str, Any]]:

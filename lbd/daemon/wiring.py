@@ -15,6 +15,7 @@ from lbd.act.place import Placer
 from lbd.act.unload import Unloader
 from lbd.daemon.election import refuse_changes
 from lbd.daemon.proposals import Proposals
+from lbd.daemon.service_proof import ServiceProof
 from lbd.daemon.take_over import watching
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer
@@ -150,6 +151,13 @@ class Assembled:
         self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
         folder, sent = settings.state_dir, lambda: self.journal.sent
         self.rolling = Rolling(folder, self.draining, timebase.now, self.ordered, sent)
+        self.proof = ServiceProof(
+            journal,
+            lambda: self.observer.admin,
+            timebase.now,
+            lambda: self.settings.guardrails.stand_still_minutes * 60,
+            lambda: self.control.resumed_at,
+        )
         self._watch = OwnershipWatch()
         self.leading.serve(self.executor, self.splitting)
 
@@ -196,6 +204,7 @@ class Assembled:
         """Close what was opened."""
         self.leading.stop()
         self.executor.close()
+        self.proof.close()
         self.live_cpu.close()
         self.observer.close()
         self.silences.close()
@@ -204,14 +213,14 @@ class Assembled:
     def hold(self) -> Hold | None:
         """What keeps a turn from firing."""
         said = self.observing.hold() if self.observing else None
-        ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self.paused()
+        ordered = self._lost() or self.leading.hold() or self.splitting.hold() or self.paused() or self.proof.hold()
         return ordered or said or self.rolling.hold() or self.draining.hold()
 
     def _leads(self) -> bool:
         return self.leading.leading
 
     def _ordered(self) -> Hold | None:
-        return self._lost() or self.leading.hold() or self.paused()
+        return self._lost() or self.leading.hold() or self.paused() or self.proof.hold()
 
     def _lost(self) -> Hold | None:
         """Without its journal and its lock nobody would know of a move, and another lbd may be at work."""

@@ -41,6 +41,7 @@ from lbd.operations.requests import OVERRIDDEN_HOLDS
 from lbd.operations.split import CLOCK
 from lbd.permit.budget import HOUR_SECONDS
 from lbd.permit.evidence import same
+from lbd.permit.served import with_clients
 from lbd.reason import Reason
 from lbd.store.control import FAILED, REFUSED, Control, DrainRequest, FillRequest, RequestResult
 from lbd.store.drains import Drain, Drains, RemainingBundle, Work, Works
@@ -123,8 +124,8 @@ SECONDS_EACH = 0.5
 MEASURED_FROM = 10
 """Moves after which their own pace tells more than an estimate."""
 
-ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS})
-"""What people have ordered to be waited for: a move that was not sent for it is due again afterwards."""
+ORDERED = frozenset({Reason.PAUSED, Reason.QUIET_HOURS, Reason.NOT_SERVED})
+"""What is to be waited for: a move that was not sent for it is due again afterwards."""
 
 BARREN_PARTS = 3
 """Parts in a row of which nothing was even sent: it has come to its end for now."""
@@ -774,7 +775,8 @@ class Draining:
     def _start(self, job: Job, part: Sequence[Unload], look: DrainView, tools: Tools) -> None:
         job.hand(one.bundle for one in part)
         orders = drain_orders(job, tools.paced(look), tools, partial(self._ordered, job))
-        plan = [replace(one, reason=job.reason, order=job.kind) for one in part]
+        moves = with_clients(part, look.observation.snapshot)
+        plan = [replace(move, reason=job.reason, order=job.kind) for move in moves]
         self._executor.start(plan, look.accepts, orders)
 
     def _finish(self, job: Job, owned: Sequence[str] | None, stay: Sequence[Skip], alone: Sequence[Skip] = ()) -> None:

@@ -111,7 +111,8 @@ class Guardrails(BaseModel):
         60,
         ge=0,
         le=10_080,
-        description="Minutes that lbd then stands still: time for a person to look, and for the load to change",
+        description="Minutes that lbd then stands still: time for a person to look, and for the load to change."
+        " As long after a move whose clients are not back",
     )
     quiet_hours: tuple[QuietHours, ...] = Field(
         (),

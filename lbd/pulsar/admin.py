@@ -317,10 +317,11 @@ class _Ownership(msgspec.Struct):
     is_active: bool = True
 
 
-class _HashPositions(msgspec.Struct):
+class _HashPositions(msgspec.Struct, rename="camel"):
     """What only the owner of a bundle answers, whatever a proxy on the way says with 200."""
 
     bundle: str
+    topic_hash_positions: dict[str, int] = {}
 
 
 class _Bundles(msgspec.Struct):
@@ -338,6 +339,21 @@ class TopicStats(msgspec.Struct, frozen=True, rename="camel"):
     msg_rate_out: float = 0.0
     msg_throughput_in: float = 0.0
     msg_throughput_out: float = 0.0
+
+
+class _Client(msgspec.Struct, rename="camel"):
+    """``connected_since`` is an ISO date with its zone."""
+
+    connected_since: str | None = None
+
+
+class _Subscription(msgspec.Struct):
+    consumers: list[_Client] = []
+
+
+class _TopicUsers(msgspec.Struct):
+    publishers: list[_Client] = []
+    subscriptions: dict[str, _Subscription] = {}
 
 
 class _MBeanName(msgspec.Struct, frozen=True):
@@ -460,6 +476,27 @@ class Admin(AdminClient):
         answer = self.http.send("GET", url, hops=0, deadline=deadline)
         expected = self._expected(answer, OWNERSHIP_STATUSES)
         return expected.status == 200 and bundle.endswith(f"/{self._json(expected, _HashPositions).bundle}")
+
+    def topics_in(self, broker: str, bundle: str) -> list[str] | None:
+        """Full names of all topics of a bundle, also those that are not loaded; None where the broker has no such
+        bundle.
+        """
+        url = self.base(broker) + paths.topic_hash_positions(bundle)
+        answer = self._expected(self.http.send("GET", url, hops=0), OWNERSHIP_STATUSES)
+        return list(self._json(answer, _HashPositions).topic_hash_positions) if answer.status == 200 else None
+
+    def connected_since(self, broker: str, topic: str) -> list[str] | None:
+        """When each producer and consumer of a persistent topic connected, as its broker tells it, as ISO dates.
+
+        The broker loads the topic for this answer, as for a client, and fails where a client would. None where there is
+        no such topic, or it is another broker's.
+        """
+        answer = self.http.send("GET", self.base(broker) + paths.topic_stats(topic), hops=0)
+        if self._expected(answer, {200, 307, 404}).status != 200:
+            return None
+        found = self._json(answer, _TopicUsers)
+        readers = [one for subscription in found.subscriptions.values() for one in subscription.consumers]
+        return [one.connected_since or "" for one in (*found.publishers, *readers)]
 
     def boundaries(self, namespace: str) -> list[str] | None:
         """Where a namespace is cut, ``["0x00000000", ..., "0xffffffff"]``; None when there is no such namespace."""

@@ -30,7 +30,7 @@ from lbd.simulate.world import STEP_SECONDS, ClusterState, Counted, World
 from lbd.split.plan import split_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from lbd.model import ProcessCpu
     from lbd.split.plan import Topic
@@ -231,18 +231,26 @@ def load_report(
     rates: Mapping[str, Sequence[float]],
     topics: Mapping[str, int],
     *,
+    left: Collection[str] = (),
     version: str,
     cluster: str,
     started_at: float,
     at: float,
 ) -> dict[str, Any]:
-    """What a broker says of itself: CPU in percent, rates and topics of each bundle, and times in epoch seconds."""
+    """What a broker says of itself: CPU in percent, rates and topics of each bundle, and times in epoch seconds.
+
+    Each topic has a producer and a consumer, but in the bundles that all clients have ``left``.
+    """
     stats = {
         heartbeats(cluster, broker)[0]: _statistics([0.0] * 4, topics=1, clients=0),
-        **{bundle: _statistics(row, topics[bundle], topics[bundle]) for bundle, row in rates.items()},
+        **{
+            bundle: _statistics(row, topics[bundle], 0 if bundle in left else topics[bundle])
+            for bundle, row in rates.items()
+        },
     }
     host, _, port = broker.rpartition(":")
     number = sum(topics[bundle] for bundle in rates)
+    clients = sum(topics[bundle] for bundle in rates if bundle not in left)
     return {
         "webServiceUrl": f"http://{broker}",
         "pulsarServiceUrl": f"pulsar://{host}:{port}",
@@ -258,8 +266,8 @@ def load_report(
         "lastStats": stats,
         "numTopics": 1 + number,
         "numBundles": len(stats),
-        "numConsumers": number,
-        "numProducers": number,
+        "numConsumers": clients,
+        "numProducers": clients,
         "bundles": list(stats),
         "lastBundleGains": [],
         "lastBundleLosses": [],
@@ -467,11 +475,24 @@ class Book:
     def report(self, broker: str, cluster: str, begun_at: float) -> dict[str, Any]:
         """A broker's load report now; ``begun_at`` is when the run began, epoch seconds, by the broker's clock."""
         member, rates = self.brokers[broker], self._counted(broker)
+        rates = {bundle: row for bundle, row in rates.items() if self.loads(broker, bundle)}
+        left = [bundle for bundle in rates if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None]
         topics = {bundle: int(self.world.topics[self.bundles[bundle]]) for bundle in rates}
         cpu, started_at = float(self.state.cpu[member.at]), member.started_at
         began = begun_at + (started_at if np.isfinite(started_at) else -DAY_SECONDS)
         at = begun_at + self.seconds
-        return load_report(broker, cpu, rates, topics, version=self.version, cluster=cluster, started_at=began, at=at)
+        who = {"version": self.version, "cluster": cluster}
+        return load_report(broker, cpu, rates, topics, left=left, **who, started_at=began, at=at)
+
+    def loads(self, broker: str, bundle: str) -> bool:
+        """Whether a broker can load the topics of a bundle."""
+        return self.faults.take(Fault.TOPICS_DO_NOT_LOAD, broker, bundle) is None
+
+    def clients(self, broker: str, bundle: str) -> float | None:
+        """Since when clients are connected to a bundle's topics, seconds of the run; None where none is."""
+        if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None:
+            return None
+        return max(one.seconds for one in self.history if one.bundle == bundle and one.owner == broker)
 
     def process(self, broker: str) -> ProcessCpu:
         """The CPU counter of a broker's process."""

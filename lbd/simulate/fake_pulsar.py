@@ -21,6 +21,7 @@ from bisect import bisect_right
 from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -275,6 +276,8 @@ class BrokerState(Protocol):
     def owner(self, bundle: str) -> str | None: ...
     def owned(self, broker: str) -> list[str]: ...
     def topics(self, bundle: str) -> tuple[Topic, ...]: ...
+    def loads(self, broker: str, bundle: str) -> bool: ...
+    def clients(self, broker: str, bundle: str) -> float | None: ...
     def note(self, bundle: str, destination: str) -> None: ...
     def place(self, bundle: str) -> str: ...
     def acquire(self, bundle: str, broker: str) -> None: ...
@@ -382,7 +385,7 @@ class FakeBundles:
 
     def look_up(self, request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Reply:
         """A bundle without an owner is placed by the leader, or taken by the broker of an authoritative request."""
-        bundle = self._bundle_of(f"{tenant}/{namespace}", f"{domain}://{tenant}/{namespace}/{topic}")
+        bundle = self.bundle_of(f"{tenant}/{namespace}", f"{domain}://{tenant}/{namespace}/{topic}")
         if bundle is None:
             return _not_found()
         if bundle in self._book.closing:
@@ -426,7 +429,7 @@ class FakeBundles:
         expected = bundles[starts.index(lower)]
         return f"Invalid upper boundary for bundle {bundle}. Expected upper boundary of {expected}"
 
-    def _bundle_of(self, namespace: str, topic: str) -> str | None:
+    def bundle_of(self, namespace: str, topic: str) -> str | None:
         """The bundle of a topic: CRC32 of its full name, ranges are [lower, upper)."""
         starts, bundles = self._ranges.get(namespace, ([], []))
         at = bisect_right(starts, zlib.crc32(topic.encode())) - 1
@@ -585,7 +588,7 @@ class FakeAdminApi:
         self._book, self._begun_at = book, begun_at
         self._configuration, self._policies = configuration, book.policies
         self._frozen: dict[str, Any] = {}
-        bundles = FakeBundles(book, configuration)
+        self._bundles = bundles = FakeBundles(book, configuration)
         self._splits = FakeSplits(book, bundles)
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self._table(bundles)]
 
@@ -630,7 +633,7 @@ class FakeAdminApi:
         yield "PUT", f"{bundle}/unload", bundles.unload
         yield "GET", "/lookup/v2/topic/{}/{}/{}/{}", bundles.look_up
         yield "PUT", topic, lambda *_: Reply(204)
-        yield "GET", f"{topic}/stats", lambda *_: ok({"publishers": []})
+        yield "GET", f"{topic}/stats", self._topic
         yield "PUT", f"{topic}/subscription/{{}}", lambda *_: Reply(204)
         yield "POST", f"{topic}/subscription/{{}}/expireMessages/{{}}", lambda *_: Reply(204)
 
@@ -678,6 +681,19 @@ class FakeAdminApi:
         return ok(
             [{"metrics": metrics, "dimensions": {"MBean": f"java.lang:type={name}"}} for name, metrics in beans.items()]
         )
+
+    def _topic(self, request: Request, tenant: str, namespace: str, topic: str) -> Reply:
+        """Who is connected to a topic, which the owner of its bundle loads for this answer."""
+        bundle = self._bundles.bundle_of(f"{tenant}/{namespace}", f"persistent://{tenant}/{namespace}/{topic}")
+        if bundle is None or self._book.owner(bundle) != request.broker:
+            return ok({"publishers": []})
+        if not self._book.loads(request.broker, bundle):
+            return crash("Failed to load topic within timeout")
+        since = self._book.clients(request.broker, bundle)
+        if since is None:
+            return ok({"publishers": [], "subscriptions": {}})
+        client = {"connectedSince": datetime.fromtimestamp(self._begun_at + since, UTC).isoformat()}
+        return ok({"publishers": [client], "subscriptions": {"all": {"consumers": [client]}}})
 
     def _topics(self, request: Request) -> Reply:
         return ok(topic_stats(self._book, request.broker))

@@ -96,6 +96,8 @@ class Fault(Enum):
     LED_AWAY = "a redirect to another address"
     HALF_JSON = "an answer that breaks off"
     HTML = "a page of a proxy"
+    TOPICS_DO_NOT_LOAD = "a bundle's owner loads none of its topics (#25294): statistics miss it, and stats answer 500"
+    CLIENTS_LEAVE = "no client is connected to a bundle"
     NAN = "a load report full of NaN"
     FROZEN_REPORT = "the load report as it was when first asked for, again and again"
     CLOCK_SKEW = "a clock that is so many seconds ahead"
@@ -123,6 +125,8 @@ _PARTS = {
 @dataclass
 class Switch:
     """A fault that is on: at a broker (None: at all), where the path contains ``part``, so many ``times``.
+
+    Of TOPICS_DO_NOT_LOAD and CLIENTS_LEAVE ``part`` is of the bundle's name.
 
     ``acts``: what was asked is done all the same, or (SLOW) at once, and only its answer is wrong. ``seconds`` is how
     late (SLOW, DRIPS, CLOSES_LATE), in seconds of this machine, or how far ahead (CLOCK_SKEW), in those of the cluster.

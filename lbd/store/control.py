@@ -201,8 +201,14 @@ class Pause(msgspec.Struct, frozen=True):
     by: str
 
 
+class _Resumed(msgspec.Struct, frozen=True):
+    """When a person last let lbd go on, epoch seconds."""
+
+    at: At
+
+
 class Control:
-    """The pause of a state directory.
+    """The pause of a state directory, and when a person last let lbd go on.
 
     Every method raises :class:`UsageError`, and nothing else, where a file cannot be read or written.
     """
@@ -210,7 +216,7 @@ class Control:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self._root = state_dir / "control"
-        self._pause = self._root / "pause.json"
+        self._pause, self._resumed = self._root / "pause.json", self._root / "resumed.json"
 
     def pause(self, pause: Pause) -> Pause | None:
         """Pause, from now on also over restarts; returns the pause that this one replaces."""
@@ -220,6 +226,24 @@ class Control:
             make_directory(self._root)
         put(self._pause, pause)
         return replaced
+
+    def go_on(self, now: float) -> Pause | None:
+        """As a person orders it: end the pause, and the hold of what is not served by ``now`` (epoch seconds)."""
+        found = self.resume()
+        if self._state_dir.is_dir():
+            with as_usage_error(self._root):
+                make_directory(self._root)
+            put(self._resumed, _Resumed(now))
+        return found
+
+    @property
+    def resumed_at(self) -> float:
+        """When a person last ordered that, epoch seconds; 0: never, or nobody knows."""
+        try:
+            found = decoded(self._resumed, _Resumed)
+        except UsageError:
+            return 0.0
+        return found.at if found is not None else 0.0
 
     def resume(self) -> Pause | None:
         """End the pause; returns what was there, which may be a pause that had ended by itself."""

@@ -17,7 +17,8 @@ from lbd.bundles import holds, split_into, topic_hash, topic_namespace
 from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.load.summary import BrokerLoad
-from lbd.model import brokers_named, bundle_namespace
+from lbd.model import BundleClients, brokers_named, bundle_namespace
+from lbd.permit.served import Served
 from lbd.reason import Reason
 from lbd.split.plan import SplitResult
 from lbd.store.drains import drains_in_force
@@ -47,6 +48,7 @@ class MoveStory(msgspec.Struct, frozen=True):
 
     ``before`` and ``expected`` are the scores that the turn ``planned_in`` saw and predicted. ``came`` are those of the
     first kept turn, ``seen_in``, in which both brokers had settled after the landing: other load may have changed, too.
+    ``served`` and what goes with it is as in :class:`~lbd.store.moves.MoveRecord`.
     """
 
     at: float
@@ -62,6 +64,11 @@ class MoveStory(msgspec.Struct, frozen=True):
     expected: Ends | None = None
     seen_in: int | None = None
     came: Ends | None = None
+    clients_before: BundleClients | None = None
+    clients_after: BundleClients | None = None
+    served: Served | None = None
+    reconnect_seconds: float | None = None
+    served_detail: str = ""
 
 
 class SplitStory(msgspec.Struct, frozen=True):

@@ -96,6 +96,14 @@ COLUMNS: dict[str, dict[str, tuple[pa.DataType, str]]] = {
         "reason": (_TEXT, "why it was moved"),
         "detail": (_TEXT, "what is to be said of the result"),
         "amended": (pa.bool_(), "true: an earlier row of the move told it otherwise; null: before there was this"),
+        "served": (_TEXT, "yes, no or unknown: whether clients are back, in a row of its own; null: not told yet"),
+        "reconnect_seconds": (_FLOAT, "from the request until clients were back; null: not known"),
+        "topics_before": (pa.int32(), "topics that the source's report told of the bundle; null: it told nothing"),
+        "producers_before": (pa.int32(), "producers, likewise"),
+        "consumers_before": (pa.int32(), "consumers, likewise"),
+        "topics_after": (pa.int32(), "topics that the destination's report told when it was told whether it is served"),
+        "producers_after": (pa.int32(), "producers, likewise"),
+        "consumers_after": (pa.int32(), "consumers, likewise"),
     },
 }
 """Columns of each table, by name: type and meaning."""

@@ -13,11 +13,14 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lbd.errors import UsageError
 from lbd.fields import derived
 from lbd.files import REPLACED, STARTS_AGAIN
-from lbd.model import Result, Unload
+from lbd.model import Outcome, Result, Unload
 from lbd.permit.budget import DAY_SECONDS, Sent
+from lbd.permit.served import Landing, Unserved
 from lbd.store.append_log import Appender, prune, rotate, tidy
 from lbd.store.journal_lines import (
     FORMAT,
@@ -28,6 +31,7 @@ from lbd.store.journal_lines import (
     Noted,
     OutcomeLine,
     PlacementLine,
+    ServedLine,
     SplitEnded,
     SplitIntent,
     encoded,
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lbd.clock import Moment
-    from lbd.model import Outcome
+    from lbd.permit.served import ServiceResult
     from lbd.split.plan import Cut, CutOutcome
 
 
@@ -97,13 +101,23 @@ class Past:
         return split_or_attempted(self.attempted_at, self.splits)
 
 
+@dataclass(frozen=True)
+class _Landed:
+    """A landing with the lines from which it is read again; ``told`` is the last line on its service."""
+
+    landing: Landing
+    lines: bytes
+    told: ServedLine | None = None
+
+
 class JournalState:
     """What the lines so far come to; a line that is written goes through the same rules as one that is read.
 
     ``intents`` are the open ones with their bytes, ``sent`` is what was sent within the last day, both by move;
-    ``carried`` is the header's. ``amended_at`` is when an outcome was amended last, by move. ``boot`` names this start
-    of the machine: of what happened since, the time on the clock that nobody can set is in ``_up``, by bundle and by
-    move.
+    ``carried`` is the header's. ``amended_at`` is when an outcome was amended last, ``served_at`` when it was told last
+    whether it is served, by move. ``boot`` names this start of the machine: of what happened since, the time on the
+    clock that nobody can set is in ``_up``, by bundle and by move. ``_landed`` are the moves of which it is to be told
+    whether they are served, and those that are not.
     """
 
     def __init__(self, boot: str = "") -> None:
@@ -113,6 +127,8 @@ class JournalState:
         self.intents: dict[str, tuple[Intent, bytes]] = {}
         self.sent: dict[str, Sent] = {}
         self.amended_at: dict[str, float] = {}
+        self.served_at: dict[str, float] = {}
+        self._landed: dict[str, _Landed] = {}
         self.notes: dict[str, LeaderNote] = {}
         self.splits = SplitHistory(boot)
         self.torn_lines = 0
@@ -126,6 +142,7 @@ class JournalState:
             case JournalHeader():
                 self.carried = entry.carried
             case Intent():
+                self._left(entry.bundle, "it was moved again before its clients were seen")
                 self.intents[entry.move] = (entry, line.strip() + b"\n")
                 self._attempted(entry)
             case Attempt():
@@ -136,11 +153,10 @@ class JournalState:
                 self._note(entry.bundle, entry.noted, entry.leader, entry.at, entry.older)
             case OutcomeLine():
                 self._end(entry)
-            case SplitIntent():
-                self._rests(entry)
-                self.splits.begin(entry, line)
-            case SplitEnded():
-                self.splits.end(entry, line)
+            case ServedLine():
+                self._serve(entry)
+            case SplitIntent() | SplitEnded():
+                self._split(entry, line)
 
     def settle(self, time: Now, keep_seconds: float) -> None:
         """Forget attempts that are too old; what comes from a clock that was ahead happened now at the latest."""
@@ -152,6 +168,8 @@ class JournalState:
         self.sent = {move: replace(one, at=time.settled(one.at, up(move))) for move, one in sent.items()}
         self.notes = {bundle: replace(note, at=min(note.at, now)) for bundle, note in self.notes.items()}
         self.amended_at = {move: at for move, at in self.amended_at.items() if move in self.sent}
+        self.served_at = {move: at for move, at in self.served_at.items() if move in self.sent}
+        self._landed = {move: one for move, one in self._landed.items() if move in self.sent}
         self._up = {name: up for name, up in self._up.items() if name in self.attempted_at or name in self.sent}
         self.splits.settle(time, DAY_SECONDS)
 
@@ -178,6 +196,47 @@ class JournalState:
         """Moves without an outcome, with their ids, oldest first."""
         return tuple((move, derived(Unload, intent)) for move, (intent, _) in self.intents.items())
 
+    def landings(self) -> dict[str, Landing]:
+        """Moves that landed of which nobody has told whether they are served, by their ids, oldest first."""
+        return {move: one.landing for move, one in self._landed.items() if one.told is None}
+
+    def unserved(self) -> dict[str, Unserved]:
+        """Moves whose clients are not back, by their ids, oldest first."""
+        told = ((move, one.landing, one.told) for move, one in self._landed.items())
+        return {move: Unserved(one, line.at, line.served_detail) for move, one, line in told if line is not None}
+
+    def _left(self, bundle: str, since: str) -> None:
+        """The bundle moves on: what is not served is no concern any more, what is not told will not be."""
+        for move, one in list(self._landed.items()):
+            if one.landing.bundle != bundle:
+                continue
+            if one.told is None:
+                self._landed[move] = replace(one, landing=replace(one.landing, since=since))
+            else:
+                del self._landed[move]
+
+    def _split(self, entry: SplitIntent | SplitEnded, line: bytes) -> None:
+        if isinstance(entry, SplitEnded):
+            self.splits.end(entry, line)
+            return
+        self._left(entry.bundle, "it was split before its clients were seen")
+        self._rests(entry)
+        self.splits.begin(entry, line)
+
+    def _serve(self, entry: ServedLine) -> None:
+        self.served_at[entry.move] = entry.at
+        one = self._landed.pop(entry.move, None)
+        if one is not None and entry.served == "no" and not entry.lifted and not one.landing.since:
+            self._landed[entry.move] = replace(one, told=entry)
+
+    def _land(self, entry: OutcomeLine, begun: tuple[Intent, bytes]) -> None:
+        """What was noted then is kept apart, and may be gone since."""
+        intent, line = begun
+        unload = derived(Unload, intent)
+        outcome = derived(Outcome, entry, unload=unload, attempts=intent.attempt)
+        bare = msgspec.structs.replace(entry, noted=None, leader=None, older_note=False)
+        self._landed[entry.move] = _Landed(Landing(outcome, intent.at, entry.at), line + encoded(bare))
+
     def _rests(self, entry: Intent | Attempt | PlacementLine | SplitIntent) -> None:
         self.attempted_at[entry.bundle] = entry.at
         self._happened(entry.bundle, entry)
@@ -197,7 +256,9 @@ class JournalState:
                 self.amended_at[entry.move] = entry.amended_at
 
     def _end(self, entry: OutcomeLine) -> None:
-        self.intents.pop(entry.move, None)
+        begun = self.intents.pop(entry.move, None)
+        if begun is not None and entry.result is Result.LANDED:
+            self._land(entry, begun)
         if entry.move in self.sent:
             failed = entry.result is Result.FAILED
             self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner)
@@ -216,6 +277,10 @@ class JournalState:
             self.notes[bundle] = LeaderNote(bundle, broker, leader, at, older)
 
     def _kept(self) -> Iterator[bytes]:
+        for landed in self._landed.values():
+            before = landed.landing.unload.clients_before
+            if before is not None and before.connected:  # of others nothing can be told
+                yield landed.lines + (encoded(landed.told) if landed.told is not None else b"")
         yield from (line for _, line in self.intents.values())
         yield from self.splits.kept()
         for note in self.notes.values():
@@ -339,6 +404,25 @@ class Journal:
         """What leaders may still have noted as destinations, by bundle."""
         with self._lock:
             return dict(self._state.notes)
+
+    @property
+    def landings(self) -> Mapping[str, Landing]:
+        """Moves that landed of which nobody has told whether they are served, by their ids."""
+        with self._lock:
+            return self._state.landings()
+
+    @property
+    def unserved(self) -> Mapping[str, Unserved]:
+        """Moves whose clients are not back, by their ids."""
+        with self._lock:
+            return self._state.unserved()
+
+    def serve(self, move: str, landing: Landing, service: ServiceResult) -> None:
+        """Write whether a move that landed is served."""
+        told = {"served_detail": text(service.served_detail)}
+        with self._lock:
+            self._append(derived(ServedLine, service, at=self._now(), move=move, bundle=landing.bundle, **told))
+            self._rotate_when_long()
 
     def intend(self, unload: Unload, attempt: int) -> str:
         """Write that ``unload`` is about to be asked for; returns the id that its outcome refers to.

@@ -8,7 +8,8 @@ import msgspec
 
 from lbd.errors import UsageError
 from lbd.files import YEAR_10000, At, reading
-from lbd.model import Result
+from lbd.model import BundleClients, Result
+from lbd.permit.served import Served
 from lbd.redaction import redacted
 from lbd.split.plan import Algorithm, SplitResult
 
@@ -40,6 +41,7 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_
     """An unload is about to be asked for, for the second time where ``attempt`` is 2.
 
     ``msg_rate`` is messages/s and ``throughput`` bytes/s, in + out, as planned. ``order`` is the unload's.
+    ``clients_before`` is what the source's report told of the bundle, None where it told nothing.
     """
 
     at: At
@@ -52,6 +54,7 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_
     throughput: float = 0.0
     reason: str = ""
     order: str = ""
+    clients_before: BundleClients | None = None
     boot: str = ""
     up: Up = None
 
@@ -75,6 +78,22 @@ class OutcomeLine(msgspec.Struct, frozen=True, tag="outcome", tag_field="event",
     leader: str | None = None
     older_note: bool = False
     amended: bool = False
+
+
+class ServedLine(msgspec.Struct, frozen=True, tag="served", tag_field="event", omit_defaults=True):
+    """Whether the clients of a move that landed are back; the last line of a move holds.
+
+    An lbd that does not know these lines passes over them, and counts them.
+    """
+
+    at: At
+    move: str
+    bundle: str
+    served: Served
+    clients_after: BundleClients | None = None
+    reconnect_seconds: float | None = None
+    served_detail: str = ""
+    lifted: bool = False
 
 
 class Noted(msgspec.Struct, frozen=True, tag="note", tag_field="event", omit_defaults=True):
@@ -156,7 +175,9 @@ class SplitEnded(msgspec.Struct, frozen=True, tag="split-outcome", tag_field="ev
     seconds: float = 0.0
 
 
-Entry: TypeAlias = JournalHeader | Intent | OutcomeLine | Noted | Attempt | PlacementLine | SplitIntent | SplitEnded
+Entry: TypeAlias = (
+    JournalHeader | Intent | OutcomeLine | ServedLine | Noted | Attempt | PlacementLine | SplitIntent | SplitEnded
+)
 
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 _ENCODER = msgspec.json.Encoder()
@@ -187,11 +208,11 @@ def entries(path: Path) -> Iterator[tuple[Entry | None, bytes]]:
         raise UsageError(f"{path}: journal cannot be read: {error.strerror}") from error
 
 
-def lines_with(path: Path, part: bytes) -> Iterator[bytes]:
-    """The lines that contain these bytes; an absent file has none. Raises as :func:`entries`."""
+def lines_with(path: Path, *parts: bytes) -> Iterator[bytes]:
+    """The lines that contain one of these; an absent file has none. Raises as :func:`entries`."""
     try:
         with path.open("rb") as file:
-            yield from (line for line in _lines(file) if part in line)
+            yield from (line for line in _lines(file) if any(part in line for part in parts))
     except FileNotFoundError:
         return
     except OSError as error:

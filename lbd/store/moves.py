@@ -16,7 +16,8 @@ import msgspec
 from lbd.errors import UsageError
 from lbd.fields import derived, shared
 from lbd.files import reading
-from lbd.model import Result  # noqa: TC001 - the document of the API is made from the fields
+from lbd.model import BundleClients, Result  # noqa: TC001 - the document of the API is made from the fields
+from lbd.permit.served import Served  # noqa: TC001 - as above
 from lbd.split.plan import Cut, SplitResult
 from lbd.store.append_log import LIVE_NAME, rotated
 from lbd.store.journal_lines import (
@@ -25,6 +26,7 @@ from lbd.store.journal_lines import (
     Intent,
     OutcomeLine,
     PlacementLine,
+    ServedLine,
     SplitEnded,
     SplitIntent,
     decoded,
@@ -33,11 +35,11 @@ from lbd.store.journal_lines import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 
-_AMENDED = b'"amended":true'
+_AMENDED, _SERVED = b'"amended":true', b'"event":"served"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class MoveRecord:
     """One attempt to move a bundle. Times are epoch seconds, ``msg_rate`` messages/s, ``throughput`` bytes/s.
 
     While it is open, or when nobody ever wrote how it ended, ``result`` and ``ended_at`` are None. ``source`` is empty
-    where a bundle that nobody owned was placed.
+    where a bundle that nobody owned was placed. ``served``: whether the bundle's clients are back, None while that is
+    not known, and of a move that did not land; ``reconnect_seconds`` from the request until they were.
     """
 
     move: str
@@ -62,14 +65,19 @@ class MoveRecord:
     detail: str = ""
     seconds: float = 0.0
     ended_at: float | None = None
+    clients_before: BundleClients | None = None
+    clients_after: BundleClients | None = None
+    served: Served | None = None
+    reconnect_seconds: float | None = None
+    served_detail: str = ""
 
 
 class History(Iterator[MoveRecord]):
     """Each move once, in the order in which they were intended; ``torn_lines`` counts the lines passed over so far.
 
     What stands in two files, as after a kill while rotating, is told once. A move is told when those before it are:
-    one that was never concluded holds those after it in memory, at most all that the files have. An outcome that was
-    amended is told as it stands last: amendments are looked for first.
+    one that was never concluded holds those after it in memory, at most all that the files have. What is told of a move
+    after its outcome is looked for first: an outcome that was amended, and whether its clients are back.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +90,7 @@ class History(Iterator[MoveRecord]):
         return next(self._moves)
 
     def _joined(self, path: Path) -> Iterator[MoveRecord]:
-        amended = _amendments(path)
+        later = _told_later(path)
         for entry in all_entries(path):
             if isinstance(entry, Intent | PlacementLine):
                 if entry.move in self._seen:
@@ -91,13 +99,15 @@ class History(Iterator[MoveRecord]):
             self.torn_lines += entry is None
             joined(self._waiting, entry)
             if isinstance(entry, OutcomeLine | PlacementLine):
-                yield from self._concluded(amended)
+                yield from self._concluded(later)
         yield from self._waiting.values()
 
-    def _concluded(self, amended: Mapping[str, OutcomeLine]) -> Iterator[MoveRecord]:
+    def _concluded(self, later: Mapping[str, Sequence[OutcomeLine | ServedLine]]) -> Iterator[MoveRecord]:
         while self._waiting and next(iter(self._waiting.values())).result is not None:
             name, move = self._waiting.popitem(last=False)
-            yield _ended(move, amended[name]) if name in amended else move
+            for entry in later.get(name, ()):
+                move = _ended(move, entry) if isinstance(entry, OutcomeLine) else _served(move, entry)
+            yield move
 
 
 def joined(moves: MutableMapping[str, MoveRecord], entry: Entry | None) -> None:
@@ -112,6 +122,13 @@ def joined(moves: MutableMapping[str, MoveRecord], entry: Entry | None) -> None:
             move = moves.get(entry.move)
             if move is not None and (move.result is None or entry.amended):
                 moves[entry.move] = _ended(move, entry)
+        case ServedLine():
+            if entry.move in moves:
+                moves[entry.move] = _served(moves[entry.move], entry)
+
+
+def _served(move: MoveRecord, entry: ServedLine) -> MoveRecord:
+    return replace(move, **{**shared(MoveRecord, entry), "at": move.at, "bundle": move.bundle})
 
 
 def _ended(move: MoveRecord, entry: OutcomeLine) -> MoveRecord:
@@ -120,14 +137,14 @@ def _ended(move: MoveRecord, entry: OutcomeLine) -> MoveRecord:
     return replace(move, **{**shared(MoveRecord, entry), "at": move.at, "bundle": move.bundle, **when})
 
 
-def _amendments(path: Path) -> dict[str, OutcomeLine]:
-    """The last line that amends an outcome, by move. Only lines that look like one are decoded."""
-    found: dict[str, OutcomeLine] = {}
+def _told_later(path: Path) -> dict[str, list[OutcomeLine | ServedLine]]:
+    """The lines that tell of a move after its outcome, by move. Only lines that look like one are decoded."""
+    found: dict[str, list[OutcomeLine | ServedLine]] = {}
     for file in (*rotated(path), path):
-        for line in lines_with(file, _AMENDED):
+        for line in lines_with(file, _AMENDED, _SERVED):
             entry = decoded(line, file)
-            if isinstance(entry, OutcomeLine) and entry.amended:
-                found[entry.move] = entry
+            if isinstance(entry, ServedLine) or (isinstance(entry, OutcomeLine) and entry.amended):
+                found.setdefault(entry.move, []).append(entry)
     return found
 
 

@@ -26,7 +26,17 @@ from lbd.pulsar.settings import ACKNOWLEDGED_WITHIN_SECONDS
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains
 from lbd.store.journal import Journal
-from lbd.store.journal_lines import Entry, Intent, Noted, OutcomeLine, PlacementLine, SplitEnded, SplitIntent, encoded
+from lbd.store.journal_lines import (
+    Entry,
+    Intent,
+    Noted,
+    OutcomeLine,
+    PlacementLine,
+    ServedLine,
+    SplitEnded,
+    SplitIntent,
+    encoded,
+)
 from lbd.store.rollouts import Rollout, Rollouts
 
 if TYPE_CHECKING:
@@ -434,6 +444,9 @@ class SharedJournal(Journal):
                 known = not sent or entry.at <= state.amended_at.get(entry.move, 0.0)
             case OutcomeLine():
                 known = entry.move in ended or (entry.move not in state.intents and entry.move not in begun)
+            case ServedLine():
+                sent = entry.move in state.sent or entry.move in begun
+                known = not sent or entry.at <= state.served_at.get(entry.move, 0.0)
             case SplitIntent():
                 known = entry.at <= since or entry.split in begun or state.splits.knows(entry.split)
             case SplitEnded():

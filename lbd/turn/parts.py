@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lbd.permit.budget import Sent, Used
     from lbd.permit.evidence import Evidence, ReportedOwners
     from lbd.permit.policies import Isolation, Policies
+    from lbd.permit.served import Landing, ServiceResult
     from lbd.permit.settings import Guardrails
     from lbd.reason import Reason
     from lbd.store.state import TurnMemory
@@ -199,7 +200,8 @@ class TurnResult:
     and with ``approval`` they wait for a person's.
     ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
     broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
-    names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise.
+    names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise, ``served``
+    is whether clients are back of moves that landed before.
     ``blocked`` is why a pair, by its ends, can move nothing at present, and until when.
     """
 
@@ -228,4 +230,5 @@ class TurnResult:
     slopes: Slopes | None = None
     number: int = 0
     amended: tuple[Outcome, ...] = ()
+    served: tuple[tuple[Landing, ServiceResult], ...] = ()
     blocked: Mapping[str, Skip] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lbd.model import Averages, Outcome, Pair, Snapshot, Unload
+    from lbd.permit.served import ServiceResult
     from lbd.turn.parts import TurnResult
 
 
@@ -428,11 +430,25 @@ def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRo
         record.decision.facts.binding,
         tuple(Reason.of(code).label if code else None for code in evidence.paired.tolist()),
         _decision(record, strategy, settings),
-        tuple(
-            {"turn": record.number, **vars(outcome.unload), **vars(outcome)}
-            for outcome in (*record.outcomes, *record.amended)
+        (
+            *(_move_row(record, outcome) for outcome in (*record.outcomes, *record.amended)),
+            *(_move_row(record, replace(one.outcome, amended=True), service) for one, service in record.served),
         ),
     )
+
+
+def _move_row(record: TurnResult, outcome: Outcome, service: ServiceResult | None = None) -> dict[str, object]:
+    """A row of the moves; what is told after the outcome is a row of its own."""
+    before, after = outcome.unload.clients_before, service.clients_after if service is not None else None
+    counts = {
+        f"{name}_{when}": getattr(clients, name) if clients is not None else None
+        for when, clients in (("before", before), ("after", after))
+        for name in ("topics", "producers", "consumers")
+    }
+    told = {"served": service.served, "detail": service.served_detail} if service is not None else {"served": None}
+    seconds = service.reconnect_seconds if service is not None else None
+    row = {"turn": record.number, **vars(outcome.unload), **vars(outcome), **counts, "reconnect_seconds": seconds}
+    return {**row, **told}
 
 
 def _decision(record: TurnResult, strategy: str, settings: str) -> dict[str, object]:

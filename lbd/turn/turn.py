@@ -24,6 +24,7 @@ from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles
 from lbd.permit.limits import permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
+from lbd.permit.served import with_clients
 from lbd.reason import Reason
 from lbd.turn.assess import assess, start_progress
 from lbd.turn.holds import current_holds, data_skips, ignored, unreported
@@ -223,7 +224,7 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
     begun = () if parts.approval else permitted.unloads
     _save(parts, seen, decision, begun, expected, _memory(parts, seen, permission, decision, permitted))
     parts.on_plan(begun)
-    parts.actuator.hand_over(begun, ledger.accepts)
+    parts.actuator.hand_over(with_clients(begun, seen.snapshot), ledger.accepts)
     return TurnResult(
         observation=seen.observation,
         decision=decision,

@@ -18,6 +18,7 @@ import yaml
 
 from lbd.api.published import Tally
 from lbd.model import Outcome, Result, Unload
+from lbd.permit.served import ServiceResult
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.daemon.test_service import eventually
 
@@ -88,6 +89,22 @@ class TestMetrics:
         values = (one for one in samples if one.value > 0 and not one.name.endswith("_created"))  # a scrape has none
         counted = {(one.name, *one.labels.values()) for one in values}
         assert counted == {("lbd_unloads_total", "failed"), ("lbd_unloads_amended_total", "landed")}
+
+    def test_clients_that_are_back_are_timed_and_those_that_are_not_are_counted(self):
+        """Once for each move, whatever is told of it later."""
+        tally = Tally()
+        for told in (
+            ServiceResult("yes", reconnect_seconds=0.42),
+            ServiceResult("yes"),
+            ServiceResult("unknown"),
+            ServiceResult("no"),
+            ServiceResult("no", lifted=True),
+        ):
+            tally.served(told)
+        values = {one.name: one.value for family in tally.collect() for one in family.samples}
+        assert values["lbd_move_reconnect_seconds_count"] == 1
+        assert values["lbd_move_reconnect_seconds_sum"] == 0.42
+        assert values["lbd_moves_not_served_total"] == 1
 
     def test_no_label_grows_with_the_cluster_or_with_who_asks(self, api: Api):
         """No bundle, namespace or path that somebody sent; only brokers and words of closed lists."""

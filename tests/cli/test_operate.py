@@ -29,8 +29,9 @@ from lbd.cli import main
 from lbd.cli.options import duration
 from lbd.cli.status_text import common_end
 from lbd.files import user_name
-from lbd.model import Outcome, Unload
+from lbd.model import BundleClients, Outcome, Unload
 from lbd.model import Result as Ended
+from lbd.permit.served import ServiceResult
 from lbd.store.control import Control, Pause, RequestResult, UnloadRequest
 from lbd.store.journal import Journal
 from lbd.store.state import StateDir
@@ -374,6 +375,14 @@ class TestResume:
         found = lbd("resume")
         assert (found.exit_code, found.stdout) == (0, "Nothing was paused.\n")
 
+    def test_what_is_not_served_is_passed(self, daemon: Path) -> None:
+        """From now on, and not what is found out later; a restart of lbd changes nothing."""
+        before = time.time()
+        told(daemon, hold="not-served")
+        found = lbd("resume")
+        assert (found.exit_code, found.stdout) == (0, "lbd goes on, though clients of a moved bundle are not back.\n")
+        assert before <= Control(daemon).resumed_at <= time.time()
+
     def test_it_had_ended_by_itself(self, daemon: Path) -> None:
         """And that is said."""
         Control(daemon).pause(Pause(time.time() - 900, time.time() - 600, "upgrade", "bob"))
@@ -610,6 +619,30 @@ class TestHistory:
             ["open", "-", "37.0 points apart"],
         ]
         assert summary == "5 moves: 2 landed, 1 landed-elsewhere, 1 failed, 1 open"
+
+    def test_a_move_is_told_with_its_clients(self, tmp_path: Path) -> None:
+        """Before all else; of one whose clients are not back, with the reason. What is not known is not told."""
+        journal = Journal(tmp_path / "journal.jsonl", time.time)
+        ends = (
+            ServiceResult("yes", BundleClients(2, 2, 3), 0.42),
+            ServiceResult("no", None, None, "persistent://shop/orders/x: HTTP 500"),
+            ServiceResult("unknown", None, None, "it had no clients before the move"),
+        )
+        for bundle, end in zip(BUNDLES, ends, strict=False):
+            unload = Unload(bundle, B1, B3, 195.0, 1e5, "why", clients_before=BundleClients(2, 2, 3))
+            move = journal.intend(unload, 1)
+            journal.conclude(move, Outcome(unload, Ended.LANDED, B3, seconds=0.42))
+            journal.serve(move, journal.landings[move], end)
+        journal.close()
+        _, *lines, _ = lbd("history").stdout.splitlines()
+        assert [line.split("0.42  ")[1] for line in lines] == [
+            "clients are back, after 0.4 s; why",
+            "clients are not back; persistent://shop/orders/x: HTTP 500; why",
+            "why",
+        ]
+        rows = json.loads(lbd("history", "--format", "json").stdout)
+        assert [row["served"] for row in rows] == ["yes", "no", "unknown"]
+        assert rows[0]["clients_before"] == {"topics": 2, "producers": 2, "consumers": 3}
 
     @pytest.mark.parametrize(
         ("options", "numbers"),

@@ -108,6 +108,7 @@ class TestDrain:
         assert {move.destination for move in told} == set(cluster.brokers[1:])
         assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann"
         assert {one.order for one in lbd.engine.journal.sent} == {"drain"}
+        assert all(move.clients_before is not None and move.clients_before.connected for move in told)
 
     def test_only_the_drained_broker_is_asked_for_all_that_it_owns(self, lbd: Run, cluster: FakePulsar):
         """One that is asked that while it takes bundles over can hang for good."""

@@ -49,6 +49,8 @@ A, B = "a:8080", "b:8080"
 MOVE = {
     "turn": 7, "bundle": bundle(0), "source": A, "destination": B, "owner": B, "result": "landed", "attempts": 1,
     "seconds": 0.5, "msg_rate": 10.0, "throughput": 1000.0, "reason": "low", "detail": "", "amended": False,
+    "served": "yes", "reconnect_seconds": 0.4, "topics_before": 4, "producers_before": 4, "consumers_before": 6,
+    "topics_after": 4, "producers_after": 3, "consumers_after": 6,
 }  # fmt: skip
 
 

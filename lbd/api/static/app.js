@@ -315,10 +315,11 @@ function showMoves() {
     write(cells[0], clock(move.at), new Date(move.at * 1000).toISOString());
     write(cells[1], move.bundle);
     write(cells[2], ends(move));
-    write(cells[3], move.result || (move.ended_at ? "unknown" : "under way"));
-    cells[3].className = move.result === null || move.result === "landed" ? "" : "wrong";
+    const served = { yes: ", served", no: ", not served" }[move.served] || "";
+    write(cells[3], `${move.result || (move.ended_at ? "unknown" : "under way")}${served}`);
+    cells[3].className = (move.result === null || move.result === "landed") && move.served !== "no" ? "" : "wrong";
     write(cells[4], move.result ? `${move.seconds.toFixed(1)} s` : "");
-    write(cells[5], [move.reason, move.detail].filter(Boolean).join("; "));
+    write(cells[5], [move.served === "no" && move.served_detail, move.reason, move.detail].filter(Boolean).join("; "));
   });
 }
 

@@ -1,0 +1,159 @@
+"""Proof that the clients of moved bundles are back, beside the turns; while they are not, nothing is moved.
+
+What is to be proven stands in the journal, and so survives a kill and a change of leaders (``permit/served.py`` has the
+rule). A turn's round is judged after the turn; where topics are to be asked for themselves, a thread asks.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lbd.errors import LbdError, as_lbd_error
+from lbd.observe.bundle_topics import bundle_topics
+from lbd.permit.served import (
+    TOO_LATE_SECONDS,
+    Landing,
+    ReportedClients,
+    ServiceResult,
+    concluded,
+    judge,
+    recovered,
+    unserved_text,
+)
+from lbd.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.permit.served import BundleTopics
+    from lbd.pulsar.admin import Admin
+    from lbd.store.journal import Journal
+    from lbd.turn.parts import Hold, TurnResult
+
+    Conclude = Callable[[BundleTopics], ServiceResult | None]
+    """What the topics of a bundle come to; None: nothing new."""
+
+
+class ServiceProof:
+    """Judges the landings of a journal. Thread-safe.
+
+    ``hold_seconds`` is how long a bundle that is not served holds all moves, ``resumed_at`` when a person last let lbd
+    go on (epoch seconds). ``on_end`` hears what is told of each landing, from the thread that found it out.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        admin: Callable[[], Admin],
+        now: Callable[[], float],
+        hold_seconds: Callable[[], float],
+        resumed_at: Callable[[], float],
+    ) -> None:
+        self._journal, self._admin, self._now = journal, admin, now
+        self._hold_seconds, self._resumed_at = hold_seconds, resumed_at
+        self._changed = threading.Condition()
+        self._asked: dict[str, tuple[Landing, Conclude]] = {}
+        self._ended: list[tuple[Landing, ServiceResult]] = []
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self.trouble = ""
+        self.on_end: Callable[[Landing, ServiceResult], None] = lambda *_: None
+
+    def hold(self) -> Hold | None:
+        """Why nothing may be moved: bundles that are not served, unless that was long ago, or a person goes on."""
+        unserved = self._journal.unserved.values()
+        if not unserved:
+            return None
+        now, limit = self._now(), self._hold_seconds()
+        since = max(self._resumed_at(), now - limit)
+        found = [one for one in unserved if min(one.at, now) > since]
+        if not found:
+            return None
+        left = max(min(one.at, now) for one in found) + limit - now
+        ends = f"lbd resume goes on; by itself in {left / 60:.0f} min (guardrails.stand_still_minutes)"
+        return Reason.NOT_SERVED, f"{unserved_text(found)}; {ends}"
+
+    def after(self, record: TurnResult) -> None:
+        """After a turn: judge by its round what is to be proven, and begin to ask for topics."""
+        seen, evidence = record.observation, record.evidence
+        landings, unserved = self._journal.landings, self._journal.unserved
+        if seen is None or evidence is None or not (landings or unserved):
+            return
+        bundles = (one.bundle for one in (*landings.values(), *(known.landing for known in unserved.values())))
+        reported = ReportedClients(seen.snapshot, bundles)
+        for move, landing in landings.items():
+            found = judge(landing, reported, evidence, seen.sample_interval_seconds)
+            if isinstance(found, ServiceResult):
+                self._end(move, landing, found)
+            elif found is not None:
+                self._ask(move, landing, partial(concluded, landing, found))
+        for move, one in unserved.items():
+            if reported.taken_at > one.at + TOO_LATE_SECONDS:
+                continue
+            again = recovered(one, reported, None)
+            if again is not None:
+                self._end(move, one.landing, again)
+            else:
+                self._ask(move, one.landing, partial(recovered, one, reported))
+
+    def ended(self) -> tuple[tuple[Landing, ServiceResult], ...]:
+        """What was told since the last call."""
+        with self._changed:
+            found, self._ended = tuple(self._ended), []
+        return found
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether all topics that were to be asked for have been, within that time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._asked, seconds)
+
+    def close(self) -> None:
+        """Ask for no more topics."""
+        with self._changed:
+            self._closed = True
+            self._asked.clear()
+            self._changed.notify_all()
+
+    def _ask(self, move: str, landing: Landing, conclude: Conclude) -> None:
+        """Have a bundle's topics asked for, unless they are already."""
+        with self._changed:
+            if self._closed or move in self._asked:
+                return
+            self._asked[move] = landing, conclude
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="lbd-served", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        """One bundle after the other, until none is left."""
+        while True:
+            with self._changed:
+                move, (landing, conclude) = next(iter(self._asked.items()), ("", (None, None)))
+                if landing is None or conclude is None:
+                    self._thread = None
+                    return
+            try:
+                found = bundle_topics(self._admin(), landing.bundle, landing.unload.destination or "")
+                service = conclude(found)
+                if service is not None:
+                    self._end(move, landing, service)
+            except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; the status tells it
+                self.trouble = f"{landing.bundle}: whether it is served is not known: {as_lbd_error(error)}"
+            finally:
+                with self._changed:
+                    self._asked.pop(move, None)
+                    self._changed.notify_all()
+
+    def _end(self, move: str, landing: Landing, service: ServiceResult) -> None:
+        """Write it down, and tell it; what cannot be written is judged again after the next turn."""
+        try:
+            self._journal.serve(move, landing, service)
+        except LbdError as error:
+            self.trouble = str(error)
+            return
+        self.trouble = ""
+        with self._changed:
+            self._ended.append((landing, service))
+        self.on_end(landing, service)

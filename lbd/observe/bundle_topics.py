@@ -1,0 +1,54 @@
+"""Sampled topics of a bundle, asked of the broker that is to serve them, where its load report tells too little."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lbd.errors import AdminError, LbdError
+from lbd.permit.served import BundleTopics, TopicClients, sampled
+from lbd.pulsar.http import timed_out
+
+if TYPE_CHECKING:
+    from lbd.pulsar.admin import Admin
+
+FAILED_STATUS = 500
+"""What a broker answers for a topic that it cannot load; below are refusals, as of a token."""
+
+
+def bundle_topics(admin: Admin, bundle: str, broker: str) -> BundleTopics:
+    """One request for the names of a bundle's topics, and one for each sampled topic. Never raises for a broker.
+
+    A broker that has not loaded a topic loads it, as for a client: one that cannot be loaded is told with its error.
+    """
+    try:
+        names = admin.topics_in(broker, bundle)
+        asked = [_asked(admin, one, broker) for one in sampled(names or ())]
+        found = tuple(one for one in asked if one is not None)
+        lost = names is None or (any(one.error for one in found) and not admin.owns(broker, bundle))
+        return BundleTopics(gone=f"{broker} does not own it any more") if lost else BundleTopics(found)
+    except LbdError as error:
+        return BundleTopics(error=str(error))
+
+
+def _asked(admin: Admin, topic: str, broker: str) -> TopicClients | None:
+    """None for a topic that was deleted meanwhile. Raises where the answer says nothing of the topic."""
+    try:
+        since = admin.connected_since(broker, topic)
+    except AdminError as error:
+        failed = error.status is not None and error.status >= FAILED_STATUS
+        if admin.silent_since(broker) is None and (failed or timed_out(error)):
+            return TopicClients(topic, error=str(error))
+        raise
+    if since is None:
+        return None
+    known = [at for one in since if (at := _epoch_seconds(one)) is not None]
+    return TopicClients(topic, len(since), min(known, default=None))
+
+
+def _epoch_seconds(date: str) -> float | None:
+    try:
+        found = datetime.fromisoformat(date)
+        return found.timestamp() if found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None

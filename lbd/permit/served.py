@@ -1,0 +1,259 @@
+"""Whether the clients of a moved bundle are back: ownership is not service. Pure.
+
+A broker that owns a bundle may still load none of its topics: the reader of a namespace's ``__change_events`` hangs
+(apache/pulsar#25294, #25394, #25116), or producers stay with the broker of before (#24792). So, after a landing, what
+the destination's load report tells of the bundle is held against what the source's told before the move.
+
+A report alone never says no. Topics load when a client looks them up (#24494), a report of the extensible manager names
+its largest bundles only, and clients may have left by themselves. Where clients are not back after two reports, some
+topics of the bundle are asked for themselves: only one that does not load, or clients that are still at the source, is
+an alarm. A bundle without clients before is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from lbd.model import BundleClients
+from lbd.permit.predicted import UNSHOWN_SAMPLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lbd.model import Outcome, Snapshot, Unload
+    from lbd.permit.evidence import Evidence
+
+
+Served: TypeAlias = Literal["yes", "no", "unknown"]
+
+TOO_LATE_SECONDS = 3600.0
+"""After so long without lbd nobody can tell a move's effect from what happened since."""
+
+SAMPLED = 3
+"""Topics of a bundle that are asked for themselves: each is a request, and one that hangs takes its time-out."""
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A move that landed, and is to be served. Times are epoch seconds.
+
+    ``asked_at`` is when the unload was asked for, ``landed_at`` when that it landed was proven. ``since`` says what has
+    become of the bundle since, where that can be no proof of this move any more.
+    """
+
+    outcome: Outcome
+    asked_at: float
+    landed_at: float
+    since: str = ""
+
+    @property
+    def unload(self) -> Unload:
+        """The move."""
+        return self.outcome.unload
+
+    @property
+    def bundle(self) -> str:
+        """What moved."""
+        return self.outcome.unload.bundle
+
+
+@dataclass(frozen=True)
+class ServiceResult:
+    """What is told of a landing in the end.
+
+    ``clients_after`` is what the destination's report tells, None where it tells nothing. ``reconnect_seconds`` is how
+    long after the unload was asked for each of the sampled topics had a client again, None where none told.
+    ``lifted``: the hold of a bundle that is not served is over.
+    """
+
+    served: Served
+    clients_after: BundleClients | None = None
+    reconnect_seconds: float | None = None
+    served_detail: str = ""
+    lifted: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """Topics are to be asked for themselves: for when their clients came back, or for why they did not (not ``back``).
+
+    ``after`` is what the destination's report tells, ``behind`` what the source's still does.
+    """
+
+    back: bool
+    after: BundleClients | None = None
+    behind: BundleClients | None = None
+
+
+@dataclass(frozen=True)
+class TopicClients:
+    """One topic as its broker tells it: connected clients, since when the first is (epoch seconds), or its error."""
+
+    topic: str
+    clients: int = 0
+    since: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class BundleTopics:
+    """Sampled topics of a bundle. ``gone``: why it is not the destination's any more; ``error``: why none are known."""
+
+    topics: tuple[TopicClients, ...] = ()
+    gone: str = ""
+    error: str = ""
+
+
+class ReportedClients:
+    """What the reports of a round tell of some bundles, which are looked for once for all questions."""
+
+    def __init__(self, snapshot: Snapshot, bundles: Iterable[str]) -> None:
+        self.taken_at = snapshot.taken_at
+        self._rows, self._brokers = snapshot.rows, snapshot.brokers.index()
+        self._position = snapshot.positions_of(frozenset(bundles))
+
+    def of(self, bundle: str, broker: str | None) -> BundleClients | None:
+        """What a broker's report tells of a bundle; None where it tells nothing."""
+        at = self._position.get(bundle)
+        if at is None or broker not in self._brokers:
+            return None
+        own, rows = self._rows.of(self._brokers[broker]), self._rows
+        found = np.flatnonzero((rows.bundle[own] == at) & rows.reported[own])
+        return BundleClients(*rows.counts[own][found[0]].tolist()) if found.size else None
+
+
+def with_clients(plan: Iterable[Unload], snapshot: Snapshot) -> tuple[Unload, ...]:
+    """A plan with what stands before its moves."""
+    moves = tuple(plan)
+    reported = ReportedClients(snapshot, (one.bundle for one in moves)) if moves else None
+    return tuple(replace(one, clients_before=reported.of(one.bundle, one.source)) for one in moves if reported)
+
+
+def judge(
+    landing: Landing, reported: ReportedClients, evidence: Evidence, sample_interval_seconds: float
+) -> ServiceResult | Look | None:
+    """What a round says of a landing; None while its time is not over and not all clients are back.
+
+    Clients that are back in part are waited for until then: the numbers tell how many came.
+    """
+    before, move, passed = landing.unload.clients_before, landing.unload, reported.taken_at - landing.landed_at
+    if landing.since:
+        return ServiceResult("unknown", served_detail=landing.since)
+    if before is None:
+        return ServiceResult("unknown", served_detail=f"the report of {move.source} told nothing of it before the move")
+    if not before.connected:
+        return ServiceResult("unknown", served_detail="it had no clients before the move")
+    after = reported.of(move.bundle, move.destination)
+    back, is_due = _back(before, after), passed >= UNSHOWN_SAMPLES * sample_interval_seconds
+    if passed > TOO_LATE_SECONDS and not back:
+        return ServiceResult("unknown", after, served_detail="lbd did not look at it within an hour")
+    if back == "all" or is_due:
+        return Look(back=bool(back), after=after, behind=_behind(landing, reported, evidence))
+    return None
+
+
+def _back(before: BundleClients, after: BundleClients | None) -> Literal["", "some", "all"]:
+    """How many of the clients are back. A client counts where its topic is loaded."""
+    if after is None or not (after.topics and after.connected):
+        return ""
+    return "all" if after.connected >= before.connected else "some"
+
+
+def _behind(landing: Landing, reported: ReportedClients, evidence: Evidence) -> BundleClients | None:
+    """Clients that the source still has, by a report that is newer than the landing."""
+    source = evidence.samples.get(landing.unload.source)
+    if source is None or source.fresh_at <= landing.landed_at:
+        return None
+    found = reported.of(landing.bundle, landing.unload.source)
+    return found if found is not None and found.connected else None
+
+
+def concluded(landing: Landing, look: Look, found: BundleTopics) -> ServiceResult:
+    """What a landing comes to once its topics were asked.
+
+    Any client that is back, and topics that load, are service: those who have not come may have left by themselves.
+    """
+    failed = next((one for one in found.topics if one.error), None)
+    detail = f"{failed.topic}: {failed.error}" if failed is not None else ""
+    connected = any(one.clients for one in found.topics)
+    if look.back or connected:
+        return ServiceResult("yes", look.after, _reconnect_seconds(landing, found.topics), detail)
+    if found.gone or found.error:
+        why = found.gone or f"its topics could not be asked for: {found.error}"
+        return ServiceResult("unknown", look.after, served_detail=why)
+    if failed is not None:
+        return ServiceResult("no", look.after, served_detail=detail)
+    if look.behind is not None:
+        stay = f"its clients are still connected to {landing.unload.source}: {look.behind.words}"
+        return ServiceResult("no", look.after, served_detail=stay)
+    if not found.topics:
+        return ServiceResult("unknown", look.after, served_detail="it has no topics any more")
+    return ServiceResult("unknown", look.after, served_detail="its topics load, and no client has come back to them")
+
+
+def recovered(one: Unserved, reported: ReportedClients, found: BundleTopics | None) -> ServiceResult | None:
+    """What has become of a bundle that is not served; None while it is not.
+
+    Its clients are back; or, as ``found`` tells (None: nobody asked), its topics load by now and the source has no
+    clients of it, or it is another broker's: then nothing keeps them away.
+    """
+    move, late = one.landing.unload, f"only after it was told that they are not: {one.detail}"
+    after, behind = (reported.of(move.bundle, broker) for broker in (move.destination, move.source))
+    if after is not None and after.topics and after.connected:
+        return ServiceResult("yes", after, served_detail=late)
+    if found is None or found.error:
+        return None
+    told = concluded(
+        one.landing, Look(False, after, behind if behind is not None and behind.connected else None), found
+    )
+    if told.served == "yes":
+        return replace(told, served_detail=late)
+    if told.served == "no":
+        return None
+    return ServiceResult("no", after, served_detail=f"{one.detail}; by now {told.served_detail}", lifted=True)
+
+
+def _reconnect_seconds(landing: Landing, topics: Iterable[TopicClients]) -> float | None:
+    """Of the sampled topic whose first client came last."""
+    since = [one.since for one in topics if one.since is not None]
+    return max(max(since) - landing.asked_at, 0.0) if since else None
+
+
+def sampled(topics: Iterable[str]) -> list[str]:
+    """The topics of a bundle to be asked for, spread over its range: persistent ones, and none of Pulsar's own."""
+    own = sorted(
+        one for one in topics if one.startswith("persistent://") and not one.rpartition("/")[2].startswith("__")
+    )
+    most = min(SAMPLED, len(own))
+    return [own[at * len(own) // most] for at in range(most)]
+
+
+def served_text(served: Served, reconnect_seconds: float | None) -> str:
+    """What is told of a move, as a person reads it."""
+    if served == "yes":
+        return "clients are back" + (f", after {reconnect_seconds:.1f} s" if reconnect_seconds is not None else "")
+    return "clients are not back" if served == "no" else "not known whether clients are back"
+
+
+# --- the hold
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """A landing whose clients are not back: since when that is known (epoch seconds), and why."""
+
+    landing: Landing
+    at: float
+    detail: str
+
+
+def unserved_text(unserved: Sequence[Unserved]) -> str:
+    """The first of them, with its numbers, and how many more there are."""
+    first = unserved[0]
+    before = first.landing.unload.clients_before
+    told = f" ({before.words} before)" if before is not None else ""
+    more = f", and {len(unserved) - 1} more" if len(unserved) > 1 else ""
+    return f"{first.landing.bundle} on {first.landing.unload.destination}{told}: {first.detail}{more}"

@@ -1,0 +1,176 @@
+"""What a journal knows of moves that landed: whose clients are still to be looked for, and whose are not back."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lbd.model import BundleClients, Outcome, Result, Unload
+from lbd.permit.served import Landing, ServiceResult
+from lbd.split.plan import Cut
+from lbd.store.journal import Journal
+from lbd.store.journal_lines import Intent, OutcomeLine, ServedLine
+from lbd.store.moves import Following, history
+from lbd.store.shared import SharedJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FIRST, SECOND = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+BEFORE, NONE_AFTER = BundleClients(4, 4, 6), BundleClients(4, 0, 0)
+NO = ServiceResult("no", NONE_AFTER, None, "persistent://t/n/x: HTTP 500")
+YES = ServiceResult("yes", BEFORE, 0.42)
+
+
+class Clock:
+    """A second later whenever it is read."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """An empty one."""
+    found = Journal(tmp_path / "journal.jsonl", Clock())
+    yield found
+    found.close()
+
+
+def move(bundle: str = FIRST, before: BundleClients | None = BEFORE) -> Unload:
+    """From a to b."""
+    return Unload(bundle, "a:80", "b:80", 200.0, 20_000.0, "why", clients_before=before)
+
+
+def land(journal: Journal, one: Unload, result: Result = Result.LANDED, noted: str | None = None) -> str:
+    """The id of a move that was made."""
+    name = journal.intend(one, 1)
+    journal.conclude(name, Outcome(one, result, "b:80", seconds=0.1, noted=noted, leader="l:80" if noted else None))
+    return name
+
+
+def again(journal: Journal) -> Journal:
+    """What another process reads from the same file, as after a kill."""
+    path = journal._path
+    copied = path.parent / "copied" / path.name
+    copied.parent.mkdir(exist_ok=True)
+    shutil.copy(path, copied)
+    found = Journal(copied, journal._now)
+    found.close()
+    return found
+
+
+def test_a_landing_waits_for_its_proof(journal: Journal):
+    """With what stood before it and when it was asked for; other ends wait for none."""
+    name = land(journal, move())
+    land(journal, move(SECOND), Result.ELSEWHERE)
+    assert list(journal.landings) == [name]
+    found = journal.landings[name]
+    assert (found.unload, found.unload.clients_before) == (move(), BEFORE)
+    assert (found.landed_at - found.asked_at, found.since) == (1.0, "")
+    assert found.outcome.result is Result.LANDED
+    assert again(journal).landings == journal.landings
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_what_is_told_is_over_and_what_is_not_served_is_kept(journal: Journal, *, rotated: bool):
+    """Also by another process, and in the next file."""
+    names = {bundle: land(journal, move(bundle)) for bundle in (FIRST, SECOND)}
+    journal.serve(names[FIRST], journal.landings[names[FIRST]], NO)
+    journal.serve(names[SECOND], journal.landings[names[SECOND]], YES)
+    if rotated:
+        journal._rotate()
+    for one in (journal, again(journal)):
+        assert dict(one.landings) == {}
+        assert [(known.landing.bundle, known.detail) for known in one.unserved.values()] == [(FIRST, NO.served_detail)]
+
+
+@pytest.mark.parametrize("end", [YES, ServiceResult("no", NONE_AFTER, None, "by now its topics load", lifted=True)])
+def test_a_later_line_ends_it(journal: Journal, end: ServiceResult):
+    """Its clients are back, or nothing keeps them away any more."""
+    name = land(journal, move())
+    landing = journal.landings[name]
+    journal.serve(name, landing, NO)
+    journal.serve(name, landing, end)
+    assert dict(journal.unserved) == dict(again(journal).unserved) == {}
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_bundle_that_moves_on_is_no_concern_any_more(journal: Journal, *, split: bool):
+    """What is not told yet will be told as that; another bundle of the same plan waits on."""
+    told, untold = land(journal, move()), land(journal, move(SECOND))
+    journal.serve(told, journal.landings[told], NO)
+    for bundle in (FIRST, SECOND):
+        if split:
+            journal.intend_split(Cut(bundle, "b:80", "range_equally_divide", (0x40000000,), "why"))
+        else:
+            journal.intend(move(bundle), 1)
+    for one in (journal, again(journal)):
+        assert dict(one.unserved) == {}
+        assert (
+            one.landings[untold].since == f"it was {'split' if split else 'moved again'} before its clients were seen"
+        )
+
+
+def test_a_rotation_keeps_what_waits_and_no_note_that_is_gone(journal: Journal):
+    """A note of the landing may have gone since; bundles without clients need no proof in the next file."""
+    name = land(journal, move(), noted="b:80")
+    journal.note(FIRST, None, None)
+    land(journal, move(SECOND, None))
+    before = journal.landings[name]
+    journal._rotate()
+    found = again(journal)
+    assert list(found.landings) == [name]
+    assert found.landings[name].unload.clients_before == before.unload.clients_before
+    assert dict(found.notes) == {}
+    assert [one.move for one in history(journal._path)] == [one.move for one in history(journal._path.parent)]
+
+
+def test_moves_are_told_with_their_service(journal: Journal):
+    """The last line of a move holds, whoever reads: all of the journal, or what is new of it."""
+    name = land(journal, move())
+    landing = journal.landings[name]
+    journal.serve(name, landing, NO)
+    following = Following(journal._path.parent)
+    assert [one.served for one in following.newest(5)] == ["no"]
+    journal.serve(name, landing, YES)
+    for one in (*history(journal._path), *following.newest(5)):
+        assert (one.served, one.reconnect_seconds, one.served_detail) == ("yes", 0.42, "")
+        assert (one.clients_before, one.clients_after) == (BEFORE, BEFORE)
+        assert (one.at, one.result, one.detail) == (landing.asked_at, Result.LANDED, "")
+
+
+def test_a_standby_knows_what_is_told_and_takes_it_once(tmp_path: Path):
+    """Whoever leads next goes on with what is not served."""
+    standby = SharedJournal(tmp_path / "journal.jsonl", Clock())
+    lines = [
+        Intent(1001.0, "m", FIRST, "a:80", "b:80", clients_before=BEFORE),
+        OutcomeLine(1002.0, "m", Result.LANDED, "b:80", FIRST),
+        ServedLine(1003.0, "m", FIRST, "no", NONE_AFTER, None, "why"),
+    ]
+    standby.take(lines)
+    size = (tmp_path / "journal.jsonl").stat().st_size
+    assert [one.detail for one in standby.unserved.values()] == ["why"]
+    standby.take(lines)
+    standby.take([ServedLine(1004.0, "unknown", FIRST, "yes")])
+    assert (tmp_path / "journal.jsonl").stat().st_size == size
+    standby.take([ServedLine(1004.0, "m", FIRST, "yes")])
+    assert dict(standby.unserved) == {}
+    standby.close()
+
+
+def test_a_day_later_nothing_waits(tmp_path: Path):
+    """Nobody could tell the move's effect from what happened since."""
+    clock = Clock()
+    journal = Journal(tmp_path / "journal.jsonl", clock)
+    name = land(journal, move())
+    assert isinstance(journal.landings[name], Landing)
+    journal.close()
+    clock.now += 90_000
+    assert dict(Journal(tmp_path / "journal.jsonl", clock).landings) == {}
