@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lbd.act.executor import FinishedMoves
     from lbd.model import Averages, Decision, Hits, Memory, Pair, Skip, Snapshot, Unload
-    from lbd.permit.budget import Budget
+    from lbd.permit.budget import Budget, Used
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
     from lbd.permit.policies import Policies
@@ -252,7 +252,7 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
         expected=expected,
         slopes=permission.slopes,
         blocked=_blocked(parts, seen, decision, ledger.budget, permission),
-        rest=rest if hold is not None else _rest(parts, seen.snapshot, decision, permitted, expected, rest),
+        rest=rest if hold is not None else _rest(parts, seen.snapshot, decision, permitted, expected, rest, used),
         gave_up=parts.rest.ended(gave_up) if parts.rest is not None and gave_up else "",
     )
 
@@ -264,9 +264,15 @@ def _rest(
     permitted: Permitted,
     expected: Mapping[str, float],
     rest: Rest | None,
+    usage: Iterable[Used],
 ) -> Rest | None:
-    """What remains of the plan of which this turn begins a wave; live CPU has to show what each wave does."""
+    """What remains of the plan of which this turn begins a wave; live CPU has to show what each wave does.
+
+    A plan that is larger than what the budgets have left is made anew each time: each of its moves has to be the best.
+    """
     if not (parts.in_waves and parts.acts and permitted.unloads and snapshot.brokers.live is not None):
+        return None
+    if any(used.left is not None and used.left < len(decision.unloads) for used in usage if not used.of):
         return None
     above_points = ABOVE_EXPECTED_POINTS.get(parts.strategy_name, ABOVE_POINTS)
     plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points)

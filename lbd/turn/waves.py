@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load import scoring
+from lbd.load import estimate, scoring
 from lbd.load.scoring import AT_LIMIT_POINTS
 from lbd.model import Decision, Result, Skip
 from lbd.reason import Reason
@@ -124,13 +124,15 @@ class NextWave:
     rest: Rest
 
     def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
-        """The moves that can still be made, of the highest source first, and why the others cannot."""
+        """The moves that can still be made and bring their source closer to the mean, of the highest source first."""
         held = replace(permission, hold=Reason.MOVES_UNFINISHED)
         decision = self.strategy(snapshot, averages, held, memory)
         verdicts, unloads, skips = decision.verdicts.copy(), [], []
         index = snapshot.positions_of({unload.bundle for unload in self.rest.unloads})
         hidden = self.rest.not_shown(snapshot)
-        score = dict(zip(snapshot.brokers.ids, decision.facts.scores.tolist(), strict=True))
+        scores, position = decision.facts.scores, snapshot.brokers.index()
+        mean = float(scores[permission.paired == 0].mean())
+        score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
         for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
             row, waits_for = index.get(unload.bundle), hidden & {unload.source, unload.destination}
             if waits_for:
@@ -139,7 +141,12 @@ class NextWave:
                 skips.append(Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} had it when it was planned"))
             elif permission.barred[row]:
                 skips.append(Skip(unload.bundle, Reason.of(int(permission.barred[row]))))
+            elif score[unload.source] - estimate.points(unload, snapshot.brokers, scores, position) / 2 < mean:
+                skips.append(
+                    Skip(unload.bundle, Reason.NOT_NEEDED, f"{unload.source} is near the mean, {mean:.1f} points")
+                )
             else:
+                score[unload.source] -= estimate.points(unload, snapshot.brokers, scores, position)
                 unloads.append(unload)
                 verdicts[row] = Reason.MOVES.code
         return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)

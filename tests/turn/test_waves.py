@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def move(number: int, source: str = HOT, destination: str = COLD) -> Unload:
     """One bundle of the hot broker to the cold one."""
-    return Unload(bundle(number), source, destination, 500.0, 500_000.0)
+    return Unload(bundle(number), source, destination, 1000.0, 100_000.0)
 
 
 REST = Rest("ebee567d", (move(1), move(2)), {HOT: 70.0, COLD: 30.0}, 1, TAKEN_AT - 15, 10.0)
@@ -162,10 +162,8 @@ def test_a_bundle_that_is_elsewhere_or_may_not_move_is_left_out():
 def test_the_highest_source_gives_first_and_who_is_not_shown_waits():
     """Where the limits allow one bundle a turn, pairs that are equally far apart take turns by that."""
     names = "a:8080", "b:8080", "c:8080"
-    reports = {
-        name: report(score, {bundle(at): stats(500)})
-        for at, (name, score) in enumerate(zip(names, (70, 80, 90), strict=True))
-    }
+    others = {name: {bundle(20 + 10 * at + one): stats(500) for one in range(7)} for at, name in enumerate(names)}
+    reports = {name: report(70 + 10 * at, {bundle(at): stats(500), **others[name]}) for at, name in enumerate(names)}
     seen = shown(snapshot({**reports, COLD: report(10, {bundle(9): stats(1)})}), 15, 15, float("nan"), 15)
     unloads = tuple(move(at, name) for at, name in enumerate(names))
     rest = Rest("p", unloads, {"c:8080": 60.0}, 1, TAKEN_AT - 15, 10.0)
@@ -174,6 +172,18 @@ def test_the_highest_source_gives_first_and_who_is_not_shown_waits():
     )
     assert [unload.source for unload in found.unloads] == ["b:8080", "a:8080"]
     assert found.skips == (Skip(bundle(2), Reason.SETTLING, "live CPU does not show c:8080 yet"),)
+
+
+@pytest.mark.parametrize(("hot", "moves"), [(80.0, 2), (62.0, 1), (50.0, 0)])
+def test_a_source_gives_no_more_than_brings_it_to_the_mean(hot: float, moves: int):
+    """Each of its eight equal bundles is an eighth of its score; the others have 50 points."""
+    seen = shown(snapshot({**two(hot, 50.0), "mid:8080": report(50, {bundle(99): stats(100)})}), 15, 15, 15)
+    rest = replace(REST, unloads=(move(1), move(2), move(3)), expected={})
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(
+        seen, first_averages(seen), permission(seen), Memory()
+    )
+    assert len(found.unloads) == moves
+    assert {skip.reason for skip in found.skips} <= {Reason.NOT_NEEDED}
 
 
 def test_people_read_which_wave_begins_and_why_a_plan_ends():
