@@ -250,6 +250,10 @@ class Snapshot:
         """Where some bundles stand; one that is not in the round is left out."""
         return bundle_positions(wanted, self.bundles, self.namespaces) if wanted else {}
 
+    def owners(self, position: int) -> tuple[str, ...]:
+        """The brokers that report the bundle at this position; two where it moved lately."""
+        return tuple(self.brokers.ids[at] for at in self.rows.owner()[self.rows.bundle == position].tolist())
+
 
 @dataclass(frozen=True, eq=False)
 class Averages:

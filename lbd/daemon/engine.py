@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from lbd.store.control import Request
     from lbd.store.journal import Journal
     from lbd.store.proposal import Proposal
+    from lbd.turn.parts import Parts
     from lbd.turn.watchdog import Alarm
+    from lbd.turn.waves import Rest
 
 
 def forget_notes(journal: Journal, record: TurnResult) -> None:
@@ -85,6 +87,7 @@ class Engine:
         self._asked = Dispatcher(self._real, self.requests)
         self._keeper = Keeper(settings)
         self.notifier = Notifier(settings.notify)
+        self._rest: Rest | None = None
 
     @property
     def settings(self) -> Settings:
@@ -138,11 +141,13 @@ class Engine:
 
     def turn(self, on_plan: Callable[[tuple[Unload, ...]], None] = lambda _: None) -> TurnResult:
         """One turn; its plan is begun and not waited for. Moves that a killed process left open are closed first."""
-        return self._keeper.keep(self._turn(on_plan), self.timebase.now())
+        record = self._turn(replace(self._real.turn_parts(), on_plan=on_plan, in_waves=True, rest=self._rest))
+        self._rest = record.rest
+        return self._keeper.keep(record, self.timebase.now())
 
-    def _turn(self, on_plan: Callable[[tuple[Unload, ...]], None]) -> TurnResult:
+    def _turn(self, parts: Parts) -> TurnResult:
         self._real.recover()
-        record = turn(replace(self._real.turn_parts(), on_plan=on_plan))
+        record = turn(parts)
         if self._real.observing is not None:
             self._real.observing.seen(record)
         else:
@@ -170,7 +175,7 @@ class Engine:
         self._real.observer.wait_to_hear(print_wait)
         self.leading.wait(LED_WITHIN_SECONDS)
         self._real.recover(RECOVERED_WITHIN_SECONDS)
-        record = self._turn(on_plan)
+        record = self._turn(replace(self._real.turn_parts(), on_plan=on_plan))
         self.wait()
         return self._keeper.keep(finish(self._real.parts(), record), self.timebase.now())
 
@@ -258,6 +263,7 @@ class Engine:
         self._real.take(settings)
         self._keeper.take(settings)
         self.notifier.take(settings.notify)
+        self._rest = None
 
     def halt(self) -> None:
         """Begin no further unload of what was planned, and no request; those in flight go on to their end."""

@@ -14,7 +14,7 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
   average only, so that no bundle moves twice if most brokers are cold; where no bundle is so small, with the smallest.
 - What that leaves goes to the next colder brokers in the same round: one plan for the whole imbalance.
 - A pair may leave :data:`NEGLIGIBLE_POINTS` unexchanged.
-- A source at :data:`~lbd.decide.shedder.AT_LIMIT_POINTS` or more counts as far apart as ``high_threshold`` wants: its
+- A source at :data:`~lbd.load.scoring.AT_LIMIT_POINTS` or more counts as far apart as ``high_threshold`` wants: its
   score cannot rise.
 - A source that gave bundles within :data:`~lbd.permit.evidence.GOES_ON_SECONDS` goes on at its first hit, where its CPU
   of now is known. What is left of an imbalance, as limits cut a plan or one destination is full, needs no proof of its
@@ -37,10 +37,10 @@ import numpy as np
 from pydantic import Field
 
 from lbd.decide.candidates import COLUMNS, UNITS, Measure, Offers
-from lbd.decide.shedder import AT_LIMIT_POINTS, MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
 from lbd.load import scoring
 from lbd.load.estimate import smallest_gap
-from lbd.load.scoring import broker_conf
+from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Permission, Skip, Unload
 from lbd.permit.evidence import GOES_ON_SECONDS
 from lbd.reason import Reason

@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 
 from lbd.decide.candidates import Offers
 from lbd.decide.load_estimate import other_work, survey
-from lbd.decide.shedder import AT_LIMIT_POINTS, MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
+from lbd.decide.shedder import MOST_BYTES, MOST_HITS, MOST_MESSAGES, MOST_POINTS, StrategySettings
 from lbd.load import scoring
-from lbd.load.scoring import broker_conf
+from lbd.load.scoring import AT_LIMIT_POINTS, broker_conf
 from lbd.model import Decision, Facts, Hits, Memory, Pair, Skip
 from lbd.permit.predicted import Predictor
 from lbd.reason import Group, Reason

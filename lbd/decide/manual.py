@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lbd.load import scoring
 from lbd.model import BYTES_IN, BYTES_OUT, MSG_IN, MSG_OUT, Decision, Facts, Skip, Unload
 from lbd.reason import Reason
@@ -59,7 +57,7 @@ class ByHand:
             Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
             Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
             Reason.NO_STATISTICS: "no broker tells what it carries (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
-            Reason.REPORTED_TWICE: f"by {' and '.join(_reporting(snapshot, at))}; moved lately, or a stale report",
+            Reason.REPORTED_TWICE: f"by {' and '.join(snapshot.owners(at))}; moved lately, or a stale report",
         }
         return Skip(self.bundle, reason, details.get(reason, ""))
 
@@ -73,13 +71,7 @@ def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload
         return Skip(bundle, Reason.NO_STATISTICS, "no report has told of its traffic yet")
     short = averages.short[at]
     messages, volume = float(short[MSG_IN] + short[MSG_OUT]), float(short[BYTES_IN] + short[BYTES_OUT])
-    return Unload(bundle, _reporting(snapshot, at)[0], None, messages, volume)
-
-
-def _reporting(snapshot: Snapshot, at: int) -> list[str]:
-    """The brokers that report a bundle."""
-    owners = snapshot.rows.owner()[np.flatnonzero(snapshot.rows.bundle == at)]
-    return [snapshot.brokers.ids[int(broker)] for broker in owners]
+    return Unload(bundle, snapshot.owners(at)[0], None, messages, volume)
 
 
 # --- the moves of a plan

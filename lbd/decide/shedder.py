@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 MOST_POINTS, MOST_HITS, MOST_MESSAGES, MOST_BYTES = 1000.0, 10_000, 1e9, 1e13
 """Above them a setting is a slip of the pen: points with a weight of 10, a week of samples, what no broker carries."""
 
-AT_LIMIT_POINTS = 90.0
-"""A broker here is at the end of its CPU: more to do cannot raise its score, so how far it is above others tells too
-little. A saturated one stood 36 points above the others after its first move, and 45 before it
-(docs/decisions/0004-real-clusters.md)."""
-
 
 class StrategySettings(BaseModel):
     """Settings of one strategy; ``name`` is what ``strategy:`` takes.

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 SCORED = (0, 2, 3, 4)
 """Columns of :data:`~lbd.model.RESOURCES` that make a score: all but heap memory."""
 
+AT_LIMIT_POINTS = 90.0
+"""A broker here is at the end of its CPU: more to do cannot raise its score, so how far it is above others tells too
+little. A saturated one stood 36 points above the others after its first move, and 45 before it
+(docs/decisions/0004-real-clusters.md)."""
+
 
 def broker_conf(key: str, text: str) -> dict[str, Any]:
     """Keyword arguments of a pydantic field whose counterpart in broker.conf is ``key``."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.scoring import SCORED, Weights
+from lbd.load.scoring import AT_LIMIT_POINTS, SCORED, Weights, scores
 from lbd.model import RESOURCES, Permission, counter_broker
 from lbd.reason import Reason
 
@@ -42,10 +42,18 @@ an imbalance is no longer the one of which bundles were moved longer ago.
 LIVE_STILL_POINTS = 5.0
 """Those two times differ by no more where nothing changes (a deviation of 1.4 points each, docs/load-model.md)."""
 
-DESTINATIONS_WATCHED = 10
-"""Which of a few brokers is the least loaded changes with every sample, and that a broker's CPU of now is known takes a
-report's minute.
+WATCHED_POINTS = 15.0
+"""A broker that is so far above the least loaded one may have to give (``avg_shedder.low_threshold``).
+
+It takes one minute of a report until a broker's CPU of now is known: asked before its first hit, it is when it gives.
 """
+
+ABOVE_EXPECTED_POINTS = 10.0
+"""So much above its prediction a broker is still as expected: ten seconds of CPU are within 1.4 points of the truth
+(docs/load-model.md), the rest is for predictions."""
+
+BROKERS_WATCHED = 10
+"""At each end. Which of a few brokers is the least loaded changes with every sample."""
 
 FROZEN_SAMPLES = 5
 """Sample intervals without a new sample (five minutes by default) after which a report is frozen.
@@ -70,7 +78,8 @@ class Sample:
     ``usage`` is cpu, bandwidth in and out; ``seen`` counts distinct samples since its start; ``to_settle`` is how many
     fresh samples must still come before it takes part again; ``bundles`` is the size of its last statistics. All times
     are epoch seconds: ``fresh_at`` is when ``usage`` was first seen, and ``touched_at`` when a move last touched the
-    broker (0: never, infinite: since the last round). ``is_still``: its CPU of now has stood still since then.
+    broker (0: never, infinite: since the last round). ``expected`` is the score in points that was then predicted,
+    None where nothing was. ``is_still``: its CPU of now has stood still since then, and is about what was expected.
     """
 
     usage: tuple[float, float, float]
@@ -81,6 +90,7 @@ class Sample:
     fresh_at: float = 0.0
     touched_at: float = 0.0
     is_still: bool = False
+    expected: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +131,7 @@ def judge(
     fresh, settled, counts = (np.zeros(size, dtype=np.bool_) for _ in range(3))
     paired = _impossible(brokers, weights)
     reported = snapshot.rows.count(snapshot.rows.reported)
-    shows_live = snapshot.brokers.shows_live
+    shows_live, points = snapshot.brokers.shows_live, scores(snapshot.brokers, weights)
     for at, broker in enumerate(brokers.ids):
         old = previous.get(broker)
         first = Sample(_usage(brokers, at), float(brokers.started_at[at]), 1, 0, int(reported[at]), snapshot.taken_at)
@@ -130,7 +140,8 @@ def judge(
         fresh[at] = old is None or new.seen != old.seen or not same(new.started_at, old.started_at)
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
-        came_to_rest = not new.is_still and new.touched_at > 0 and new.to_settle > 0 and _is_still(snapshot.brokers, at)
+        settles = not new.is_still and new.touched_at > 0 and new.to_settle > 0
+        came_to_rest = settles and _is_still(snapshot.brokers, at) and _is_expected(float(points[at]), new.expected)
         new = replace(new, is_still=new.is_still or came_to_rest)
         fresh[at] &= paired[at] == 0
         counts[at] = fresh[at] or (came_to_rest and paired[at] == 0)
@@ -145,34 +156,52 @@ def _is_still(brokers: Brokers, at: int) -> bool:
     return live is not None and bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
 
 
+def _is_expected(score: float, expected: float | None) -> bool:
+    """Whether a broker that moves touched is at most so far above its prediction; if not, they moved something else.
+
+    At the end of its CPU it may have any score: what it was predicted from hid how much there was to do.
+    """
+    return expected is None or score <= expected + ABOVE_EXPECTED_POINTS or score >= AT_LIMIT_POINTS
+
+
 def watched(
     samples: Mapping[str, Sample], memory: Memory, scores: Mapping[str, float], taken_at: float
 ) -> dict[str, float]:
     """Brokers on whose CPU of now something depends, each with the time from which on it counts (epoch seconds).
 
-    These are the ones with hits, those that gave bundles lately, those that settle, and as many of the least loaded, or
-    :data:`DESTINATIONS_WATCHED`, where bundles may go: a balanced cluster is not asked. ``samples`` and ``memory`` are
-    what the last turn left, ``scores`` are points by broker, ``taken_at`` is the time of the round.
+    These are the ones with hits or :data:`WATCHED_POINTS` above the least loaded, those that gave bundles lately, those
+    that settle, and as many of the least loaded, or :data:`BROKERS_WATCHED`, where bundles may go. In a balanced
+    cluster nobody is asked. ``samples`` and ``memory`` are what the last turn left, ``scores`` are points by broker,
+    ``taken_at`` is the time of the round.
     """
     gave = {counter for counter, at in memory.unloaded_at.items() if taken_at - at <= GOES_ON_SECONDS}
     concerned = {counter_broker(counter) for counter in (*memory.hits, *gave)}
     concerned |= {broker for broker, sample in samples.items() if sample.to_settle > 0 and sample.touched_at}
+    ranked = sorted(scores, key=lambda broker: (scores[broker], broker))
+    highest = ranked[-BROKERS_WATCHED:]
+    concerned |= {broker for broker in highest if scores[broker] - scores[ranked[0]] >= WATCHED_POINTS}
     concerned &= scores.keys()
-    most = max(len(concerned), DESTINATIONS_WATCHED) if concerned else 0
-    lowest = sorted(scores, key=lambda broker: (scores[broker], broker))[:most]
+    lowest = ranked[: max(len(concerned), BROKERS_WATCHED)] if concerned else []
     return {broker: samples[broker].touched_at for broker in sorted({*concerned, *lowest}) if broker in samples}
 
 
-def unsettle(samples: Mapping[str, Sample], brokers: Iterable[str], at: float = math.inf) -> dict[str, Sample]:
+def unsettle(
+    samples: Mapping[str, Sample],
+    brokers: Iterable[str],
+    at: float = math.inf,
+    expected: Mapping[str, float] | None = None,
+) -> dict[str, Sample]:
     """The samples after moves touched these brokers: each must settle before it counts again.
 
     ``at`` (epoch seconds) is a moment after the last of these; where none is known, the next round's is taken.
+    ``expected`` are scores in points, of moves that are planned; what was expected of a broker lasts until it settles.
     """
-    touched = {
-        broker: replace(samples[broker], to_settle=SAMPLES_TO_SETTLE, touched_at=at, is_still=False)
-        for broker in brokers
-        if broker in samples
-    }
+    touched = {}
+    for broker in brokers:
+        if (old := samples.get(broker)) is not None:
+            lasting = old.expected if old.to_settle > 0 else None
+            score = (expected or {}).get(broker, lasting)
+            touched[broker] = replace(old, to_settle=SAMPLES_TO_SETTLE, touched_at=at, is_still=False, expected=score)
     return {**samples, **touched}
 
 
@@ -202,7 +231,8 @@ def _next(old: Sample, found: Sample) -> Sample:
     if all(map(same, old.usage, found.usage)):
         return replace(old, bundles=found.bundles, fresh_at=min(old.fresh_at, found.fresh_at))
     to_settle = max(old.to_settle - 1, 0)
-    return replace(found, seen=old.seen + 1, to_settle=to_settle, touched_at=old.touched_at, is_still=old.is_still)
+    touched = replace(found, touched_at=old.touched_at, is_still=old.is_still, expected=old.expected)
+    return replace(touched, seen=old.seen + 1, to_settle=to_settle)
 
 
 def same(first: float, second: float) -> bool:

@@ -85,7 +85,7 @@ def simulated_parts(
     No namespace is in an anti-affinity group.
     """
     parts = parts_of(settings, observer, FreePolicies(isolation), moving, Scratch(), moving)
-    return replace(parts, learn=slope_learner(settings), live=live)
+    return replace(parts, learn=slope_learner(settings), live=live, in_waves=True)
 
 
 # --- moves: plans executed at the pace and with the journal's rules of the real executor
@@ -360,6 +360,7 @@ class Simulation:
             self._forward(seconds)
             started_at = self.clock()
             record = turn(parts)
+            parts = replace(parts, rest=record.rest)
             took = self.clock() - started_at
             if record.error is not None:
                 raise record.error

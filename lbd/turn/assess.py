@@ -120,6 +120,10 @@ def _with_live_cpu(parts: Parts, observation: Observation, kept: TurnMemory) -> 
     snapshot = observation.snapshot
     points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
     asked = watched(kept.samples, kept.memory, points, snapshot.taken_at)
+    if parts.rest is not None:
+        asked |= {broker: parts.rest.began_at for broker in parts.rest.expected if broker in points}
+    if parts.rest is not None:
+        asked |= {broker: parts.rest.began_at for broker in parts.rest.expected if broker in points}
     found = parts.live(snapshot, asked, observation.sample_interval_seconds) if asked else snapshot
     return replace(observation, snapshot=found)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lbd.permit.settings import Guardrails
     from lbd.reason import Reason
     from lbd.store.state import TurnMemory
+    from lbd.turn.waves import Rest
 
 
 class RoundSource(Protocol):
@@ -127,7 +128,8 @@ class Parts:
     ``learn`` is shown every round, and tells what traffic costs
     each broker. With ``moved_rest`` a bundle that lbd moved lately rests while others can go instead. The bundle that
     carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing may go to, and that none is
-    compared with. ``live`` asks brokers that something depends on for their CPU of now.
+    compared with. ``live`` asks brokers that something depends on for their CPU of now. With ``in_waves`` the
+    result has what the limits of a turn cut off its plan: the ``rest`` for the next turn.
     """
 
     observer: RoundSource
@@ -156,6 +158,8 @@ class Parts:
     leader_topic: str = ""
     drained: Callable[[], frozenset[str]] = frozenset
     live: LiveCpuSource = reports_alone
+    in_waves: bool = False
+    rest: Rest | None = None
 
     @property
     def acts(self) -> bool:
@@ -201,8 +205,9 @@ class TurnResult:
     ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
     broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
     names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise, ``served``
-    is whether clients are back of moves that landed before.
-    ``blocked`` is why a pair, by its ends, can move nothing at present, and until when.
+    is whether clients are back of moves that landed before. ``blocked`` is why a pair, by its ends, can move nothing at
+    present, and until when. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is why the rest of
+    an earlier one is not moved.
     """
 
     sentence: str = ""
@@ -232,3 +237,5 @@ class TurnResult:
     amended: tuple[Outcome, ...] = ()
     served: tuple[tuple[Landing, ServiceResult], ...] = ()
     blocked: Mapping[str, Skip] = field(default_factory=dict)
+    rest: Rest | None = None
+    gave_up: str = ""

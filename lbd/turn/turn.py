@@ -26,17 +26,19 @@ from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
 from lbd.permit.served import with_clients
 from lbd.reason import Reason
+from lbd.store.proposal import plan_id
 from lbd.turn.assess import assess, start_progress
 from lbd.turn.holds import current_holds, data_skips, ignored, unreported
 from lbd.turn.parts import Hold, Parts, TurnResult
 from lbd.turn.verdict import sentence
+from lbd.turn.waves import ABOVE_EXPECTED_POINTS, ABOVE_POINTS, NextWave, Rest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from lbd.act.executor import FinishedMoves
     from lbd.model import Averages, Decision, Hits, Memory, Pair, Skip, Snapshot, Unload
-    from lbd.permit.budget import Budget
+    from lbd.permit.budget import Budget, Used
     from lbd.permit.evidence import Evidence
     from lbd.permit.limits import Permitted
     from lbd.permit.policies import Policies
@@ -204,7 +206,8 @@ def _with(record: TurnResult, ended: FinishedMoves) -> TurnResult:
 def _unsettle(parts: Parts, ended: FinishedMoves) -> None:
     """Brokers of moves that ended since the last turn, or are under way, must show two fresh samples."""
     if ended.touched:
-        parts.store.save(_unsettled(parts.store.load(), ended.touched))
+        kept = parts.store.load()
+        parts.store.save(msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, ended.touched)))
         parts.actuator.settled()
 
 
@@ -212,9 +215,16 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
     _unsettle(parts, ended)
     seen = assess(parts, ended)
     holds = tuple(current_holds(parts, seen.observation, seen.evidence, seen.kept, seen.policies, ended.unfinished))
+    gave_up = parts.rest.contradiction(_hold(parts, holds), ended, seen.snapshot, parts.weights) if parts.rest else ""
+    rest = None if gave_up else parts.rest
+    if rest is not None and (why := rest.waits(seen.snapshot)):
+        holds = (*holds, (Reason.MOVES_UNFINISHED, why))
     hold = _holding(parts, holds)
     permission = _permission(parts, seen, hold)
-    decision, policies = decide(parts, seen.snapshot, seen.averages, permission, seen.policies, seen.kept)
+    strategy = parts.strategy if rest is None or hold is not None else NextWave(parts.strategy, rest)
+    decision, policies = decide(
+        replace(parts, strategy=strategy), seen.snapshot, seen.averages, permission, seen.policies, seen.kept
+    )
     interval = seen.observation.sample_interval_seconds
     known = (seen.snapshot, decision.facts.scores, policies, decision.unloads, permission)
     ledger = parts.ledger(*known, shown_after_seconds=interval)
@@ -243,7 +253,31 @@ def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
         expected=expected,
         slopes=permission.slopes,
         blocked=_blocked(parts, seen, decision, ledger.budget, permission),
+        rest=rest if hold is not None else _rest(parts, seen.snapshot, decision, permitted, expected, rest, used),
+        gave_up=parts.rest.ended(gave_up) if parts.rest is not None and gave_up else "",
     )
+
+
+def _rest(
+    parts: Parts,
+    snapshot: Snapshot,
+    decision: Decision,
+    permitted: Permitted,
+    expected: Mapping[str, float],
+    rest: Rest | None,
+    usage: Iterable[Used],
+) -> Rest | None:
+    """What remains of the plan of which this turn begins a wave; live CPU has to show what each wave does.
+
+    A plan that is larger than what the budgets have left is made anew each time: each of its moves has to be the best.
+    """
+    if not (parts.in_waves and parts.acts and permitted.unloads and snapshot.brokers.live is not None):
+        return None
+    if any(used.left is not None and used.left < len(decision.unloads) for used in usage if not used.of):
+        return None
+    above_points = ABOVE_EXPECTED_POINTS.get(parts.strategy_name, ABOVE_POINTS)
+    plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points)
+    return plan.after_wave((*decision.skips, *permitted.skips), expected, snapshot.taken_at)
 
 
 def _blocked(
@@ -277,7 +311,7 @@ def _save(
     parts.store.save_averages(seen.averages, taken_at)
     kept = start_progress(seen.kept, plan, seen.snapshot, decision.facts.scores, expected)
     touching = plan if parts.actuator.acts else ()
-    parts.store.save(_remembered(kept, memory, seen.evidence, touching, taken_at))
+    parts.store.save(_remembered(kept.with_memory(memory), seen.evidence, touching, expected, taken_at))
 
 
 def _skips(parts: Parts, seen: Assessment, holds: Iterable[Hold], planned: tuple[Skip, ...]) -> tuple[Skip, ...]:
@@ -286,9 +320,14 @@ def _skips(parts: Parts, seen: Assessment, holds: Iterable[Hold], planned: tuple
     return (*data, *silent, *ignored(parts, holds), *planned)
 
 
+def _hold(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
+    """The gravest hold that counts in this kind of turn."""
+    return next((hold for hold in holds if hold[0] not in parts.ignored_holds), None)
+
+
 def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
     """The gravest hold that counts in this kind of turn; what is planned and not begun is given up under it."""
-    hold = next((found for found in holds if found[0] not in parts.ignored_holds), None)
+    hold = _hold(parts, holds)
     if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
         parts.actuator.halt(*hold)
     return hold
@@ -320,17 +359,12 @@ def _permission(parts: Parts, seen: Assessment, hold: Hold | None) -> Permission
     )
 
 
-def _unsettled(kept: TurnMemory, touched: Iterable[str]) -> TurnMemory:
-    """Touched brokers must show two fresh samples, whatever happens to lbd meanwhile."""
-    return msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, touched))
-
-
 def _remembered(
-    kept: TurnMemory, memory: Memory, evidence: Evidence, plan: tuple[Unload, ...], taken_at: float
+    kept: TurnMemory, evidence: Evidence, plan: tuple[Unload, ...], expected: Mapping[str, float], taken_at: float
 ) -> TurnMemory:
-    """What is kept before acting."""
-    found = msgspec.structs.replace(kept, samples=dict(evidence.samples), written_at=taken_at)
-    return _unsettled(found.with_memory(memory), touched_brokers(plan))
+    """What is kept before acting: the brokers of the plan must settle, whatever happens to lbd meanwhile."""
+    samples = judging.unsettle(evidence.samples, touched_brokers(plan), expected=expected)
+    return msgspec.structs.replace(kept, samples=samples, written_at=taken_at)
 
 
 def _counts(decision: Decision, permitted: Permitted) -> dict[str, int]:

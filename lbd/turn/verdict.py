@@ -41,10 +41,14 @@ def _unheard_text(record: TurnResult) -> str:
 
 def _sentence(record: TurnResult) -> str:
     told, begun = _of_before(record), moves_under_way(record)
+    if record.gave_up:
+        told = f"{told.removesuffix('.')}; {record.gave_up}." if told else _no(f"{record.gave_up}.")
     if told:
-        return f"{told.removesuffix('.')}; begins to move {counted(begun, 'bundle')}." if begun else told
+        moves = f"begins to move {counted(begun, 'bundle')}{_waves(record)}"
+        return f"{told.removesuffix('.')}; {moves}." if begun else told
     if record.unloads:
-        moves = f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{_plan(record)}"
+        plan = _waves(record) or _plan(record)
+        moves = f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{plan}"
         return f"{'; '.join((moves, *_blocked_beside(record)))}."
     pairs = _widest_first(record)
     if record.hold is not None:
@@ -128,6 +132,13 @@ def _lasting(record: TurnResult) -> str:
     held = next((skip for skip in record.skips if skip.detail.startswith(PASSED_OVER)), None)
     now = f", but not now: {held.reason.label}" if held is not None else ""
     return f" if the imbalance lasts{record.assumed and f' ({record.assumed})'}{now}"
+
+
+def _waves(record: TurnResult) -> str:
+    """Which wave of a plan begins, and how much is left for further ones."""
+    if record.rest is None:
+        return ""
+    return f" (wave {record.rest.waves} of plan {record.rest.plan}, {len(record.rest.unloads)} to follow)"
 
 
 def _plan(record: TurnResult) -> str:

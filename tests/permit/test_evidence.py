@@ -83,6 +83,22 @@ def test_a_touched_broker_settles_as_soon_as_its_live_cpu_stands_still(seconds: 
     assert (bool(found.settled[0]), bool(found.counts[0]), bool(found.fresh[0])) == (settled, settled, False)
 
 
+@pytest.mark.parametrize(
+    ("score", "expected", "settled"),
+    [(50, 40, True), (51, 40, False), (89, 40, False), (90, 40, True), (20, 40, True), (99, None, True)],
+    ids=["ten above", "more", "far above", "saturated", "below", "not planned"],
+)
+def test_a_touched_broker_settles_by_live_cpu_only_about_as_expected(
+    score: float, expected: float | None, settled: bool
+):
+    """If not, what moved was not its load, or not all of it: two samples of its reports decide, as without live CPU."""
+    scores = {"a:80": expected} if expected is not None else None
+    samples = unsettle(look({}, report(50, BUSY)).samples, ["a:80"], TAKEN_AT, scores)
+    again = unsettle(samples, ["a:80"], TAKEN_AT + 1)  # its outcome
+    now = live(snapshot({"a:80": report(score, BUSY)}, TAKEN_AT + 25), 25.0, 1.0)
+    assert bool(judge(again, now, Weights()).settled[0]) is settled
+
+
 def test_who_has_settled_by_live_cpu_is_watched_until_reports_show_it_too():
     """Where it is not told for once, the report counts, and that is from before the move."""
     samples = unsettle(look({}, report(50, BUSY)).samples, ["a:80"], TAKEN_AT)
@@ -129,11 +145,23 @@ def test_only_brokers_on_whom_something_depends_are_watched(
     memory: Memory, touched: list[str], expected: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ):
     """With the least loaded, where bundles may go, and not with the others."""
-    scores = {"a:80": 10.0, "b:80": 20.0, "c:80": 70.0, "d:80": 65.0}
+    scores = {"a:80": 10.0, "b:80": 12.0, "c:80": 20.0, "d:80": 18.0}
     seen = snapshot({broker: report(score, BUSY) for broker, score in scores.items()})
     samples = unsettle(judge({}, seen, Weights()).samples, touched, TAKEN_AT)
-    monkeypatch.setattr(evidence, "DESTINATIONS_WATCHED", 2)
+    monkeypatch.setattr(evidence, "BROKERS_WATCHED", 2)
     assert watched(samples, memory, scores, TAKEN_AT) == expected
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [(24.9, set()), (25.0, {"a:80", "b:80", "d:80"}), (float("nan"), set())],
+    ids=["close", "far above", "not to be told"],
+)
+def test_a_broker_far_above_the_least_loaded_is_watched_before_its_first_hit(score: float, expected: set[str]):
+    """Its live CPU takes a minute of reports to be known, and is needed when its second sample fires."""
+    scores = {"a:80": 10.0, "b:80": 12.0, "d:80": score}
+    seen = snapshot({broker: report(20, BUSY) for broker in scores})
+    assert watched(judge({}, seen, Weights()).samples, Memory(), scores, TAKEN_AT).keys() == expected
 
 
 def test_a_touched_broker_settles_with_its_second_fresh_sample():

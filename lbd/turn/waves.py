@@ -1,0 +1,152 @@
+"""A plan that the limits of one turn cut off goes on in waves, one in each of the next turns. Pure.
+
+A plan is made for the whole imbalance, on evidence of minutes. Each further wave goes when the one before has landed,
+and only while that evidence holds: no hold came, every move landed, and no destination has more CPU load than was
+predicted. Anything else ends the plan, and the next one needs evidence of its own. What remains of a plan is kept in
+memory only: after a kill, a failover or a change of settings the next turns plan anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lbd.load import estimate, scoring
+from lbd.load.scoring import AT_LIMIT_POINTS
+from lbd.model import Decision, Result, Skip
+from lbd.reason import Reason
+from lbd.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lbd.act.executor import FinishedMoves
+    from lbd.decide.strategies import Strategy
+    from lbd.load.scoring import Weights
+    from lbd.model import Averages, Memory, Permission, Snapshot, Unload
+
+
+GOES_LATER = frozenset({Reason.TURN_UNLOADS, Reason.TURN_TRAFFIC, Reason.SETTLING})
+"""What the limits of one turn cut off, and what waits until live CPU shows its brokers, goes in a later wave."""
+
+ABOVE_EXPECTED_POINTS = {"least-moves": 5.0}
+"""So much above its prediction a broker may be for a plan to go on; :data:`ABOVE_POINTS` for other strategies.
+
+Ten seconds of CPU are within 1.4 points of the truth (docs/load-model.md). least-moves plans by predicted points: where
+they are wrong, the rest of the plan is, too. With 10 points for it, unlike machines took a tenth more moves in
+simulation; with 5 for AvgShedder, which levels traffic, a saturated broker was relieved a minute later.
+"""
+
+ABOVE_POINTS = 10.0
+
+WAIT_SECONDS = 75.0
+"""A wave waits no longer until live CPU shows the wave before: the minute of a report, and a turn. It gets old."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What remains of a plan after ``waves`` of it; ``began_at`` is when the last of them began (epoch seconds).
+
+    ``expected`` is the score, in points, of each broker that the waves have touched, once their moves have landed, and
+    ``above_points`` how much more it may have.
+    """
+
+    plan: str
+    unloads: tuple[Unload, ...]
+    expected: Mapping[str, float]
+    waves: int
+    began_at: float
+    above_points: float
+
+    def after_wave(self, skips: Iterable[Skip], expected: Mapping[str, float], now: float) -> Rest | None:
+        """What remains after one more wave, whose ``skips`` say what goes later; None when that is nothing."""
+        later = {skip.what for skip in skips if skip.reason in GOES_LATER}
+        remaining = tuple(unload for unload in self.unloads if unload.bundle in later)
+        if not remaining:
+            return None
+        expected = {**self.expected, **expected}
+        return replace(self, unloads=remaining, expected=expected, waves=self.waves + 1, began_at=now)
+
+    def not_shown(self, snapshot: Snapshot) -> frozenset[str]:
+        """Brokers that the waves have touched and of which live CPU does not tell yet what that did."""
+        shown = {snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()}
+        return frozenset(self.expected.keys() - shown)
+
+    def waits(self, snapshot: Snapshot) -> str:
+        """Why none of it can go in this turn; empty where some of it can."""
+        hidden = self.not_shown(snapshot)
+        if not all(hidden & {unload.source, unload.destination} for unload in self.unloads):
+            return ""
+        return f"live CPU does not show wave {self.waves} of plan {self.plan} yet: {', '.join(sorted(hidden))}"
+
+    def contradiction(
+        self, hold: tuple[Reason, str] | None, finished: FinishedMoves, snapshot: Snapshot, weights: Weights
+    ) -> str:
+        """What speaks against a further wave; empty while nothing does.
+
+        1. A hold, other than that moves are under way.
+        2. A move that did not land.
+        3. A broker with more CPU load than predicted: a destination carries more than it should, and the load of a
+           source is not in its bundles. A source at the end of its CPU may have more: its score hid what it had to do.
+        4. Evidence that is too old.
+        """
+        if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
+            return hold[0].told(hold[1])
+        failed = next((outcome for outcome in finished.outcomes if outcome.result is not Result.LANDED), None)
+        if failed is not None:
+            return f"{failed.unload.bundle}: {failed.result.value}"
+        if finished.skips:
+            return f"{finished.skips[0].what}: {finished.skips[0].reason.label}"
+        scores = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, weights).tolist(), strict=True))
+        sources, hidden = {unload.source for unload in self.unloads}, self.not_shown(snapshot)
+        for broker, expected in sorted(self.expected.items()):
+            score = scores.get(broker)
+            if score is None:
+                return f"{broker} gives no load report"
+            saturated = broker in sources and score >= AT_LIMIT_POINTS
+            if not (broker in hidden or saturated or score <= expected + self.above_points):
+                return f"{broker} has {score:.1f} points, predicted were {expected:.1f}"
+        waited = snapshot.taken_at - self.began_at
+        return "" if 0 <= waited <= WAIT_SECONDS else f"live CPU did not show wave {self.waves} within {waited:.0f} s"
+
+    def ended(self, why: str) -> str:
+        """That the plan is given up, for the sentence of the turn."""
+        return f"plan {self.plan} ends, {counted(len(self.unloads), 'bundle')} not moved: {why}"
+
+
+@dataclass(frozen=True)
+class NextWave:
+    """The rest of a plan instead of moves of the strategy, whose counters advance as under a hold."""
+
+    strategy: Strategy
+    rest: Rest
+
+    def __call__(self, snapshot: Snapshot, averages: Averages, permission: Permission, memory: Memory) -> Decision:
+        """The moves that can still be made and bring their source closer to the mean, of the highest source first."""
+        held = replace(permission, hold=Reason.MOVES_UNFINISHED)
+        decision = self.strategy(snapshot, averages, held, memory)
+        verdicts, unloads, skips = decision.verdicts.copy(), [], []
+        index = snapshot.positions_of({unload.bundle for unload in self.rest.unloads})
+        hidden = self.rest.not_shown(snapshot)
+        scores, position = decision.facts.scores, snapshot.brokers.index()
+        mean = float(scores[permission.paired == 0].mean())
+        score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
+        for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
+            row, waits_for = index.get(unload.bundle), hidden & {unload.source, unload.destination}
+            if waits_for:
+                skips.append(Skip(unload.bundle, Reason.SETTLING, f"live CPU does not show {min(waits_for)} yet"))
+            elif row is None or snapshot.owners(row) != (unload.source,):
+                skips.append(Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} had it when it was planned"))
+            elif permission.barred[row]:
+                skips.append(Skip(unload.bundle, Reason.of(int(permission.barred[row]))))
+            elif score[unload.source] - estimate.points(unload, snapshot.brokers, scores, position) / 2 < mean:
+                skips.append(
+                    Skip(unload.bundle, Reason.NOT_NEEDED, f"{unload.source} is near the mean, {mean:.1f} points")
+                )
+            else:
+                score[unload.source] -= estimate.points(unload, snapshot.brokers, scores, position)
+                unloads.append(unload)
+                verdicts[row] = Reason.MOVES.code
+        return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)

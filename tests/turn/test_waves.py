@@ -1,0 +1,198 @@
+"""What remains of a plan goes on in waves, and what ends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from lbd.act.executor import FinishedMoves
+from lbd.decide.avg_shedder import AvgShedderSettings
+from lbd.decide.strategies import build
+from lbd.load.scoring import Weights
+from lbd.model import Hits, LiveCpu, Memory, Outcome, Result, Skip, Unload
+from lbd.reason import Reason
+from lbd.turn.verdict import sentence
+from lbd.turn.waves import NextWave, Rest
+from tests.builders import TAKEN_AT, bundle, first_averages, permission, report, snapshot, stats
+from tests.turn.records import COLD, HOT, record, two
+
+if TYPE_CHECKING:
+    from lbd.model import Snapshot
+
+
+def move(number: int, source: str = HOT, destination: str = COLD) -> Unload:
+    """One bundle of the hot broker to the cold one."""
+    return Unload(bundle(number), source, destination, 1000.0, 100_000.0)
+
+
+REST = Rest("ebee567d", (move(1), move(2)), {HOT: 70.0, COLD: 30.0}, 1, TAKEN_AT - 15, 10.0)
+"""The hot broker is to have 70 points after the first wave, the cold one 30."""
+
+
+def shown(seen: Snapshot, *seconds: float) -> Snapshot:
+    """The round with live CPU of so many seconds for each broker; NaN: it is not known."""
+    columns = np.array(seconds), np.zeros(len(seconds)), np.zeros(len(seconds))
+    return replace(seen, brokers=replace(seen.brokers, live=LiveCpu(seen.brokers, *columns)))
+
+
+def landed(result: Result = Result.LANDED) -> FinishedMoves:
+    """How the move of the wave before ended."""
+    return FinishedMoves(outcomes=(Outcome(move(0), result, COLD),))
+
+
+@pytest.mark.parametrize(
+    ("hold", "finished", "hot", "cold", "why"),
+    [
+        (None, landed(), 70, 30, ""),
+        (None, landed(), 70, 40, ""),
+        (None, landed(), 70, 40.5, "cold:8080 has 40.5 points, predicted were 30.0"),
+        (None, landed(), 80.5, 30, "hot:8080 has 80.5 points, predicted were 70.0"),
+        (None, landed(), 99, 30, ""),
+        ((Reason.MOVES_UNFINISHED, "1 under way"), FinishedMoves(), 70, 30, ""),
+        ((Reason.PAUSED, "by bob"), landed(), 70, 30, "paused: by bob"),
+        (None, landed(Result.ELSEWHERE), 70, 30, f"{bundle(0)}: landed-elsewhere"),
+        (None, landed(Result.UNKNOWN), 70, 30, f"{bundle(0)}: unknown"),
+        (None, FinishedMoves(skips=(Skip(bundle(0), Reason.OWNER_CHANGED),)), 70, 30, f"{bundle(0)}: owner-changed"),
+    ],
+    ids=[
+        "as predicted",
+        "within",
+        "above",
+        "source above",
+        "source saturated",
+        "flying",
+        "pause",
+        "elsewhere",
+        "unknown",
+        "not sent",
+    ],
+)
+def test_the_next_wave_goes_while_nothing_speaks_against_it(
+    hold: tuple[Reason, str] | None, finished: FinishedMoves, hot: float, cold: float, why: str
+):
+    """A broker may be ten points above its prediction, a source that is at the end of its CPU any number."""
+    seen = shown(snapshot(two(hot, cold)), 15, 15)
+    assert REST.contradiction(hold, finished, seen, Weights()) == why
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "why"),
+    [(75, ""), (76, "live CPU did not show wave 1 within 76 s"), (-1, "live CPU did not show wave 1 within -1 s")],
+    ids=["a minute and a turn", "longer", "clock set back"],
+)
+def test_a_plan_gets_old(seconds_ago: float, why: str):
+    """Its evidence is that of the first wave."""
+    rest = replace(REST, began_at=TAKEN_AT - seconds_ago)
+    assert rest.contradiction(None, landed(), snapshot(two(70, 30)), Weights()) == why
+
+
+def test_a_broker_without_a_report_ends_it():
+    """Nobody can tell what it carries."""
+    rest = replace(REST, expected={"away:8080": 30.0, **REST.expected})
+    assert rest.contradiction(None, landed(), snapshot(two(70, 30)), Weights()) == "away:8080 gives no load report"
+
+
+@pytest.mark.parametrize(
+    ("cold", "hot", "hidden"),
+    [(14.0, 14.0, set()), (14.0, float("nan"), {HOT}), (float("nan"), float("nan"), {HOT, COLD})],
+    ids=["both", "not the source", "none"],
+)
+def test_a_wave_waits_until_live_cpu_shows_its_brokers(cold: float, hot: float, hidden: set[str]):
+    """Brokers are sorted by name: the cold one is first. What touches neither does not wait."""
+    seen = shown(snapshot(two(70, 30)), cold, hot)
+    waits = f"live CPU does not show wave 1 of plan ebee567d yet: {', '.join(sorted(hidden))}" if hidden else ""
+    assert (REST.not_shown(seen), REST.waits(seen)) == (hidden, waits)
+    assert replace(REST, unloads=(*REST.unloads, move(3, "a:8080", "b:8080"))).waits(seen) == ""
+
+
+def test_by_reports_alone_no_wave_is_shown():
+    """Their CPU is the mean of a minute that ended up to a minute ago; and nothing is contradicted by it."""
+    seen = snapshot(two(99, 99))
+    assert REST.not_shown(seen) == {HOT, COLD}
+    assert REST.contradiction(None, landed(), seen, Weights()) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "remaining"),
+    [
+        (Reason.TURN_TRAFFIC, 1),
+        (Reason.TURN_UNLOADS, 1),
+        (Reason.SETTLING, 1),
+        (Reason.HOUR_UNLOADS, 0),
+        (Reason.DESTINATION_OVERLOADED, 0),
+    ],
+)
+def test_what_the_limits_of_a_turn_cut_off_and_what_waits_remains(reason: Reason, remaining: int):
+    """What other limits refuse needs a plan with evidence of its own."""
+    rest = REST.after_wave([Skip(bundle(2), reason)], {"other:8080": 50.0}, TAKEN_AT)
+    assert (len(rest.unloads) if rest is not None else 0) == remaining
+    if rest is not None:
+        assert (rest.unloads, rest.waves, rest.began_at) == ((move(2),), 2, TAKEN_AT)
+        assert rest.expected == {**REST.expected, "other:8080": 50.0}
+
+
+def test_a_wave_is_what_the_plan_says_and_counters_stand_still():
+    """The strategy would fire anew, with moves of its own."""
+    seen = shown(snapshot(two()), 15, 15)
+    strategy = build(AvgShedderSettings(), Weights())
+    hits = {HOT: Hits(8, 2), COLD: Hits(8, 2)}
+    found = NextWave(strategy, REST)(seen, first_averages(seen), permission(seen), Memory(hits))
+    assert found.unloads == REST.unloads
+    assert found.memory.hits == {HOT: Hits(7, 1), COLD: Hits(7, 1)}
+    assert [found.verdicts[seen.bundles.index(bundle(number))] for number in (1, 2)] == [Reason.MOVES.code] * 2
+
+
+def test_a_bundle_that_is_elsewhere_or_may_not_move_is_left_out():
+    """The others of the wave go."""
+    seen = shown(snapshot(two()), 15, 15)
+    rest = replace(REST, unloads=(move(1, source=COLD, destination=HOT), move(2), move(3), move(99)))
+    allowed = permission(seen, barred={bundle(2): Reason.COOL_DOWN})
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(seen, first_averages(seen), allowed, Memory())
+    assert found.unloads == (move(3),)
+    assert {(skip.what, skip.reason) for skip in found.skips} == {
+        (bundle(1), Reason.OWNER_CHANGED),
+        (bundle(2), Reason.COOL_DOWN),
+        (bundle(99), Reason.OWNER_CHANGED),
+    }
+
+
+def test_the_highest_source_gives_first_and_who_is_not_shown_waits():
+    """Where the limits allow one bundle a turn, pairs that are equally far apart take turns by that."""
+    names = "a:8080", "b:8080", "c:8080"
+    others = {name: {bundle(20 + 10 * at + one): stats(500) for one in range(7)} for at, name in enumerate(names)}
+    reports = {name: report(70 + 10 * at, {bundle(at): stats(500), **others[name]}) for at, name in enumerate(names)}
+    seen = shown(snapshot({**reports, COLD: report(10, {bundle(9): stats(1)})}), 15, 15, float("nan"), 15)
+    unloads = tuple(move(at, name) for at, name in enumerate(names))
+    rest = Rest("p", unloads, {"c:8080": 60.0}, 1, TAKEN_AT - 15, 10.0)
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(
+        seen, first_averages(seen), permission(seen), Memory()
+    )
+    assert [unload.source for unload in found.unloads] == ["b:8080", "a:8080"]
+    assert found.skips == (Skip(bundle(2), Reason.SETTLING, "live CPU does not show c:8080 yet"),)
+
+
+@pytest.mark.parametrize(("hot", "moves"), [(80.0, 2), (62.0, 1), (50.0, 0)])
+def test_a_source_gives_no_more_than_brings_it_to_the_mean(hot: float, moves: int):
+    """Each of its eight equal bundles is an eighth of its score; the others have 50 points."""
+    seen = shown(snapshot({**two(hot, 50.0), "mid:8080": report(50, {bundle(99): stats(100)})}), 15, 15, 15)
+    rest = replace(REST, unloads=(move(1), move(2), move(3)), expected={})
+    found = NextWave(build(AvgShedderSettings(), Weights()), rest)(
+        seen, first_averages(seen), permission(seen), Memory()
+    )
+    assert len(found.unloads) == moves
+    assert {skip.reason for skip in found.skips} <= {Reason.NOT_NEEDED}
+
+
+def test_people_read_which_wave_begins_and_why_a_plan_ends():
+    """In the one sentence of the turn."""
+    begins = record(two(), unloads=(move(0),), rest=REST)
+    assert sentence(begins) == "Begins to move 1 bundle (wave 1 of plan ebee567d, 2 to follow)."
+    goes_on = replace(begins, outcomes=(Outcome(move(7), Result.LANDED, COLD),))
+    assert sentence(goes_on) == (
+        "Moved 1 of 1 bundle: 1 landed; begins to move 1 bundle (wave 1 of plan ebee567d, 2 to follow)."
+    )
+    ended = record(two(), unloads=(), gave_up=REST.ended("paused: by bob"))
+    assert sentence(ended) == "No move: plan ebee567d ends, 2 bundles not moved: paused: by bob."
