@@ -144,7 +144,7 @@ class TestRequests:
 
     def test_few_expensive_requests_run_at_the_same_time(self, api: Api, monkeypatch: pytest.MonkeyPatch):
         """Others wait in line, or get 503 where many do; what is cheap is answered meanwhile."""
-        (at_once, waiting), ends = EXPENSIVE[r"/v1/(drain|fill)/"], threading.Event()
+        (at_once, waiting), ends = EXPENSIVE[r"/v1/(drain|fill|rollout)/"], threading.Event()
         lock, counts, statuses = threading.Lock(), [0, 0], list[int]()
 
         def hung(*_: object) -> None:

@@ -182,14 +182,17 @@ def test_a_broker_that_comes_back_empty(seed: int):
 
 @every_seed
 def test_a_rolling_restart(seed: int):
-    """Nothing moves from the second broker on until ten minutes after the last; then the empty ones are filled."""
+    """Nothing moves from the second broker on until ten minutes after the last; then the empty ones are filled.
+
+    What exceeds the budget of an hour follows after it.
+    """
     found = run("rolling-restart", seed)
     last_back = 30 + 9 * 5 + 0.5
     assert not [minute for minute in found.minutes if 35 < minute < last_back + 9]
     after = [minute for minute in found.minutes if minute >= last_back]
     assert 45 <= len(after) <= 75
-    assert sorted(after)[int(0.9 * len(after))] <= last_back + 25
-    assert max(after) <= last_back + 72
+    assert sorted(after)[int(0.85 * len(after))] <= last_back + 25
+    assert max(after) <= last_back + 75
     assert found.card.bundles_moved_twice == 0
     assert found.card.last.gap_points < 15 + 1
 
