@@ -95,7 +95,7 @@ def test_a_rollout_restarts_each_broker_when_it_owns_nothing(
         started_at = time.time()
         restarted, said = _rolled(cluster, tmp_path, daemon.command("rollout", "--all", "--exec", command))
         result = load.stop()
-        moves = [move for move in daemon.moves() if move.at > started_at]
+        moves = [move for move in daemon.moves() if move.asked_at > started_at]
 
     times = Counter(move.bundle for move in moves if move.owner not in {None, move.source})
     tell(
