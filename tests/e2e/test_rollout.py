@@ -121,8 +121,8 @@ def _rolled(cluster: Cluster, folder: Path, command: list[str]) -> tuple[dict[st
                 _restart(cluster, broker)
                 request.unlink()
             time.sleep(0.1)
-        assert process.stdout is not None
-        said = process.stdout.read()
+
+        said, _ = process.communicate()
         if process.returncode == 0:
             return restarted, said
         assert process.returncode == REFUSED, said
