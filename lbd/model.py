@@ -254,6 +254,11 @@ class Snapshot:
         """The brokers that report the bundle at this position; two where it moved lately."""
         return tuple(self.brokers.ids[at] for at in self.rows.owner()[self.rows.bundle == position].tolist())
 
+    def reported_by(self, broker: str) -> set[str]:
+        """The bundles that one broker reports."""
+        own = self.rows.bundle[self.rows.of(self.brokers.index()[broker])]
+        return {self.bundles[at] for at in own.tolist()}
+
 
 @dataclass(frozen=True, eq=False)
 class Averages:

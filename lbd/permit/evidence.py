@@ -141,7 +141,7 @@ def judge(
         if paired[at] == 0:
             paired[at] = _doubt(old, new, snapshot.taken_at, brokers.rates[at], sample_interval_seconds)
         settles = not new.is_still and new.touched_at > 0 and new.to_settle > 0
-        came_to_rest = settles and _is_still(snapshot.brokers, at) and _is_expected(float(points[at]), new.expected)
+        came_to_rest = settles and _is_still(snapshot.brokers, at) and is_expected(float(points[at]), new.expected)
         new = replace(new, is_still=new.is_still or came_to_rest)
         fresh[at] &= paired[at] == 0
         counts[at] = fresh[at] or (came_to_rest and paired[at] == 0)
@@ -156,12 +156,16 @@ def _is_still(brokers: Brokers, at: int) -> bool:
     return live is not None and bool(live.seconds[at] >= LIVE_SETTLE_SECONDS and live.apart[at] <= LIVE_STILL_POINTS)
 
 
-def _is_expected(score: float, expected: float | None) -> bool:
+def is_expected(
+    score: float, expected: float | None, above_points: float = ABOVE_EXPECTED_POINTS, *, saturates: bool = True
+) -> bool:
     """Whether a broker that moves touched is at most so far above its prediction; if not, they moved something else.
 
-    At the end of its CPU it may have any score: what it was predicted from hid how much there was to do.
+    Where it ``saturates``, it may have any score at the end of its CPU: what it was predicted from hid how much there
+    was to do.
     """
-    return expected is None or score <= expected + ABOVE_EXPECTED_POINTS or score >= AT_LIMIT_POINTS
+    saturated = saturates and score >= AT_LIMIT_POINTS
+    return expected is None or saturated or score <= expected + above_points
 
 
 def watched(

@@ -31,7 +31,7 @@ from lbd.turn.assess import assess, start_progress
 from lbd.turn.holds import current_holds, data_skips, ignored, unreported
 from lbd.turn.parts import Hold, Parts, TurnResult
 from lbd.turn.verdict import sentence
-from lbd.turn.waves import ABOVE_EXPECTED_POINTS, ABOVE_POINTS, NextWave, Rest
+from lbd.turn.waves import LESS_ABOVE_POINTS, NextWave, Rest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -142,7 +142,7 @@ def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> di
         if (unknown := policies.groups.unknown(namespace)) is not None:
             found[namespace] = unknown[0]
         elif (refusal := spread.refusal(unload)) is not None:
-            own = _reported(snapshot, unload.source)
+            own = snapshot.reported_by(unload.source)
             found |= {bundle: refusal[0] for bundle in own if bundle_namespace(bundle) == namespace}
         else:
             spread.take(unload)
@@ -155,14 +155,8 @@ def sent_back(snapshot: Snapshot, decision: Decision, trips: Trips) -> dict[str,
     return {
         bundle: Reason.PING_PONG
         for source, destination in back
-        for bundle in trips.came_from(destination) & _reported(snapshot, source)
+        for bundle in trips.came_from(destination) & snapshot.reported_by(source)
     }
-
-
-def _reported(snapshot: Snapshot, broker: str) -> set[str]:
-    """The bundles that one broker reports."""
-    rows = snapshot.rows
-    return {snapshot.bundles[at] for at in rows.bundle[rows.of(snapshot.brokers.index()[broker])].tolist()}
 
 
 # --- turn
@@ -275,7 +269,7 @@ def _rest(
         return None
     if any(used.left is not None and used.left < len(decision.unloads) for used in usage if not used.of):
         return None
-    above_points = ABOVE_EXPECTED_POINTS.get(parts.strategy_name, ABOVE_POINTS)
+    above_points = LESS_ABOVE_POINTS.get(parts.strategy_name, judging.ABOVE_EXPECTED_POINTS)
     plan = rest or Rest(plan_id(decision.unloads), decision.unloads, {}, 0, 0.0, above_points)
     return plan.after_wave((*decision.skips, *permitted.skips), expected, snapshot.taken_at)
 

@@ -1,7 +1,7 @@
 """A plan that the limits of one turn cut off goes on in waves, one in each of the next turns. Pure.
 
 A plan is made for the whole imbalance, on evidence of minutes. Each further wave goes when the one before has landed,
-and only while that evidence holds: no hold came, every move landed, and no destination has more CPU load than was
+and only while that evidence holds: no hold came, every move landed, and no broker has more CPU load than was
 predicted. Anything else ends the plan, and the next one needs evidence of its own. What remains of a plan is kept in
 memory only: after a kill, a failover or a change of settings the next turns plan anew.
 """
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.load import estimate, scoring
-from lbd.load.scoring import AT_LIMIT_POINTS
 from lbd.model import Decision, Result, Skip
+from lbd.permit.evidence import is_expected
 from lbd.reason import Reason
 from lbd.text import counted
 
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
 GOES_LATER = frozenset({Reason.TURN_UNLOADS, Reason.TURN_TRAFFIC, Reason.SETTLING})
 """What the limits of one turn cut off, and what waits until live CPU shows its brokers, goes in a later wave."""
 
-ABOVE_EXPECTED_POINTS = {"least-moves": 5.0}
-"""So much above its prediction a broker may be for a plan to go on; :data:`ABOVE_POINTS` for other strategies.
+LESS_ABOVE_POINTS = {"least-moves": 5.0}
+"""So much above its prediction a broker may be for a plan of this strategy to go on.
 
-Ten seconds of CPU are within 1.4 points of the truth (docs/load-model.md). least-moves plans by predicted points: where
-they are wrong, the rest of the plan is, too. With 10 points for it, unlike machines took a tenth more moves in
-simulation; with 5 for AvgShedder, which levels traffic, a saturated broker was relieved a minute later.
+Of others :data:`~lbd.permit.evidence.ABOVE_EXPECTED_POINTS`. least-moves plans by predicted points: where they are
+wrong, the rest of the plan is, too. With 10 points for it, unlike machines took a tenth more moves in simulation. With
+5 for AvgShedder, which levels traffic, a saturated broker was relieved a minute later.
 """
-
-ABOVE_POINTS = 10.0
 
 WAIT_SECONDS = 75.0
 """A wave waits no longer until live CPU shows the wave before: the minute of a report, and a turn. It gets old."""
@@ -105,8 +103,8 @@ class Rest:
             score = scores.get(broker)
             if score is None:
                 return f"{broker} gives no load report"
-            saturated = broker in sources and score >= AT_LIMIT_POINTS
-            if not (broker in hidden or saturated or score <= expected + self.above_points):
+            as_expected = is_expected(score, expected, self.above_points, saturates=broker in sources)
+            if not (broker in hidden or as_expected):
                 return f"{broker} has {score:.1f} points, predicted were {expected:.1f}"
         waited = snapshot.taken_at - self.began_at
         return "" if 0 <= waited <= WAIT_SECONDS else f"live CPU did not show wave {self.waves} within {waited:.0f} s"
@@ -130,23 +128,28 @@ class NextWave:
         verdicts, unloads, skips = decision.verdicts.copy(), [], []
         index = snapshot.positions_of({unload.bundle for unload in self.rest.unloads})
         hidden = self.rest.not_shown(snapshot)
+        sources = {unload.source for unload in self.rest.unloads} & set(snapshot.brokers.ids)
+        reported = {broker: snapshot.reported_by(broker) for broker in sources}
         scores, position = decision.facts.scores, snapshot.brokers.index()
         mean = float(scores[permission.paired == 0].mean())
         score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
         for unload in sorted(self.rest.unloads, key=lambda unload: -score.get(unload.source, 0.0)):
-            row, waits_for = index.get(unload.bundle), hidden & {unload.source, unload.destination}
+            waits_for = hidden & {unload.source, unload.destination}
             if waits_for:
                 skips.append(Skip(unload.bundle, Reason.SETTLING, f"live CPU does not show {min(waits_for)} yet"))
-            elif row is None or snapshot.owners(row) != (unload.source,):
+            elif unload.bundle not in reported.get(unload.source, ()):
                 skips.append(Skip(unload.bundle, Reason.OWNER_CHANGED, f"{unload.source} had it when it was planned"))
-            elif permission.barred[row]:
+            elif permission.barred[row := index[unload.bundle]]:
                 skips.append(Skip(unload.bundle, Reason.of(int(permission.barred[row]))))
-            elif score[unload.source] - estimate.points(unload, snapshot.brokers, scores, position) / 2 < mean:
+            elif (
+                score[unload.source] - (points := estimate.points(unload, snapshot.brokers, scores, position)) / 2
+                < mean
+            ):
                 skips.append(
                     Skip(unload.bundle, Reason.NOT_NEEDED, f"{unload.source} is near the mean, {mean:.1f} points")
                 )
             else:
-                score[unload.source] -= estimate.points(unload, snapshot.brokers, scores, position)
+                score[unload.source] -= points
                 unloads.append(unload)
                 verdicts[row] = Reason.MOVES.code
         return Decision(tuple(unloads), tuple(skips), decision.memory, decision.facts, verdicts)
