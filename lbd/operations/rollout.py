@@ -30,10 +30,11 @@ from lbd.store.rollouts import Rollout, Rollouts, SplittingBefore
 from lbd.text import counted, duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from lbd.config import Settings
+    from lbd.model import Brokers
     from lbd.observe.observer import Observer
     from lbd.operations.drain import Draining, Tools
     from lbd.operations.drain_plan import DrainView
@@ -54,7 +55,7 @@ TRIES = 3
 class ClusterState:
     """What is known at one moment, by what was ``seen_at`` last; times are epoch seconds.
 
-    ``started`` is when each broker that reports had started, NaN where it does not tell. ``usable`` brokers give
+    ``started`` is when brokers had started, of those that tell it. ``usable`` brokers give
     reports that are trusted; ``scores`` are those of the settled ones, in points. ``drained``: the drain of the broker
     at work is in force. ``work`` is the drain or the fill that was ordered last, None until it has ended. ``unhealthy``
     is what the broker at work says of its health, empty where it is well.
@@ -136,9 +137,7 @@ def _restart(rollout: Rollout, seen: ClusterState) -> Rollout:
         done = (*rollout.done, rollout.broker)
         following = next_broker(rollout.brokers, done, seen.leader)
         if following:
-            started = seen.started.get(following, float("nan"))
-            known = started if started == started else None  # noqa: PLR0124 - NaN where it is not told
-            found = changed(rollout, done=done, broker=following, started_at=known)
+            found = changed(rollout, done=done, broker=following, started_at=seen.started.get(following))
             return _phase(found, seen, "drain", gone_at=None)
         return _phase(changed(rollout, done=done), seen, "fill", gone_at=None)
     gone = rollout.broker not in seen.active or _restarted(rollout, seen)
@@ -197,9 +196,8 @@ def is_back(rollout: Rollout, seen: ClusterState) -> bool:
 
 
 def _restarted(rollout: Rollout, seen: ClusterState) -> bool:
-    started = seen.started.get(rollout.broker, float("nan"))
-    told = rollout.started_at is not None and started == started  # noqa: PLR0124 - NaN where it is not told
-    return told and not same(started, rollout.started_at or 0.0)
+    started, before = seen.started.get(rollout.broker), rollout.started_at
+    return started is not None and before is not None and not same(started, before)
 
 
 def _phase(rollout: Rollout, seen: ClusterState, phase: str, gone_at: float | None) -> Rollout:
@@ -254,8 +252,9 @@ class Rolling:
             rollout = self._rollouts.under_way()
         except UsageError:  # told by step
             return None
-        holds = rollout is not None and rollout.phase != "ended"
-        return (Reason.MOVES_UNFINISHED, rollout.summary) if rollout is not None and holds else None
+        if rollout is None or rollout.phase == "ended":
+            return None
+        return Reason.MOVES_UNFINISHED, rollout.summary
 
     def guide(self) -> Guide | None:
         """What the drains and the fill of the rollout go by."""
@@ -437,12 +436,18 @@ def cluster_state(record: TurnResult, parts: Parts, now: float) -> ClusterState:
         now,
         frozenset(observation.active),
         observation.leader.broker if observation.leader is not None else None,
-        dict(zip(ids, snapshot.brokers.started_at.tolist(), strict=True)),
+        start_times(snapshot.brokers),
         frozenset(ids[at] for at in np.flatnonzero(usable).tolist()),
         {ids[at]: float(points[at]) for at in np.flatnonzero(usable & settled & np.isfinite(points)).tolist()},
         parts.guardrails.max_destination_score,
         seen_at=snapshot.taken_at,
     )
+
+
+def start_times(brokers: Brokers) -> dict[str, float]:
+    """When brokers had started (epoch seconds), of those that tell it: 2.11 does not."""
+    times = zip(brokers.ids, brokers.started_at.tolist(), strict=True)
+    return {broker: started for broker, started in times if np.isfinite(started)}
 
 
 # --- the brokers' own splitting: off for so long, and given back
@@ -485,10 +490,7 @@ def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: fl
         raise RefusedError(f"{min(drained)} is drained; lbd drain {min(drained)} --release ends that")
     fixed = Fixed(tools.parts.observer.observe())
     active = tuple(fixed.observation.active)
-    brokers = tuple(dict.fromkeys(request.brokers)) or active
-    unknown = sorted(set(brokers) - set(active))
-    if unknown:
-        raise UsageError(f"{unknown[0]!r} is no active broker; wanted some of {', '.join(sorted(active))}")
+    brokers = chosen(request.brokers, active)
     parts = replace(tools.parts, observer=fixed)
     if hot := too_hot(cluster_scores(fixed, parts), parts.guardrails.max_destination_score):
         raise RefusedError(f"{hot}; let lbd balance first (lbd plan)")
@@ -500,10 +502,6 @@ def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: fl
             raise RefusedError(refusal)
     leader = fixed.observation.leader
     first = next_broker(brokers, (), leader.broker if leader is not None else None)
-    started = dict(
-        zip(fixed.observation.snapshot.brokers.ids, fixed.observation.snapshot.brokers.started_at, strict=True)
-    )
-    known = float(started.get(first, np.nan))
     return Rollout(
         id=request.id,
         brokers=brokers,
@@ -513,10 +511,19 @@ def order_rollout(request: RolloutRequest, drained: Mapping[str, Drain], now: fl
         begun_at=now,
         phase_at=now,
         broker=first,
-        started_at=known if np.isfinite(known) else None,
+        started_at=start_times(fixed.observation.snapshot.brokers).get(first),
         timeout_seconds=request.back_within_seconds,
         executes=request.executes,
     )
+
+
+def chosen(names: Iterable[str], active: Sequence[str]) -> tuple[str, ...]:
+    """Each broker that is named, or all active ones. Raises :class:`UsageError` for one that is not active."""
+    brokers = tuple(dict.fromkeys(names)) or tuple(active)
+    unknown = sorted(set(brokers) - set(active))
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is no active broker; wanted some of {', '.join(sorted(active))}")
+    return brokers
 
 
 def cluster_scores(fixed: Fixed, parts: Parts) -> dict[str, float]:
@@ -546,13 +553,10 @@ def show_rollout(settings: Settings, names: Collection[str], daemons: Observer |
     with preview_observer(settings, daemons) as observer:
         fixed = Fixed(observer.observe())
         parts = replace(live_parts(settings, observer), observer=fixed)
-        active = fixed.observation.active
-        unknown = sorted(set(names) - set(active))
-        if unknown:
-            raise UsageError(f"{unknown[0]!r} is no active broker; wanted some of {', '.join(sorted(active))}")
+        brokers = chosen(names, fixed.observation.active)
         leader = fixed.observation.leader
         steps: list[RolloutStep] = []
-        while broker := next_broker(names or active, [one.broker for one in steps], leader.broker if leader else None):
+        while broker := next_broker(brokers, [one.broker for one in steps], leader.broker if leader else None):
             look = plan_drain_now(parts, observer.admin, first_pass(broker, None, fixed.observation.snapshot.taken_at))
             steps.append(_step_of(broker, look, settings))
     return RolloutPlan(fixed.observation.snapshot.taken_at, steps)
