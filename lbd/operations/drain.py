@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from msgspec.structs import replace as replace_fields
 
 from lbd.act.executor import Orders, Pace
 from lbd.act.ownership import Ownership
@@ -720,7 +719,7 @@ class Draining:
             return
         job.looked(look, tools.paced(look))
         if carried_then(drain) is None and look.owned:
-            self._drains.begin(replace_fields(drain, carried=look.carried))
+            self._drains.begin(msgspec.structs.replace(drain, carried=look.carried))
         job.carried = look.carried
         part, beyond = within(look.plan.unloads, look, job, tools, self._now())
         if part and not job.barren:

@@ -106,7 +106,7 @@ class History(Iterator[MoveRecord]):
         while self._waiting and next(iter(self._waiting.values())).result is not None:
             name, move = self._waiting.popitem(last=False)
             for entry in later.get(name, ()):
-                move = _ended(move, entry) if isinstance(entry, OutcomeLine) else _served(move, entry)
+                move = _ended(move, entry) if isinstance(entry, OutcomeLine) else _with(move, entry)
             yield move
 
 
@@ -124,17 +124,17 @@ def joined(moves: MutableMapping[str, MoveRecord], entry: Entry | None) -> None:
                 moves[entry.move] = _ended(move, entry)
         case ServedLine():
             if entry.move in moves:
-                moves[entry.move] = _served(moves[entry.move], entry)
-
-
-def _served(move: MoveRecord, entry: ServedLine) -> MoveRecord:
-    return replace(move, **{**shared(MoveRecord, entry), "at": move.at, "bundle": move.bundle})
+                moves[entry.move] = _with(moves[entry.move], entry)
 
 
 def _ended(move: MoveRecord, entry: OutcomeLine) -> MoveRecord:
     """The move with its outcome. One that is amended ended when it was first said to, and took as long."""
-    when = {"seconds": move.seconds} if entry.amended else {"ended_at": entry.at}
-    return replace(move, **{**shared(MoveRecord, entry), "at": move.at, "bundle": move.bundle, **when})
+    return _with(move, entry, **({"seconds": move.seconds} if entry.amended else {"ended_at": entry.at}))
+
+
+def _with(move: MoveRecord, entry: OutcomeLine | ServedLine, **more: float) -> MoveRecord:
+    """The move with what a later line says of it, but for the line's own time."""
+    return replace(move, **{**shared(MoveRecord, entry), "at": move.at, "bundle": move.bundle, **more})
 
 
 def _told_later(path: Path) -> dict[str, list[OutcomeLine | ServedLine]]:

@@ -17,7 +17,9 @@ from lbd.config import Settings
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
 from lbd.daemon.status import build_status
+from lbd.operations import drain
 from tests.daemon.test_service import settings_for
+from tests.simulate import fakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from lbd.daemon.engine import Engine
+    from lbd.simulate.fake_pulsar import FakePulsar as SimulatedPulsar
     from lbd.turn.parts import TurnResult
     from tests.fake_pulsar import FakePulsar
 
@@ -127,3 +130,14 @@ def api(pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
     with serving(pulsar, tmp_path, avg_shedder={"low_threshold": 95, "high_threshold": 99}) as found:
         found.turn()
         yield found
+
+
+@pytest.fixture
+def unpaced_api(cluster: SimulatedPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """An lbd on it that has ended a turn, and takes what is asked for by hand, without a pause between moves."""
+    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
+    chosen = fakes.settings(cluster, tmp_path / "state", api=own_api(tmp_path))
+    with listening(chosen) as found:
+        found.turn()
+        with working(found):
+            yield found

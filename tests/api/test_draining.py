@@ -13,27 +13,19 @@ import pytest
 import requests
 from structlog.testing import capture_logs
 
-from lbd.operations import drain
-from tests.api.conftest import PATIENCE_SECONDS, Api, lbd, listening, own_api, working
+from tests.api.conftest import PATIENCE_SECONDS, Api, lbd
 from tests.daemon.test_service import eventually
-from tests.simulate import fakes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
 
 
 @pytest.fixture
-def api(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """An lbd on it that has ended a turn, and takes what is asked for by hand, without a pause between moves."""
-    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
-    chosen = fakes.settings(cluster, tmp_path / "state", api=own_api(tmp_path))
-    with listening(chosen) as found:
-        found.turn()
-        with working(found):
-            yield found
+def api(unpaced_api: Api) -> Api:
+    """An lbd that moves without a pause."""
+    return unpaced_api
 
 
 def who(broker: str, **more: Any) -> dict[str, Any]:

@@ -6,27 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lbd.operations import drain
 from lbd.store.rollouts import Rollouts
-from tests.api.conftest import Api, listening, own_api, working
-from tests.simulate import fakes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lbd.simulate.fake_pulsar import FakePulsar
+    from tests.api.conftest import Api
 
 
 @pytest.fixture
-def api(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """An lbd on it that has ended a turn, and takes what is asked for by hand, without a pause between moves."""
-    monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
-    chosen = fakes.settings(cluster, tmp_path / "state", api=own_api(tmp_path))
-    with listening(chosen) as found:
-        found.turn()
-        with working(found):
-            yield found
+def api(unpaced_api: Api) -> Api:
+    """An lbd that moves without a pause."""
+    return unpaced_api
 
 
 def asked(api: Api, **more: Any) -> tuple[int, dict[str, Any]]:
