@@ -62,9 +62,10 @@ def test_who_is_silent_loses_its_place(served: Topic, monkeypatch: pytest.Monkey
 
 def test_a_line_that_is_acknowledged_late_is_stored(served: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """And whoever wrote it does not know."""
-    monkeypatch.setattr(topic, "ACKNOWLEDGED_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr(topic, "PING_SECONDS", 60.0)
     one = Log()
     assert one.elect()
+    monkeypatch.setattr(topic, "ACKNOWLEDGED_WITHIN_SECONDS", 0.1)
     served.acknowledged_after_seconds = 0.5
     with pytest.raises(ObserveError, match="no acknowledgement"):
         one.publish(b"line")

@@ -184,7 +184,7 @@ def test_a_burner_beside_the_source_holds_no_harmless_move(tmp_path: Path, monke
             hot = sorted(bundle for bundle, owner in cluster.owners().items() if owner == cluster.brokers[0])
             for bundle in hot:
                 lbd.engine.by_hand(UnloadRequest(bundle, bundle, None, "burner", "ann", 0.0, 1e12))
-    assert {answer.exit_code for answer in told.values()} == {0}, told
+    assert [answer.sentence for answer in told.values() if answer.exit_code == 4] == []
     assert len(told) == 16
 
 

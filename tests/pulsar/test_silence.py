@@ -86,7 +86,6 @@ def test_only_the_first_request_waits_for_it() -> None:
             with pytest.raises(AdminError, match=r"does not answer since \d\d:\d\d:\d\d; not sent") as refused:
                 asking.send(method, f"{broker.base}/second")
             assert not refused.value.sent
-        asking.silences.close()
     assert "/second" not in broker.asked
 
 
@@ -132,7 +131,6 @@ def test_one_that_is_asked_by_many_is_told_once() -> None:
     for begun_at in (100.0, 101.0):
         silences.unanswered(ONE, begun_at)
     assert (silences.since(ONE), asked) == (100.0, [ONE])
-    silences.close()
 
 
 def test_of_several_that_time_out_together_one_asks():
@@ -155,7 +153,6 @@ def test_of_several_that_time_out_together_one_asks():
     for one in (first, second):
         one.join(PATIENCE_SECONDS)
     assert (asked, silences.since(ONE)) == ([ONE], 100.0)
-    silences.close()
 
 
 def test_one_thread_asks_them_all() -> None:
@@ -173,7 +170,6 @@ def test_one_thread_asks_them_all() -> None:
             break
         threading.Event().wait(PATIENCE_SECONDS / 600)
     assert [one.name for one in set(threading.enumerate()) - before] == ["lbd-asks-again"]
-    silences.close()
     assert {base for base, _ in asked} == set(bases)
     assert {seconds for _, seconds in asked} == {1.0}
 
@@ -201,7 +197,6 @@ def test_what_one_part_found_out_all_know() -> None:
             turns.send("GET", f"{broker.base}/first")
         with pytest.raises(AdminError, match="does not answer since"):
             plans.send("GET", f"{broker.base}/second")
-        turns.silences.close()
     assert "/second" not in broker.asked
 
 
@@ -216,7 +211,6 @@ def test_mistrust_ends_with_the_session(listed: list[str], trusted: bool):
             break
         threading.Event().wait(PATIENCE_SECONDS / 600)
     assert (silences.since(ONE) is None) is trusted
-    silences.close()
 
 
 @pytest.mark.parametrize(("listed", "asked_on"), [(["b1:8080", "b2:8080"], True), (["b2:8080"], False)])
@@ -235,7 +229,6 @@ def test_one_that_left_is_asked_no_more(listed: list[str], asked_on: bool):
         threading.Event().wait(PATIENCE_SECONDS / 600)
     assert (silences.since(ONE) is not None) is asked_on
     assert len(asked) <= before + 1 or asked_on
-    silences.close()
 
 
 def test_after_its_end_nothing_is_noted() -> None:

@@ -209,7 +209,6 @@ def test_one_deadline_holds_over_the_whole_answer(answer: Callable[[], Iterable[
         assert time.monotonic() - begun < 2 * LIMIT_SECONDS + SLACK_SECONDS
         assert late.value.sent
         assert (asking.silences.since(peer.base) is not None) is (method == "GET")
-        asking.silences.close()
 
 
 @pytest.mark.parametrize("answer", OUTRAGEOUS.values(), ids=OUTRAGEOUS)
@@ -254,7 +253,6 @@ class TestConnecting:
                 asking.send("GET", f"{peer.base}/x")
             assert time.monotonic() - begun < 2 * LIMIT_SECONDS + SLACK_SECONDS
             assert late.value.sent
-            asking.silences.close()
 
     def test_a_name_of_many_addresses(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A headless service has an address for each broker; a network that swallows packets is tried for each."""
