@@ -22,7 +22,7 @@ from lbd import log
 from lbd.clock import Steps
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.recorder import AlarmLog
-from lbd.daemon.status import build_status, log_level, move_line, served_line, situation, split_line, turn_line
+from lbd.daemon.status import build_status, log_level, move_line, served_line, split_line, turn_end, turn_line
 from lbd.errors import LbdError, UsageError
 from lbd.store.status import write_status
 from lbd.text import utc
@@ -224,7 +224,7 @@ class Service:
             self._log.warning(alarm.text, alarm=alarm.kind, broker=alarm.broker, since=utc(alarm.since), change=change)
         status = self._write(record)
         if self._engine.notifier.enabled:
-            self._engine.notifier.tell(situation(self._engine, record, status))
+            self._engine.notifier.tell(turn_end(self._engine, record, status))
         self.on_turn(record)
 
     def _write(self, record: TurnResult) -> Status:

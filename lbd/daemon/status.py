@@ -12,7 +12,7 @@ from lbd import __version__
 from lbd.errors import LbdError, UnheardError
 from lbd.fields import derived
 from lbd.model import Outcome, Skip
-from lbd.notify.events import NOT_SENT, ORDERED, EndedMove, Situation
+from lbd.notify.events import NOT_SENT, ORDERED, EndedMove, TurnEnd
 from lbd.operations.parts import broker_loads
 from lbd.permit.served import served_text
 from lbd.reason import Reason
@@ -130,7 +130,7 @@ def _unreported(seen: Observation | None) -> Iterator[str]:
         yield f"{broker} gives no report{more}: {why}"
 
 
-def situation(engine: Engine, record: TurnResult, status: Status) -> Situation:
+def turn_end(engine: Engine, record: TurnResult, status: Status) -> TurnEnd:
     """What people may have to be notified of."""
     state_dir, now = engine.settings.state_dir, status.at
     plan = proposal(record) if engine.observe_only and record.unloads else status.proposal
@@ -142,7 +142,7 @@ def situation(engine: Engine, record: TurnResult, status: Status) -> Situation:
         pause = Control(state_dir).paused(now)
     except LbdError:  # the turn tells of files that cannot be read
         works, pause = (), None
-    return Situation(status, engine.leading.leading, plan, tuple(ended), works, pause)
+    return TurnEnd(status, engine.leading.leading, plan, tuple(ended), works, pause)
 
 
 def with_leader(status: Status, leading: Role) -> Status:

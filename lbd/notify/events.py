@@ -71,7 +71,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True)
-class Situation:
+class TurnEnd:
     """What a turn left. ``plan`` waits for approval, or is what an observing lbd would have begun.
 
     ``ended`` are the moves that ended since the turn before, ``works`` those of drains in force.
@@ -86,7 +86,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Told:
+class Announced:
     """What people know. Times are epoch seconds.
 
     ``pairs`` are the brokers of the plan that was told of, ``drains`` the bundles that each drain was told to leave.
@@ -102,7 +102,7 @@ class Told:
     pause_told_at: float = 0.0
 
 
-def news(told: Told, now: Situation) -> tuple[Told, list[Event]]:
+def news(told: Announced, now: TurnEnd) -> tuple[Announced, list[Event]]:
     """The events of a turn, and what people know with them."""
     found = _moves(now)
     for look in (_leader, _plan, _blocked, _drains, _pause):
@@ -121,7 +121,7 @@ def merged(events: Iterable[Event]) -> list[Event]:
     return list(found.values())
 
 
-def _moves(now: Situation) -> list[Event]:
+def _moves(now: TurnEnd) -> list[Event]:
     landed = [one for one in now.ended if one.result == Result.LANDED]
     failed = [one for one in now.ended if one.result not in NO_FAILURE]
     events = Event("move", now.status.at, ""), Event("failure", now.status.at, "")
@@ -138,7 +138,7 @@ def _moved(event: Event, moves: list[EndedMove]) -> Event:
     return msgspec.structs.replace(event, text=text, moves=moves)
 
 
-def _leader(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
+def _leader(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
     """Where several lbds share a cluster; each tells of itself."""
     words = now.status.leader
     if now.leads == told.leads or words is None:
@@ -146,7 +146,7 @@ def _leader(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
     return replace(told, leads=now.leads), [Event("leader", now.status.at, words, ended=not now.leads)]
 
 
-def _plan(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
+def _plan(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
     """Noise makes plans of other bundles follow one another: news is a plan that moves between other brokers."""
     at, plan = now.status.at, now.plan
     if now.ended or at - told.planned_at > PLAN_SECONDS:  # it was applied, or is long gone
@@ -167,7 +167,7 @@ def _plan(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
     return replace(told, pairs=pairs), [Event("plan", at, text, plan=plan, scores=scores)]
 
 
-def _blocked(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
+def _blocked(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
     """A turn that saw nothing, or what a person has ordered, says nothing of it."""
     at, verdict = now.status.at, now.status.verdict
     if not now.leads:
@@ -186,7 +186,7 @@ def _blocked(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
     return replace(told, blocked=True), [Event("blocked", at, f"for {lasted} {verdict.words}")]
 
 
-def _drains(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
+def _drains(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
     """A drain looks again and again for what has come back: news is that other bundles stay."""
     if not now.leads:
         return told, ()
@@ -204,7 +204,7 @@ def _drains(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
     return replace(told, drains=known), found
 
 
-def _pause(told: Told, now: Situation) -> tuple[Told, Sequence[Event]]:
+def _pause(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
     """The standbys have the pause as well, and leave it to the leader to tell of it."""
     at, pause = now.status.at, now.pause
     if not now.leads or pause is None or pause.until is not None or at - pause.since < PAUSED_SECONDS:

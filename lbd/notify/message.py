@@ -26,7 +26,7 @@ MOST_CHARACTERS = 10_000
 """Slack cuts a text after 40,000, and a person reads no more than this."""
 
 
-class Message(msgspec.Struct, frozen=True):
+class WebhookMessage(msgspec.Struct, frozen=True):
     """Events in one message: ``instance`` is this lbd's machine, ``dropped`` how many events before them are lost."""
 
     cluster: str
@@ -36,7 +36,7 @@ class Message(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
-def content(message: Message, form: str) -> bytes:
+def content(message: WebhookMessage, form: str) -> bytes:
     """What is posted; ``form`` is slack or json."""
     if form == "slack":
         return redacted_json(msgspec.json.encode({"text": _escaped(_text(message)[:MOST_CHARACTERS])}))
@@ -49,7 +49,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _text(message: Message) -> str:
+def _text(message: WebhookMessage) -> str:
     lines = [f"lbd on {message.instance}, cluster {message.cluster or 'not known yet'}"]
     for event in message.events:
         lines += [f"• {utc(event.at)} {event.kind}: {event.text}", *(f"    {line}" for line in _details(event))]

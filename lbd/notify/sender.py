@@ -19,14 +19,14 @@ from urllib3.exceptions import InvalidHeader
 from urllib3.util import Retry
 
 from lbd.errors import LbdError, UsageError, as_lbd_error
-from lbd.notify.events import Event, Told, merged, news
-from lbd.notify.message import Message, content
+from lbd.notify.events import Announced, Event, merged, news
+from lbd.notify.message import WebhookMessage, content
 from lbd.pulsar.http import Secret
 from lbd.redaction import remember
 from lbd.text import utc
 
 if TYPE_CHECKING:
-    from lbd.notify.events import Situation
+    from lbd.notify.events import TurnEnd
     from lbd.notify.settings import NotifySettings
 
 
@@ -96,7 +96,7 @@ class Receiver:
         self.name = parts.netloc.rpartition("@")[2]
         return found
 
-    def post(self, message: Message) -> None:
+    def post(self, message: WebhookMessage) -> None:
         """Send it. Raises :class:`NotTakenError`, whose text has nothing secret of the address."""
         try:
             url = self.url()
@@ -115,7 +115,7 @@ class Receiver:
     def post_test(self) -> None:
         """Send a message that says what it is. Raises :class:`NotTakenError`."""
         event = Event("test", time.time(), "a person tries the webhook with lbd doctor --notify")
-        self.post(Message("", socket.gethostname(), time.time(), [event]))
+        self.post(WebhookMessage("", socket.gethostname(), time.time(), [event]))
 
     def close(self) -> None:
         """End idle connections."""
@@ -155,7 +155,7 @@ class Notifier:
         self._settings = settings
         self._changed = threading.Condition()
         self._receiver = Receiver(settings) if settings.url_file is not None else None
-        self._told, self._cluster = Told(), ""
+        self._told, self._cluster = Announced(), ""
         self._waiting: list[Event] = []
         self._sending: list[Event] = []
         self._lost = 0
@@ -175,7 +175,7 @@ class Notifier:
         """Since when the receiver takes no messages, and why; empty where it does."""
         return self._trouble
 
-    def tell(self, now: Situation) -> None:
+    def tell(self, now: TurnEnd) -> None:
         """A turn has ended."""
         self._told, found = news(self._told, now)
         wanted = [event for event in found if event.kind in self._settings.events]
@@ -242,7 +242,7 @@ class Notifier:
 
     def _send(self, receiver: Receiver, lost: int) -> None:
         """One attempt; events that were not taken wait on, unless the receiver refuses them for good."""
-        message = Message(self._cluster, socket.gethostname(), time.time(), merged(self._sending), lost)
+        message = WebhookMessage(self._cluster, socket.gethostname(), time.time(), merged(self._sending), lost)
         try:
             receiver.post(message)
         except NotTakenError as failure:

@@ -52,7 +52,7 @@ TRIES = 3
 
 
 @dataclass(frozen=True)
-class ClusterState:
+class RolloutInput:
     """What is known at one moment, by what was ``seen_at`` last; times are epoch seconds.
 
     ``started`` is when brokers had started, of those that tell it. ``usable`` brokers give
@@ -80,7 +80,7 @@ def next_broker(brokers: Iterable[str], done: Collection[str], leader: str | Non
     return next((broker for broker in left if broker != leader), left[0] if left else "")
 
 
-def advance(rollout: Rollout, seen: ClusterState) -> Rollout:
+def advance(rollout: Rollout, seen: RolloutInput) -> Rollout:
     """The rollout as it goes on by what is seen; the same one while it waits."""
     trouble = rollout.stopping or _trouble(rollout, seen)
     if rollout.phase == "ended":
@@ -92,7 +92,7 @@ def advance(rollout: Rollout, seen: ClusterState) -> Rollout:
     return step(rollout, seen)
 
 
-def _trouble(rollout: Rollout, seen: ClusterState) -> str:
+def _trouble(rollout: Rollout, seen: RolloutInput) -> str:
     """Why a cluster is no place for a restart."""
     at_work = {rollout.broker} if rollout.phase != "fill" else set()
     gone = sorted(set(rollout.members) - seen.active - at_work)
@@ -114,7 +114,7 @@ def too_hot(scores: Mapping[str, float], limit: float) -> str:
     return f"{hot} has {scores[hot]:.1f} points, more than {limit:g} (guardrails.max_destination_score)"
 
 
-def _drain(rollout: Rollout, seen: ClusterState) -> Rollout:
+def _drain(rollout: Rollout, seen: RolloutInput) -> Rollout:
     """It owns nothing, or was restarted before that; else the drain goes on, or is ordered once more."""
     broker, work = rollout.broker, seen.work
     if broker not in seen.active or _restarted(rollout, seen):
@@ -131,7 +131,7 @@ def _drain(rollout: Rollout, seen: ClusterState) -> Rollout:
     return rollout
 
 
-def _restart(rollout: Rollout, seen: ClusterState) -> Rollout:
+def _restart(rollout: Rollout, seen: RolloutInput) -> Rollout:
     """Back, healthy, and with a report that is trusted: the next one; too late: it is over."""
     if is_back(rollout, seen) and not seen.unhealthy:
         done = (*rollout.done, rollout.broker)
@@ -151,7 +151,7 @@ def _restart(rollout: Rollout, seen: ClusterState) -> Rollout:
     return rollout
 
 
-def _missing(rollout: Rollout, seen: ClusterState) -> str:
+def _missing(rollout: Rollout, seen: RolloutInput) -> str:
     """What a broker lacks that is not back."""
     if rollout.broker not in seen.active:
         return "it is no active broker"
@@ -160,7 +160,7 @@ def _missing(rollout: Rollout, seen: ClusterState) -> str:
     return seen.unhealthy or "its load report is missing, or not to be trusted yet"
 
 
-def _fill(rollout: Rollout, seen: ClusterState) -> Rollout:
+def _fill(rollout: Rollout, seen: RolloutInput) -> Rollout:
     """The last one is filled: how even it is now."""
     work = seen.work
     if work is None or work.ended_at is None:
@@ -189,18 +189,18 @@ def evenness(scores: Mapping[str, float]) -> str:
     return f"the mean is {mean:.1f} points, the farthest from it {far} with {scores[far]:.1f}"
 
 
-def is_back(rollout: Rollout, seen: ClusterState) -> bool:
+def is_back(rollout: Rollout, seen: RolloutInput) -> bool:
     """Whether the broker at work was restarted, and its report is trusted again."""
     was_away = rollout.gone_at is not None and rollout.started_at is None
     return rollout.broker in seen.active & seen.usable and (was_away or _restarted(rollout, seen))
 
 
-def _restarted(rollout: Rollout, seen: ClusterState) -> bool:
+def _restarted(rollout: Rollout, seen: RolloutInput) -> bool:
     started, before = seen.started.get(rollout.broker), rollout.started_at
     return started is not None and before is not None and not same(started, before)
 
 
-def _phase(rollout: Rollout, seen: ClusterState, phase: str, gone_at: float | None) -> Rollout:
+def _phase(rollout: Rollout, seen: RolloutInput, phase: str, gone_at: float | None) -> Rollout:
     return changed(rollout, phase=phase, phase_at=seen.now, begun=False, gone_at=gone_at, tries=0, waits="")
 
 
@@ -383,7 +383,7 @@ class Rolling:
             if drain.rollout == rollout.id and broker not in at_work:
                 self._draining.release(broker)
 
-    def _state(self, rollout: Rollout, tools: Tools) -> ClusterState:
+    def _state(self, rollout: Rollout, tools: Tools) -> RolloutInput:
         assert self._record is not None
         found = cluster_state(self._record, tools.parts, self._now())
         drain = self._drain_of(rollout)
@@ -421,7 +421,7 @@ def _fill_id(rollout: Rollout) -> str:
     return f"{rollout.id}-fill-{rollout.tries}"
 
 
-def cluster_state(record: TurnResult, parts: Parts, now: float) -> ClusterState:
+def cluster_state(record: TurnResult, parts: Parts, now: float) -> RolloutInput:
     """What a turn has seen, as a rollout looks at it."""
     observation, evidence = record.observation, record.evidence
     assert observation is not None
@@ -432,7 +432,7 @@ def cluster_state(record: TurnResult, parts: Parts, now: float) -> ClusterState:
     untold = ~np.isfinite(snapshot.brokers.started_at)  # a restart seen ends a drain; here it is the rollout that does
     usable = (paired == 0) | ((paired == Reason.DRAINED.code) & untold)
     settled = evidence.settled if evidence is not None else usable
-    return ClusterState(
+    return RolloutInput(
         now,
         frozenset(observation.active),
         observation.leader.broker if observation.leader is not None else None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.daemon.engine import engine
-from lbd.daemon.status import build_status, situation
+from lbd.daemon.status import build_status, turn_end
 from lbd.model import Skip
 from lbd.notify.events import NOT_SENT
 from lbd.reason import Reason
@@ -182,7 +182,7 @@ def test_what_events_are_made_from(pulsar: FakePulsar, tmp_path: Path):
         skips = Skip("t/n/a", Reason.OWNER_CHANGED, "b has it"), Skip("t/n/b", Reason.PAUSED, "by bob")
         balancer.wait()
         record = record.__class__(**{**record.__dict__, "refused": skips})
-        found = situation(balancer, record, build_status(balancer, record, 1, None))
+        found = turn_end(balancer, record, build_status(balancer, record, 1, None))
     assert (found.leads, found.plan, found.works, found.pause) == (True, None, (work,), pause)
     assert [(one.bundle, one.result, one.detail) for one in found.ended] == [
         ("t/n/a", NOT_SENT, "owner-changed: b has it")

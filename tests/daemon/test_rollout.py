@@ -12,7 +12,7 @@ from lbd.errors import RefusedError, UsageError
 from lbd.load import scoring
 from lbd.load.scoring import Weights
 from lbd.model import Result
-from lbd.operations.rollout import ClusterState, advance, next_broker
+from lbd.operations.rollout import RolloutInput, advance, next_broker
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
 from lbd.simulate.cluster import cluster as built
@@ -38,10 +38,10 @@ def rollout(**changes: Any) -> Rollout:
     return Rollout(**{**values, "brokers": BROKERS, "members": BROKERS, "started_at": 100.0, **changes})
 
 
-def seen(now: float = 1010.0, **changes: Any) -> ClusterState:
+def seen(now: float = 1010.0, **changes: Any) -> RolloutInput:
     """All three are there, started at 100 and usable."""
     values: dict[str, Any] = {"active": frozenset(BROKERS), "usable": frozenset(BROKERS), "leader": "c:1"}
-    return ClusterState(now, **{**values, "seen_at": now, "started": dict.fromkeys(BROKERS, 100.0), **changes})
+    return RolloutInput(now, **{**values, "seen_at": now, "started": dict.fromkeys(BROKERS, 100.0), **changes})
 
 
 def work(owned: int | None = 0, code: int = 0, **changes: Any) -> Work:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lbd.notify.events import NOT_SENT, EndedMove, Event, Situation, Told, merged, news
+from lbd.notify.events import NOT_SENT, Announced, EndedMove, Event, TurnEnd, merged, news
 from lbd.reason import Reason
 from lbd.store.control import Pause
 from lbd.store.drains import RemainingBundle, Work
@@ -23,7 +23,7 @@ BALANCED = Verdict("balanced")
 LANDED = EndedMove("t/n/0x0_0x1", "landed", A, B, B)
 
 
-def left(after: float = 0.0, **changes: Any) -> Situation:
+def left(after: float = 0.0, **changes: Any) -> TurnEnd:
     """What a turn left, so many seconds after the first."""
     status = {name: changes.pop(name) for name in set(changes) & set(Status.__struct_fields__)}
     usual = {"verdict": BALANCED, "brokers": [BrokerStatus(A, 80.0, "cpu", 1.0, 1.0, 9)]}
@@ -38,7 +38,7 @@ def left(after: float = 0.0, **changes: Any) -> Situation:
         sentence="No move.",
         **{**usual, **status},
     )
-    return Situation(found, **{"leads": True, **changes})
+    return TurnEnd(found, **{"leads": True, **changes})
 
 
 def plan(*ends: tuple[str, str], number: int = 1, name: str = "1f3a9c2e") -> Proposal:
@@ -63,16 +63,16 @@ def pause(hours: float, **changes: Any) -> Pause:
     return msgspec.structs.replace(Pause(AT - hours * HOUR, None, "upgrade", "ann"), **changes)
 
 
-def told(*turns: Situation) -> list[list[Event]]:
+def told(*turns: TurnEnd) -> list[list[Event]]:
     """The events of each turn."""
-    known, found = Told(leads=True), []
+    known, found = Announced(leads=True), []
     for one in turns:
         known, events = news(known, one)
         found.append(events)
     return found
 
 
-def texts(*turns: Situation) -> list[list[str]]:
+def texts(*turns: TurnEnd) -> list[list[str]]:
     """The texts of the events of each turn."""
     return [[event.text for event in events] for events in told(*turns)]
 
@@ -156,7 +156,7 @@ NEITHER: list[str] = []
         ),
     ],
 )
-def test_events(turns: list[Situation], expected: list[list[str]]):
+def test_events(turns: list[TurnEnd], expected: list[list[str]]):
     """Each change once, no matter how many turns say the same."""
     assert texts(*turns) == expected
 
@@ -164,13 +164,13 @@ def test_events(turns: list[Situation], expected: list[list[str]]):
 def test_a_standby_tells_nothing_at_its_start_and_a_leader_does():
     """Nobody is told that a second lbd stands by; that one has taken over is news."""
     for leads, words in ((False, []), (True, ["words"])):
-        _, found = news(Told(), left(leads=leads, leader="words"))
+        _, found = news(Announced(), left(leads=leads, leader="words"))
         assert [event.text for event in found] == words
 
 
 def test_one_lbd_alone_tells_nothing_of_leading():
     """It has no other to be the leader of."""
-    assert news(Told(), left())[1] == []
+    assert news(Announced(), left())[1] == []
 
 
 def test_what_programs_read_of_them():

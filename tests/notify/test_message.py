@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from lbd.notify.events import EndedMove, Event
-from lbd.notify.message import LISTED, MOST_CHARACTERS, MOST_MOVES, Message, content
+from lbd.notify.message import LISTED, MOST_CHARACTERS, MOST_MOVES, WebhookMessage, content
 from lbd.redaction import remember
 from tests.notify.test_events import AT, A, B, left, plan, told
 
 
-def message(*events: Event, dropped: int = 0) -> Message:
+def message(*events: Event, dropped: int = 0) -> WebhookMessage:
     """From this machine."""
-    return Message("prod", "host-1", AT, list(events), dropped)
+    return WebhookMessage("prod", "host-1", AT, list(events), dropped)
 
 
 def slack(*events: Event, dropped: int = 0) -> str:

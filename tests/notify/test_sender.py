@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from lbd.notify import sender
 from lbd.notify.events import Event
-from lbd.notify.message import Message
+from lbd.notify.message import WebhookMessage
 from lbd.notify.sender import LOST, MESSAGES, MOST_WAITING, Notifier, NotTakenError, Receiver
 from lbd.notify.settings import NotifySettings
 from tests.daemon.test_service import eventually
@@ -75,7 +75,7 @@ def posted(folder: Path, url: str = URL, **changes: Any) -> None:
     """One message."""
     receiver = Receiver(settings(folder, url, **changes))
     try:
-        receiver.post(Message("c", "h", AT, [Event("leader", AT, "b leads")]))
+        receiver.post(WebhookMessage("c", "h", AT, [Event("leader", AT, "b leads")]))
     finally:
         receiver.close()
 
