@@ -47,6 +47,7 @@ BY_HAND = {
 """A daemon that moves nothing of its own will, and what it is asked for without delay, however often."""
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(versions=["4.2.4"], full_jit=True, settings=SHORT_SESSION)
 def test_a_minutes_spike_and_a_restart_move_nothing(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
@@ -137,7 +138,7 @@ def _scenario(name: str, version: str, directory: Path, tell: Callable[[str], No
 
 
 @pytest.mark.usefixtures("quotas")
-@pytest.mark.cluster(versions=["4.2.4"], full_jit=True, settings=SHORT_SESSION)
+@pytest.mark.cluster(versions=["4.2.4"])
 def test_moves_survive_kills(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
     """Twenty moves under six clients; lbd dies twice in the midst of one, the leader once."""
     survive(cluster, tmp_path, tell, 20, schedule(20, lbd=2, leader=1, broker=0))
