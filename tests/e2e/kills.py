@@ -27,7 +27,7 @@ Victim = Literal["lbd", "leader", "broker"]
 
 REQUEST_SECONDS = 30.0
 OWNED_AGAIN_SECONDS = 90.0
-INTENT_SECONDS = 10.0
+INTENT_SECONDS = 30.0
 CLOSED_SECONDS = 120.0
 """A move that was killed before anything happened stays open for as long as a broker may take for an unload."""
 
