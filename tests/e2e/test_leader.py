@@ -43,8 +43,8 @@ TAKEN_OVER_SECONDS = 30.0
 @pytest.mark.usefixtures("quotas")
 @pytest.mark.cluster(versions=["4.2.4", "4.0.8"])
 def test_the_other_one_takes_over(cluster: Cluster, tmp_path: Path, tell: Callable[[str], None]):
-    """A kill in the midst of a move; one that stands still is missed a minute or two later, at length."""
-    struck(cluster, tmp_path, tell, ["kill -9"])
+    """Two kills in the midst of moves; one that stands still is missed a minute or two later, at length."""
+    struck(cluster, tmp_path, tell, ["kill -9"] * 2)
 
 
 @pytest.mark.soak
