@@ -21,8 +21,11 @@ TRIES=10 # requests in a row without a usable answer: lbd is given half a minute
 newline='
 '
 
+token=
 say() {
-  line="lbd pre-stop: $(printf '%.400s' "$1" | tr '[:cntrl:]' ' ')"
+  line=$1
+  [ -z "$token" ] || case $line in *"$token"*) line="a line that is not shown, because the token is in it" ;; esac
+  line="lbd pre-stop: $(printf '%.400s' "$line" | tr '[:cntrl:]' ' ')"
   if (: >>"$LBD_PRE_STOP_LOG") 2>/dev/null; then
     printf '%s\n' "$line" >>"$LBD_PRE_STOP_LOG"
   else
@@ -74,7 +77,6 @@ ask() {
   else
     status=000 words=${answer#*curl: } words=${words%%"$newline"*}
   fi
-  case $answer in *"$token"*) status=000 answer='' words="not shown, because the token is in it" ;; esac
 }
 
 # Whether to ask again after an answer that did not help. What passes by itself: the holds of lbd/reason.py, another
@@ -92,6 +94,7 @@ again() {
     409)
       case $words in
         *membership-changed:* | *leader-unreachable:* | *too-few-brokers:* | *not-leader:* | *' is at work;'*)
+          failures=0
           note "lbd does not begin yet: $words"
           ;;
         *)

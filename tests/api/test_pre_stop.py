@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import pytest
 from lbd.reason import Reason
 from tests.api.conftest import PATIENCE_SECONDS, TOKEN, Api, listening, own_api, working
 from tests.api.test_draining import ended, owned, who
+from tests.api.test_tls import OPENSSL, certify
 from tests.daemon.test_service import eventually
 from tests.simulate import fakes
 
@@ -160,6 +161,18 @@ class TestDrain:
         hook = pod(api, tmp_path / "pod", cluster.brokers[2])
         assert "owns nothing" in hook.stop(LBD_TOKEN=token)[-1]
 
+    @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
+    def test_over_https(self, cluster: FakePulsar, tmp_path: Path):
+        """By the CA that it is given; without it the token is not sent."""
+        files = certify(tmp_path, "lbd", "subjectAltName=IP:127.0.0.1")
+        secure = {**own_api(tmp_path), "tls": files}
+        with listening(fakes.settings(cluster, tmp_path / "state", api=secure)) as found:
+            found.turn()
+            with working(found):
+                hook = pod(found, tmp_path / "pod", cluster.brokers[2])
+                assert "SSL certificate problem" in hook.stop()[-1]
+                assert "owns nothing" in hook.stop(LBD_CA_FILE=files["cert_file"])[-1]
+
 
 class TestRefused:
     """By a real lbd: one line says why, and the pod stops."""
@@ -254,6 +267,15 @@ def hang(_: BaseHTTPRequestHandler) -> None:
     time.sleep(SECONDS + 2)
 
 
+def processes() -> list[str]:
+    """The arguments of each one on this machine."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_text(errors="replace"))
+    return found
+
+
 OVER = f"{SECONDS} s are over; the broker stops with what it still owns"
 STAYS = "; the broker stops as it is"
 UNUSABLE = "lbd gives no usable answer: "
@@ -266,8 +288,11 @@ BAD: dict[str, tuple[Callable[[BaseHTTPRequestHandler], Reply | None], str]] = {
     "half json": (lambda _: (200, '{"drains":[{"drain":{"broker":'), f"{UNUSABLE}status 200, and nothing"),
     "empty": (lambda _: (200, ""), f"{UNUSABLE}status 200, and nothing that lbd would say{STAYS}"),
     "elsewhere": (lambda _: (302, ""), f"(status 302): status 302, and nothing that lbd would say{STAYS}"),
-    "an echo": (lambda one: (200, str(one.headers)), f"{UNUSABLE}not shown, because the token is in it{STAYS}"),
-    "an echo of errors": (lambda one: (401, str(one.headers)), f"{UNUSABLE}not shown, because the token is in it"),
+    "an echo": (lambda one: (200, str(one.headers)), f"{UNUSABLE}status 200, and nothing that lbd would say{STAYS}"),
+    "an echo of errors": (
+        lambda one: told(401, one.headers["Authorization"]),
+        "a line that is not shown, because the token",
+    ),
     "drips": (drip, OVER),
 }
 
@@ -295,9 +320,11 @@ class TestBadLbd:
         assert hook.seconds < SECONDS + 1
 
     def test_nobody_listens(self, tmp_path: Path, shell: str):
-        """As where lbd is not there; a name that is not there is no better."""
+        """As where lbd is not there; a name that is not there is no better. No process waits for the deadline then."""
         hook = Pod(tmp_path / "pod", "http://127.0.0.1:1", shell=shell)
-        assert re.search(r"no usable answer: \(7\) Failed to connect .*; the broker stops as it is$", hook.stop()[-1])
+        last = hook.stop(LBD_PRE_STOP_SECONDS="7654")[-1]
+        assert re.search(r"no usable answer: \(7\) Failed to connect .*; the broker stops as it is$", last)
+        eventually(lambda: not [words for words in processes() if "7654" in words])
         lines = hook.stop(LBD_URL="http://lbd.invalid:8085", LBD_PRE_STOP_SECONDS=str(SECONDS))
         assert "Could not resolve host: lbd.invalid" in lines[0] or lines == [OVER]
 
@@ -324,7 +351,8 @@ class TestBadLbd:
     def test_a_deadline_that_is_none(self, tmp_path: Path, shell: str, seconds: str):
         """The default holds."""
         hook = Pod(tmp_path / "pod", "http://127.0.0.1:1", shell=shell)
-        assert hook.stop(LBD_PRE_STOP_SECONDS=seconds)[0] == "LBD_PRE_STOP_SECONDS is no whole number; 240 are taken"
+        lines = hook.stop(LBD_PRE_STOP_SECONDS=seconds, LBD_TOKEN_FILE="/nowhere/token")
+        assert lines[0] == "LBD_PRE_STOP_SECONDS is no whole number; 240 are taken"
 
     def test_a_log_that_cannot_be_written(self, tmp_path: Path, shell: str):
         """Lines go to stderr, which Kubernetes shows if a hook fails."""
@@ -339,11 +367,7 @@ class TestBadLbd:
         shown: list[str] = []
 
         def look(_: BaseHTTPRequestHandler) -> Reply:
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    shown.append(path.read_text())
-                except OSError:
-                    continue
+            shown.extend(processes())
             return told(403, "seen enough")
 
         with answering(look) as url:
