@@ -31,6 +31,7 @@ CODES = {
 
 BALANCE = "tests/e2e/test_balance.py"
 CHART = "tests/helm/test_chart.py"
+PRE_STOP = "tests/helm/test_pre_stop.py"
 BOOTED = "tests/systemd/test_booted.py"
 INSTALLED = "tests/docs/test_installed.py::test_from_nothing_to_a_service"
 
@@ -53,6 +54,8 @@ ELSEWHERE = {
     "python -m tests.security_page": "tests/test_docs.py::test_the_page_of_security_tests_is_current",
     "python -m tests.helm.readme": f"{CHART}::test_the_readme_has_the_values",
     "python -m tests.helm.files": f"{CHART}::test_the_chart_has_the_alerts_and_dashboards_of_the_examples",
+    "helm upgrade pulsar apache/pulsar ": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
+    "helm upgrade lbd helm/lbd ": f"{PRE_STOP}::test_the_names_in_both_charts_meet",
     "python -m tests.e2e.cluster": "tests/e2e/test_cluster.py::test_every_broker_is_listed_and_one_leads",
     "lbd rollout ": "tests/cli/test_rollout.py::test_a_command_restarts_each_broker",
     "lbd apply ": "tests/api/test_planning.py::test_a_person_sees_and_applies_it",
@@ -76,6 +79,7 @@ CANNOT = {
     "tests/run": "it is what runs this test",
     "tests/setup": "it has set up what runs this test",
     "tests/soak": "most of a day",
+    "kubectl -n pulsar create secret ": "no Kubernetes here",
     "docker ": "no Docker; tests/package takes the image's steps in a bare virtual environment",
     "python -m tests.api.picture": "the picture differs by the fonts of a machine; tests/api has the page in a browser",
     "python3 -m venv lbd-env": "for YARN, which is not here",
@@ -109,6 +113,8 @@ EXAMPLES = {
     "gitops/lbd.yaml": f"tests/test_docs.py::{FLOW}",
     "gitops/workflow.yml": "tests/docs/test_snippets.py::test_every_step_of_a_workflow_is_read_by_bash",
     "grafana/lbd.json": f"{METRICS}::test_rules_and_dashboard_ask_for_metrics_that_there_are",
+    "kubernetes/apache-chart/*": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
+    "kubernetes/pre-stop.sh": "tests/api/test_pre_stop.py::test_what_passes_by_itself_is_waited_for",
     "prometheus/*.yml": f"{METRICS}::test_each_alert_fires_when_it_should",
     "spark-k8s/job.py": f"tests/learn/test_kubernetes.py::{PODS}",
     "spark-k8s/submit.sh": f"tests/learn/test_kubernetes.py::{PODS}",

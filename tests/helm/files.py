@@ -1,4 +1,4 @@
-"""Alerts and dashboards of examples/ in the chart, which cannot reach outside its own folder.
+"""Alerts, dashboards and the preStop hook of examples/ in the chart, which cannot reach outside its own folder.
 
 ``python -m tests.helm.files`` copies them.
 """
@@ -15,8 +15,8 @@ FILES = CHART / "files"
 
 def wanted() -> dict[str, str]:
     """What should be in the chart, by name."""
-    found = (*EXAMPLES.glob("prometheus/*.rules.yml"), *EXAMPLES.glob("grafana/*.json"))
-    return {path.name: path.read_text() for path in found}
+    found = (EXAMPLES.glob(own) for own in ("prometheus/*.rules.yml", "grafana/*.json", "kubernetes/pre-stop.sh"))
+    return {path.name: path.read_text() for paths in found for path in paths}
 
 
 def there() -> dict[str, str]:

@@ -29,13 +29,14 @@ class Rejected(Exception):  # noqa: N818 - helm's word for it
 
 @dataclass(frozen=True)
 class Chart:
-    """The chart under one helm."""
+    """A chart, lbd's unless another one is named, under one helm."""
 
     helm: Path
+    folder: Path = CHART
 
     def template(self, *words: str, version: str = KUBERNETES[1], release: str = "lbd") -> list[Manifest]:
         """All manifests, hooks included. Raises :class:`Rejected`."""
-        text = self.run("template", release, str(CHART), "--kube-version", f"{version}.0", *words)
+        text = self.run("template", release, str(self.folder), "--kube-version", f"{version}.0", *words)
         return [found for found in yaml.safe_load_all(text) if found]
 
     def of(self, setup: Path, **options: str) -> list[Manifest]:
