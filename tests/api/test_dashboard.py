@@ -14,8 +14,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 from lbd.store.control import Control
 from lbd.store.drains import Drain, Drains, Work, Works
 from lbd.store.proposal import plan_id
+from lbd.store.rollouts import Rollout, Rollouts
 from tests.api.browser import browsing, sized
-from tests.api.conftest import TOKEN, serving
+from tests.api.conftest import TOKEN, serving, working
 from tests.fake_pulsar import HOT
 
 if TYPE_CHECKING:
@@ -106,6 +107,52 @@ def test_a_plan_that_waits(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
         assert text(browser, "acting") == "No: a plan waits for approval"
         assert text(browser, "next") == "Wait for a person's approval"
         assert text(browser, "next-why") == f"lbd apply {name}"
+        assert f"Plan {name}: 3 moves, " in text(browser, "plan-about")
+        rows = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "#planned tr")]
+        assert [row.startswith(tuple(HOT)) for row in rows] == [True] * 3
+
+
+def approved(browser: Chrome, **words: str) -> None:
+    """The plan on the page, approved by keyboard."""
+    browser.find_element(By.ID, "approve").send_keys(Keys.ENTER)
+    steered(browser, who="ann", **words)
+
+
+def test_a_plan_is_approved_on_the_page(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """With a name and the token; what came of it is told where the plan stood, and aloud."""
+    with serving(pulsar, tmp_path, mode="approve") as api, working(api):
+        moves = api.turn().unloads
+        opened(browser, api)
+        approved(browser, steer_token="wrong-one")
+        assert "wrong token" in reads(browser, "steer-trouble", "Not done")
+        steered(browser, steer_token=TOKEN)
+        assert "3 landed" in reads(browser, "plan-said", "landed")
+        assert text(browser, "h-plan") == "Approved by ann"
+        assert not browser.find_element(By.ID, "approve").is_displayed()
+        assert {pulsar.owners[move.bundle] for move in moves} == {move.destination for move in moves}
+
+
+def test_a_plan_that_has_become_another_one_is_refused_on_the_page(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Nothing is begun, and the form says what is different."""
+    with serving(pulsar, tmp_path, mode="approve") as api, working(api):
+        moved, *others = api.turn().unloads
+        opened(browser, api)
+        pulsar.owners[moved.bundle] = pulsar.ids[1] if moved.destination == pulsar.ids[2] else pulsar.ids[2]
+        approved(browser, steer_token=TOKEN)
+        assert moved.bundle in reads(browser, "steer-trouble", "Not done")
+        assert {pulsar.owners[move.bundle] for move in others} == {move.source for move in others}
+
+
+def test_a_rollout_is_shown_as_it_goes(browser: Chrome, api: Api):
+    """Who, why, and how many brokers of how many."""
+    now, brokers = time.time(), ("127.0.0.8:8080", "127.0.0.9:8080")
+    order = {"id": "r", "brokers": brokers, "members": brokers, "by": "ann", "begun_at": now, "phase_at": now}
+    found = Rollout(**order, broker=brokers[1], timeout_seconds=900, reason="4.0.14", done=brokers[:1])
+    Rollouts(api.engine.settings.state_dir).save(found)
+    opened(browser, api)
+    assert "by ann: 4.0.14" in reads(browser, "works", "1 of 2 brokers restarted: 127.0.0.9:8080 is being drained")
+    bar = browser.find_element(By.CSS_SELECTOR, "#works progress")
+    assert [bar.get_property("value"), bar.accessible_name] == [1, "brokers restarted, of 2"]
 
 
 def test_a_pause_is_told_with_its_reason(browser: Chrome, api: Api):

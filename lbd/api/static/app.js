@@ -4,10 +4,12 @@
 const POLL_SECONDS = 5;
 const MOVES = 50;
 const POINTS = 300;
+const APPLIED_WITHIN_SECONDS = 600;
+const REFUSED_WITHIN_SECONDS = 3;
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
-const seen = { status: null, at: 0, moves: [], gaps: [], plan: null, drains: null, limits: {}, silentSince: null };
+const seen = { status: null, at: 0, moves: [], gaps: [], plan: null, drains: null, rollout: null, applied: null, limits: {}, silentSince: null };
 let token = null;
 
 // -- words
@@ -206,17 +208,45 @@ function showBanners(status) {
   }
 }
 
+/** The plan that waits, whole, with what it costs and what it brings; once approved, what comes of it, until the next one waits. */
+function showPlan(status) {
+  const waiting = status.proposal;
+  // Until the next turn the status still has the plan that was approved; the same moves may be proposed anew after it.
+  const others = waiting && seen.applied && waiting.made_at !== seen.applied.plan.made_at;
+  if (others && seen.applied.outcome) seen.applied = null;
+  const applied = seen.applied;
+  const plan = applied ? applied.plan : waiting;
+  $("plan").hidden = !plan;
+  $("approve").hidden = Boolean(applied);
+  if (!plan) return;
+  const scores = Object.values(plan.expected);
+  const moves = `Plan ${plan.id}: ${counted(plan.unloads.length, "move")}, ${counted(plan.clients, "client")} ${plan.clients === 1 ? "reconnects" : "reconnect"}`;
+  const gap = scores.length ? `, ${(Math.max(...scores) - Math.min(...scores)).toFixed(1)} points between highest and lowest when all have landed` : "";
+  say("h-plan", applied ? `Approved by ${applied.by}` : "A plan waits for approval");
+  say("plan-about", applied ? applied.outcome || `${moves}. It is carried out.` : `${moves}${gap}. It can be approved until ${clock(plan.expires_at)}.`);
+  rows($("planned"), plan.unloads, ["", "", "num", "num", ""], "none", (move, cells) => {
+    write(cells[0], move.bundle);
+    write(cells[1], ends(move));
+    write(cells[2], amount(move.throughput));
+    write(cells[3], grouped.format(move.clients));
+    cells[3].dataset.label = "clients";
+    write(cells[4], move.reason);
+  });
+}
+
 /** How far a drain or a fill is: the bar is native, so that it is heard as one, and only its end is said aloud. */
 function showDrains() {
   const { drains, fill } = seen.drains || { drains: [], fill: null };
   const items = drains.map((one) => ({ key: one.drain.broker, drain: one.drain, work: one.work }));
+  const { rollout, summary } = seen.rollout || { rollout: null };
+  if (rollout && rollout.ended_at === null) items.unshift({ key: "rollout", rollout, summary });
   if (fill && fill.ended_at === null) items.push({ key: `fill ${fill.broker}`, drain: null, work: fill });
   $("drains").hidden = !items.length;
   const known = new Map([...$("works").children].map((row) => [row.dataset.key, row]));
   for (const item of items) {
     const row = known.get(item.key) || $("works").appendChild(workRow(item.key));
     known.delete(item.key);
-    fillWork(row, item);
+    (item.rollout ? fillRollout : fillWork)(row, item);
   }
   for (const row of known.values()) row.remove();
 }
@@ -250,6 +280,16 @@ function fillWork(row, { drain, work }) {
   words.className = work.ended_at !== null && work.exit_code ? "wrong" : "";
   if (row.dataset.ended === "false" && work.ended_at !== null) say("drain-said", work.sentence);
   row.dataset.ended = String(work.ended_at !== null);
+}
+
+function fillRollout(row, { rollout, summary }) {
+  const [name, order, bar, words] = row.children;
+  write(name, "rollout");
+  write(order, ` by ${rollout.by}${rollout.reason ? `: ${rollout.reason}` : ""}`);
+  bar.max = rollout.brokers.length;
+  bar.value = rollout.done.length;
+  bar.setAttribute("aria-label", `brokers restarted, of ${rollout.brokers.length}`);
+  write(words, summary);
 }
 
 function showBrokers(status) {
@@ -382,7 +422,7 @@ function show() {
   say("about", `lbd ${status.version}, ${counted(status.turns, "turn")}, strategy ${seen.strategy || "?"}. Times are this browser's.`);
   if (seen.told !== status.at) say("sentence", `Last turn: ${status.sentence}`);
   seen.told = status.at;
-  for (const part of [showBanners, showBalance, showActing, showNext, showBrokers, showPairs]) part(status);
+  for (const part of [showBanners, showBalance, showActing, showNext, showPlan, showBrokers, showPairs]) part(status);
   for (const part of [showLast, showMoves, showGap, showDrains, showAge]) part();
   say("steer", status.paused ? "Resume…" : "Pause…");
 }
@@ -392,11 +432,11 @@ function show() {
 class Unanswered extends Error {}
 
 /** The answer's status and JSON; null where it has none. */
-async function asked(path, more) {
+async function asked(path, more, seconds = 20) {
   const headers = { ...(token ? { Authorization: `Bearer ${token}` } : {}), ...more.headers };
   let answer;
   try {
-    answer = await fetch(path, { ...more, headers, cache: "no-store", signal: AbortSignal.timeout(20000) });
+    answer = await fetch(path, { ...more, headers, cache: "no-store", signal: AbortSignal.timeout(1000 * seconds) });
   } catch (error) {
     throw new Unanswered("lbd does not answer");
   }
@@ -436,10 +476,10 @@ async function refresh(moved, told = moved) {
   }
   asking = true;
   try {
-    const [status, drains] = await Promise.all([get("/v1/status"), get("/v1/drains")]);
+    const [status, drains, rollout] = await Promise.all([get("/v1/status"), get("/v1/drains"), get("/v1/rollout")]);
     const turned = !seen.status || status.at !== seen.status.at || status.pid !== seen.status.pid;
     if (seen.status && status.pid !== seen.status.pid) seen.gaps = [];
-    Object.assign(seen, { status, drains, at: performance.now() });
+    Object.assign(seen, { status, drains, rollout, at: performance.now() });
     if (turned || moved) await readTurn();
     $("ask").hidden = true;
     Object.assign(seen, { silentSince: null, why: "" });
@@ -468,31 +508,44 @@ function listen() {
   events.addEventListener("move", () => refresh(true));
   events.addEventListener("pause", () => refresh(false, true));
   events.addEventListener("drain", () => refresh(false, true));
+  events.addEventListener("rollout", () => refresh(false, true));
   events.addEventListener("error", () => {
     refresh(false);
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 1000 * POLL_SECONDS);
   });
 }
 
-// -- pausing, the one thing that this page changes
+// -- pausing and approving, the two things that this page changes
 
-const steering = { path: "" };
+let order = null;
 
-function openSteering() {
+function openOrder(words, about) {
+  order = about;
+  ["steer-h", "steer-about", "steer-do"].forEach((id, at) => say(id, words[at]));
+  $("lasting").hidden = order.path !== "/v1/pause";
+  $("why").required = order.path === "/v1/pause";
+  $("why").value = "";
+  $("proving").hidden = token !== null;
+  steerTrouble("");
+  $("steering").showModal();
+}
+
+function openPause() {
   const paused = seen.status && seen.status.paused;
-  steering.path = paused ? "/v1/resume" : "/v1/pause";
   const words = paused
     ? ["Resume lbd", `It moves bundles again. The pause was given by ${paused.by}: ${paused.reason || "no reason"}.`, "Resume"]
     : ["Pause lbd", "Nothing new is moved until it ends, also after a restart; what is in flight is brought to its end.", "Pause"];
   const standsBy = seen.status && seen.status.hold === "not-leader";
   if (standsBy) words[1] += ` Here only, until this lbd leads: ${seen.status.leader}.`;
-  ["steer-h", "steer-about", "steer-do"].forEach((id, at) => say(id, words[at]));
-  $("lasting").hidden = Boolean(paused);
-  $("why").required = !paused;
-  $("why").value = "";
-  $("proving").hidden = token !== null;
-  steerTrouble("");
-  $("steering").showModal();
+  openOrder(words, { path: paused ? "/v1/resume" : "/v1/pause" });
+}
+
+/** The plan as it was shown: another one that has taken its place meanwhile is not what the person has read. */
+function openApproval() {
+  const plan = seen.status && seen.status.proposal;
+  if (!plan) return;
+  const about = `lbd begins plan ${plan.id} exactly as it is shown: ${counted(plan.unloads.length, "move")}, and ${counted(plan.clients, "client")} will reconnect. If one of the moves cannot be made any more, none is begun.`;
+  openOrder(["Approve the plan", about, "Approve"], { path: `/v1/plan/${plan.id}/apply`, plan });
 }
 
 function steerTrouble(words) {
@@ -504,15 +557,21 @@ async function steer() {
   const given = $("steer-token").value.trim();
   if (given) token = given;
   $("steer-token").value = "";
+  const { path, plan } = order;
   const body = { owner: $("who").value, reason: $("why").value };
-  if (steering.path === "/v1/pause" && $("lasts").value) body.for_seconds = Number($("lasts").value);
+  if (path === "/v1/pause" && $("lasts").value) body.for_seconds = Number($("lasts").value);
+  if (plan) body.timeout_seconds = APPLIED_WITHIN_SECONDS;
   const more = { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  const [answer, found] = await asked(steering.path, more);
-  if (answer.ok) {
+  const answering = asked(path, more, plan ? 2 * APPLIED_WITHIN_SECONDS : undefined);
+  // The answer comes when all moves have ended; a refusal comes at once.
+  const soon = plan ? await Promise.race([answering, new Promise((go) => setTimeout(go, 1000 * REFUSED_WITHIN_SECONDS, null))]) : await answering;
+  if (soon === null || soon[0].ok) {
     $("steering").close();
+    if (plan) follow(plan, body.owner, answering);
     refresh(true);
     return;
   }
+  const [answer, found] = soon;
   if (answer.status === 401) {
     const none = token === null;
     token = null;
@@ -520,10 +579,32 @@ async function steer() {
     $("proving").hidden = false;
     $("steer-token").focus();
   }
-  throw new Unanswered((found && found.detail) || answer.statusText);
+  throw new Unanswered(outcome(answer, found));
 }
 
-$("steer").addEventListener("click", openSteering);
+/** What an answer says, with each move that cannot be made any more. */
+function outcome(answer, found) {
+  const stale = (found && found.moves ? found.moves : []).filter((move) => move.result === null && move.detail);
+  return [(found && (found.sentence || found.detail)) || answer.statusText, ...stale.map((move) => `${move.bundle}: ${move.detail}`)].join(" ");
+}
+
+/** What comes of a plan is told when its last move has ended. */
+async function follow(plan, by, answering) {
+  const applied = { plan, by, outcome: "" };
+  seen.applied = applied;
+  try {
+    const [answer, found] = await answering;
+    applied.outcome = outcome(answer, found);
+  } catch (error) {
+    if (!(error instanceof Unanswered)) throw error;
+    applied.outcome = `${error.message}. How far the plan came is told by the last moves.`;
+  }
+  say("plan-said", applied.outcome);
+  refresh(true);
+}
+
+$("steer").addEventListener("click", openPause);
+$("approve").addEventListener("click", openApproval);
 $("steer-cancel").addEventListener("click", () => $("steering").close());
 $("steering").addEventListener("close", () => { $("steer-token").value = ""; });
 $("steer-form").addEventListener("submit", async (event) => {
@@ -533,7 +614,7 @@ $("steer-form").addEventListener("submit", async (event) => {
     await steer();
   } catch (error) {
     if (!(error instanceof Unanswered)) throw error;
-    steerTrouble(`Not done: ${error.message}.`);
+    steerTrouble(`Not done: ${error.message.replace(/\.$/, "")}.`);
   } finally {
     $("steer-do").disabled = false;
   }
