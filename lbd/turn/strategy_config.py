@@ -29,9 +29,9 @@ def gap_seconds(settings: Settings) -> float:
 
 def configured(settings: Settings) -> StrategySettings:
     """The section of the strategy in force."""
-    found = getattr(settings, strategy_section(settings.strategy))
-    assert isinstance(found, StrategySettings)
-    return found
+    section = getattr(settings, strategy_section(settings.strategy))
+    assert isinstance(section, StrategySettings)
+    return section
 
 
 def effective(settings: Settings) -> StrategySettings:
