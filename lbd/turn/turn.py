@@ -255,7 +255,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         slopes=permission.slopes,
         blocked=_blocked(parts, assessment, decision, ledger.budget, permission),
         rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used),
-        gave_up=parts.rest.ended(gave_up) if parts.rest is not None and gave_up else "",
+        gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
     )
 
 

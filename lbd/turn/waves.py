@@ -109,7 +109,7 @@ class Rest:
         waited = snapshot.taken_at - self.began_at
         return "" if 0 <= waited <= WAIT_SECONDS else f"live CPU did not show wave {self.waves} within {waited:.0f} s"
 
-    def ended(self, why: str) -> str:
+    def ended_text(self, why: str) -> str:
         """That the plan is given up, for the sentence of the turn."""
         return f"plan {self.plan} ends, {counted(len(self.unloads), 'bundle')} not moved: {why}"
 
