@@ -51,7 +51,7 @@ class TakeOverNote(msgspec.Struct, frozen=True):
     def override_to_restore(self) -> str | None:
         """The override to set on release; if there was none before, a value is set before it is deleted.
 
-        Pulsar 2.11 runs on with the last value when an override is deleted, until a restart (seen; 3.3.6 to 5.0.0-M1
+        Pulsar 2.11 keeps the last value when an override is deleted, until a restart (measured; 3.3.6 to 5.0.0-M1
         return to broker.conf within 100 ms), so a broker must be made to run its own value first.
         """
         return ON if self.before is None and ON in self.ran.values() else self.before
@@ -326,7 +326,7 @@ _AGAIN = "run lbd release again"
 
 
 def _parsed(value: str) -> str:
-    """What a broker runs with when it is given this value: Java's ``Boolean.valueOf`` (seen for abc, TRUE, False)."""
+    """The effective value of an override: Java's ``Boolean.valueOf`` (measured for abc, TRUE, False)."""
     return ON if value.strip().lower() == ON else OFF
 
 

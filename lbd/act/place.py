@@ -48,7 +48,7 @@ class Placer:
         self._ownership = Ownership(admin, clock)
 
     def place(self, bundle: str, broker: str, reason: str) -> Outcome | Skip:
-        """Place once. Never raises for what a broker does; the outcome's unload has no source."""
+        """Place once. A broker's failure is an outcome, never an error; the outcome's unload has no source."""
         wanted, started = Unload(bundle, "", broker, 0.0, 0.0, reason), self._clock.monotonic()
         fence = Fence(clock=self._clock.boot, held=self._held)
         try:

@@ -66,9 +66,9 @@ class Splitter:
             raise RefusedError(f"{cut.bundle}: {owner} owns it, not {cut.owner}; ask again")
 
     def send(self, cut: Cut, fence: Fence | None = None) -> CutOutcome:
-        """Ask once, within the ``fence`` that began with its check.
+        """Request the split once, within the ``fence`` that began with its check.
 
-        Never raises for what a broker does: everything ends in an outcome, with the reason in words.
+        A broker's failure is an outcome with its reason as text, never an error.
         """
         started = self._clock.monotonic()
         try:

@@ -126,7 +126,7 @@ class Unloader:
         return replace(ready, checked_at=started) if isinstance(ready, ReadyMove) else ready
 
     def send(self, ready: ReadyMove) -> Outcome:
-        """Try once. Never raises for what a broker does: everything ends in an outcome, with the reason in words."""
+        """Try once. A broker's failure is an outcome with its reason as text, never an error."""
         started = self._clock.monotonic()
         flight = self._flight(ready, None)
         outcome = self._cleared(flight, self._send(flight))
@@ -258,12 +258,13 @@ class Unloader:
     def _request(self, flight: _Flight) -> Response:
         """The unload itself, under one deadline over all brokers that it is sent on to."""
         ready = flight.ready
-        anew = partial(self._look_anew, flight)
         with self._policies_watched(flight):
             where = ready.destination, ready.leader.base
-            return self._admin.unload(ready.move.bundle, *where, begin_by=flight.fence.until, before_hop=anew)
+            return self._admin.unload(
+                ready.move.bundle, *where, begin_by=flight.fence.until, before_hop=partial(self._check_again, flight)
+            )
 
-    def _look_anew(self, flight: _Flight, base: str) -> None:
+    def _check_again(self, flight: _Flight, base: str) -> None:
         """Check again before the request is sent on to another broker. Raises :class:`AdminError`."""
         flight.fence.pass_on()
         refusal = self._refused(flight.move)

@@ -31,7 +31,7 @@ REFUSED, FAILED = 4, 5
 
 
 class UnloadRequest(msgspec.Struct, frozen=True):
-    """One unload asked for by a person. ``override`` is why limits may be passed, None when they may not.
+    """One unload that a person requested. ``override`` is why limits may be passed, None when they may not.
 
     Without a ``destination`` lbd's picker names one.
     """
@@ -47,7 +47,7 @@ class UnloadRequest(msgspec.Struct, frozen=True):
 
 
 class SplitRequest(msgspec.Struct, frozen=True):
-    """One split asked for by a person, at the positions that were shown; ``override`` as in an unload's."""
+    """One split that a person requested, at the positions that were shown; ``override`` as in an unload's."""
 
     id: str
     bundle: str
@@ -82,7 +82,7 @@ class PlannedMove(msgspec.Struct, frozen=True):
 
 
 class PlanRequest(msgspec.Struct, frozen=True):
-    """All moves of a plan that was shown, or none of them: ``plan`` is its name, ``reason`` why it is asked for."""
+    """All moves of a plan that was shown, or none of them: ``plan`` is its name, ``reason`` why it is requested."""
 
     id: str
     plan: str
@@ -132,7 +132,7 @@ class FillRequest(msgspec.Struct, frozen=True):
 class RolloutRequest(msgspec.Struct, frozen=True):
     """``brokers`` that are to be restarted one after the other (none: all); with ``stop`` the end of that.
 
-    With ``executes`` whoever asks restarts each broker, within ``back_within_seconds``. Answered when it has begun.
+    With ``executes`` the requester restarts each broker, within ``back_within_seconds``. Answered when it has begun.
     """
 
     id: str
@@ -155,7 +155,7 @@ Request: TypeAlias = (
 class PlacedBundle(msgspec.Struct, frozen=True):
     """What became of one bundle of a :class:`PlaceRequest`, or of one move of a :class:`PlanRequest`.
 
-    ``result`` is None where nothing was asked for, as ``detail`` says; ``reason`` is why it was to go there. ``owner``
+    ``result`` is None where nothing was requested, as ``detail`` says; ``reason`` is why it was to go there. ``owner``
     is who owns it now, ``answer`` where it was to go (None: no broker may have it).
     """
 
@@ -192,7 +192,7 @@ class RequestResult(msgspec.Struct, frozen=True):
 class Pause(msgspec.Struct, frozen=True):
     """lbd observes and counts, and moves nothing. Times are epoch seconds; ``until`` None: until ``lbd resume``.
 
-    ``since`` is 0 where a pause file cannot be read and nobody knows.
+    ``since`` is 0 (unknown) where a pause file cannot be read.
     """
 
     since: At

@@ -34,7 +34,7 @@ class Drain(msgspec.Struct, frozen=True):
     not tell (2.11). ``carried`` is what it carried when the drain began, nothing where its report does not show that
     yet. ``override`` is why holds may be passed, those that stood ``ordered_at``: when it was ordered last.
     ``respect_rest``: bundles that rest stay. ``rollout`` is the id of the rollout that it is a part of. ``since`` is 0
-    where the file cannot be read and nobody knows.
+    (unknown) where the file cannot be read.
     """
 
     broker: str
@@ -51,7 +51,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class RemainingBundle(msgspec.Struct, frozen=True):
-    """A bundle that stays, with the label of the reason and what there is to say of it."""
+    """A bundle that stays, with the label of the reason and its details."""
 
     bundle: str
     reason: str
@@ -63,8 +63,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     Of ``total`` bundles ``landed`` are where they should be, ``elsewhere`` on another broker that may have them, and
     ``failed`` have not moved, or nobody owns them. ``left`` are those that stay. ``held`` is what it waits for.
-    ``request`` is the request that began it; empty where lbd moves off by itself what came back. ``owned`` is what the
-    broker owned at the end, its own bundles and Pulsar's not counted, as it told itself.
+    ``request`` is the request that began it; empty where lbd moves bundles off again that came back. ``owned`` is the
+    number of bundles that the broker reported to own at the end, without its own bundles and Pulsar's.
     """
 
     kind: Literal["drain", "fill"]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """Scores of the two brokers of a move; None where one was not seen."""
+    """Scores of the two brokers of a move; None where one is not known."""
 
     source: float | None
     destination: float | None
@@ -72,7 +72,7 @@ class MoveStory(msgspec.Struct, frozen=True):
 
 
 class SplitStory(msgspec.Struct, frozen=True):
-    """A split of the journal, and what came of it: ``result`` is None while it is open, ``parts`` what it made."""
+    """A split of the journal with its outcome: ``result`` is None while it is open, ``parts`` are the new bundles."""
 
     at: float
     bundle: str
@@ -86,7 +86,7 @@ class SplitStory(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """The last turn in which a broker gave, or was to give: what was wanted, taken and passed over."""
+    """The last turn in which a broker was to give bundles: its pairs, the planned moves and the other candidates."""
 
     turn: int
     at: float
@@ -97,7 +97,7 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class TurnAnswer(msgspec.Struct, frozen=True):
-    """One turn, with what became of the moves that it began; ``turn`` is as kept: what is not there was empty.
+    """One turn, with the outcomes of the moves that it began. Fields missing in ``turn`` were empty.
 
     ``splits`` are those that were begun before the next turn.
     """
@@ -110,7 +110,7 @@ class TurnAnswer(msgspec.Struct, frozen=True):
 class BrokerAnswer(msgspec.Struct, frozen=True):
     """One broker. ``because`` is why it gives bundles away or does not, in sentences.
 
-    ``load`` is what the lbd that ran last on this state directory had learned of it; None where it told nothing.
+    ``load`` is what the last lbd on this state directory had learned about it; None where it had learned nothing.
     """
 
     broker: str
@@ -466,7 +466,7 @@ class Explainer:
         return bundle_with(topic, bundles.bundles if bundles is not None else [])
 
     def turn(self, number: int) -> TurnAnswer:
-        """One turn, and what became of its moves."""
+        """One turn, with the outcomes of its moves."""
         newest = self._newest()
         turn = self._turns.find(number)
         if turn is None:
@@ -487,7 +487,7 @@ class Explainer:
         return TurnAnswer(turn, [story.answer() for story in stories], split_stories(begun_after))
 
     def broker(self, name: str) -> BrokerAnswer:
-        """One broker: its score, its pairs, what it waits for, and what it gave."""
+        """One broker: its score, its pairs, why it gives bundles or not, and its moves."""
         newest = self._newest()
         broker = broker_named(name, lambda: (one for turn in self._back() for one in _names(turn)))
         last = next((turn for turn in self._back() if turn.broker(broker) is not None), newest)
@@ -589,7 +589,7 @@ class Explainer:
         return newest
 
     def _back(self) -> Iterator[TurnRecord]:
-        """The newest turn, and those before it, as far back as was asked for."""
+        """The turns since the requested time, the newest first; the newest one in any case."""
         for at, turn in enumerate(self._turns):
             if at and turn.ended_at < self._since:
                 return

@@ -135,7 +135,7 @@ class JournalState:
         self.carried = 0
 
     def take(self, entry: Entry | None, line: bytes) -> None:
-        """Count one more line in. The last line on a bundle holds, whatever the clock said when it was written."""
+        """Add one more line. The last line on a bundle holds, whatever the clock showed when it was written."""
         match entry:
             case None:
                 self.torn_lines += 1
@@ -379,7 +379,7 @@ class Journal:
 
     @property
     def lost(self) -> str:
-        """Why no intent may be written, in words; empty while the files are those that were opened."""
+        """Why no intent may be written, as text; empty while the files are those that were opened."""
         with self._lock:
             is_found = self._file.is_found
         return self._state_lost() or ("" if is_found else f"{self._path} {REPLACED}; {STARTS_AGAIN}")

@@ -202,7 +202,7 @@ ALWAYS = Now(inf)
 
 @dataclass(frozen=True)
 class SplitRecord:
-    """One split that was asked for at ``at`` (epoch seconds). ``ended`` is None while it is open."""
+    """One split that was requested at ``at`` (epoch seconds). ``ended`` is None while it is open."""
 
     at: float
     cut: Cut

@@ -1,6 +1,6 @@
 """The plan of a turn that waits for a person's approval, as status, API and ``lbd plan`` show it.
 
-It is kept in memory only: after a restart or a failover the next turn proposes anew.
+It is kept in memory only: after a restart or a failover the next turn makes a new proposal.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ::
 
     control/rollout.json   brokers are restarted one after the other: how far that is, from the order to its end
-    rollout.json           what came of the last one
+    rollout.json           the result of the last one
 
 The first is an order, like a drain: the lbd that leads goes on with it, whichever that is, and removes it at the end.
 """

@@ -246,7 +246,7 @@ def _order_text(line: Ordered) -> str:
 
 
 class Leads(msgspec.Struct, frozen=True, tag="leads", tag_field="event"):
-    """Stands in the topic only: from here on ``name`` writes. ``term`` tells one time of leading from another."""
+    """Stands in the topic only: from here on ``name`` writes. ``term`` distinguishes its periods as the leader."""
 
     at: At
     name: str
@@ -367,7 +367,7 @@ class SharedJournal(Journal):
         self._terms.pop(split, None)
 
     def take(self, lines: Sequence[Shared]) -> None:
-        """Write down what is new in lines read from the topic. Raises :class:`UsageError` when it cannot be written."""
+        """Write new lines of the topic to this journal. Raises :class:`UsageError` when it cannot be written."""
         with self._lock:
             fresh = self._fresh(lines)
             if fresh:
@@ -378,7 +378,7 @@ class SharedJournal(Journal):
                 self.on_foreign(Unload(entry.bundle, entry.source, entry.destination, entry.msg_rate, entry.throughput))
 
     def _append(self, *entries: Entry) -> None:
-        """An intent has to stand in the topic first; what has happened is written in any case."""
+        """Write lines: an intent only after the topic has it, a line on something that happened in any case."""
         for entry in entries:
             if isinstance(entry, Intent | SplitIntent):
                 self._acknowledged(encoded(entry))

@@ -101,7 +101,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
         )
 
     def at(self, now: float, gap_seconds: float) -> TurnMemory:
-        """The part that still holds: after a gap, or a clock that went back, counters and averages start anew."""
+        """The part that still holds: after a gap, or a clock that went back, counters and averages start from zero."""
         unloaded_at = {broker: min(at, now) for broker, at in self.unloaded_at.items()}
         known = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
         if 0 <= now - self.written_at <= gap_seconds:

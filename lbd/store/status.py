@@ -162,7 +162,7 @@ class _Format(msgspec.Struct):
 def write_status(state_dir: Path, status: Status) -> None:
     """Replace the status at once or not at all; only the holder of the state directory may.
 
-    Not synced to disk: after a power cut the next turn writes it anew. Raises :class:`UsageError`.
+    Not synced to disk: after a power cut the next turn writes a new one. Raises :class:`UsageError`.
     """
     path = state_dir / "status.json"
     with as_usage_error(path):
@@ -198,7 +198,7 @@ def unwritable(state_dir: Path) -> str:
 
 
 def running(state_dir: Path) -> int | None:
-    """Process id of the lbd that holds the state directory, 0 when it has not said so yet; None when none does.
+    """Process id of the lbd that holds the state directory, 0 while it is not written yet; None when none does.
 
     The lock itself decides, because an id alone may be another process's by now. The shared lock is released at once;
     a reader needs no right to write. Raises :class:`UsageError` where the lock cannot be read.

@@ -160,7 +160,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
     """One turn. ``expected`` are the scores of the brokers that the plan touches, once all of it has landed.
 
     ``candidates`` are the largest bundles of the sources that fired, ``rest`` counts their others by broker and reason.
-    ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and said the same.
+    ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and had the same message.
     """
 
     at: At

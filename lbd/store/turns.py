@@ -211,7 +211,7 @@ class ReportedBundles:
 
 
 def save_bundles(folder: Path, reported: ReportedBundles) -> None:
-    """Replace the file, at once or not at all; not synced, for it is written anew all the time. Raises OSError."""
+    """Replace the file, at once or not at all; not synced, since it is rewritten all the time. Raises OSError."""
     buffer = BytesIO()
     names = np.frombuffer("\n".join(reported.bundles).encode(errors="replace"), dtype=np.uint8)
     brokers = np.frombuffer("\n".join(reported.brokers).encode(errors="replace"), dtype=np.uint8)

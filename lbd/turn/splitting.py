@@ -145,7 +145,7 @@ def _no_room(settings: Settings, hour: int, chosen: object) -> str:
 
 
 def _planned(cluster: SplitView, settings: Settings, due: Due) -> SplitPlan | UnsplitBundle:
-    """Unlike Pulsar, lbd by itself cuts off no part without topics: that helps nobody, and cannot be taken back."""
+    """The plan of one split. Unlike Pulsar, lbd cuts off no part without topics: it does not help, and is final."""
     try:
         plan = cluster.look(due.bundle, settings.split)
     except RefusedError as error:

@@ -69,7 +69,7 @@ def _widest_first(record: TurnResult) -> list[Pair]:
 
 
 def pair_skip(record: TurnResult, pair: Pair) -> Skip:
-    """Why nothing came of a pair: what blocks it at present, what it waits for, or why its bundles were refused."""
+    """Why no bundle of a pair moves: a limit at present, something it waits for, or why its bundles were refused."""
     assert record.decision is not None
     skip = next((skip for skip in record.decision.skips if skip.what == pair.ends), None)
     block = record.blocked.get(pair.ends)
@@ -268,7 +268,7 @@ def _of_pairs(record: TurnResult) -> Verdict:
 
 
 def _of_pair(record: TurnResult, pair: Pair) -> Verdict:
-    """Why nothing came of a pair: it waits, a limit blocks it, or moving does not help."""
+    """Why no bundle of a pair moves: it waits, a limit blocks it, or moving does not help."""
     skip = pair_skip(record, pair)
     if skip.reason in WAITS:
         reason = Reason.SETTLING if skip.reason is Reason.SETTLING else Reason.WAITING

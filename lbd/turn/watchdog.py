@@ -40,12 +40,12 @@ SILENCE_SECONDS = 1800.0
 _USED = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
 
 Key = tuple[str, str]
-"""What is wrong (``gap``, ``leader``, ``frozen``, ``zero``, ``nan``), and with which broker."""
+"""The condition (``gap``, ``leader``, ``frozen``, ``zero``, ``nan``), and with which broker."""
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """One thing that lasts since ``since`` (epoch seconds), in words."""
+    """One condition that lasts since ``since`` (epoch seconds), with its text."""
 
     kind: str
     broker: str
@@ -112,7 +112,7 @@ def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder |
 
 
 def _wrong(record: TurnResult, observation: Observation) -> Iterator[tuple[Key, str]]:
-    """Everything that would be wrong if it lasted, in words."""
+    """Conditions that are wrong if they last, with their texts."""
     assert record.decision is not None
     for pair in reversed(record.decision.facts.pairs):
         above = f"is {pair.difference:.1f} points above {pair.destination}"
