@@ -551,8 +551,8 @@ class TestDryRun:
         once(chosen)
         before = {path: path.read_bytes() for path in chosen.state_dir.rglob("*") if path.is_file()}
         record = dry_run(chosen)
-        assert record.kept is not None
-        assert record.kept.hits[pulsar.ids[0]] == Hits(1, 1)
+        assert record.turn_memory is not None
+        assert record.turn_memory.hits[pulsar.ids[0]] == Hits(1, 1)
         assert {path: path.read_bytes() for path in chosen.state_dir.rglob("*") if path.is_file()} == before
 
     def test_a_broken_memory_is_done_without(self, pulsar: FakePulsar, tmp_path: Path) -> None:

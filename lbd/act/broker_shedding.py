@@ -31,11 +31,11 @@ ON, OFF = "true", "false"
 
 
 class TakeOverNote(msgspec.Struct, frozen=True):
-    """A take-over: ``taking`` until all brokers were seen off, then ``taken``; ``releasing`` until the note is removed.
+    """A take-over: ``taking`` until shedding is off on all brokers, then ``taken``, at last ``releasing``.
 
     ``before`` is the override that lbd owes the operator, None for none, and ``ran`` what each broker ran with then.
-    ``at`` is when lbd turned shedding off, ``seen_at`` when all brokers were last seen off, ``asked_at`` when the phase
-    began; all in epoch seconds.
+    ``at`` is when lbd turned shedding off, ``seen_at`` when it was last confirmed off on all brokers, ``asked_at`` when
+    the phase began; all in epoch seconds.
     """
 
     cluster: str
@@ -48,20 +48,20 @@ class TakeOverNote(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
     @property
-    def given(self) -> str | None:
-        """The override to set when giving back; where there was none it is set before it is deleted.
+    def override_to_restore(self) -> str | None:
+        """The override to set on release; if there was none before, a value is set before it is deleted.
 
-        Pulsar 2.11 runs on with the last value when an override is deleted, until a restart (seen; 3.3.6 to 5.0.0-M1
+        Pulsar 2.11 keeps the last value when an override is deleted, until a restart (measured; 3.3.6 to 5.0.0-M1
         return to broker.conf within 100 ms), so a broker must be made to run its own value first.
         """
         return ON if self.before is None and ON in self.ran.values() else self.before
 
     def lbds(self, present: str | None) -> bool:
-        """Whether the present override is one that lbd itself left, in this phase; a kill may have come at any point.
+        """Whether lbd itself set the present override, in this phase; a kill may have come at any point.
 
-        ``false`` always is: an operator who sets ``false`` by hand meanwhile cannot be told from lbd.
+        ``false`` always counts as lbd's: an operator's ``false`` cannot be told apart from it.
         """
-        return present == OFF or (self.phase == "releasing" and present in {self.given, self.before})
+        return present == OFF or (self.phase == "releasing" and present in {self.override_to_restore, self.before})
 
     def owes(self, present: str | None) -> bool:
         """Whether ``before`` still is what the operator wants, given the override that is there now.
@@ -130,29 +130,30 @@ class ReadBack:
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-read-back")
 
     def now(self) -> dict[str, Mapping[str, str] | str]:
-        """Each active broker's effective configuration, or why it cannot be had."""
+        """Each active broker's effective configuration, or why it cannot be read."""
         brokers = self._admin.active_brokers()
-        return dict(zip(brokers, self._pool.map(self._asked, brokers), strict=True))
+        return dict(zip(brokers, self._pool.map(self._configuration, brokers), strict=True))
 
-    def _asked(self, broker: str) -> Mapping[str, str] | str:
+    def _configuration(self, broker: str) -> Mapping[str, str] | str:
         try:
             return self._admin.runtime_configuration(broker)
         except AdminError as error:
             return str(error)
 
     def until(self, holds: Callable[[str, Mapping[str, str]], bool]) -> tuple[tuple[str, ...], str]:
-        """All active brokers, and what is said of those for which it does not hold even after some seconds."""
+        """All active brokers, and a message on those for which it does not hold even after some seconds."""
         deadline = self._clock.monotonic() + PATIENCE_SECONDS
         pause = FIRST_PAUSE_SECONDS
         while True:
-            found = self.now()
-            wrong = [told for broker, runtime in found.items() if (told := self._against(broker, runtime, holds))]
+            configurations = self.now()
+            problems = [self._problem(broker, runtime, holds) for broker, runtime in configurations.items()]
+            wrong = [problem for problem in problems if problem]
             if not wrong or self._clock.monotonic() >= deadline:
-                return tuple(found), _first_problem(wrong)
+                return tuple(configurations), _first_problem(wrong)
             self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def _against(
+    def _problem(
         self, broker: str, runtime: Mapping[str, str] | str, holds: Callable[[str, Mapping[str, str]], bool]
     ) -> str:
         if isinstance(runtime, str):
@@ -172,21 +173,21 @@ IN_FLIGHT_SECONDS = 5.0
 
 IN_FLIGHT_PAUSE_SECONDS = 0.2
 
-SEEN_EVERY_SECONDS = 60.0
+CONFIRM_EVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class TakenOver:
-    """Proof that no active broker sheds: which ``brokers`` were asked, and what lbd owes (None: it changed nothing)."""
+    """Proof that no active broker sheds: the ``brokers`` asked, and the note to release (None: nothing changed)."""
 
     brokers: tuple[str, ...]
     note: TakeOverNote | None
 
     def __str__(self) -> str:
-        seen = f"in-broker shedding is off on all {len(self.brokers)} brokers"
+        state = f"in-broker shedding is off on all {len(self.brokers)} brokers"
         if self.note is None:
-            return f"{seen}; lbd changed nothing"
-        return f"{seen}, turned off by lbd; before: {_override_text(self.note.before)} (lbd release gives it back)"
+            return f"{state}; lbd changed nothing"
+        return f"{state}, turned off by lbd; before: {_override_text(self.note.before)} (lbd release gives it back)"
 
 
 class SheddingSwitch:
@@ -201,38 +202,39 @@ class SheddingSwitch:
 
     @property
     def note(self) -> TakeOverNote | None:
-        """What lbd has taken over and not given back. Raises :class:`UsageError` when that cannot be read."""
+        """The take-over that is not released yet. Raises :class:`UsageError` when the note cannot be read."""
         return load(self._path)
 
     def take_over(self) -> TakenOver:
         """Turn shedding off on all brokers, and prove it on each.
 
-        What was there before is noted once: a second take-over keeps it, also when an operator meanwhile put it back,
-        or lbd was killed. Only an override that is neither lbd's nor what was there takes its place, as the operator's
-        newest wish (:meth:`Note.owes`). Where nobody sheds, or the override is ``false`` already, nothing is changed.
+        The previous override is noted once: a second take-over keeps the note, also when an operator meanwhile restored
+        the override, or lbd was killed. Only an override that is neither lbd's nor the noted one replaces it, as the
+        operator's newest wish (:meth:`TakeOverNote.owes`). If no broker sheds, or the override is ``false`` already,
+        nothing is changed.
 
         Raises :class:`RefusedError` that names a broker that still sheds or cannot be asked, :class:`AdminError` when
         the override cannot be read or set; the note stays, and calling again goes on.
         """
         note = self._own_note()
         present = self._settled(note)
-        running = {broker: found for broker, found in self._brokers.now().items() if not isinstance(found, str)}
+        running = {broker: runtime for broker, runtime in self._brokers.now().items() if not isinstance(runtime, str)}
         if note is None and (present == OFF or not any(map(sheds, running.values()))):
-            return TakenOver(self._proven_off("overridden with false, not by lbd"), None)
-        note = self._noted(note, present, running)
+            return TakenOver(self._prove_off("overridden with false, not by lbd"), None)
+        note = self._note_first(note, present, running)
         self._admin.set_dynamic(SHEDDING_ENABLED, OFF)
-        brokers = self._proven_off("set to false by lbd on all brokers")
+        brokers = self._prove_off("set to false by lbd on all brokers")
         note = self._save(replace(note, phase="taken", asked_at=self._now(), seen_at=self._now()))
         return TakenOver(brokers, note)
 
-    def seen_off(self) -> None:
-        """All brokers were seen off just now; noted at most once a minute."""
+    def confirm_off(self) -> None:
+        """Note that shedding is off on all brokers now, at most once a minute."""
         note = self.note
-        if note is not None and note.phase == "taken" and not 0 <= self._now() - note.seen_at < SEEN_EVERY_SECONDS:
+        if note is not None and note.phase == "taken" and not 0 <= self._now() - note.seen_at < CONFIRM_EVERY_SECONDS:
             self._save(replace(note, seen_at=self._now()))
 
     def release(self) -> str:
-        """Put back exactly what was there before lbd, prove it on each broker, and forget it. One sentence on it.
+        """Restore the override from before lbd, prove it on each broker, and remove the note. Returns one sentence.
 
         An override that is not lbd's any more was changed by somebody else: it is left alone, and the note is removed.
         Raises :class:`ObserveError` when it cannot be done or proven now; the note stays, and calling again goes on.
@@ -242,11 +244,11 @@ class SheddingSwitch:
             return nothing_taken(self._path)
         present = self._settled(note)
         if note.lbds(present):
-            told = self._give_back(self._save(replace(note, phase="releasing", asked_at=self._now())))
+            message = self._give_back(self._save(replace(note, phase="releasing", asked_at=self._now())))
         else:
-            told = _remaining_note(note, present)
+            message = _remaining_note(note, present)
         remove(self._path)
-        return told
+        return message
 
     def _own_note(self) -> TakeOverNote | None:
         note = self.note
@@ -261,17 +263,17 @@ class SheddingSwitch:
         return self._admin.dynamic_configuration().get(SHEDDING_ENABLED)
 
     def _settled(self, note: TakeOverNote | None) -> str | None:
-        """The present override, once what a killed process asked for is visible, or can no longer come."""
+        """The present override, once a killed process's request is visible in it, or can no longer take effect."""
         present = self._present()
         while note is not None and note.awaits(present):
-            left = note.asked_at + IN_FLIGHT_SECONDS - self._now()
-            if not 0 < left <= IN_FLIGHT_SECONDS:
+            remaining = note.asked_at + IN_FLIGHT_SECONDS - self._now()
+            if not 0 < remaining <= IN_FLIGHT_SECONDS:
                 break
-            self._clock.sleep(min(left, IN_FLIGHT_PAUSE_SECONDS))
+            self._clock.sleep(min(remaining, IN_FLIGHT_PAUSE_SECONDS))
             present = self._present()
         return present
 
-    def _noted(
+    def _note_first(
         self, note: TakeOverNote | None, present: str | None, running: Mapping[str, Mapping[str, str]]
     ) -> TakeOverNote:
         """The note that must be on disk before the override is set."""
@@ -286,26 +288,26 @@ class SheddingSwitch:
         save(self._path, note)
         return note
 
-    def _proven_off(self, how: str) -> tuple[str, ...]:
+    def _prove_off(self, how: str) -> tuple[str, ...]:
         brokers, wrong = self._brokers.until(lambda _, runtime: not sheds(runtime))
         if wrong:
             raise RefusedError(f"in-broker shedding is not off: {wrong}, wanted false; it is {how}")
         return brokers
 
     def _give_back(self, note: TakeOverNote) -> str:
-        if note.given is not None:
-            self._admin.set_dynamic(SHEDDING_ENABLED, note.given)
-            self._require_running(_parsed(note.given))
+        if note.override_to_restore is not None:
+            self._admin.set_dynamic(SHEDDING_ENABLED, note.override_to_restore)
+            self._require_running(_parsed(note.override_to_restore))
         if note.before is not None:
             return f"Given back: {_override_text(note.before)} again, as before lbd."
-        return self._deleted(note)
+        return self._delete_override(note)
 
     def _require_running(self, wanted: str) -> None:
         _, wrong = self._brokers.until(lambda _, runtime: runtime.get(SHEDDING_ENABLED) == wanted)
         if wrong:
             raise ObserveError(f"in-broker shedding is not given back: {wrong}, wanted {wanted}; {_AGAIN}")
 
-    def _deleted(self, note: TakeOverNote) -> str:
+    def _delete_override(self, note: TakeOverNote) -> str:
         self._admin.delete_dynamic(SHEDDING_ENABLED)
         present = self._present()
         if present is not None:
@@ -324,20 +326,20 @@ _AGAIN = "run lbd release again"
 
 
 def _parsed(value: str) -> str:
-    """What a broker runs with when it is given this value: Java's ``Boolean.valueOf`` (seen for abc, TRUE, False)."""
+    """The effective value of an override: Java's ``Boolean.valueOf`` (measured for abc, TRUE, False)."""
     return ON if value.strip().lower() == ON else OFF
 
 
 def nothing_taken(path: Path) -> str:
-    """What a release says where there is no note."""
+    """The message of a release without a note."""
     return f"Nothing to give back: lbd has not taken over in-broker shedding (there is no {path})."
 
 
 def _remaining_note(note: TakeOverNote, present: str | None) -> str:
     if present == note.before:
         return f"Left as it is: {_override_text(present)}, as before lbd; the note on it is removed."
-    told = f"{_override_text(present)}, changed by somebody else since lbd turned it off"
-    return f"Left as it is: {told} (before lbd: {_override_text(note.before)}); the note on it is removed."
+    change = f"{_override_text(present)}, changed by somebody else since lbd turned it off"
+    return f"Left as it is: {change} (before lbd: {_override_text(note.before)}); the note on it is removed."
 
 
 def _override_text(override: str | None) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class IntentLog(Protocol):
-    """What the executor needs of the journal; it is used from several threads."""
+    """The journal as the executor uses it, from several threads."""
 
     @property
     def open(self) -> tuple[tuple[str, Unload], ...]: ...
@@ -49,7 +49,7 @@ class Accepts(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast: so long between two unloads from one source, and so many unloads at once.
+    """The pace of a plan: seconds between two unloads from one source, and the number of unloads at once.
 
     ``from_each`` may be in flight from one source. No two of the same range ever are, unless leaders know a destination
     by the bundle's full name: ``by_name``.
@@ -62,16 +62,16 @@ class Pace:
 
     @classmethod
     def of(cls, guardrails: Guardrails) -> Pace:
-        """As the guardrails have it."""
+        """The pace that the guardrails set."""
         return cls(guardrails.unload_spacing_seconds, guardrails.max_unloads_at_once)
 
     def keys(self, unload: Unload) -> tuple[str, ...]:
-        """What an unload in flight keeps for itself."""
+        """The keys that an unload claims while it is in flight."""
         span = unload.bundle if self.by_name else bundle_range(unload.bundle)
         return (span,) if self.from_each > 1 else (unload.source, span)
 
     def lanes(self, plan: Sequence[Unload]) -> list[list[Unload]]:
-        """A plan cut into what is worked off one after the other, so many lanes for each source."""
+        """The plan cut into lanes, ``from_each`` for each source; the moves of a lane run one after the other."""
         sources: dict[str, list[Unload]] = {}
         for unload in plan:
             sources.setdefault(unload.source, []).append(unload)
@@ -81,10 +81,10 @@ class Pace:
 
 @dataclass(frozen=True)
 class FinishedMoves:
-    """What ended since it was last asked for: proven outcomes, moves that were not sent, and why acting failed.
+    """Moves that ended since the last call: proven outcomes, moves that were not sent, and why acting failed.
 
-    ``unfinished`` are the moves that had not ended at that very moment. ``touched`` are the brokers of all of them, and
-    of those told before, until :meth:`Executor.settled`. ``amended`` are outcomes that were told otherwise before.
+    ``unfinished`` are the moves that had not ended at that moment. ``touched`` are the brokers of all these moves, and
+    of those reported before, until :meth:`Executor.settled`. ``amended`` are corrections of outcomes reported before.
     """
 
     outcomes: tuple[Outcome, ...] = ()
@@ -97,9 +97,9 @@ class FinishedMoves:
 
 @dataclass(frozen=True)
 class Orders:
-    """How a plan is to be worked off. ``held`` is asked before each request: why nothing may be begun now.
+    """How to execute a plan. ``held`` is called before each request, and returns why nothing may begin now.
 
-    ``passes`` are holds that a person has overridden for this plan.
+    ``passes`` are the holds that a person has overridden for this plan.
     """
 
     unloader: Unloader
@@ -124,7 +124,7 @@ class DryRun:
     acts = False
 
     def collect(self) -> FinishedMoves:
-        """Nothing: nothing was asked of any broker."""
+        """Nothing: no request was sent."""
         return FinishedMoves()
 
     def hand_over(self, plan: Sequence[Unload], accepts: Accepts) -> None:
@@ -140,22 +140,22 @@ class DryRun:
 # --- executor
 
 MISSES_THAT_STOP = 2
-"""Two unloads in a row from one source that did not land: something is wrong there that a third would not mend."""
+"""Two unloads in a row from one source that did not land: a third one would not help."""
 
 RECOVERY_PAUSE_SECONDS = 1.0
 
 DOUBTFUL = frozenset({Result.FAILED, Result.UNOWNED, Result.UNKNOWN})
-"""Ends after which a broker may still act, or somebody take the bundle."""
+"""Results after which a broker may still act, or take the bundle."""
 
 AMEND_FOR_SECONDS = 60.0
-"""How long ownership is looked at again after such an end: as long as brokers close topics at most."""
+"""How long ownership is checked again after such a result: the longest time that brokers need to close topics."""
 
 AMEND_EVERY_SECONDS = 5.0
 
 
 @dataclass(eq=False)
 class _PlanRun:
-    """One plan under way. ``stop`` is why the rest of it is not begun, once it is known."""
+    """One plan under way. ``stop`` is why its other moves do not begin any more, None while they may."""
 
     orders: Orders
     accepts: Accepts
@@ -165,14 +165,14 @@ class _PlanRun:
     stop: tuple[Reason, str] | None = None
 
     def end(self, reason: Reason, detail: str) -> None:
-        """Begin no more of it."""
+        """Begin no further move of this plan."""
         self.stop = self.stop or (reason, detail)
         self.stopped.set()
 
 
 @dataclass
 class _Doubt:
-    """A doubtful end as it was told last, until when (boot clock) it is looked at again, and by what."""
+    """A doubtful outcome as last reported; it is checked again by ``unloader`` until ``until`` (boot clock)."""
 
     move: str
     outcome: Outcome
@@ -183,7 +183,7 @@ class _Doubt:
 class Executor:
     """Executes plans. Thread-safe; its threads do not keep the process from ending.
 
-    ``on_end`` hears of each end, and once more of one that is amended.
+    ``on_end`` is called with each outcome or skip, and again with each amended outcome.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Executor:
         self._amending: threading.Thread | None = None
         self._closed = threading.Event()
         self._busy: set[str] = set()
-        self._rounds: list[_PlanRun] = []
+        self._runs: list[_PlanRun] = []
         self._outcomes: list[Outcome] = []
         self._skips: list[Skip] = []
         self._failure: LbdError | None = None
@@ -213,58 +213,57 @@ class Executor:
         with self._changed:
             return (*self._foreign, *self._unfinished)
 
-    def inherit(self, found: Mapping[str, Unload]) -> None:
-        """Take over these open moves of other processes, by id, but those that are worked on here, and no others.
+    def inherit(self, moves: Mapping[str, Unload]) -> None:
+        """Take over exactly these open moves of other processes, by id, except moves that are under way here.
 
-        Another process may still be at them, until its fence has ended (``fence.py``).
+        Another process may still be executing them until its fence has ended (``fence.py``).
         """
         with self._changed:
             self._heir = True
             for unload in self._inherited.values():
                 self._foreign.remove(unload)
             busy = {unload.bundle for unload in (*self._foreign, *self._unfinished)}
-            self._inherited = {move: unload for move, unload in found.items() if unload.bundle not in busy}
+            self._inherited = {move: unload for move, unload in moves.items() if unload.bundle not in busy}
             self._foreign.extend(self._inherited.values())
 
     def moved_elsewhere(self, unload: Unload) -> None:
-        """Another lbd moves this: both brokers must settle as if it were moved here."""
+        """Note a move of another lbd: both brokers must settle as if it were moved here."""
         with self._changed:
             self._touched |= touched_brokers((unload,))
 
     def start(self, plan: Sequence[Unload], accepts: Accepts, orders: Orders) -> None:
-        """Take a plan over and return at once."""
+        """Start a plan and return at once."""
         if not plan:
             return
-        found = _PlanRun(orders, accepts, threading.Semaphore(orders.pace.at_once))
+        run = _PlanRun(orders, accepts, threading.Semaphore(orders.pace.at_once))
         with self._changed:
-            self._rounds = [*self._rounds, found] if self._unfinished else [found]
+            self._runs = [*self._runs, run] if self._unfinished else [run]
             self._unfinished.extend(plan)
         for lane in orders.pace.lanes(plan):
             name = f"lbd-move-{lane[0].source}"
-            threading.Thread(target=self._work, args=(found, lane), name=name, daemon=True).start()
+            threading.Thread(target=self._work, args=(run, lane), name=name, daemon=True).start()
 
     def collect(self) -> FinishedMoves:
-        """What ended since the last call."""
+        """The moves that ended since the last call."""
         with self._changed:
             unfinished = (*self._foreign, *self._unfinished)
-            self._touched |= touched_brokers(unfinished, self._outcomes)
-            self._touched |= touched_brokers((), self._amended)
-            ended = (tuple(self._outcomes), tuple(self._skips), self._failure, unfinished)
-            amended, self._amended = tuple(self._amended), []
-            self._outcomes, self._skips, self._failure = [], [], None
-            return FinishedMoves(*ended, frozenset(self._touched), amended)
+            self._touched |= touched_brokers(unfinished, (*self._outcomes, *self._amended))
+            outcomes, skips, amended = tuple(self._outcomes), tuple(self._skips), tuple(self._amended)
+            failure, touched = self._failure, frozenset(self._touched)
+            self._outcomes, self._skips, self._amended, self._failure = [], [], [], None
+            return FinishedMoves(outcomes, skips, failure, unfinished, touched, amended)
 
     def settled(self) -> None:
-        """What was touched so far has been written down; what is still under way is told again."""
+        """Forget the touched brokers, which are saved; those of moves under way are reported again."""
         with self._changed:
             self._touched.clear()
 
     def halt(self, reason: Reason, detail: str) -> None:
-        """Begin no further unload of any plan; those in flight are brought to their end."""
+        """Begin no further unload of any plan; unloads in flight are finished."""
         with self._changed:
-            rounds = [found for found in self._rounds if reason not in found.orders.passes]
-        for found in rounds:
-            found.end(reason, detail)
+            runs = [run for run in self._runs if reason not in run.orders.passes]
+        for run in runs:
+            run.end(reason, detail)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Whether all moves that were handed over here have ended, within that time."""
@@ -272,13 +271,13 @@ class Executor:
             return self._changed.wait_for(lambda: not self._unfinished, seconds)
 
     def close(self) -> None:
-        """Look at doubtful ends no more."""
+        """Stop checking doubtful outcomes."""
         self._closed.set()
 
     def recover(self, unloader: Callable[[], Unloader], seconds: float = 0.0) -> None:
-        """Begin, once, to give the moves of a killed process their outcome, beside the turns; wait so long for it.
+        """Start, once, to find the outcomes of a killed process's moves, beside the turns; wait at most ``seconds``.
 
-        ``unloader`` is asked for each time: the settings may be read again meanwhile.
+        ``unloader`` is called each time: the settings may be read again meanwhile.
         """
         with self._changed:
             inherited, self._inherited = self._inherited, {}
@@ -287,25 +286,25 @@ class Executor:
             with self._changed:
                 self._changed.wait_for(lambda: not self._foreign, seconds)
 
-    def _recover(self, left: dict[str, Unload], unloader: Callable[[], Unloader]) -> None:
-        """What another machine's clock wrote is not compared with this one's: an heir counts from its own beginning."""
-        begun, heir = boot_seconds(), self._heir
+    def _recover(self, open_moves: dict[str, Unload], unloader: Callable[[], Unloader]) -> None:
+        """Finish open moves. An heir counts from its own start: times of another machine's clock are not comparable."""
+        started, heir = boot_seconds(), self._heir
         if heir:
             threading.Event().wait(HEIR_WAITS_SECONDS)
-        while left := {
+        while open_moves := {
             move: unload
-            for move, unload in left.items()
-            if not self._finished(move, unload, unloader, self._age(unload, boot_seconds() - begun, heir=heir))
+            for move, unload in open_moves.items()
+            if not self._finish(move, unload, unloader, self._age(unload, boot_seconds() - started, heir=heir))
         }:
             threading.Event().wait(RECOVERY_PAUSE_SECONDS)
 
     def _age(self, unload: Unload, waited: float, *, heir: bool) -> float:
-        """How long ago the move was last asked for, at least; ``waited`` is an age that no clock can set back."""
+        """Least seconds since the last request for the move; ``waited`` is from a clock that nobody can set."""
         if heir:
             return waited - HEIR_WAITS_SECONDS
         return max(self._now() - self._journal.attempted_at.get(unload.bundle, 0.0), waited)
 
-    def _finished(self, move: str, unload: Unload, unloader: Callable[[], Unloader], age_seconds: float) -> bool:
+    def _finish(self, move: str, unload: Unload, unloader: Callable[[], Unloader], age_seconds: float) -> bool:
         fence = Fence(leads=partial(self._journal.confirm, move))
         try:
             outcome = unloader().finish(unload, age_seconds, fence)
@@ -320,88 +319,88 @@ class Executor:
         self._end(unload, outcome, self._foreign)
         return True
 
-    def _work(self, found: _PlanRun, lane: Sequence[Unload]) -> None:
-        """One lane's share of a plan, one after the other."""
+    def _work(self, run: _PlanRun, lane: Sequence[Unload]) -> None:
+        """Execute the moves of one lane, one after the other."""
         for number, unload in enumerate(lane):
             if number:
-                found.stopped.wait(found.orders.pace.spacing_seconds)
-            self._end(unload, self._safely(found, unload), self._unfinished)
+                run.stopped.wait(run.orders.pace.spacing_seconds)
+            self._end(unload, self._safely(run, unload), self._unfinished)
 
-    def _safely(self, found: _PlanRun, unload: Unload) -> Outcome | Skip:
-        """The move's end; what fails in lbd itself ends the round, and the next turn tells it."""
+    def _safely(self, run: _PlanRun, unload: Unload) -> Outcome | Skip:
+        """Execute one move; an error in lbd itself ends the plan, and the next turn reports it."""
         try:
-            with found.permits:
-                ended = self._move(found, unload)
-        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; the bug is told by the turn
-            return self._given_up(found, unload, error)
-        self._count(found, unload, ended)
-        return ended
+            with run.permits:
+                outcome = self._move(run, unload)
+        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; the turn reports the bug
+            return self._give_up(run, unload, error)
+        self._count(run, unload, outcome)
+        return outcome
 
-    def _given_up(self, found: _PlanRun, unload: Unload, error: Exception) -> Skip:
-        """Nothing was sent, for what is sent ends in an outcome."""
+    def _give_up(self, run: _PlanRun, unload: Unload, error: Exception) -> Skip:
+        """Stop the plan after an error before a request: an error after one is an outcome."""
         why = f"not asked for: {as_lbd_error(error)}"
         self._fail(error)
-        found.end(Reason.ROUND_STOPPED, why)
+        run.end(Reason.ROUND_STOPPED, why)
         return Skip(unload.bundle, Reason.ROUND_STOPPED, why)
 
-    def _move(self, found: _PlanRun, unload: Unload) -> Outcome | Skip:
+    def _move(self, run: _PlanRun, unload: Unload) -> Outcome | Skip:
         """The second attempt starts from where the first one ended: nobody else can unload it."""
-        ended = self._attempt(found, unload, 1)
-        if found.stop or isinstance(ended, Skip) or not self._worth_another(found, ended):
-            return ended
+        outcome = self._attempt(run, unload, 1)
+        if run.stop or isinstance(outcome, Skip) or not self._worth_another(run, outcome):
+            return outcome
         try:
-            again = self._attempt(found, replace(unload, source=ended.owner or unload.source), 2)
-        except Exception as error:  # noqa: BLE001 - see _safely; the first attempt was made, and is told
-            self._given_up(found, unload, error)
-            return ended
-        return ended if isinstance(again, Skip) else replace(again, unload=unload)
+            again = self._attempt(run, replace(unload, source=outcome.owner or unload.source), 2)
+        except Exception as error:  # noqa: BLE001 - see _safely; the first attempt's outcome is reported
+            self._give_up(run, unload, error)
+            return outcome
+        return outcome if isinstance(again, Skip) else replace(again, unload=unload)
 
-    def _attempt(self, found: _PlanRun, unload: Unload, attempt: int) -> Outcome | Skip:
-        with self._claimed(*found.orders.pace.keys(unload)):
-            if found.stop:
-                return Skip(unload.bundle, *found.stop)
-            ready = found.orders.unloader.check(unload)
+    def _attempt(self, run: _PlanRun, unload: Unload, attempt: int) -> Outcome | Skip:
+        with self._claim(*run.orders.pace.keys(unload)):
+            if run.stop:
+                return Skip(unload.bundle, *run.stop)
+            ready = run.orders.unloader.check(unload)
             if isinstance(ready, Skip):
                 return ready
-            stop = found.stop or self._held(found)
-            return Skip(unload.bundle, *stop) if stop else self._sent(found, ready, attempt)
+            stop = run.stop or self._hold_now(run)
+            return Skip(unload.bundle, *stop) if stop else self._send(run, ready, attempt)
 
     @staticmethod
-    def _held(found: _PlanRun) -> tuple[Reason, str] | None:
-        """A hold that came after the plan holds for all that is left of it."""
-        hold = found.orders.held()
+    def _hold_now(run: _PlanRun) -> tuple[Reason, str] | None:
+        """The hold at present; it ends the rest of the plan."""
+        hold = run.orders.held()
         if hold is not None:
-            found.end(*hold)
+            run.end(*hold)
         return hold
 
-    def _sent(self, found: _PlanRun, ready: ReadyMove, attempt: int) -> Outcome:
+    def _send(self, run: _PlanRun, ready: ReadyMove, attempt: int) -> Outcome:
         with self._changed:
             self._doubts.pop(ready.move.bundle, None)
         move = self._journal.intend(ready.move, attempt)
         try:
-            outcome = replace(found.orders.unloader.send(self._fenced(found, ready, move)), attempts=attempt)
+            outcome = replace(run.orders.unloader.send(self._fenced(run, ready, move)), attempts=attempt)
         except Exception as error:  # noqa: BLE001 - see _safely; it may have been sent
             outcome = unproven(
                 Outcome(ready.move, Result.UNKNOWN, None, str(as_lbd_error(error)), attempt, noted=ready.notes)
             )
             self._fail(error)
         if not self._conclude(move, outcome):
-            found.end(Reason.ROUND_STOPPED, "not asked for: the journal cannot be written")
-        self._doubt(move, outcome, lambda: found.orders.unloader)
+            run.end(Reason.ROUND_STOPPED, "not asked for: the journal cannot be written")
+        self._doubt(move, outcome, lambda: run.orders.unloader)
         return outcome
 
-    def _fenced(self, found: _PlanRun, ready: ReadyMove, move: str) -> ReadyMove:
-        """What may stop it on its way: another lbd that leads, a hold, and the time since its checks."""
+    def _fenced(self, run: _PlanRun, ready: ReadyMove, move: str) -> ReadyMove:
+        """The move with its fence: another leader, a hold, or too much time since its checks stops its requests."""
 
         def accepts(broker: str) -> bool:
             with self._accepting:
-                return found.accepts(ready.move, broker)
+                return run.accepts(ready.move, broker)
 
-        fence = Fence(ready.checked_at, leads=partial(self._journal.confirm, move), held=found.orders.held)
+        fence = Fence(ready.checked_at, leads=partial(self._journal.confirm, move), held=run.orders.held)
         return replace(ready, fence=fence, accepts=accepts)
 
     def _conclude(self, move: str, outcome: Outcome) -> bool:
-        """What was moved is never forgotten, even when it cannot be written."""
+        """Write the outcome; False if that failed. The turn reports the outcome in either case."""
         try:
             self._journal.conclude(move, outcome)
         except Exception as error:  # noqa: BLE001 - see _safely
@@ -410,7 +409,7 @@ class Executor:
         return True
 
     def _doubt(self, move: str, outcome: Outcome, unloader: Callable[[], Unloader]) -> None:
-        """A broker may act on what it refused or did not answer: for a minute it is seen to."""
+        """Check a doubtful outcome for a minute: a broker may act on what it refused or did not answer."""
         if outcome.result not in DOUBTFUL:
             return
         with self._changed:
@@ -421,7 +420,7 @@ class Executor:
                 self._amending.start()
 
     def _amend(self) -> None:
-        """Until there is no doubt left."""
+        """Check doubtful outcomes until there are none."""
         while not self._closed.wait(AMEND_EVERY_SECONDS):
             for doubt in tuple(self._doubts.values()):
                 self._look_again(doubt)
@@ -431,7 +430,7 @@ class Executor:
                     return
 
     def _look_again(self, doubt: _Doubt) -> None:
-        """Not while a move of its range is under way, which may be of the very bundle."""
+        """Check one outcome, unless a move of the same range, perhaps of the same bundle, is under way."""
         bundle, last = doubt.outcome.unload.bundle, boot_seconds() >= doubt.until
         keys = {bundle, bundle_range(bundle)}
         with self._changed:
@@ -439,7 +438,7 @@ class Executor:
                 return
             self._busy |= keys
         try:
-            self._looked_again(doubt)
+            self._judge_again(doubt)
         except Exception as error:  # noqa: BLE001 - see _safely; a broker that cannot be asked is asked again
             if not isinstance(error, ObserveError):
                 self._fail(error)
@@ -450,46 +449,46 @@ class Executor:
                     self._doubts.pop(bundle, None)
                 self._changed.notify_all()
 
-    def _looked_again(self, doubt: _Doubt) -> None:
+    def _judge_again(self, doubt: _Doubt) -> None:
         before = doubt.outcome
-        found = doubt.unloader().judge(before.unload)
-        if (found.result, found.owner) == (before.result, before.owner):
+        outcome = doubt.unloader().judge(before.unload)
+        if (outcome.result, outcome.owner) == (before.result, before.owner):
             return
-        detail = f"was {before.result.value} before; {found.detail}".removesuffix("; ")
-        amended = replace(before, result=found.result, owner=found.owner, detail=detail, amended=True)
+        detail = f"was {before.result.value} before; {outcome.detail}".removesuffix("; ")
+        amended = replace(before, result=outcome.result, owner=outcome.owner, detail=detail, amended=True)
         self._journal.amend(doubt.move, amended)
         doubt.outcome = amended
         with self._changed:
             self._amended.append(amended)
         self._on_end(amended)
 
-    def _worth_another(self, found: _PlanRun, outcome: Outcome) -> bool:
-        """Once more when it came back to its source, or landed where it must not stay; else a miss is accepted."""
+    def _worth_another(self, run: _PlanRun, outcome: Outcome) -> bool:
+        """Whether to try again: the bundle came back to its source, or landed where it must not stay."""
         if outcome.result is Result.FAILED:
             return outcome.confirmed
         if outcome.result is not Result.ELSEWHERE or outcome.owner is None:
             return False
         with self._accepting:
-            return not found.accepts(outcome.unload, outcome.owner)
+            return not run.accepts(outcome.unload, outcome.owner)
 
     @staticmethod
-    def _count(found: _PlanRun, unload: Unload, ended: Outcome | Skip) -> None:
-        """Without a leader no move can be sent; two misses running from one source would go on.
+    def _count(run: _PlanRun, unload: Unload, outcome: Outcome | Skip) -> None:
+        """End the plan if no broker leads, or after two misses in a row from one source.
 
-        A check is none, and a bundle that is no more is none either.
+        A refused check is no miss, and neither is a bundle that no longer exists.
         """
-        if isinstance(ended, Skip):
-            if ended.reason is Reason.LEADER_UNREACHABLE:
-                found.end(ended.reason, ended.detail)
+        if isinstance(outcome, Skip):
+            if outcome.reason is Reason.LEADER_UNREACHABLE:
+                run.end(outcome.reason, outcome.detail)
             return
-        if ended.result is Result.GONE:
+        if outcome.result is Result.GONE:
             return
-        found.misses[unload.source] = 0 if ended.result is Result.LANDED else found.misses[unload.source] + 1
-        if found.misses[unload.source] >= MISSES_THAT_STOP:
-            found.end(Reason.ROUND_STOPPED, f"not asked for: two misses in a row from {unload.source}")
+        run.misses[unload.source] = 0 if outcome.result is Result.LANDED else run.misses[unload.source] + 1
+        if run.misses[unload.source] >= MISSES_THAT_STOP:
+            run.end(Reason.ROUND_STOPPED, f"not asked for: two misses in a row from {unload.source}")
 
     @contextmanager
-    def _claimed(self, *keys: str) -> Iterator[None]:
+    def _claim(self, *keys: str) -> Iterator[None]:
         """Hold a source and a range: the leader of many versions knows a destination by its range alone (#25518)."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy.isdisjoint(keys))
@@ -505,16 +504,16 @@ class Executor:
         with self._changed:
             self._failure = self._failure or as_lbd_error(error)
 
-    def _end(self, unload: Unload, ended: Outcome | Skip, among: list[Unload]) -> None:
-        """Told before it counts as ended, so that who waits for the end has heard of it."""
+    def _end(self, unload: Unload, outcome: Outcome | Skip, among: list[Unload]) -> None:
+        """Finish a move. ``on_end`` is called first, so that it has run before :meth:`wait` returns."""
         try:
-            self._on_end(ended)
-        except Exception as error:  # noqa: BLE001 - a listener's failure must not hold the moves; the turn tells it
+            self._on_end(outcome)
+        except Exception as error:  # noqa: BLE001 - a listener's failure must not hold the moves; the turn reports it
             self._fail(error)
         with self._changed:
-            if isinstance(ended, Outcome):
-                self._outcomes.append(ended)
+            if isinstance(outcome, Outcome):
+                self._outcomes.append(outcome)
             else:
-                self._skips.append(ended)
+                self._skips.append(outcome)
             among.remove(unload)
             self._changed.notify_all()

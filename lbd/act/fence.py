@@ -27,7 +27,7 @@ ARRIVES_WITHIN_SECONDS = 5.0
 """How long a request that has begun may need until its broker has it: a connection may take 3 s."""
 
 HEIR_WAITS_SECONDS = SEND_WITHIN_SECONDS + ARRIVES_WITHIN_SECONDS
-"""Whoever comes to lead leaves the moves of those before it alone for so long."""
+"""A new leader does not touch the open moves of its predecessors for so long."""
 
 RENEW_WITHIN_SECONDS = 5.0
 """With less than so much left of a fence it is renewed before the next request."""
@@ -36,20 +36,20 @@ RENEW_WITHIN_SECONDS = 5.0
 class Fence:
     """Guards the requests of one move.
 
-    ``leads`` raises :class:`LbdError` when another lbd may lead; with ``again`` it has that proven by the others anew.
-    ``held`` tells why nothing may be begun now.
+    ``leads`` raises :class:`LbdError` when another lbd may lead; with ``again`` it asks the topic for a new proof.
+    ``held`` returns why nothing may begin now.
     """
 
     def __init__(
         self,
-        begun: float | None = None,
+        checked_at: float | None = None,
         clock: Callable[[], float] = boot_seconds,
         leads: Callable[[bool], None] = lambda _: None,
         held: Callable[[], tuple[Reason, str] | None] = lambda: None,
     ) -> None:
-        """``begun`` is when its last checks began, in seconds of the boot ``clock``; None: now."""
+        """``checked_at`` is when its last checks began, in seconds of the boot ``clock``; None: now."""
         self._clock, self._leads, self._held = clock, leads, held
-        self.until = (clock() if begun is None else begun) + SEND_WITHIN_SECONDS
+        self.until = (clock() if checked_at is None else checked_at) + SEND_WITHIN_SECONDS
 
     def pass_on(self, _: str = "") -> None:
         """Before an unload begins, or goes on to another broker. Raises :class:`AdminError` when it must not."""
@@ -67,14 +67,14 @@ class Fence:
             raise AdminError(f"{spent}; not sent", sent=False)
 
     def renew(self) -> None:
-        """Before a request that ends the move: a fence whose time is nearly over is proven anew.
+        """Before a request that ends the move: prove and extend a fence whose time is nearly over.
 
-        Raises :class:`AdminError` when it cannot be. A hold does not keep a bundle that was let go from its place.
+        Raises :class:`AdminError` when it cannot be. A hold does not stop the placement of a released bundle.
         """
-        begun = self._clock()
-        if self.until - begun < RENEW_WITHIN_SECONDS:
+        now = self._clock()
+        if self.until - now < RENEW_WITHIN_SECONDS:
             self._prove(again=True)
-            self.until = begun + SEND_WITHIN_SECONDS
+            self.until = now + SEND_WITHIN_SECONDS
         self.check()
 
     def _prove(self, *, again: bool) -> None:

@@ -1,4 +1,4 @@
-"""The owner of a bundle, by two witnesses: the response of any broker, confirmed by the owner that it names."""
+"""The owner of a bundle: any broker names it, and the named owner confirms it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class ActClock:
-    """The time that acting knows: ``monotonic`` and ``sleep``, and ``boot`` for what a suspended machine must keep."""
+    """The clock for acting: ``monotonic``, ``sleep``, and ``boot``, which goes on while the machine is suspended."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], None]
@@ -28,14 +28,14 @@ class ActClock:
 
 
 class Ownership:
-    """Asks brokers who owns what; nothing that it asks assigns a bundle."""
+    """Asks brokers for the owners of bundles; none of its requests assigns a bundle."""
 
     def __init__(self, admin: Admin, clock: ActClock) -> None:
         self._admin = admin
         self._clock = clock
 
     def owner(self, bundle: str) -> str | None:
-        """The broker that owns a bundle and says so itself, None when nobody does.
+        """The broker that owns a bundle and confirms it, None when nobody does.
 
         Raises :class:`AdminError` when it cannot be asked, also while ownership changes hands (a 500 then).
         """
@@ -49,45 +49,45 @@ class Ownership:
 
     def _broker(self, bundle: str, base: str) -> str:
         active = self._admin.active_brokers()
-        found = broker_at(base, active, {broker: self._admin.base(broker) for broker in active})
-        if found is None:
+        broker = broker_at(base, active, {broker: self._admin.base(broker) for broker in active})
+        if broker is None:
             raise AdminError(f"{bundle} is owned at {base}, which is none of the active brokers {active}")
-        return found
+        return broker
 
     def owner_within(self, bundle: str, seconds: float, patience_seconds: float = 0.0) -> str | None:
         """The owner as soon as there is one; None when nobody owns the bundle until the time is over.
 
-        While it cannot be told (ownership changes hands, a dead owner's session still lives) it is asked for as long as
-        ``patience_seconds``, if that is more. Raises :class:`AdminError` when it could not be told then either.
+        While the owner is not known (ownership changes hands, a dead owner's session still lives) brokers are asked for
+        as long as ``patience_seconds``, if that is more. Raises :class:`AdminError` when it is not known then either.
         """
-        found, failure = self._until(lambda owner: owner is not None, bundle, seconds, patience_seconds)
+        owner, failure = self._until(lambda owner: owner is not None, bundle, seconds, patience_seconds)
         if failure is not None:
             raise failure
-        return found
+        return owner
 
     def let_go(self, bundle: str, broker: str, seconds: float, patience_seconds: float) -> bool:
-        """Whether ``broker`` ceases to own the bundle within that time, told as in :meth:`owner_within`."""
-        found, failure = self._until(lambda owner: owner != broker, bundle, seconds, patience_seconds)
+        """Whether ``broker`` ceases to own the bundle within that time; waits as :meth:`owner_within` does."""
+        owner, failure = self._until(lambda owner: owner != broker, bundle, seconds, patience_seconds)
         if failure is not None:
             raise failure
-        return found != broker
+        return owner != broker
 
     def _until(
         self, reached: Callable[[str | None], bool], bundle: str, seconds: float, patience_seconds: float
     ) -> tuple[str | None, AdminError | None]:
-        """The first answer that is wanted, or the last one."""
-        begun, pause = self._clock.monotonic(), FIRST_PAUSE_SECONDS
+        """The first answer that satisfies ``reached``, or the last one."""
+        started, pause = self._clock.monotonic(), FIRST_PAUSE_SECONDS
         while True:
-            found, failure = self._asked(bundle)
-            waited = self._clock.monotonic() - begun
+            owner, failure = self._ask(bundle)
+            waited = self._clock.monotonic() - started
             limit = seconds if failure is None else max(seconds, patience_seconds)
-            if (failure is None and reached(found)) or waited >= limit:
-                return found, failure
+            if (failure is None and reached(owner)) or waited >= limit:
+                return owner, failure
             self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    def _asked(self, bundle: str) -> tuple[str | None, AdminError | None]:
-        """One look; a failure is an answer of its own, since ownership in transit is answered with errors."""
+    def _ask(self, bundle: str) -> tuple[str | None, AdminError | None]:
+        """One request; a failure is a result of its own, since brokers answer with errors while ownership changes."""
         try:
             return self.owner(bundle), None
         except AdminError as error:

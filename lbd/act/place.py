@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lbd.act.fence import Fence
 from lbd.act.ownership import ActClock, Ownership
-from lbd.act.unload import NUDGE_WAIT_SECONDS, PROOF_SECONDS, gone
+from lbd.act.unload import NUDGE_WAIT_SECONDS, PROOF_SECONDS, missing_reason
 from lbd.errors import AdminError, LbdError
 from lbd.model import Outcome, Result, Skip, Unload
 from lbd.reason import Reason
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AlreadyOwned(Skip):
-    """Left alone: ``owner`` has it by now."""
+    """Nothing was sent: ``owner`` has the bundle already."""
 
     owner: str = ""
 
 
 class Placer:
-    """Places single bundles of one cluster. ``forbids`` is asked last: why policies have come to forbid it.
+    """Places single bundles of one cluster. ``forbids`` is called last: why policies now forbid the placement.
 
-    ``held`` tells before each request why nothing may be begun now.
+    ``held`` returns before each request why nothing may begin now.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Placer:
         self._ownership = Ownership(admin, clock)
 
     def place(self, bundle: str, broker: str, reason: str) -> Outcome | Skip:
-        """Place once. Never raises for what a broker does; the outcome's unload has no source."""
-        wanted, begun = Unload(bundle, "", broker, 0.0, 0.0, reason), self._clock.monotonic()
+        """Place once. A broker's failure is an outcome, never an error; the outcome's unload has no source."""
+        wanted, started = Unload(bundle, "", broker, 0.0, 0.0, reason), self._clock.monotonic()
         fence = Fence(clock=self._clock.boot, held=self._held)
         try:
             refused = self._refused(wanted)
@@ -57,10 +57,10 @@ class Placer:
             return Skip(bundle, Reason.NOT_CHECKED, f"{error}; not asked for")
         if refused is not None:
             return refused
-        return replace(self._placed(wanted, fence), seconds=self._clock.monotonic() - begun)
+        return replace(self._place(wanted, fence), seconds=self._clock.monotonic() - started)
 
     def _refused(self, wanted: Unload) -> Skip | None:
-        """The last look: whether it still is nobody's, and the broker is there and allowed."""
+        """The last check: the bundle still has no owner, and the broker is active, ready and allowed."""
         bundle, broker = wanted.bundle, wanted.destination or ""
         owner = self._ownership.owner_within(bundle, 0.0, NUDGE_WAIT_SECONDS)
         if owner is not None:
@@ -71,16 +71,16 @@ class Placer:
             return Skip(bundle, Reason.DESTINATION_FORBIDDEN, f"{broker} is not ready; not asked for")
         return self._forbids(wanted, planned=True)
 
-    def _placed(self, wanted: Unload, fence: Fence) -> Outcome:
-        """Whatever the lookup was answered, who owns the bundle then is what counts."""
-        why = self._looked_up(wanted, fence)
+    def _place(self, wanted: Unload, fence: Fence) -> Outcome:
+        """Send the lookup. Its response does not count; the owner of the bundle after it does."""
+        why = self._look_up(wanted, fence)
         try:
             owner = self._ownership.owner_within(wanted.bundle, PROOF_SECONDS)
         except LbdError as error:
             return Outcome(wanted, Result.UNKNOWN, None, "; ".join(filter(None, (why, str(error)))))
         if owner == wanted.destination:
             return Outcome(wanted, Result.LANDED, owner)
-        if owner is None and (words := self._gone(wanted.bundle)):
+        if owner is None and (words := missing_reason(self.admin, wanted.bundle)):
             return Outcome(wanted, Result.GONE, None, f"{why}; {words}" if why else words)
         if owner is None:
             unowned = "nobody owns it; the next client's lookup assigns it"
@@ -88,14 +88,8 @@ class Placer:
         elsewhere = f"a client's lookup was faster: {owner} has it, wanted {wanted.destination}"
         return Outcome(wanted, Result.ELSEWHERE, owner, elsewhere)
 
-    def _gone(self, bundle: str) -> str:
-        try:
-            return gone(self.admin, bundle)
-        except LbdError:
-            return ""
-
-    def _looked_up(self, wanted: Unload, fence: Fence) -> str:
-        """Why the lookup may not have done it; empty when it was answered as it should be."""
+    def _look_up(self, wanted: Unload, fence: Fence) -> str:
+        """Why the lookup may have failed; empty when it succeeded."""
         try:
             base = self.admin.base(wanted.destination or "")
             fence.pass_on()

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 PROOF_SECONDS = 5.0
-"""New boundaries are there with the 204; a broker whose cache is behind may tell the old ones for moments."""
+"""New boundaries are there with the 204; a broker with an old cache may return the old ones for moments."""
 
 REFUSED_SECONDS = 0.3
 OWNER_SECONDS = 0.3
 
-FOUND_OPEN = "found open after a restart"
+OPEN_AFTER_RESTART = "found open after a restart"
 UNOWNED = "nobody owns it; for a split the leader would place it, unchecked: lbd place --apply does it first"
 
 
@@ -41,11 +41,11 @@ class Splitter:
 
         Raises :class:`ObserveError` when they cannot be had.
         """
-        found = self._admin.boundaries(namespace)
-        if found is None:
+        boundaries = self._admin.boundaries(namespace)
+        if boundaries is None:
             raise UsageError(f"{namespace}: the cluster has no such namespace")
         try:
-            return parse_boundaries(found)
+            return parse_boundaries(boundaries)
         except UsageError as error:
             raise ObserveError(f"{namespace}: {error}") from error
 
@@ -54,46 +54,46 @@ class Splitter:
         namespace, ends = bundle_namespace(bundle), range_in_name(bundle)
         if ends not in pairwise(boundaries):
             raise UsageError(missing(bundle, [f"{namespace}/{range_name(*one)}" for one in pairwise(boundaries)]))
-        found = self._ownership.owner_within(bundle, OWNER_SECONDS)
-        if found is None:
+        owner = self._ownership.owner_within(bundle, OWNER_SECONDS)
+        if owner is None:
             raise RefusedError(f"{bundle}: {UNOWNED}")
-        return found
+        return owner
 
     def check(self, cut: Cut) -> None:
-        """The last look before the request. Raises :class:`RefusedError`, or why it cannot be looked at."""
-        found = self.owner(cut.bundle, self.boundaries(bundle_namespace(cut.bundle)))
-        if found != cut.owner:
-            raise RefusedError(f"{cut.bundle}: {found} owns it, not {cut.owner}; ask again")
+        """The last check before the request. Raises :class:`RefusedError`, or the error that prevented the check."""
+        owner = self.owner(cut.bundle, self.boundaries(bundle_namespace(cut.bundle)))
+        if owner != cut.owner:
+            raise RefusedError(f"{cut.bundle}: {owner} owns it, not {cut.owner}; ask again")
 
     def send(self, cut: Cut, fence: Fence | None = None) -> CutOutcome:
-        """Ask once, within the ``fence`` that began with its check.
+        """Request the split once, within the ``fence`` that began with its check.
 
-        Never raises for what a broker does: everything ends in an outcome, with the reason in words.
+        A broker's failure is an outcome with its reason as text, never an error.
         """
-        begun = self._clock.monotonic()
+        started = self._clock.monotonic()
         try:
-            outcome = self._sent(cut, fence or Fence(clock=self._clock.boot))
+            outcome = self._request(cut, fence or Fence(clock=self._clock.boot))
         except LbdError as error:
             outcome = CutOutcome(cut, SplitResult.UNKNOWN, detail=str(error))
-        return replace(outcome, seconds=self._clock.monotonic() - begun)
+        return replace(outcome, seconds=self._clock.monotonic() - started)
 
     def finish(self, cut: Cut, age_seconds: float) -> CutOutcome | None:
-        """The outcome of a split that a killed process began so long ago; None while it cannot be told yet.
+        """The outcome of a split that a killed process began so long ago; None while it is not known yet.
 
-        A broker may still be at it as long as an answer is waited for. After twice that time what cannot be told is
-        UNKNOWN.
+        A broker may still be splitting for as long as lbd waits for a response. After twice that time an outcome that
+        is not known is UNKNOWN.
         """
         patience = self._admin.settings.read_timeout_seconds
         try:
-            result, found = judged(cut, self.boundaries(bundle_namespace(cut.bundle)))
+            result, positions = judged(cut, self.boundaries(bundle_namespace(cut.bundle)))
         except LbdError as error:
-            unknown = CutOutcome(cut, SplitResult.UNKNOWN, detail=f"{FOUND_OPEN}; {error}")
+            unknown = CutOutcome(cut, SplitResult.UNKNOWN, detail=f"{OPEN_AFTER_RESTART}; {error}")
             return unknown if age_seconds >= 2 * patience else None
         if result is SplitResult.NOT_SPLIT and age_seconds < patience:
             return None
-        return self._with_owner(CutOutcome(cut, result, found, detail=FOUND_OPEN))
+        return self._with_owner(CutOutcome(cut, result, positions, detail=OPEN_AFTER_RESTART))
 
-    def _sent(self, cut: Cut, fence: Fence) -> CutOutcome:
+    def _request(self, cut: Cut, fence: Fence) -> CutOutcome:
         algorithm, positions = cut.asked_as
         try:
             base = self._admin.base(cut.owner)
@@ -102,27 +102,27 @@ class Splitter:
                 cut.bundle, algorithm, positions, base, begin_by=fence.until, before_hop=fence.pass_on
             )
         except AdminError as error:
-            return self._proven(cut, str(error), PROOF_SECONDS if error.sent else 0.0, in_doubt=error.sent)
+            return self._verify(cut, str(error), PROOF_SECONDS if error.sent else 0.0, in_doubt=error.sent)
         if answer.status == 204:
-            return self._proven(cut, "", PROOF_SECONDS)
-        return self._proven(cut, f"HTTP {answer.status}{error_reason(answer)}", REFUSED_SECONDS)
+            return self._verify(cut, "", PROOF_SECONDS)
+        return self._verify(cut, f"HTTP {answer.status}{error_reason(answer)}", REFUSED_SECONDS)
 
-    def _proven(self, cut: Cut, told: str, seconds: float, *, in_doubt: bool = False) -> CutOutcome:
-        """What the boundaries say; ``in_doubt``: no answer came, and a whole range may still be cut later."""
+    def _verify(self, cut: Cut, message: str, seconds: float, *, in_doubt: bool = False) -> CutOutcome:
+        """The outcome by the boundaries; ``in_doubt``: no response came, and a whole range may still be cut later."""
         deadline, pause = self._clock.monotonic() + seconds, FIRST_PAUSE_SECONDS
         while True:
-            result, found = judged(cut, self.boundaries(bundle_namespace(cut.bundle)))
+            result, positions = judged(cut, self.boundaries(bundle_namespace(cut.bundle)))
             if result is not SplitResult.NOT_SPLIT or self._clock.monotonic() >= deadline:
                 break
             self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         if result is SplitResult.NOT_SPLIT:
-            why = told or "the broker answered 204 and did nothing"
+            why = message or "the broker answered 204 and did nothing"
             return CutOutcome(cut, SplitResult.UNKNOWN if in_doubt else result, detail=why)
-        return self._with_owner(CutOutcome(cut, result, found, detail=told))
+        return self._with_owner(CutOutcome(cut, result, positions, detail=message))
 
     def _with_owner(self, outcome: CutOutcome) -> CutOutcome:
-        """Parts belong to the owner of the whole at first; anything else is said."""
+        """The outcome with its owner. Parts belong to the owner of the whole at first; otherwise a note is added."""
         cut = outcome.cut
         if outcome.result in {SplitResult.NOT_SPLIT, SplitResult.UNKNOWN}:
             return outcome

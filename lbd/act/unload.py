@@ -36,7 +36,7 @@ destination itself (which leaves the destination noted at the leader), or nobody
 
 
 class Forbids(Protocol):
-    """Why policies have come to forbid a move; without ``planned`` what it was planned with is not known."""
+    """Why policies now forbid a move; without ``planned`` the policies that it was planned with are not known."""
 
     def __call__(self, move: Unload, *, planned: bool) -> Skip | None: ...
 
@@ -47,13 +47,13 @@ NUDGE_WAIT_SECONDS = 0.3
 PROOF_SECONDS = 5.0
 
 POLICIES_HOLD_SECONDS = 1.0
-"""Policies looked at within so long need not be asked for again: clients reconnect within it."""
+"""Policies read within this time need not be read again: clients reconnect within it."""
 
 POLICIES_EVERY_SECONDS = 2.0
-"""While a source closes topics policies are asked for so often. Closing takes up to a minute, usually 0.02 s."""
+"""How often policies are read while a source closes topics, which takes up to a minute, usually 0.02 s."""
 
 OK, RANGE_IS_NO_BUNDLE = 200, 412
-FOUND_OPEN = "found open after a restart"
+OPEN_AFTER_RESTART = "found open after a restart"
 
 
 @dataclass(frozen=True)
@@ -76,24 +76,24 @@ class ReadyMove:
 
     @property
     def destination(self) -> str | None:
-        """What is asked for."""
+        """The destination named in the request."""
         return self.move.destination if self.named else None
 
     @property
     def notes(self) -> str | None:
-        """What the leader notes as soon as it is asked."""
+        """The destination that the leader notes with the request."""
         return None if self.transferred else self.destination
 
 
 @dataclass
 class _Flight:
-    """A move under way. ``noted`` is what the leader may have noted, ``policies_at`` when they were looked at last."""
+    """A move under way. ``noted`` is what the leader may have noted, ``policies_at`` when they were last read."""
 
     ready: ReadyMove
     fence: Fence
     noted: str | None
     policies_at: float = float("-inf")
-    minding: threading.Lock = field(default_factory=threading.Lock)
+    note_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def move(self) -> Unload:
@@ -101,7 +101,7 @@ class _Flight:
 
 
 class Unloader:
-    """Unloads single bundles of one cluster. ``forbids`` is asked last: why policies have come to forbid a move."""
+    """Unloads single bundles of one cluster. ``forbids`` is called last: why policies now forbid a move."""
 
     def __init__(
         self,
@@ -117,27 +117,27 @@ class Unloader:
         self._ownership = Ownership(admin, clock)
 
     def check(self, move: Unload) -> ReadyMove | Skip:
-        """The last look before the request: who owns it, whether destination and leader are there. Never raises."""
-        begun = self._clock.boot()
+        """The last check before the request: owner, destination and leader. Never raises."""
+        started = self._clock.boot()
         try:
-            found = self._refused(move) or self._leader_for(move)
+            ready = self._refused(move) or self._leader_for(move)
         except LbdError as error:
             return Skip(move.bundle, Reason.NOT_CHECKED, f"{error}; not sent")
-        return replace(found, checked_at=begun) if isinstance(found, ReadyMove) else found
+        return replace(ready, checked_at=started) if isinstance(ready, ReadyMove) else ready
 
     def send(self, ready: ReadyMove) -> Outcome:
-        """Try once. Never raises for what a broker does: everything ends in an outcome, with the reason in words."""
-        begun = self._clock.monotonic()
+        """Try once. A broker's failure is an outcome with its reason as text, never an error."""
+        started = self._clock.monotonic()
         flight = self._flight(ready, None)
-        outcome = self._cleared(flight, self._sent(flight))
+        outcome = self._cleared(flight, self._send(flight))
         leader = ready.leader.broker if outcome.noted is None else self._leads_now()
-        return replace(outcome, seconds=self._clock.monotonic() - begun, leader=leader)
+        return replace(outcome, seconds=self._clock.monotonic() - started, leader=leader)
 
     def finish(self, move: Unload, age_seconds: float, fence: Fence | None = None) -> Outcome | None:
-        """The outcome of a move that a killed process began so long ago; None while it cannot be told yet.
+        """The outcome of a move that a killed process began so long ago; None while it is not known yet.
 
-        A source that still owns the bundle may be closing its topics until an unload's time is over. What nobody owns
-        is placed where it was meant to go, if that is there. After twice that time what cannot be told is UNKNOWN.
+        A source that still owns the bundle may be closing its topics until an unload's time is over. A bundle without
+        owner is placed on its destination, if that is active. After twice that time an unknown outcome is UNKNOWN.
         """
         waits = age_seconds < self._patience_seconds
         try:
@@ -148,64 +148,65 @@ class Unloader:
             if isinstance(ready, ReadyMove):
                 ready = replace(ready, planned=False, fence=fence)
             if wrong is None and isinstance(ready, ReadyMove):
-                return self._found_open(ready, owner)
-            return self._found_stranded(move, owner, wrong, ready, waits=waits)
+                return self._finish_open(ready, owner)
+            return self._finish_stranded(move, owner, wrong, ready, waits=waits)
         except LbdError as error:
             if age_seconds < 2 * self._patience_seconds:
                 return None
-            return unproven(Outcome(move, Result.UNKNOWN, None, f"{FOUND_OPEN}; {error}", noted=self._may_note(move)))
+            detail = f"{OPEN_AFTER_RESTART}; {error}"
+            return unproven(Outcome(move, Result.UNKNOWN, None, detail, noted=self._may_note(move)))
 
     def judge(self, move: Unload) -> Outcome:
-        """What the move has come to by now. Raises :class:`LbdError` while that cannot be told."""
+        """The outcome of the move by the present owner. Raises :class:`LbdError` while that is not known."""
         return self._judged(move, self._ownership.owner_within(move.bundle, 0.0))
 
     def _flight(self, ready: ReadyMove, noted: str | None) -> _Flight:
         return _Flight(ready, ready.fence or Fence(ready.checked_at, self._clock.boot), noted)
 
     def _may_note(self, move: Unload) -> str | None:
-        """What a leader may have noted of a move that was asked for; nothing where brokers hand bundles over."""
+        """The destination that a leader may have noted for the move; None where brokers hand bundles over."""
         try:
             return None if self._admin.transfers else move.destination
         except LbdError:
             return move.destination
 
-    def _found_open(self, ready: ReadyMove, owner: str | None) -> Outcome:
+    def _finish_open(self, ready: ReadyMove, owner: str | None) -> Outcome:
         flight = self._flight(ready, ready.notes)
         flight.policies_at = self._clock.boot()
-        if owner is None and not self._gone(ready.move.bundle):
-            found = replace(self._place(flight), detail=FOUND_OPEN)
+        if owner is None and not missing_reason(self._admin, ready.move.bundle):
+            outcome = replace(self._place(flight), detail=OPEN_AFTER_RESTART)
         else:
-            found = self._judged(ready.move, owner, FOUND_OPEN, ready.notes)
-        return replace(self._cleared(flight, found), leader=ready.leader.broker)
+            outcome = self._judged(ready.move, owner, OPEN_AFTER_RESTART, ready.notes)
+        return replace(self._cleared(flight, outcome), leader=ready.leader.broker)
 
-    def _found_stranded(
+    def _finish_stranded(
         self, move: Unload, owner: str | None, wrong: Skip | None, ready: ReadyMove | Skip, *, waits: bool
     ) -> Outcome | None:
-        """Its destination will not do any more, or nobody leads. None while somebody may still take the bundle."""
+        """The destination is no longer possible, or nobody leads. None while a broker may still take the bundle."""
         flight = self._flight(ready, self._may_note(move)) if isinstance(ready, ReadyMove) else None
-        gone = owner is None and self._gone(move.bundle)
+        gone = owner is None and missing_reason(self._admin, move.bundle)
         policy = wrong is not None and wrong.reason is not Reason.DESTINATION_FORBIDDEN
         if flight is not None and wrong is not None and owner is None and policy and not gone:
-            found = self._kept_off(flight, wrong)
-            return self._cleared(flight, replace(found, detail=f"{FOUND_OPEN}; {found.detail}"))
+            outcome = self._place_elsewhere(flight, wrong)
+            return self._cleared(flight, replace(outcome, detail=f"{OPEN_AFTER_RESTART}; {outcome.detail}"))
         if owner is None and waits and not gone:
             return None
         why = wrong.detail if wrong is not None else ready.detail if isinstance(ready, Skip) else ""
-        found = self._judged(move, owner, f"{FOUND_OPEN}; {why}", self._may_note(move))
-        return self._cleared(flight, found) if flight is not None else unproven(found)
+        outcome = self._judged(move, owner, f"{OPEN_AFTER_RESTART}; {why}", self._may_note(move))
+        return self._cleared(flight, outcome) if flight is not None else unproven(outcome)
 
     def _refused(self, move: Unload) -> Skip | None:
         if move.destination is None:
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, "no destination is named; not sent")
         owner = self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
         if owner != move.source:
-            told = f"{owner or 'nobody'} owns it, not {move.source}; not sent"
-            return Skip(move.bundle, Reason.OWNER_CHANGED, told)
+            message = f"{owner or 'nobody'} owns it, not {move.source}; not sent"
+            return Skip(move.bundle, Reason.OWNER_CHANGED, message)
         paths.topic_in(move.bundle)  # raises for a bundle that could not be looked up once it is unloaded
         return self._missing(move, planned=True)
 
     def _missing(self, move: Unload, *, planned: bool) -> Skip | None:
-        """Why the destination will not do; ``planned``: by this very process, which knows what it was planned with."""
+        """Why the destination is not possible; ``planned``: this process planned the move and knows its policies."""
         destination = move.destination or ""
         if destination not in self._admin.active_brokers():
             return Skip(move.bundle, Reason.DESTINATION_FORBIDDEN, f"{destination} is no longer active; not sent")
@@ -224,46 +225,47 @@ class Unloader:
         return ReadyMove(move, leader, named, self._admin.transfers)
 
     def _leads_now(self) -> str | None:
-        """Who may have the note: a leader that took over while the request was under way, too; None where unknown."""
+        """The present leader, which may have the note: it may have taken over during the request. None if unknown."""
         try:
             leader = self._admin.leader()
         except LbdError:
             return None
         return leader.broker if leader is not None else None
 
-    def _sent(self, flight: _Flight) -> Outcome:
+    def _send(self, flight: _Flight) -> Outcome:
         try:
-            return self._unloaded(flight)
+            return self._unload(flight)
         except LbdError as error:
             return Outcome(flight.move, Result.UNKNOWN, None, str(error), noted=flight.noted)
 
-    def _unloaded(self, flight: _Flight) -> Outcome:
-        ready, begun = flight.ready, self._clock.monotonic()
+    def _unload(self, flight: _Flight) -> Outcome:
+        ready, started = flight.ready, self._clock.monotonic()
         try:
             flight.fence.pass_on()
             flight.noted, flight.policies_at = ready.notes, self._clock.boot()
-            answer = self._asked(flight)
+            answer = self._request(flight)
         except AdminError as error:
-            return self._in_doubt(flight, str(error), self._closing(begun) if error.sent else 0.0)
+            return self._in_doubt(flight, str(error), self._closing(started) if error.sent else 0.0)
         if answer.status == 204:
             return replace(self._place(flight), confirmed=True)
         reason = error_reason(answer)
-        told = f"HTTP {answer.status}{reason}"
+        message = f"HTTP {answer.status}{reason}"
         if answer.status == RANGE_IS_NO_BUNDLE:
             owner = self._ownership.owner_within(ready.move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
-            return self._judged(ready.move, owner, told, flight.noted)
-        return self._in_doubt(flight, told, NUDGE_WAIT_SECONDS if reason else self._closing(begun))
+            return self._judged(ready.move, owner, message, flight.noted)
+        return self._in_doubt(flight, message, NUDGE_WAIT_SECONDS if reason else self._closing(started))
 
-    def _asked(self, flight: _Flight) -> Response:
+    def _request(self, flight: _Flight) -> Response:
         """The unload itself, under one deadline over all brokers that it is sent on to."""
         ready = flight.ready
-        anew = partial(self._look_anew, flight)
-        with self._minded(flight):
+        with self._policies_watched(flight):
             where = ready.destination, ready.leader.base
-            return self._admin.unload(ready.move.bundle, *where, begin_by=flight.fence.until, before_hop=anew)
+            return self._admin.unload(
+                ready.move.bundle, *where, begin_by=flight.fence.until, before_hop=partial(self._check_again, flight)
+            )
 
-    def _look_anew(self, flight: _Flight, base: str) -> None:
-        """What was checked before the request may have changed until it is sent on. Raises :class:`AdminError`."""
+    def _check_again(self, flight: _Flight, base: str) -> None:
+        """Check again before the request is sent on to another broker. Raises :class:`AdminError`."""
         flight.fence.pass_on()
         refusal = self._refused(flight.move)
         if refusal is not None:
@@ -272,32 +274,32 @@ class Unloader:
         flight.fence.pass_on()
 
     @contextmanager
-    def _minded(self, flight: _Flight) -> Iterator[None]:
-        """While the source closes topics: a destination that policies come to forbid is not left noted."""
+    def _policies_watched(self, flight: _Flight) -> Iterator[None]:
+        """Read policies while the source closes topics: a destination that they forbid must not stay noted."""
         done = threading.Event()
-        threading.Thread(target=self._mind, args=(flight, done), name="lbd-mind", daemon=True).start()
+        threading.Thread(target=self._watch_policies, args=(flight, done), name="lbd-policies", daemon=True).start()
         try:
             yield
         finally:
             done.set()
-            with flight.minding:
-                pass  # a note that is being turned is waited for; a thread that only sleeps would delay the nudge
+            with flight.note_lock:
+                pass  # waits for a note that is being changed; joining a thread that only sleeps would delay the nudge
 
-    def _mind(self, flight: _Flight, done: threading.Event) -> None:
+    def _watch_policies(self, flight: _Flight, done: threading.Event) -> None:
         move, leader = flight.move, flight.ready.leader
         if flight.ready.notes is None or leader.broker in {None, move.source}:
             return
         while flight.noted != move.source and not done.wait(POLICIES_EVERY_SECONDS):
             try:
                 forbidden = self._forbids(move, planned=flight.ready.planned) is not None
-                with flight.minding:
+                with flight.note_lock:
                     if forbidden and not done.is_set():
                         self._note(flight, move.source)
             except LbdError:
-                continue  # the next look may be had, and what is placed is looked at again
+                continue  # policies are read again, at the latest before the bundle is placed
 
     def _note(self, flight: _Flight, broker: str) -> bool:
-        """Whether the leader has noted another broker; never to be asked of a leader that owns the bundle.
+        """Have the leader note another broker; returns whether it did. Not for a leader that owns the bundle.
 
         Raises :class:`AdminError`.
         """
@@ -310,28 +312,28 @@ class Unloader:
 
     @property
     def _patience_seconds(self) -> float:
-        """Longer than a broker closes topics, and than the session of a dead one lives."""
+        """Longer than a broker needs to close topics, and than a dead broker's session lasts."""
         return self._admin.settings.unload_timeout_seconds
 
-    def _closing(self, begun: float) -> float:
-        """How much longer the source may be closing topics for a request that it did not answer itself."""
-        return max(self._patience_seconds - (self._clock.monotonic() - begun), PROOF_SECONDS)
+    def _closing(self, started: float) -> float:
+        """Seconds that the source may still be closing topics after a request without its own response."""
+        return max(self._patience_seconds - (self._clock.monotonic() - started), PROOF_SECONDS)
 
     def _in_doubt(self, flight: _Flight, why: str, seconds: float) -> Outcome:
-        """No answer, or a refusal: it may happen all the same, and whoever owns the bundle in the end decides."""
+        """No response, or a refusal: the unload may happen all the same, so the owner in the end decides."""
         move = flight.move
         if not self._ownership.let_go(move.bundle, move.source, seconds, self._patience_seconds):
             return self._judged(move, move.source, why, flight.noted)
-        if self._gone(move.bundle):
+        if missing_reason(self._admin, move.bundle):
             return self._judged(move, None, why, flight.noted)
         placed = self._place(flight)
         return replace(placed, detail=f"{why}; {placed.detail}" if placed.detail else why)
 
     def _place(self, flight: _Flight) -> Outcome:
-        """The source let go: nudge until somebody owns the bundle, and say who."""
+        """The source has released the bundle: nudge until a broker owns it, and return the outcome."""
         refusal = self._forbidden(flight)
         if refusal is not None:
-            return self._kept_off(flight, refusal)
+            return self._place_elsewhere(flight, refusal)
         ready, move, owner, consumed = flight.ready, flight.move, None, False
         answer: int | AdminError = OK
         nudge = "none" if ready.transferred else self._nudge
@@ -343,12 +345,12 @@ class Unloader:
         if owner is None:
             owner = self._ownership.owner_within(move.bundle, PROOF_SECONDS, self._patience_seconds)
         if owner is None and isinstance(answer, AdminError):
-            owner = self._given_back(flight, answer)
+            owner = self._give_back(flight, answer)
         noted = None if consumed and owner == move.destination else flight.noted
         return self._judged(move, owner, noted=noted)
 
     def _forbidden(self, flight: _Flight) -> Skip | None:
-        """Why policies have come to forbid the destination since they were looked at, or that they cannot be had."""
+        """Why policies now forbid the destination, or that they cannot be read; None if they were read just now."""
         if flight.ready.transferred or self._clock.boot() - flight.policies_at < POLICIES_HOLD_SECONDS:
             return None
         try:
@@ -356,10 +358,10 @@ class Unloader:
         except LbdError as error:
             return Skip(flight.move.bundle, Reason.POLICY_UNKNOWN, str(error))
 
-    def _kept_off(self, flight: _Flight, refusal: Skip) -> Outcome:
-        """The destination must not have it any more: it is given back to its source, or to another that may have it.
+    def _place_elsewhere(self, flight: _Flight, refusal: Skip) -> Outcome:
+        """Policies forbid the destination by now: place the bundle on its source, or on another allowed broker.
 
-        They take it without asking the leader, whose note is turned to the owner then.
+        These brokers take it without asking the leader, whose note is changed to the owner then.
         """
         move, why = flight.move, f"{refusal.reason.told(refusal.detail)}, after it was sent"
         owner = self._soon(move)
@@ -374,12 +376,12 @@ class Unloader:
         return self._judged(move, owner, why, flight.noted)
 
     def _others(self, move: Unload) -> tuple[str, ...]:
-        """Who may have a bundle whose destination must not, the source first."""
+        """Candidates for a bundle whose destination is forbidden, the source first."""
         active = self._admin.active_brokers()
         return (move.source, *(broker for broker in active if broker not in {move.source, move.destination}))
 
     def _may_have(self, flight: _Flight, broker: str) -> bool:
-        """Of the source, which had it, only isolation policies are asked for; a load that is new is judged, too."""
+        """Whether a broker may have the bundle. For the source only policies count; for others the new load, too."""
         move = replace(flight.move, destination=broker)
         back = broker == move.source
         try:
@@ -388,10 +390,10 @@ class Unloader:
             return False
         return allowed and (back or flight.ready.accepts(broker))
 
-    def _given_back(self, flight: _Flight, failure: AdminError) -> str | None:
-        """What a destination does not take, nor answer, is better off where it was than with nobody.
+    def _give_back(self, flight: _Flight, failure: AdminError) -> str | None:
+        """Place the bundle on its source again, since the destination did not take it; returns the owner.
 
-        One that hangs is left alone from now on; one that has died is seen by whoever asks it next.
+        A destination that hangs is not asked any more; a dead one is noticed with the next request to it.
         """
         move = flight.move
         if timed_out(failure):
@@ -400,14 +402,14 @@ class Unloader:
         return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS, self._patience_seconds)
 
     def _soon(self, move: Unload) -> str | None:
-        """The owner shortly after a lookup at the leader; None also while that cannot be told yet."""
+        """The owner shortly after a lookup at the leader; None also while that is not known yet."""
         try:
             return self._ownership.owner_within(move.bundle, NUDGE_WAIT_SECONDS)
         except AdminError:
             return None
 
     def _look_up(self, flight: _Flight, base: str, *, authoritative: bool) -> int | AdminError:
-        """The status of a lookup, or why none came; what it led to is seen by who owns the bundle."""
+        """The status of a lookup, or its error; its effect shows in the owner of the bundle."""
         try:
             flight.fence.renew()
             until = flight.fence.until
@@ -417,8 +419,8 @@ class Unloader:
         return answer.status
 
     def _judged(self, move: Unload, owner: str | None, why: str = "", noted: str | None = None) -> Outcome:
-        """Every end of a move comes from here: what it came to, and that in words."""
-        gone = "" if owner is not None else self._gone(move.bundle)
+        """The outcome of a move, with its result and detail; every outcome by an owner is made here."""
+        gone = "" if owner is not None else missing_reason(self._admin, move.bundle)
         words = {
             Result.LANDED: "",
             Result.FAILED: "" if why else f"the brokers answered 204, and {move.source} owns it",
@@ -429,17 +431,10 @@ class Unloader:
         result = judged(move, owner, gone=bool(gone))
         return Outcome(move, result, owner, "; ".join(filter(None, (why, words[result]))), noted=noted)
 
-    def _gone(self, bundle: str) -> str:
-        """Why there is no such bundle any more; empty where it is there, or brokers do not tell."""
-        try:
-            return gone(self._admin, bundle)
-        except LbdError:
-            return ""
-
     def _cleared(self, flight: _Flight, outcome: Outcome) -> Outcome:
-        """Have a left-over note name the present owner: whenever it is used, the bundle stays where it is.
+        """Change a note that remains to the present owner: whenever it is used, the bundle stays where it is.
 
-        Not of a leader that owns the bundle, which would unload it instead of sending the request on.
+        Not if the leader owns the bundle: it would unload it instead of sending the request on.
         """
         owner, leader = outcome.owner, flight.ready.leader
         if outcome.noted in {None, owner} or owner is None or leader.broker in {None, owner}:
@@ -452,16 +447,16 @@ class Unloader:
 
 
 def unproven(outcome: Outcome) -> Outcome:
-    """That an unload was answered, 204 or not, does not prove that it reached the leader."""
+    """Mark that an older note may stand: no response to an unload proves that it reached the leader."""
     return replace(outcome, older_note=outcome.noted is not None)
 
 
-def gone(admin: Admin, bundle: str) -> str:
-    """Why there is no such bundle any more, empty where there is one.
-
-    Raises :class:`LbdError` where brokers do not tell.
-    """
-    boundaries = admin.boundaries(bundle_namespace(bundle))
+def missing_reason(admin: Admin, bundle: str) -> str:
+    """Why the bundle no longer exists; empty if it does, or if that cannot be read."""
+    try:
+        boundaries = admin.boundaries(bundle_namespace(bundle))
+    except LbdError:
+        return ""
     if boundaries is None:
         return "the bundle is no more: its namespace was deleted"
     if bundle_range(bundle) not in {f"{lower}_{upper}" for lower, upper in pairwise(boundaries)}:
@@ -470,7 +465,7 @@ def gone(admin: Admin, bundle: str) -> str:
 
 
 def judged(move: Unload, owner: str | None, *, gone: bool = False) -> Result:
-    """What an unload came to, seen from who owns the bundle after it may or may not have happened."""
+    """The result of an unload by the owner after it, whether or not the unload happened."""
     if owner is None:
         return Result.GONE if gone else Result.UNOWNED
     return {move.destination: Result.LANDED, move.source: Result.FAILED}.get(owner, Result.ELSEWHERE)

@@ -108,11 +108,11 @@ class Planner:
 
     def _planned(self, published: Published) -> TurnResult:
         record, settings = published.record, published.settings
-        if record.observation is None or record.kept is None or record.averages is None:
+        if record.observation is None or record.turn_memory is None or record.averages is None:
             raise ObserveError(f"the last turn says nothing to plan by: {record.sentence}")
         self._admin.active_brokers()
         looked, policies = Fixed(record.observation), PolicyReader(self._admin)
-        kept, journal = unsampled(record.kept), self._engine.journal
+        kept, journal = unsampled(record.turn_memory), self._engine.journal
         found = turn(parts_of_known(settings, looked, policies, kept, record.averages, journal, lambda: None))
         if found.error is not None:
             raise found.error

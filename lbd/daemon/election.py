@@ -241,7 +241,7 @@ class Leadership:
         if self._leads.is_set():
             tidied = self._tidied()
             if self._orders is not None and self.journal.leading:
-                self._orders.tell(log.publish, everything=tidied)
+                self._orders.publish(log.publish, everything=tidied)
             return self.journal.leading and not log.lost()
         if time.monotonic() >= self._elect_at:
             self._elect_at = time.monotonic() + ELECT_EVERY_SECONDS
@@ -281,7 +281,7 @@ class Leadership:
                 raise ObserveError("the leader topic cannot be read to its end")
             self._take(log.read(READ_SECONDS))
         if self._orders is not None:
-            self._orders.tell(log.publish, everything=True)
+            self._orders.publish(log.publish, everything=True)
         self.journal.lead(log.publish)
         self.on_gain()
         self._leads.set()

@@ -82,7 +82,7 @@ class TakingOver:
         if seen.shedding_on or (note is not None and note.phase != "taken"):
             return True
         if not seen.missing:
-            self._switch.seen_off()
+            self._switch.confirm_off()
         return False
 
     def wait_to_hear(self, say: Callable[[str], None]) -> None:

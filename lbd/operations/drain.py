@@ -800,7 +800,7 @@ class Draining:
         """What could not be written, as on a full disk, is written as soon as it can be: people wait for it."""
         works = self.works
         if self._untold:
-            self._drains.tell(works)
+            self._drains.save(works)
             self._untold = False
 
 

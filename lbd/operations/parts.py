@@ -140,7 +140,7 @@ class Learned:
 
     def take(self, settings: Settings) -> None:
         """Go on with other settings; what was learned stays."""
-        self._learning.told(settings.load)
+        self._learning.configure(settings.load)
 
     def close(self) -> None:
         """Write what is not on disk yet."""

@@ -349,4 +349,4 @@ def due_document(found: SplitChoice) -> DueSplitsDocument:
     """The same as JSON."""
     splits = [found.chosen] if found.chosen is not None else []
     told = (DueSplitDocument(**msgspec.structs.asdict(as_document(plan)), reason=due.words) for due, plan in splits)
-    return DueSplitsDocument(tuple(told), tuple(UnsplitDocument(one.bundle, one.why) for one in found.left))
+    return DueSplitsDocument(tuple(told), tuple(UnsplitDocument(one.bundle, one.why) for one in found.unsplit))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIVE_NAME = "journal.jsonl"
 STAMP = "%Y%m%dT%H%M%S.%f"
 COPY = ".old"
-"""Ending of a copy that an older lbd left half made."""
+"""Ending of an incomplete copy, from an older lbd."""
 
 STAMP_GLOB = "[0-9]" * 8 + "T" + "[0-9]" * 6 + "." + "[0-9]" * 6
 
@@ -27,7 +27,7 @@ STAMP_GLOB = "[0-9]" * 8 + "T" + "[0-9]" * 6 + "." + "[0-9]" * 6
 class Appender:
     """A file that grows by whole lines, each on disk when the call returns.
 
-    What a failed write left is taken back; where even that fails, the next line starts on a line of its own.
+    A failed write is undone; where even that fails, the next line starts on a line of its own.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -42,7 +42,7 @@ class Appender:
 
     @property
     def is_found(self) -> bool:
-        """Whether its name still leads to it: who opens the journal next reads what was written here."""
+        """Whether its name still leads to this file, so that the next process to open it reads what is written here."""
         return is_found(self._path, self._descriptor)
 
     @property
@@ -69,7 +69,7 @@ class Appender:
             self._name_synced = True
 
     def renamed(self) -> None:
-        """The file has its name from now on, which is on disk with the next line at the latest."""
+        """Note that the file has got its name, which is synced with the next line at the latest."""
         self._name_synced = False
 
     def close(self) -> None:
@@ -79,9 +79,9 @@ class Appender:
             os.close(descriptor)
 
     def _put(self, content: bytes) -> None:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+        remaining = memoryview(content)
+        while remaining:
+            remaining = remaining[os.write(self._descriptor, remaining) :]
 
     def _take_back(self, size: int) -> None:
         try:
@@ -100,15 +100,15 @@ def rotate(path: Path, at: float, content: bytes) -> Appender:
 
     A kill at any point leaves the old live file or the new one, whole. Raises OSError, and nothing has changed then.
     """
-    kept = _rotated_name(path, at)
+    old = _rotated_name(path, at)
     with ExitStack() as undone:
         with replacing(path, durable=False) as file:
             fresh = Appender(path, os.dup(file.fileno()))
             undone.callback(fresh.close)
             fcntl.fcntl(file.fileno(), fcntl.F_SETFL, os.O_APPEND)
             fresh.write(content)
-            undone.callback(_remove, kept)
-            _keep(path, kept)
+            undone.callback(_remove, old)
+            _keep(path, old)
             sync(path.parent)
         undone.pop_all()
     fresh.renamed()
@@ -123,7 +123,7 @@ def prune(path: Path, keep_files: int) -> None:
 
 
 def tidy(path: Path) -> None:
-    """Undo what a rotation that was cut off left: half files, and a second name of the live one."""
+    """Clean up after an interrupted rotation: incomplete files, and a second name of the live one."""
     with suppress(OSError):
         _remove(*(file for file in rotated(path) if file.samefile(path)))
     half = (path.name + ending for ending in (FRESH, COPY))
@@ -136,19 +136,19 @@ def _remove(*files: Path) -> None:
             remove(file)
 
 
-def _keep(path: Path, kept: Path) -> None:
-    """The live file under another name as well, by a copy where the file system has no hard links."""
+def _keep(path: Path, old: Path) -> None:
+    """Link the live file to a second name, or copy it where the file system has no hard links."""
     try:
-        link(path, kept)
+        link(path, old)
     except OSError:
-        with reading(path) as live, replacing(kept) as copy:
+        with reading(path) as live, replacing(old) as copy:
             shutil.copyfileobj(live, copy)
 
 
 def _rotated_name(path: Path, at: float) -> Path:
     """Names sort by time also when the clock was set back."""
     stamp = datetime.fromtimestamp(at, UTC)
-    newest = max((found for found, _ in _stamped(path)), default=None)
+    newest = max((other for other, _ in _stamped(path)), default=None)
     if newest is not None and newest >= stamp:
         stamp = newest + timedelta(microseconds=1)
     return path.with_name(f"{path.stem}-{stamp.strftime(STAMP)}{path.suffix}")

@@ -1,7 +1,7 @@
 """Orders of people: the typed commands that a running lbd executes, and the pause, which survives a restart.
 
-A command is held in memory by the lbd that executes it (``operations/requests.py``); it reaches it over the API, on the
-same machine through the socket in the state directory. Only what must survive a restart is a file:
+A command reaches the running lbd over the API, on the same machine through the socket in the state directory. The lbd
+that executes it holds it in memory (``operations/requests.py``). Only orders that must survive a restart are files:
 ``control/pause.json`` here, drains in ``store/drains.py``.
 """
 
@@ -27,11 +27,11 @@ SOCKET = "lbd.sock"
 """In the state directory: commands on this machine reach the running lbd there."""
 
 REFUSED, FAILED = 4, 5
-"""Exit codes of answers, as the command line defines them."""
+"""Exit codes of results, as the command line defines them."""
 
 
 class UnloadRequest(msgspec.Struct, frozen=True):
-    """One unload asked for by a person. ``override`` is why limits may be passed, None when they may not.
+    """One unload that a person requested. ``override`` is why limits may be passed, None when they may not.
 
     Without a ``destination`` lbd's picker names one.
     """
@@ -47,7 +47,7 @@ class UnloadRequest(msgspec.Struct, frozen=True):
 
 
 class SplitRequest(msgspec.Struct, frozen=True):
-    """One split asked for by a person, at the positions that were shown; ``override`` as in an unload's."""
+    """One split that a person requested, at the positions that were shown; ``override`` as in an unload's."""
 
     id: str
     bundle: str
@@ -82,7 +82,7 @@ class PlannedMove(msgspec.Struct, frozen=True):
 
 
 class PlanRequest(msgspec.Struct, frozen=True):
-    """All moves of a plan that was shown, or none of them: ``plan`` is its name, ``reason`` why it is asked for."""
+    """All moves of a plan that was shown, or none of them: ``plan`` is its name, ``reason`` why it is requested."""
 
     id: str
     plan: str
@@ -132,7 +132,7 @@ class FillRequest(msgspec.Struct, frozen=True):
 class RolloutRequest(msgspec.Struct, frozen=True):
     """``brokers`` that are to be restarted one after the other (none: all); with ``stop`` the end of that.
 
-    With ``executes`` whoever asks restarts each broker, within ``back_within_seconds``. Answered when it has begun.
+    With ``executes`` the requester restarts each broker, within ``back_within_seconds``. Answered when it has begun.
     """
 
     id: str
@@ -155,7 +155,7 @@ Request: TypeAlias = (
 class PlacedBundle(msgspec.Struct, frozen=True):
     """What became of one bundle of a :class:`PlaceRequest`, or of one move of a :class:`PlanRequest`.
 
-    ``result`` is None where nothing was asked for, as ``detail`` says; ``reason`` is why it was to go there. ``owner``
+    ``result`` is None where nothing was requested, as ``detail`` says; ``reason`` is why it was to go there. ``owner``
     is who owns it now, ``answer`` where it was to go (None: no broker may have it).
     """
 
@@ -192,7 +192,7 @@ class RequestResult(msgspec.Struct, frozen=True):
 class Pause(msgspec.Struct, frozen=True):
     """lbd observes and counts, and moves nothing. Times are epoch seconds; ``until`` None: until ``lbd resume``.
 
-    ``since`` is 0 where a pause file cannot be read and nobody knows.
+    ``since`` is 0 (unknown) where a pause file cannot be read.
     """
 
     since: At
@@ -202,13 +202,13 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class _Resumed(msgspec.Struct, frozen=True):
-    """When a person last let lbd go on, epoch seconds."""
+    """When a person last resumed lbd, epoch seconds."""
 
     at: At
 
 
 class Control:
-    """The pause of a state directory, and when a person last let lbd go on.
+    """The pause of a state directory, and when a person last resumed lbd.
 
     Every method raises :class:`UsageError`, and nothing else, where a file cannot be read or written.
     """
@@ -219,7 +219,7 @@ class Control:
         self._pause, self._resumed = self._root / "pause.json", self._root / "resumed.json"
 
     def pause(self, pause: Pause) -> Pause | None:
-        """Pause, from now on also over restarts; returns the pause that this one replaces."""
+        """Write the pause, which survives restarts; returns the pause that it replaces."""
         replaced = self.paused(pause.since)
         require_directory(self._state_dir)
         with as_usage_error(self._root):
@@ -228,37 +228,37 @@ class Control:
         return replaced
 
     def go_on(self, now: float) -> Pause | None:
-        """As a person orders it: end the pause, and the hold of what is not served by ``now`` (epoch seconds)."""
-        found = self.resume()
+        """Resume: end the pause, and the hold for moves that are not served at ``now`` (epoch seconds)."""
+        pause = self.resume()
         if self._state_dir.is_dir():
             with as_usage_error(self._root):
                 make_directory(self._root)
             put(self._resumed, _Resumed(now))
-        return found
+        return pause
 
     @property
     def resumed_at(self) -> float:
-        """When a person last ordered that, epoch seconds; 0: never, or nobody knows."""
+        """When a person last resumed lbd, epoch seconds; 0: never, or not known."""
         try:
-            found = decoded(self._resumed, _Resumed)
+            resumed = decoded(self._resumed, _Resumed)
         except UsageError:
             return 0.0
-        return found.at if found is not None else 0.0
+        return resumed.at if resumed is not None else 0.0
 
     def resume(self) -> Pause | None:
-        """End the pause; returns what was there, which may be a pause that had ended by itself."""
-        found = self._found_pause()
+        """End the pause; returns it, even if it had expired."""
+        pause = self._read_pause()
         with as_usage_error(self._pause):
             if remove(self._pause):
                 sync(self._root)  # or a power cut brings the pause back
-        return found
+        return pause
 
     def paused(self, now: float) -> Pause | None:
         """The pause in force. When in doubt lbd does not move: a file that cannot be read is a pause without end."""
-        found = self._found_pause()
-        return None if found is None or (found.until is not None and found.until <= now) else found
+        pause = self._read_pause()
+        return None if pause is None or (pause.until is not None and pause.until <= now) else pause
 
-    def _found_pause(self) -> Pause | None:
+    def _read_pause(self) -> Pause | None:
         try:
             return decoded(self._pause, Pause)
         except UsageError as error:
@@ -273,6 +273,6 @@ def _modified_at(path: Path) -> float:
 
 
 def new_id() -> tuple[str, float]:
-    """A name that no other request has, and the time, epoch seconds."""
+    """A unique request id, and the time, epoch seconds."""
     now = time.time()
     return f"{int(now * 1000):x}-{os.getpid():x}-{secrets.token_hex(4)}", now

@@ -34,7 +34,7 @@ class Drain(msgspec.Struct, frozen=True):
     not tell (2.11). ``carried`` is what it carried when the drain began, nothing where its report does not show that
     yet. ``override`` is why holds may be passed, those that stood ``ordered_at``: when it was ordered last.
     ``respect_rest``: bundles that rest stay. ``rollout`` is the id of the rollout that it is a part of. ``since`` is 0
-    where the file cannot be read and nobody knows.
+    (unknown) where the file cannot be read.
     """
 
     broker: str
@@ -51,7 +51,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class RemainingBundle(msgspec.Struct, frozen=True):
-    """A bundle that stays, with the label of the reason and what there is to say of it."""
+    """A bundle that stays, with the label of the reason and its details."""
 
     bundle: str
     reason: str
@@ -63,8 +63,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     Of ``total`` bundles ``landed`` are where they should be, ``elsewhere`` on another broker that may have them, and
     ``failed`` have not moved, or nobody owns them. ``left`` are those that stay. ``held`` is what it waits for.
-    ``request`` is the request that began it; empty where lbd moves off by itself what came back. ``owned`` is what the
-    broker owned at the end, its own bundles and Pulsar's not counted, as it told itself.
+    ``request`` is the request that began it; empty where lbd moves bundles off again that came back. ``owned`` is the
+    number of bundles that the broker reported to own at the end, without its own bundles and Pulsar's.
     """
 
     kind: Literal["drain", "fill"]
@@ -116,7 +116,7 @@ class Drains:
         self._orders, self._works = state_dir / "control" / "drains", state_dir / "drains.json"
 
     def begin(self, drain: Drain) -> None:
-        """From now on, also over restarts of lbd."""
+        """Write the order, which survives restarts of lbd."""
         require_directory(self._state_dir)
         for path in (self._orders.parent, self._orders):
             with as_usage_error(path):
@@ -124,13 +124,13 @@ class Drains:
         put(self._file(drain.broker), drain)
 
     def release(self, broker: str) -> Drain | None:
-        """End a drain; returns what was there, which may have expired. What was moved stays where it is."""
+        """End a drain; returns its order, even if expired. Moved bundles stay where they are."""
         path = self._file(broker)
         with as_usage_error(path):
-            found = self._read(path)
-            if found is not None and remove(path):
+            drain = self._read(path)
+            if drain is not None and remove(path):
                 sync(self._orders)
-        return found
+        return drain
 
     def all(self) -> list[Drain]:
         """All orders, those that have expired among them. When in doubt a broker is drained: files may be broken."""
@@ -143,15 +143,15 @@ class Drains:
         return {drain.broker: drain for drain in self.all() if drain.until is None or now < drain.until}
 
     def works(self) -> Works:
-        """How far each has come; nothing where none was told. Raises :class:`UsageError` where it cannot be read."""
+        """The progress of drains and fill; empty if none is saved. Raises :class:`UsageError` if it cannot be read."""
         try:
-            found = decoded(self._works, Works)
+            works = decoded(self._works, Works)
         except UsageError as error:
             raise UsageError(f"{error}; remove it, and only how far drains have come is forgotten") from error
-        return found if found is not None and found.format == FORMAT else Works()
+        return works if works is not None and works.format == FORMAT else Works()
 
-    def tell(self, works: Works) -> None:
-        """Replace what is told at once or not at all; only the holder of the state directory may."""
+    def save(self, works: Works) -> None:
+        """Replace the saved progress at once or not at all; only the holder of the state directory may."""
         put(self._works, works)
 
     def _file(self, broker: str) -> Path:
@@ -166,7 +166,7 @@ class Drains:
 
 
 def drains_in_force(state_dir: Path, now: float) -> list[tuple[Drain, Work | None]]:
-    """The drains in force, each with what was last told of it. Raises :class:`UsageError` as :class:`Drains` does."""
+    """The drains in force, each with its last progress. Raises :class:`UsageError` as :class:`Drains` does."""
     drains = Drains(state_dir)
     works = drains.works().drains
     return [(drain, works.get(broker)) for broker, drain in drains.in_force(now).items()]

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """Scores of the two brokers of a move; None where one was not seen."""
+    """Scores of the two brokers of a move; None where one is not known."""
 
     source: float | None
     destination: float | None
 
 
 class MoveStory(msgspec.Struct, frozen=True):
-    """A move of the journal, and what it was to do and did to its brokers.
+    """A move of the journal, with its predicted and measured effect on its brokers.
 
     ``before`` and ``expected`` are the scores that the turn ``planned_in`` saw and predicted. ``came`` are those of the
     first kept turn, ``seen_in``, in which both brokers had settled after the landing: other load may have changed, too.
@@ -72,7 +72,7 @@ class MoveStory(msgspec.Struct, frozen=True):
 
 
 class SplitStory(msgspec.Struct, frozen=True):
-    """A split of the journal, and what came of it: ``result`` is None while it is open, ``parts`` what it made."""
+    """A split of the journal with its outcome: ``result`` is None while it is open, ``parts`` are the new bundles."""
 
     at: float
     bundle: str
@@ -86,7 +86,7 @@ class SplitStory(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """The last turn in which a broker gave, or was to give: what was wanted, taken and passed over."""
+    """The last turn in which a broker was to give bundles: its pairs, the planned moves and the other candidates."""
 
     turn: int
     at: float
@@ -97,7 +97,7 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class TurnAnswer(msgspec.Struct, frozen=True):
-    """One turn, with what became of the moves that it began; ``turn`` is as kept: what is not there was empty.
+    """One turn, with the outcomes of the moves that it began. Fields missing in ``turn`` were empty.
 
     ``splits`` are those that were begun before the next turn.
     """
@@ -110,7 +110,7 @@ class TurnAnswer(msgspec.Struct, frozen=True):
 class BrokerAnswer(msgspec.Struct, frozen=True):
     """One broker. ``because`` is why it gives bundles away or does not, in sentences.
 
-    ``load`` is what the lbd that ran last on this state directory had learned of it; None where it told nothing.
+    ``load`` is what the last lbd on this state directory had learned about it; None where it had learned nothing.
     """
 
     broker: str
@@ -126,7 +126,7 @@ class BrokerAnswer(msgspec.Struct, frozen=True):
 
 
 class PassedOver(msgspec.Struct, frozen=True):
-    """What became of a bundle in the last turn in which its broker fired; ``reason`` ``moves``: it was chosen."""
+    """How the last turn in which its broker fired decided on a bundle; ``reason`` ``moves``: it was chosen."""
 
     turn: int
     at: float
@@ -197,7 +197,7 @@ def broker_named(name: str, known: Callable[[], Iterable[str]]) -> str:
 
 
 def no_bundle(name: str, known: list[str]) -> str:
-    """What to say of a bundle that nothing is known of."""
+    """The error message for an unknown bundle."""
     own = [bundle for bundle in known if bundle_namespace(bundle) == bundle_namespace(name)]
     return f"{name}: no broker reports such a bundle, and no move of it is known{_nearest(name, own or known)}"
 
@@ -206,15 +206,15 @@ def bundle_with(topic: str, known: list[str]) -> str:
     """The bundle that a topic falls into. Raises :class:`UsageError` where none of these is of its namespace."""
     namespace, position = topic_namespace(topic), topic_hash(topic)
     own = [bundle for bundle in known if bundle_namespace(bundle) == namespace]
-    found = next((bundle for bundle in own if holds(bundle, position)), None)
-    if found is None:
+    bundle = next((bundle for bundle in own if holds(bundle, position)), None)
+    if bundle is None:
         raise UsageError(f"{topic}: no broker reports a bundle of {namespace} that it falls into")
-    return found
+    return bundle
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    found = difflib.get_close_matches(name, known[:ENOUGH], n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else ""
+    matches = difflib.get_close_matches(name, known[:ENOUGH], n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 # --- why a broker gives nothing away, and why a bundle is where it is
@@ -239,7 +239,7 @@ BARRED = {
     Reason.PLACEMENT_STAYS: "the placement would put it on the broker that it is on, or finds none",
     Reason.SOLE_BUNDLE: "it is its broker's only bundle: moving it would move the problem; split it",
 }
-"""What a bundle's code means, in words."""
+"""The meaning of a bundle's code."""
 
 
 def barred(label: str) -> str | None:
@@ -263,16 +263,16 @@ def absent(turn: TurnRecord, broker: str) -> str:
 
 def of_broker(turn: TurnRecord, broker: str) -> Iterator[str]:
     """Why a broker gives bundles away, or why it does not."""
-    seen = turn.broker(broker)
-    if seen is None:
+    report = turn.broker(broker)
+    if report is None:
         yield "it gave no usable load report in that turn"
         return
-    if seen.doubt == Reason.DRAINED.label:
+    if report.doubt == Reason.DRAINED.label:
         return
-    if seen.doubt is not None:
-        yield f"its report is no ground to move on: {seen.doubt}"
-    if seen.to_settle:
-        samples = counted(seen.to_settle, "more fresh sample")
+    if report.doubt is not None:
+        yield f"its report is no ground to move on: {report.doubt}"
+    if report.to_settle:
+        samples = counted(report.to_settle, "more fresh sample")
         yield f"it was moved to or from, or restarted: {samples} must come before its score counts"
     if turn.hold is not None:
         yield f"nothing new is moved: {turn.hold.reason}{turn.hold.detail and f': {turn.hold.detail}'}"
@@ -301,7 +301,7 @@ def _in_no_pair(turn: TurnRecord) -> str:
 
 
 def outcome(turn: TurnRecord, pair: PairSeen) -> str:
-    """What came of a pair in a turn."""
+    """The result of a turn for a pair."""
     number = sum(one.source == pair.source for one in turn.unloads)
     if number:
         return f"{counted(number, 'bundle')} {'begun' if turn.acts else 'would move'}"
@@ -313,7 +313,7 @@ def outcome(turn: TurnRecord, pair: PairSeen) -> str:
 # --- splits that cut a bundle or created it, and splits after a turn
 
 MADE = {SplitResult.SPLIT.value, SplitResult.ELSEWHERE.value}
-"""Results after which the whole is no bundle any more."""
+"""Results after which the whole bundle no longer exists."""
 
 
 def split_stories(splits: Iterable[SplitRecord]) -> list[SplitStory]:
@@ -322,7 +322,7 @@ def split_stories(splits: Iterable[SplitRecord]) -> list[SplitStory]:
 
 
 def about(bundle: str, splits: Iterable[SplitRecord]) -> list[SplitStory]:
-    """Those that cut the bundle, or tried to, and the one that it came out of."""
+    """The splits that cut the bundle, or tried to, and the split that made it."""
     return [one for one in split_stories(splits) if bundle in {one.bundle, *one.parts}]
 
 
@@ -332,21 +332,21 @@ def gone_bundle(bundle: str, splits: Iterable[SplitStory]) -> SplitStory | None:
 
 
 def sentence(parts: Sequence[str], positions: Sequence[str] = ()) -> str:
-    """What became of a bundle that was cut."""
+    """The sentence on a bundle that was cut."""
     where = f" at {', '.join(positions)}" if positions else ""
     return f"it was split{where}, into {' and '.join(parts)}: it is no bundle any more"
 
 
 def _split_story(split: SplitRecord) -> SplitStory:
-    cut, ended = split.cut, split.ended
+    cut, outcome = split.cut, split.ended
     return derived(
         SplitStory,
         cut,
         at=split.at,
         positions=[f"0x{position:08x}" for position in cut.positions],
-        result=ended.result.value if ended is not None else None,
-        parts=list(ended.parts) if ended is not None and ended.result.value in MADE else [],
-        detail=ended.detail if ended is not None else "",
+        result=outcome.result.value if outcome is not None else None,
+        parts=list(outcome.parts) if outcome is not None and outcome.result.value in MADE else [],
+        detail=outcome.detail if outcome is not None else "",
     )
 
 
@@ -355,20 +355,20 @@ def _split_story(split: SplitRecord) -> SplitStory:
 
 @dataclass
 class Story:
-    """One move, told by the turns that are shown to it from the newest to the oldest."""
+    """One move, with the turns that planned and measured it, taken from the newest to the oldest."""
 
     move: MoveRecord
     planned: TurnRecord | None = None
-    seen: TurnRecord | None = None
+    measured: TurnRecord | None = None
     _done: bool = field(default=False, init=False)
 
     def take(self, turn: TurnRecord) -> None:
-        """A turn, older than those before it."""
+        """Take one more turn, older than the previous ones."""
         if self._done:
             return
-        ended = self.move.ended_at
-        if ended is not None and turn.at > ended and self._settled(turn):
-            self.seen = turn
+        ended_at = self.move.ended_at
+        if ended_at is not None and turn.at > ended_at and self._settled(turn):
+            self.measured = turn
         if turn.at <= self.move.at:
             self.planned = turn if any(one.bundle == self.move.bundle for one in turn.unloads) else None
             self._done = self.planned is not None or turn.at < self.move.at - PLANNED_WITHIN_SECONDS
@@ -382,9 +382,9 @@ class Story:
         ends = [turn.broker(name) for name in (self.move.source, self.move.owner or self.move.destination or "")]
         return all(end is not None and end.to_settle == 0 and end.doubt is None for end in ends)
 
-    def told(self) -> MoveStory:
-        """The move with what is known of it."""
-        move, planned, seen = self.move, self.planned, self.seen
+    def answer(self) -> MoveStory:
+        """The move with its scores."""
+        move, planned, measured = self.move, self.planned, self.measured
         ends = move.source, move.destination or ""
         return derived(
             MoveStory,
@@ -392,13 +392,13 @@ class Story:
             planned_in=planned.turn if planned is not None else None,
             before=_scores(planned, *ends) if planned is not None else None,
             expected=Ends(*(planned.expected.get(end) for end in ends)) if planned is not None else None,
-            seen_in=seen.turn if seen is not None else None,
-            came=_scores(seen, *ends) if seen is not None else None,
+            seen_in=measured.turn if measured is not None else None,
+            came=_scores(measured, *ends) if measured is not None else None,
         )
 
 
 PLANNED_WITHIN_SECONDS = 900.0
-"""A plan is worked off one unload after the other on each source; what was begun later than this was by hand."""
+"""A plan is executed one unload after the other on each source; a later move was ordered by hand."""
 
 
 def move_stories(moves: Iterable[MoveRecord]) -> list[Story]:
@@ -410,8 +410,8 @@ def _scores(turn: TurnRecord, source: str, destination: str) -> Ends:
     return Ends(_score(turn.broker(source)), _score(turn.broker(destination)))
 
 
-def _score(seen: BrokerSeen | None) -> float | None:
-    return seen.score if seen is not None else None
+def _score(broker: BrokerSeen | None) -> float | None:
+    return broker.score if broker is not None else None
 
 
 # --- answers
@@ -428,10 +428,10 @@ REPORTED_WITHIN_SECONDS = 120.0
 
 class Explainer:
     """Answers about one state directory. ``cool_down_seconds`` is the settings', ``since`` (epoch seconds) how far back
-    turns are looked at, ``last`` how many moves are told.
+    turns are read, ``last`` how many moves an answer has.
 
-    Every method raises :class:`UsageError`: for what is not known, with the nearest name that is, and where nothing is
-    kept yet.
+    Every method raises :class:`UsageError` for an unknown name, with the nearest known one, and where no turn is kept
+    yet.
     """
 
     def __init__(self, state_dir: Path, *, now: float, since: float, last: int, cool_down_seconds: float) -> None:
@@ -466,33 +466,33 @@ class Explainer:
         return bundle_with(topic, bundles.bundles if bundles is not None else [])
 
     def turn(self, number: int) -> TurnAnswer:
-        """One turn, and what became of its moves."""
+        """One turn, with the outcomes of its moves."""
         newest = self._newest()
-        found = self._turns.find(number)
-        if found is None:
+        turn = self._turns.find(number)
+        if turn is None:
             first, last = self._turns.oldest(), newest.last
             raise UsageError(f"turn {number}: not kept; kept are {first} to {last} in {self._state_dir / TURNS_FOLDER}")
-        return self._of_turn(found)
+        return self._of_turn(turn)
 
     def _of_turn(self, turn: TurnRecord) -> TurnAnswer:
         planned = {one.bundle for one in turn.unloads}
-        begun = (turn.at, turn.at + PLANNED_WITHIN_SECONDS)
+        window = (turn.at, turn.at + PLANNED_WITHIN_SECONDS)
         attempts = ATTEMPTS * len(planned)
-        moves = self._moves(lambda move: move.bundle in planned and begun[0] <= move.at <= begun[1], attempts)
-        told = move_stories(moves)
-        self._walk(told, lambda _: False, turn.at)
+        moves = self._moves(lambda move: move.bundle in planned and window[0] <= move.at <= window[1], attempts)
+        stories = move_stories(moves)
+        self._walk(stories, lambda _: False, turn.at)
         following = self._turns.find(turn.last + 1)
         until = self._now if following is None else following.at
         begun_after = [split for split in read_splits(self._state_dir) if turn.at <= split.at < until]
-        return TurnAnswer(turn, [story.told() for story in told], split_stories(begun_after))
+        return TurnAnswer(turn, [story.answer() for story in stories], split_stories(begun_after))
 
     def broker(self, name: str) -> BrokerAnswer:
-        """One broker: its score, its pairs, what it waits for, and what it gave."""
+        """One broker: its score, its pairs, why it gives bundles or not, and its moves."""
         newest = self._newest()
         broker = broker_named(name, lambda: (one for turn in self._back() for one in _names(turn)))
         last = next((turn for turn in self._back() if turn.broker(broker) is not None), newest)
-        told = move_stories(self._moves(lambda move: broker in {move.source, move.destination, move.owner}))
-        fired = self._walk(told, lambda turn: turn.asked(broker))
+        stories = move_stories(self._moves(lambda move: broker in {move.source, move.destination, move.owner}))
+        fired = self._walk(stories, lambda turn: turn.fired(broker))
         gone = absent(newest, broker)
         pairs = [] if gone else [pair for pair in last.pairs if broker in {pair.source, pair.destination}]
         return BrokerAnswer(
@@ -504,12 +504,12 @@ class Explainer:
             [*self._drained(broker), *([gone] if gone else of_broker(last, broker))],
             pairs,
             _fired(fired, broker) if fired is not None else None,
-            [story.told() for story in told],
+            [story.answer() for story in stories],
             _load(self._state_dir, broker),
         )
 
     def _drained(self, broker: str) -> Iterator[str]:
-        """Since when, and what has become of it."""
+        """Sentences on the drain of this broker, if there is one."""
         for drain, work in drains_in_force(self._state_dir, self._now):
             if drain.broker == broker:
                 ago = f", {(self._now - drain.since) / 60:.0f} min ago" if drain.since else ""
@@ -519,62 +519,65 @@ class Explainer:
 
     def bundle(self, name: str) -> BundleAnswer:
         """One bundle: where it is and why, its moves, and why it was passed over."""
-        newest, kept = self._newest(), load_bundles(self._state_dir / TURNS_FOLDER)
-        seen = kept.of(name) if kept is not None else None
+        newest, reports = self._newest(), load_bundles(self._state_dir / TURNS_FOLDER)
+        reported = reports.of(name) if reports is not None else None
         last = next((turn for turn in self._back() if turn.brokers), newest)
-        told = move_stories(self._moves(lambda move: move.bundle == name))
+        stories = move_stories(self._moves(lambda move: move.bundle == name))
         splits = about(name, read_splits(self._state_dir))
         cut = gone_bundle(name, splits)
-        parts = split_into(name, kept.bundles) if kept is not None and cut is None else []
-        if not (seen or told or splits or parts):
-            raise UsageError(no_bundle(name, kept.bundles if kept is not None else []))
-        owner, known_at = _owner(seen, told, cut)
-        fired = self._walk(told, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates))
+        parts = split_into(name, reports.bundles) if reports is not None and cut is None else []
+        if not (reported or stories or splits or parts):
+            raise UsageError(no_bundle(name, reports.bundles if reports is not None else []))
+        owner, known_at = _owner(reported, stories, cut)
+        fired = self._walk(
+            stories, lambda turn: turn.named(name) or any(one.broker == owner for one in turn.candidates)
+        )
         gone = sentence(cut.parts, cut.positions) if cut is not None else sentence(parts) if parts else ""
-        left, label = self._cool_down_left(told), seen.label if seen is not None else ""
+        remaining, label = self._remaining_cool_down(stories), reported.label if reported is not None else ""
         return BundleAnswer(
             name,
             owner,
             known_at,
-            seen.msg_rate if seen is not None else None,
-            seen.throughput if seen is not None else None,
-            [gone] if gone else list(_reason_sentences(last, owner, label, left)),
-            left,
+            reported.msg_rate if reported is not None else None,
+            reported.throughput if reported is not None else None,
+            [gone] if gone else list(_reason_sentences(last, owner, label, remaining)),
+            remaining,
             _passed_over(fired, name) if fired is not None else None,
-            [story.told() for story in told],
+            [story.answer() for story in stories],
             splits[: self._last],
         )
 
     def namespace(self, name: str) -> NamespaceAnswer:
         """One namespace: where its bundles are, why they stayed, and its moves."""
         self._newest()
-        kept = load_bundles(self._state_dir / TURNS_FOLDER)
-        seen = kept.of_namespace(name) if kept is not None else []
-        if kept is None or not seen:
-            known = sorted({bundle_namespace(one) for one in kept.bundles}) if kept is not None else []
+        reports = load_bundles(self._state_dir / TURNS_FOLDER)
+        reported = reports.of_namespace(name) if reports is not None else []
+        if reports is None or not reported:
+            known = sorted({bundle_namespace(one) for one in reports.bundles}) if reports is not None else []
             raise UsageError(f"{name}: no broker reports a bundle of such a namespace{_nearest(name, known)}")
-        told = move_stories(self._moves(lambda move: bundle_namespace(move.bundle) == name))
-        self._walk(told, lambda _: False)
+        stories = move_stories(self._moves(lambda move: bundle_namespace(move.bundle) == name))
+        self._walk(stories, lambda _: False)
         splits = [one for one in split_stories(read_splits(self._state_dir)) if bundle_namespace(one.bundle) == name]
         return NamespaceAnswer(
             name,
-            kept.at,
-            len(seen),
-            sum(one.msg_rate for _, one in seen),
-            sum(one.throughput for _, one in seen),
-            dict(Counter(one.owner for _, one in seen).most_common()),
-            dict(Counter(one.label for _, one in seen if barred(one.label)).most_common()),
+            reports.at,
+            len(reported),
+            sum(one.msg_rate for _, one in reported),
+            sum(one.throughput for _, one in reported),
+            dict(Counter(one.owner for _, one in reported).most_common()),
+            dict(Counter(one.label for _, one in reported if barred(one.label)).most_common()),
             [
                 CandidateLine(bundle, one.owner, one.msg_rate, one.throughput, one.label if barred(one.label) else "")
-                for bundle, one in sorted(seen, key=lambda each: -each[1].throughput)[:LARGEST]
+                for bundle, one in sorted(reported, key=lambda each: -each[1].throughput)[:LARGEST]
             ],
-            [story.told() for story in told],
+            [story.answer() for story in stories],
             splits[: self._last],
         )
 
-    def _cool_down_left(self, told: list[Story]) -> float | None:
-        left = max((story.move.at for story in told), default=-float("inf")) + self._cool_down_seconds - self._now
-        return left if left > 0 else None
+    def _remaining_cool_down(self, stories: list[Story]) -> float | None:
+        last = max((story.move.at for story in stories), default=-float("inf"))
+        remaining = last + self._cool_down_seconds - self._now
+        return remaining if remaining > 0 else None
 
     def _newest(self) -> TurnRecord:
         newest = next(iter(self._turns), None)
@@ -586,35 +589,35 @@ class Explainer:
         return newest
 
     def _back(self) -> Iterator[TurnRecord]:
-        """The newest turn, and those before it, as far back as was asked for."""
+        """The turns since the requested time, the newest first; the newest one in any case."""
         for at, turn in enumerate(self._turns):
             if at and turn.ended_at < self._since:
                 return
             yield turn
 
     def _walk(
-        self, told: list[Story], wanted: Callable[[TurnRecord], bool], since: float | None = None
+        self, stories: list[Story], wanted: Callable[[TurnRecord], bool], since: float | None = None
     ) -> TurnRecord | None:
-        """Show the turns to each move, the newest first, until all is known; returns the newest one ``wanted``."""
-        found: TurnRecord | None = None
+        """Give the turns to each story, newest first, until all are complete; returns the newest ``wanted`` turn."""
+        newest: TurnRecord | None = None
         for turn in self._turns:
             if turn.ended_at < (self._since if since is None else since):
                 break
-            for story in told:
+            for story in stories:
                 story.take(turn)
-            found = turn if found is None and wanted(turn) else found
-            if found is not None and all(story.done for story in told):
+            newest = turn if newest is None and wanted(turn) else newest
+            if newest is not None and all(story.done for story in stories):
                 break
-        return found
+        return newest
 
     def _moves(self, wanted: Callable[[MoveRecord], bool], last: int | None = None) -> list[MoveRecord]:
-        """The last moves of the journal that are asked about."""
+        """The last ``wanted`` moves of the journal."""
         newest = self._last if last is None else last
         return list(deque((move for move in history(self._state_dir) if wanted(move)), newest))
 
 
 def _names(turn: TurnRecord) -> Iterator[str]:
-    """Those with a report, and those that owe one."""
+    """Brokers with a report, and brokers whose report is missing."""
     yield from (broker.id for broker in turn.brokers)
     yield from (skip.what for skip in turn.skips if skip.reason == Reason.REPORT_MISSING.label)
 
@@ -631,7 +634,7 @@ def _fired(turn: TurnRecord, broker: str) -> Fired:
 
 
 def _load(state_dir: Path, broker: str) -> BrokerLoad | None:
-    """What the last turn's status tells of a broker's load; where there is none to be read the rest is still told."""
+    """A broker's load by the last turn's status; None if there is no readable status."""
     try:
         status = read_status(state_dir)
     except UsageError:
@@ -639,21 +642,23 @@ def _load(state_dir: Path, broker: str) -> BrokerLoad | None:
     return next((one.load for one in status.brokers if one.id == broker), None)
 
 
-def _owner(seen: ReportedBundle | None, told: list[Story], cut: SplitStory | None) -> tuple[str | None, float | None]:
-    """Who owns a bundle, and since when that is known: by its last report, a move since, or the split that ended it."""
+def _owner(
+    reported: ReportedBundle | None, stories: list[Story], cut: SplitStory | None
+) -> tuple[str | None, float | None]:
+    """The owner of a bundle, and since when it is known: by the last report, a later move, or a split that cut it."""
     if cut is not None:
         return None, cut.at
-    moved = next((story.move for story in told if story.move.owner is not None), None)
-    reported_at = (seen.at if seen is not None else 0.0) - REPORTED_WITHIN_SECONDS
+    moved = next((story.move for story in stories if story.move.owner is not None), None)
+    reported_at = (reported.at if reported is not None else 0.0) - REPORTED_WITHIN_SECONDS
     if moved is not None and moved.ended_at is not None and moved.ended_at > reported_at:
         return moved.owner, moved.ended_at
-    return (seen.owner, seen.at) if seen is not None else (None, None)
+    return (reported.owner, reported.at) if reported is not None else (None, None)
 
 
 def _passed_over(turn: TurnRecord, bundle: str) -> PassedOver:
-    found = next((one for one in turn.candidates if one.bundle == bundle), None)
-    if found is not None:
-        return PassedOver(turn.turn, turn.at, found.reason, found.detail)
+    candidate = next((one for one in turn.candidates if one.bundle == bundle), None)
+    if candidate is not None:
+        return PassedOver(turn.turn, turn.at, candidate.reason, candidate.detail)
     return PassedOver(turn.turn, turn.at, "", "not kept by name: it was elsewhere then, or not among the largest")
 
 

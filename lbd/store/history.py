@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 
 
 def known_rates(snapshot: Snapshot) -> Snapshot:
-    """The round without bundles whose rates are unknown: kept as 0, who learns would take them for idle."""
+    """The round without bundles whose rates are unknown: stored as 0, they would be learned as idle."""
     rows = snapshot.rows
     if not snapshot.partial or rows.reported.all():
         return snapshot
-    kept = np.flatnonzero(rows.reported)
-    there, position = np.unique(rows.bundle[kept], return_inverse=True)
+    reported = np.flatnonzero(rows.reported)
+    there, position = np.unique(rows.bundle[reported], return_inverse=True)
     counts = rows.count(rows.reported)
-    found = Rows(
+    rows_with_rates = Rows(
         start=np.concatenate(([0], np.cumsum(counts))).astype(np.int32),
         bundle=position.astype(np.int32),
-        rates=rows.rates[kept],
-        counts=rows.counts[kept],
-        reported=rows.reported[kept],
-        listed=rows.listed[kept],
+        rates=rows.rates[reported],
+        counts=rows.counts[reported],
+        reported=rows.reported[reported],
+        listed=rows.listed[reported],
     )
-    return replace(snapshot, bundles=[snapshot.bundles[at] for at in there.tolist()], rows=found)
+    return replace(snapshot, bundles=[snapshot.bundles[at] for at in there.tolist()], rows=rows_with_rates)
 
 
 # --- bundles that have changed enough to be stored again
@@ -70,10 +70,10 @@ FLOORS = np.array([1.0, 1.0, 1024.0, 1024.0])
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """What was stored last of each of ``bundles``.
+    """The last stored values of each of ``bundles``.
 
-    ``rates`` is float64 (N, 4), NaN of what never was; ``counts`` int64 (N, 3); ``owner`` int32 (N,) into ``brokers``,
-    -1 of what nobody reported.
+    ``rates`` is float64 (N, 4), NaN if never stored; ``counts`` int64 (N, 3); ``owner`` int32 (N,) into ``brokers``, -1
+    if nobody reported the bundle.
     """
 
     brokers: tuple[str, ...]
@@ -84,7 +84,7 @@ class Stored:
 
     @classmethod
     def nothing(cls, brokers: tuple[str, ...] = (), bundles: list[str] | None = None) -> Stored:
-        """Of none of these bundles anything was stored yet."""
+        """The state in which none of these bundles is stored yet."""
         bundles = bundles or []
         size = len(bundles)
         rates, counts = np.full((size, 4), np.nan), np.full((size, 3), -1, dtype=np.int64)
@@ -100,10 +100,10 @@ class ChangedRows:
 
 
 def changes(before: Stored, snapshot: Snapshot, fresh: BoolArray, step: float) -> tuple[Stored, ChangedRows]:
-    """What is to be stored of a round, and what is stored then. ``fresh`` is bool (B,): other rows tell nothing new.
+    """The state after storing a round, and the rows to store. ``fresh`` is bool (B,): other rows are not new.
 
-    A bundle is stored when its owner or one of its counts is another than stored, or one of its rates has changed by
-    more than the fraction ``step``.
+    A bundle is stored when its owner or one of its counts differs from the stored one, or one of its rates has changed
+    by more than the fraction ``step``.
     """
     known, gone = _aligned(before, snapshot)
     table, owner = snapshot.rows, snapshot.rows.owner()
@@ -119,9 +119,9 @@ def changes(before: Stored, snapshot: Snapshot, fresh: BoolArray, step: float) -
 
 
 def _both_unknown(new: FloatArray, old: FloatArray) -> BoolArray:
-    """A broker that goes on reporting NaN says nothing new; a bundle never stored is told by its owner."""
-    found: BoolArray = np.isnan(new) & np.isnan(old)
-    return found
+    """NaN again is no change; a bundle that was never stored is recognized by its owner."""
+    unknown: BoolArray = np.isnan(new) & np.isnan(old)
+    return unknown
 
 
 def _stored(known: Stored, table: Rows, owner: IntArray, rows: NDArray[np.int64]) -> Stored:
@@ -132,37 +132,37 @@ def _stored(known: Stored, table: Rows, owner: IntArray, rows: NDArray[np.int64]
 
 
 def _aligned(before: Stored, snapshot: Snapshot) -> tuple[Stored, tuple[str, ...]]:
-    """What was stored, in the order of this snapshot's bundles and brokers, and the bundles that are on no report."""
+    """The stored values in the order of this snapshot's bundles and brokers, and the bundles without report."""
     old = snapshot.positions_in(before.bundles)
     known = old >= 0
-    found = Stored.nothing(snapshot.brokers.ids, snapshot.bundles)
-    found.rates[known], found.counts[known] = before.rates[old[known]], before.counts[old[known]]
-    found.owner[known] = _owners(before, found.brokers, before.owner[old[known]])
-    left = before.owner >= 0
-    left[old[known]] = False
-    return found, tuple(before.bundles[at] for at in np.flatnonzero(left).tolist())
+    aligned = Stored.nothing(snapshot.brokers.ids, snapshot.bundles)
+    aligned.rates[known], aligned.counts[known] = before.rates[old[known]], before.counts[old[known]]
+    aligned.owner[known] = _owners(before, aligned.brokers, before.owner[old[known]])
+    unreported = before.owner >= 0
+    unreported[old[known]] = False
+    return aligned, tuple(before.bundles[at] for at in np.flatnonzero(unreported).tolist())
 
 
 def _owners(before: Stored, brokers: tuple[str, ...], owner: IntArray) -> IntArray:
-    """Owners by their position among other brokers; -1 of those that left."""
+    """Owners by their position among other brokers; -1 for brokers that left."""
     if before.brokers == brokers:
         return owner
     position = {broker: at for at, broker in enumerate(brokers)}
     moved = np.array([*(position.get(broker, -1) for broker in before.brokers), -1], dtype=np.int32)
-    found: IntArray = moved[owner]
-    return found
+    owners: IntArray = moved[owner]
+    return owners
 
 
 # --- files
 
 TORN = "torn"
 GROUP_ROWS = 1 << 17
-"""Rows of a row group of a packed day: what a reader holds at once."""
+"""Rows of a row group of a packed day: a reader holds one group at a time."""
 
 _REPLACES = b"lbd.replaces"
 
 _JUNK = (pa.ArrowException, ValueError, KeyError)
-"""What reading raises, beside OSError, for bytes that are not those that were written."""
+"""Errors that reading damaged bytes raises, beside OSError."""
 
 
 def utc_day(seconds: float) -> str:
@@ -184,20 +184,20 @@ class Folder:
         """A table's days, the oldest first."""
         return sorted(self.table(table).glob("day=*"))
 
-    def put(self, table: str, begun: float, batches: Sequence[pa.RecordBatch]) -> Path:
-        """Write one file into the day of ``begun`` (epoch seconds). Raises OSError, and leaves nothing then."""
-        day = self.table(table) / f"day={utc_day(begun)}"
+    def put(self, table: str, started_at: float, batches: Sequence[pa.RecordBatch]) -> Path:
+        """Write one file into the day of ``started_at`` (epoch seconds). Raises OSError, and leaves nothing then."""
+        day = self.table(table) / f"day={utc_day(started_at)}"
         for folder in (self.root, self.root / f"v{VERSION}", self.table(table), day):
             make_directory(folder)
-        name = f"part-{round(begun * 1000):013d}"
+        name = f"part-{round(started_at * 1000):013d}"
         path = next(path for path in _names(day, name) if not path.exists())
         _written(path, pa.Table.from_batches(batches, schema(table)).schema, batches)
         return path
 
     def set_aside(self) -> int:
-        """What a kill left half written goes to ``torn/``, and parts that a packed day has replaced go for good.
+        """Move incomplete files of a killed process to ``torn/``, and remove parts that a packed day has replaced.
 
-        Returns how many files are torn by now. Raises OSError.
+        Returns the number of files in ``torn/``. Raises OSError.
         """
         for path in self.root.glob(f"v*/*/day=*/.*{FRESH}"):
             self._tear(path)
@@ -210,7 +210,7 @@ class Folder:
         """Make one file of each day before the day ``before``; files that cannot be read, or have a damaged page, are
         set aside.
 
-        Raises OSError; what was there then stays.
+        Raises OSError; the files stay as they were then.
         """
         for table in TABLES:
             for day in self.days(table):
@@ -221,8 +221,8 @@ class Folder:
         parts = sorted(path for path in day.glob("*.parquet") if self._readable(path))
         if len(parts) < 2:
             return
-        told = {_REPLACES: json.dumps([path.name for path in parts]).encode()}
-        kind = schema(table).with_metadata({**(schema(table).metadata or {}), **told})
+        metadata = {_REPLACES: json.dumps([path.name for path in parts]).encode()}
+        kind = schema(table).with_metadata({**(schema(table).metadata or {}), **metadata})
         path = next(path for path in _names(day, "day") if not path.exists())
         try:
             _written(path, kind, _groups(parts, kind))
@@ -240,8 +240,8 @@ class Folder:
         for path in sorted(day.glob("day*.parquet")):
             footer = _footer(path)
             with suppress(msgspec.MsgspecError, RecursionError):
-                told = ((footer and footer.metadata) or {}).get(_REPLACES, b"[]")
-                for name in msgspec.json.decode(told, type=list[str]):
+                replaced = ((footer and footer.metadata) or {}).get(_REPLACES, b"[]")
+                for name in msgspec.json.decode(replaced, type=list[str]):
                     remove(day / Path(name).name)
 
     def _readable(self, path: Path) -> bool:
@@ -332,7 +332,7 @@ def _sound(path: Path, kind: pa.Schema) -> bool:
 
 
 def _raise_of_disk(error: Exception) -> None:
-    """What a disk fails with has a number; what Arrow says of a damaged footer or page is an OSError without."""
+    """Raise the error again if the disk failed: its errors have an errno, Arrow's for damaged pages have none."""
     if isinstance(error, OSError) and error.errno is not None and error.errno not in NO_FILE:
         raise error
 
@@ -340,10 +340,10 @@ def _raise_of_disk(error: Exception) -> None:
 def _joined(batches: list[pa.RecordBatch], kind: pa.Schema) -> list[pa.RecordBatch]:
     if not batches:
         return []
-    found: list[pa.RecordBatch] = (
+    joined: list[pa.RecordBatch] = (
         pa.Table.from_batches(batches).select(kind.names).cast(kind).combine_chunks().to_batches()
     )
-    return found
+    return joined
 
 
 def _written(path: Path, kind: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -367,8 +367,8 @@ FLUSH_ROWS = 500_000
 WHOLE_SECONDS = 3600.0
 """In its first round of each hour every bundle is stored, whether it changed or not: reading can begin there."""
 
-KEPT_ROWS = 3 * FLUSH_ROWS
-"""While nothing can be written, so many rows wait; what comes then is lost, and counted."""
+MOST_ROWS = 3 * FLUSH_ROWS
+"""While nothing can be written, so many rows wait; further rounds are lost, and counted."""
 
 
 @dataclass
@@ -387,7 +387,7 @@ class HistoryWriter:
     _waiting: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {table: [] for table in TABLES})
     _stored: Stored = field(default_factory=Stored.nothing)
     _hour: float = np.nan
-    _begun: float = np.nan
+    _first: float = np.nan
     _last: float = np.nan
 
     def __post_init__(self) -> None:
@@ -396,32 +396,32 @@ class HistoryWriter:
         except OSError as error:
             self._fail(error)
 
-    def add(self, found: HistoryRound) -> None:
-        """Keep a round; it is on disk after at most ten minutes of rounds. Nothing is raised for what a disk does."""
-        if not found.is_news:
+    def add(self, round_: HistoryRound) -> None:
+        """Add a round; it is on disk after at most ten minutes of rounds. Disk errors are not raised."""
+        if not round_.is_news:
             return
-        at = found.snapshot.taken_at
-        if self._rows and (utc_day(at) != utc_day(self._begun) or not 0 <= at - self._begun < FLUSH_SECONDS):
+        at = round_.snapshot.taken_at
+        if self._rows and (utc_day(at) != utc_day(self._first) or not 0 <= at - self._first < FLUSH_SECONDS):
             self.flush()
-        if self._rows >= KEPT_ROWS:
+        if self._rows >= MOST_ROWS:
             self.lost += 1
             return
-        self._begun = at if not self._rows else self._begun
+        self._first = at if not self._rows else self._first
         self._last = at
-        for rows in self._tables(found):
+        for rows in self._tables(round_):
             self._waiting[rows.table].append(rows.batch())
         if self._rows >= FLUSH_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; a day that is over becomes one file a table, and the oldest days go."""
+        """Write the waiting rows; pack days that are over into one file a table, and remove the oldest days."""
         if np.isnan(self._last):
             return
         folder = Folder(self.root)
         try:
             for table, batches in self._waiting.items():
                 if batches:
-                    folder.put(table, self._begun, batches)
+                    folder.put(table, self._first, batches)
                     batches.clear()
             folder.pack(utc_day(self._last))
             folder.prune(self._last, self.settings.retention_days, self.settings.max_bytes)
@@ -438,17 +438,17 @@ class HistoryWriter:
         where = f"{self.root}: history cannot be written: {error.strerror or error}"
         self.trouble = f"{where}; {self._rows:,} rows wait, balancing goes on"
 
-    def _tables(self, found: HistoryRound) -> list[TableRows]:
-        tables = [_decision(found), _brokers(found), self._bundles(found), _moves(found)]
+    def _tables(self, round_: HistoryRound) -> list[TableRows]:
+        tables = [_decision(round_), _brokers(round_), self._bundles(round_), _moves(round_)]
         return [rows for rows in tables if len(rows.columns["t"])]
 
-    def _bundles(self, found: HistoryRound) -> TableRows:
-        at = found.snapshot.taken_at
+    def _bundles(self, round_: HistoryRound) -> TableRows:
+        at = round_.snapshot.taken_at
         if at // WHOLE_SECONDS != self._hour:
             self._stored, self._hour = Stored.nothing(), at // WHOLE_SECONDS
-        seen = known_rates(found.snapshot)
-        self._stored, changed = changes(self._stored, seen, found.fresh, self.step)
-        return _changed(seen, changed)
+        snapshot = known_rates(round_.snapshot)
+        self._stored, changed = changes(self._stored, snapshot, round_.fresh, self.step)
+        return _changed(snapshot, changed)
 
 
 def _milliseconds(seconds: float, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -475,26 +475,26 @@ def _changed(snapshot: Snapshot, changed: ChangedRows) -> TableRows:
     )
 
 
-def _brokers(found: HistoryRound) -> TableRows:
-    """One row for each broker with a new sample; nothing else is news of a broker."""
-    brokers, fresh = found.snapshot.brokers, found.fresh
+def _brokers(round_: HistoryRound) -> TableRows:
+    """One row for each broker with a new sample."""
+    brokers, fresh = round_.snapshot.brokers, round_.fresh
     own = np.flatnonzero(fresh)
-    listed = found.snapshot.rows.count(found.snapshot.rows.listed)
-    used = {name: found.used[own, column] for column, name in enumerate(RESOURCES)}
+    listed = round_.snapshot.rows.count(round_.snapshot.rows.listed)
+    used = {name: round_.used[own, column] for column, name in enumerate(RESOURCES)}
     return TableRows(
         "broker_rounds",
         {
-            "t": _milliseconds(found.snapshot.taken_at, own.size),
+            "t": _milliseconds(round_.snapshot.taken_at, own.size),
             "broker": [brokers.ids[at] for at in own],
             **used,
-            "score": found.scores[own],
-            "binding": [found.binding[at] for at in own],
+            "score": round_.scores[own],
+            "binding": [round_.binding[at] for at in own],
             **{name: brokers.rates[own, column] for column, name in enumerate(RATES)},
             "topics": brokers.topics[own],
             "bundles": listed[own],
             "started_at": [_started(brokers.started_at[at]) for at in own],
             "version": [brokers.versions[at] for at in own],
-            "doubt": [found.doubts[at] for at in own],
+            "doubt": [round_.doubts[at] for at in own],
         },
     )
 
@@ -503,23 +503,23 @@ def _started(seconds: float) -> int | None:
     return round(seconds * 1000) if np.isfinite(seconds) else None
 
 
-def _decision(found: HistoryRound) -> TableRows:
-    at = _milliseconds(found.snapshot.taken_at, 1)
-    values = {name: [value] for name, value in found.decision.items()}
-    return TableRows("decisions", {"t": at, "brokers": [list(found.snapshot.brokers.ids)], **values})
+def _decision(round_: HistoryRound) -> TableRows:
+    at = _milliseconds(round_.snapshot.taken_at, 1)
+    values = {name: [value] for name, value in round_.decision.items()}
+    return TableRows("decisions", {"t": at, "brokers": [list(round_.snapshot.brokers.ids)], **values})
 
 
-def _moves(found: HistoryRound) -> TableRows:
+def _moves(round_: HistoryRound) -> TableRows:
     names = [name for name in COLUMNS["moves"] if name != "t"]
-    at = _milliseconds(found.snapshot.taken_at, len(found.moves))
-    return TableRows("moves", {"t": at, **{name: [move[name] for move in found.moves] for name in names}})
+    at = _milliseconds(round_.snapshot.taken_at, len(round_.moves))
+    return TableRows("moves", {"t": at, **{name: [move[name] for move in round_.moves] for name in names}})
 
 
 # --- reading, as rounds of load reports in the order of time
 # Bundles are stored when they change, and all of them once an hour: a round has the last stored values of each.
 
 _ORDER = ("broker_rounds", "bundle_rounds", "decisions")
-"""Of one round: a decision is told when all that it saw is known."""
+"""The order within one round: the decision comes after everything that it was based on."""
 
 _VERIFIED = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -543,7 +543,7 @@ _COUNTS = {"topics": "topics", "producerCount": "producers", "consumerCount": "c
 
 @dataclass
 class _Cluster:
-    """What is known of each broker and bundle so far."""
+    """The last known values of each broker and bundle."""
 
     brokers: dict[str, dict[str, Any]] = field(default_factory=dict)
     stats: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
@@ -580,12 +580,12 @@ def _number(value: float | None) -> float | str:
 
 
 def _broker(row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {key: _usage(row[name]) for key, name in _RESOURCES.items()}
-    found |= {key: _number(row[name]) for key, name in _TOTALS.items()}
-    found |= {"numTopics": row["topics"], "brokerVersionString": row["version"] or ""}
+    report: dict[str, Any] = {key: _usage(row[name]) for key, name in _RESOURCES.items()}
+    report |= {key: _number(row[name]) for key, name in _TOTALS.items()}
+    report |= {"numTopics": row["topics"], "brokerVersionString": row["version"] or ""}
     if row["started_at"] is not None:
-        found["startTimestamp"] = round(row["started_at"].timestamp() * 1000)
-    return found
+        report["startTimestamp"] = round(row["started_at"].timestamp() * 1000)
+    return report
 
 
 def _usage(percent: float | None) -> dict[str, float]:
@@ -599,13 +599,13 @@ def rounds(root: Path, since: float, until: float) -> Iterator[tuple[float, dict
     """
     cluster = _Cluster()
     streams = [_grouped(root, table, since - WHOLE_SECONDS, until) for table in _ORDER]
-    merged = merge(*streams, key=lambda found: (found[0], _ORDER.index(found[1])))
-    for at, tables in groupby(merged, key=lambda found: found[0]):
-        found = {table: rows for _, table, rows in tables}
+    merged = merge(*streams, key=lambda group: (group[0], _ORDER.index(group[1])))
+    for at, tables in groupby(merged, key=lambda group: group[0]):
+        rows_of = {table: rows for _, table, rows in tables}
         for table in _ORDER:
-            cluster.take(table, found.get(table, []))
-        if at >= since and "broker_rounds" in found and "decisions" in found:
-            yield at, cluster.reports(found["decisions"][-1]["brokers"])
+            cluster.take(table, rows_of.get(table, []))
+        if at >= since and "broker_rounds" in rows_of and "decisions" in rows_of:
+            yield at, cluster.reports(rows_of["decisions"][-1]["brokers"])
 
 
 def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tuple[float, str, list[dict[str, Any]]]]:
@@ -613,11 +613,11 @@ def _grouped(root: Path, table: str, since: float, until: float) -> Iterator[tup
     for day in sorted((root / f"v{VERSION}" / table).glob("day=*")):
         read = _day(day, table, since, until)
         times = read.column("t").to_pylist()
-        begun = 0
+        start = 0
         for at, same in groupby(times):
             size = sum(1 for _ in same)
-            yield at.timestamp(), table, read.slice(begun, size).to_pylist()
-            begun += size
+            yield at.timestamp(), table, read.slice(start, size).to_pylist()
+            start += size
 
 
 def _day(day: Path, table: str, since: float, until: float) -> pa.Table:

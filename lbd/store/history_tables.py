@@ -117,11 +117,11 @@ def schema(table: str) -> pa.Schema:
     return pa.schema(fields, metadata={"lbd.history": json.dumps({"version": VERSION, "table": table})})
 
 
-def table_version(found: pa.Schema) -> int | None:
+def table_version(arrow_schema: pa.Schema) -> int | None:
     """The version that a file names; None for a file that is not lbd's."""
     try:
-        told = json.loads((found.metadata or {})[b"lbd.history"])
-        return int(told["version"])
+        metadata = json.loads((arrow_schema.metadata or {})[b"lbd.history"])
+        return int(metadata["version"])
     except (KeyError, ValueError, TypeError):
         return None
 

@@ -70,11 +70,11 @@ class LeaderNote:
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """All that it may have; one of them is what it has."""
+        """All destinations that the leader may have; it has one of them."""
         return (self.broker, *self.older)
 
     def instead_of(self, broker: str, leader: str | None) -> tuple[str, ...]:
-        """What may stand there where ``leader`` may have got a request to note ``broker``; another one knows none."""
+        """Notes that may remain if ``leader`` may have got a request to note ``broker``; another leader has none."""
         if None not in {leader, self.leader} and leader != self.leader:
             return ()
         return tuple(one for one in self.brokers if one != broker)
@@ -82,10 +82,10 @@ class LeaderNote:
 
 @dataclass(frozen=True)
 class Past:
-    """What the journal says: ``attempted_at`` the last attempt on each bundle, ``open`` intents without an outcome.
+    """The state of a journal: ``attempted_at`` the last attempt on each bundle, ``open`` intents without an outcome.
 
-    ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read. ``sent`` is what
-    was sent within the last day at least, oldest first; ``splits`` what was split then, or tried to.
+    ``notes`` are the leader notes not known to be gone, by bundle. ``torn_lines`` could not be read. ``sent`` are the
+    requests of the last day at least, oldest first; ``splits`` the splits and attempted splits of that time.
     """
 
     attempted_at: Mapping[str, float] = field(default_factory=dict)
@@ -103,21 +103,21 @@ class Past:
 
 @dataclass(frozen=True)
 class _Landed:
-    """A landing with the lines from which it is read again; ``told`` is the last line on its service."""
+    """A landing with the lines from which it is read again; ``served`` is the last line on its service."""
 
     landing: Landing
     lines: bytes
-    told: ServedLine | None = None
+    served: ServedLine | None = None
 
 
 class JournalState:
-    """What the lines so far come to; a line that is written goes through the same rules as one that is read.
+    """The state after the lines so far; the same rules apply to lines read and to lines written.
 
-    ``intents`` are the open ones with their bytes, ``sent`` is what was sent within the last day, both by move;
-    ``carried`` is the header's. ``amended_at`` is when an outcome was amended last, ``served_at`` when it was told last
-    whether it is served, by move. ``boot`` names this start of the machine: of what happened since, the time on the
-    clock that nobody can set is in ``_up``, by bundle and by move. ``_landed`` are the moves of which it is to be told
-    whether they are served, and those that are not.
+    ``intents`` are the open intents with their bytes, ``sent`` the requests of the last day, both by move; ``carried``
+    is the header's. ``amended_at`` is when an outcome was amended last, ``served_at`` the time of the last line on its
+    service, by move. ``boot`` names this start of the machine, ``_up`` has the times since then on the clock that
+    nobody can set, by bundle and by move. ``_landed`` are the landed moves without a line on their service, and those
+    that are not served.
     """
 
     def __init__(self, boot: str = "") -> None:
@@ -135,14 +135,14 @@ class JournalState:
         self.carried = 0
 
     def take(self, entry: Entry | None, line: bytes) -> None:
-        """Count one more line in. The last line on a bundle holds, whatever the clock said when it was written."""
+        """Add one more line. The last line on a bundle holds, whatever the clock showed when it was written."""
         match entry:
             case None:
                 self.torn_lines += 1
             case JournalHeader():
                 self.carried = entry.carried
             case Intent():
-                self._left(entry.bundle, "it was moved again before its clients were seen")
+                self._moved_on(entry.bundle, "it was moved again before its clients were seen")
                 self.intents[entry.move] = (entry, line.strip() + b"\n")
                 self._attempted(entry)
             case Attempt():
@@ -159,7 +159,7 @@ class JournalState:
                 self._split(entry, line)
 
     def settle(self, time: Now, keep_seconds: float) -> None:
-        """Forget attempts that are too old; what comes from a clock that was ahead happened now at the latest."""
+        """Forget attempts that are too old; times from a clock that was ahead become now."""
         now, shown, up = time.now, time.shown, self._up.get
         since, day = now - keep_seconds, now - DAY_SECONDS
         attempted = {name: at for name, at in self.attempted_at.items() if shown(at, up(name)) >= since}
@@ -175,7 +175,7 @@ class JournalState:
 
     def carried_over(self) -> bytes:
         """The lines from which the same state is read. Attempts come last: the last line on a bundle holds."""
-        return b"".join(self._kept())
+        return b"".join(self._carried_lines())
 
     def past(self, time: Now = ALWAYS) -> Past:
         """The state as a value."""
@@ -187,30 +187,33 @@ class JournalState:
         return {bundle: time.shown(at, self._up.get(bundle)) for bundle, at in self.attempted_at.items()}
 
     def in_order(self, time: Now = ALWAYS) -> tuple[Sent, ...]:
-        """What was sent, oldest first: open intents are carried over before what was sent earlier and has ended."""
+        """The requests, oldest first: open intents are carried over before earlier requests that have ended."""
         shown = ((one, time.shown(one.at, self._up.get(move))) for move, one in self.sent.items())
-        found = (one if at == one.at else replace(one, at=at) for one, at in shown)
-        return tuple(sorted(found, key=lambda one: one.at))
+        sent = (one if at == one.at else replace(one, at=at) for one, at in shown)
+        return tuple(sorted(sent, key=lambda one: one.at))
 
     def open(self) -> tuple[tuple[str, Unload], ...]:
         """Moves without an outcome, with their ids, oldest first."""
         return tuple((move, derived(Unload, intent)) for move, (intent, _) in self.intents.items())
 
     def landings(self) -> dict[str, Landing]:
-        """Moves that landed of which nobody has told whether they are served, by their ids, oldest first."""
-        return {move: one.landing for move, one in self._landed.items() if one.told is None}
+        """Landed moves not known yet to be served or not, by their ids, oldest first."""
+        return {move: one.landing for move, one in self._landed.items() if one.served is None}
 
     def unserved(self) -> dict[str, Unserved]:
         """Moves whose clients are not back, by their ids, oldest first."""
-        told = ((move, one.landing, one.told) for move, one in self._landed.items())
-        return {move: Unserved(one, line.at, line.served_detail) for move, one, line in told if line is not None}
+        return {
+            move: Unserved(one.landing, one.served.at, one.served.served_detail)
+            for move, one in self._landed.items()
+            if one.served is not None
+        }
 
-    def _left(self, bundle: str, since: str) -> None:
-        """The bundle moves on: what is not served is no concern any more, what is not told will not be."""
+    def _moved_on(self, bundle: str, since: str) -> None:
+        """The bundle moves on: drop its unserved landings, and note in open ones why their service stays unknown."""
         for move, one in list(self._landed.items()):
             if one.landing.bundle != bundle:
                 continue
-            if one.told is None:
+            if one.served is None:
                 self._landed[move] = replace(one, landing=replace(one.landing, since=since))
             else:
                 del self._landed[move]
@@ -219,7 +222,7 @@ class JournalState:
         if isinstance(entry, SplitEnded):
             self.splits.end(entry, line)
             return
-        self._left(entry.bundle, "it was split before its clients were seen")
+        self._moved_on(entry.bundle, "it was split before its clients were seen")
         self._rests(entry)
         self.splits.begin(entry, line)
 
@@ -227,11 +230,11 @@ class JournalState:
         self.served_at[entry.move] = entry.at
         one = self._landed.pop(entry.move, None)
         if one is not None and entry.served == "no" and not entry.lifted and not one.landing.since:
-            self._landed[entry.move] = replace(one, told=entry)
+            self._landed[entry.move] = replace(one, served=entry)
 
-    def _land(self, entry: OutcomeLine, begun: tuple[Intent, bytes]) -> None:
-        """What was noted then is kept apart, and may be gone since."""
-        intent, line = begun
+    def _land(self, entry: OutcomeLine, open_move: tuple[Intent, bytes]) -> None:
+        """Leader notes are stored apart, so the carried line of the outcome has none."""
+        intent, line = open_move
         unload = derived(Unload, intent)
         outcome = derived(Outcome, entry, unload=unload, attempts=intent.attempt)
         bare = msgspec.structs.replace(entry, noted=None, leader=None, older_note=False)
@@ -256,9 +259,9 @@ class JournalState:
                 self.amended_at[entry.move] = entry.amended_at
 
     def _end(self, entry: OutcomeLine) -> None:
-        begun = self.intents.pop(entry.move, None)
-        if begun is not None and entry.result is Result.LANDED:
-            self._land(entry, begun)
+        open_move = self.intents.pop(entry.move, None)
+        if open_move is not None and entry.result is Result.LANDED:
+            self._land(entry, open_move)
         if entry.move in self.sent:
             failed = entry.result is Result.FAILED
             self.sent[entry.move] = replace(self.sent[entry.move], failed=failed, owner=entry.owner)
@@ -276,24 +279,24 @@ class JournalState:
         else:
             self.notes[bundle] = LeaderNote(bundle, broker, leader, at, older)
 
-    def _kept(self) -> Iterator[bytes]:
+    def _carried_lines(self) -> Iterator[bytes]:
         for landed in self._landed.values():
             before = landed.landing.unload.clients_before
-            if before is not None and before.connected:  # of others nothing can be told
-                yield landed.lines + (encoded(landed.told) if landed.told is not None else b"")
+            if before is not None and before.connected:  # for others the service cannot be known
+                yield landed.lines + (encoded(landed.served) if landed.served is not None else b"")
         yield from (line for _, line in self.intents.values())
-        yield from self.splits.kept()
+        yield from self.splits.lines()
         for note in self.notes.values():
             yield encoded(Noted(note.at, note.bundle, note.broker, note.leader, note.older))
-        told: dict[str, float] = {}
+        attempted: dict[str, float] = {}
         for move, one in self.sent.items():
             if move not in self.intents:
                 boot, up = self._when(move)
                 amended_at = self.amended_at.get(move)
                 yield encoded(derived(Attempt, one, move=move, amended_at=amended_at, boot=boot, up=up))
-                told[one.bundle] = one.at
+                attempted[one.bundle] = one.at
         for bundle, at in self.attempted_at.items():
-            if told.get(bundle) != at:
+            if attempted.get(bundle) != at:
                 boot, up = self._when(bundle)
                 yield encoded(Attempt(at, bundle, boot=boot, up=up))
 
@@ -302,7 +305,7 @@ class JournalState:
 
 
 def live_state(path: Path, boot: str = "") -> JournalState:
-    """What a live file says; an absent one is empty. Raises :class:`~lbd.errors.UsageError` as for its lines."""
+    """The state of a live file; an absent one is empty. Raises :class:`~lbd.errors.UsageError` as for its lines."""
     state = JournalState(boot)
     for entry, line in entries(path):
         state.take(entry, line)
@@ -312,7 +315,7 @@ def live_state(path: Path, boot: str = "") -> JournalState:
 def read(
     path: Path, now: float | None = None, keep_seconds: float = float("inf"), *, boot: Moment | None = None
 ) -> Past:
-    """What a journal says; an absent file is an empty one.
+    """The state of a journal; an absent file is an empty one.
 
     With ``now`` (epoch seconds), attempts are no later than that and at most ``keep_seconds`` old, also by the clock
     that nobody can set where ``boot`` is now on it; without, they are as they stand in the file. Raises
@@ -339,8 +342,8 @@ class Journal:
     """An open journal. Every line is on disk when the call returns; thread-safe.
 
     ``torn_lines`` is how many lines could not be read. ``rotation_failure`` is one line on why the file could not be
-    rotated, empty when it could: lines go on to the same file then. ``state_lost`` says in words why what stands beside
-    it is no longer this process's; whoever starts next would not read what is written here, and so no intent is.
+    rotated, empty when it could: further lines go to the same file then. ``state_lost`` returns why the state directory
+    is no longer this process's: the next process would not read what is written here, so no intent is written.
     """
 
     def __init__(
@@ -376,10 +379,10 @@ class Journal:
 
     @property
     def lost(self) -> str:
-        """Why no intent may be written, in words; empty while the files are those that were opened."""
+        """Why no intent may be written, as text; empty while the files are those that were opened."""
         with self._lock:
-            found = self._file.is_found
-        return self._state_lost() or ("" if found else f"{self._path} {REPLACED}; {STARTS_AGAIN}")
+            is_found = self._file.is_found
+        return self._state_lost() or ("" if is_found else f"{self._path} {REPLACED}; {STARTS_AGAIN}")
 
     @property
     def open(self) -> tuple[tuple[str, Unload], ...]:
@@ -395,19 +398,19 @@ class Journal:
 
     @property
     def sent(self) -> tuple[Sent, ...]:
-        """What was sent within the last day at least: every attempt, those without an outcome among them."""
+        """The requests of the last day at least: every attempt, also without an outcome."""
         with self._lock:
             return self._state.in_order(self._follow_clock())
 
     @property
     def notes(self) -> Mapping[str, LeaderNote]:
-        """What leaders may still have noted as destinations, by bundle."""
+        """Destinations that leaders may still have noted, by bundle."""
         with self._lock:
             return dict(self._state.notes)
 
     @property
     def landings(self) -> Mapping[str, Landing]:
-        """Moves that landed of which nobody has told whether they are served, by their ids."""
+        """Landed moves not known yet to be served or not, by their ids."""
         with self._lock:
             return self._state.landings()
 
@@ -419,52 +422,52 @@ class Journal:
 
     def serve(self, move: str, landing: Landing, service: ServiceResult) -> None:
         """Write whether a move that landed is served."""
-        told = {"served_detail": text(service.served_detail)}
+        fields = {"served_detail": text(service.served_detail)}
         with self._lock:
-            self._append(derived(ServedLine, service, at=self._now(), move=move, bundle=landing.bundle, **told))
+            self._append(derived(ServedLine, service, at=self._now(), move=move, bundle=landing.bundle, **fields))
             self._rotate_when_long()
 
     def intend(self, unload: Unload, attempt: int) -> str:
-        """Write that ``unload`` is about to be asked for; returns the id that its outcome refers to.
+        """Write that ``unload`` is about to be requested; returns the id that its outcome refers to.
 
-        Raises :class:`UsageError` when it cannot be written, as all that writes here does.
+        Raises :class:`UsageError` when it cannot be written, as every method that writes does.
         """
         with self._lock:
             self._refuse_when_lost()
             at, move = self._next()
-            asked = {"attempt": attempt, "reason": text(unload.reason), **self._moment()}
+            fields = {"attempt": attempt, "reason": text(unload.reason), **self._moment()}
             rates = {"msg_rate": _finite(unload.msg_rate), "throughput": _finite(unload.throughput)}
-            self._append(derived(Intent, unload, at=at, move=move, **rates, **asked))
+            self._append(derived(Intent, unload, at=at, move=move, **rates, **fields))
             return move
 
     def placed(self, outcome: Outcome) -> None:
-        """Write what became of a bundle that nobody owned: it rests from now on, and counts in no budget."""
+        """Write the outcome of placing an unowned bundle: it rests from now on, and counts in no budget."""
         wanted = outcome.unload
-        asked = {"destination": wanted.destination or "", "reason": text(wanted.reason)}
+        fields = {"destination": wanted.destination or "", "reason": text(wanted.reason)}
         with self._lock:
             at, move = self._next()
-            proven = {**_proven(outcome), **asked, **self._moment()}
+            proven = {**_proven(outcome), **fields, **self._moment()}
             self._append(derived(PlacementLine, outcome, wanted, at=at, move=move, **proven))
             self._rotate_when_long()
 
     def _next(self) -> tuple[float, str]:
-        """The time, and the id of what is written now."""
+        """The time, and a new id."""
         at = self._now()
         self._count += 1
         return at, f"{int(at * 1000):x}-{self._run}-{self._count}"
 
     def conclude(self, move: str, outcome: Outcome) -> None:
-        """Write how the move ended. A file that is too long then is rotated; that never raises."""
+        """Write the outcome of the move. A file that is too long then is rotated; that never raises."""
         self._end(move, outcome, amended=False)
 
     def confirm(self, move: str, again: bool) -> None:
-        """That requests of ``move`` may still begin, proven ``again`` where that takes asking: of one lbd they may.
+        """Check that requests of ``move`` may still begin, with ``again`` by a new proof. A single lbd always may.
 
         Raises :class:`~lbd.errors.LbdError` when they may not.
         """
 
     def amend(self, move: str, outcome: Outcome) -> None:
-        """Write that a move which had an outcome has another one by now."""
+        """Write a new outcome of a move that had one."""
         self._end(move, outcome, amended=True)
 
     def _end(self, move: str, outcome: Outcome, *, amended: bool) -> None:
@@ -481,7 +484,7 @@ class Journal:
 
     @property
     def splits(self) -> tuple[SplitRecord, ...]:
-        """What was split, or tried to, within the last day at least."""
+        """Splits and attempted splits of the last day at least."""
         with self._lock:
             time = self._time()
             self._state.splits.settle(time, DAY_SECONDS)
@@ -493,7 +496,7 @@ class Journal:
         return split_or_attempted(self.attempted_at, self.splits)
 
     def intend_split(self, cut: Cut) -> str:
-        """Write that ``cut`` is about to be asked for; returns the id that its outcome refers to.
+        """Write that ``cut`` is about to be requested; returns the id that its outcome refers to.
 
         From then on the bundle rests as after an unload: a plan made from older reports still knows its name.
         """
@@ -511,7 +514,7 @@ class Journal:
             self._rotate_when_long()
 
     def note(self, bundle: str, broker: str | None, leader: str | None) -> None:
-        """Write what ``leader`` now has noted as the bundle's destination; None: nothing any more."""
+        """Write the destination that ``leader`` now has noted for the bundle; None: no note any more."""
         with self._lock:
             self._append(Noted(self._now(), bundle, broker, leader))
 
@@ -521,16 +524,16 @@ class Journal:
             self._file.close()
 
     def _time(self) -> Now:
-        found = self._boot()
-        return Now(self._now(), found.up if found is not None else None)
+        moment = self._boot()
+        return Now(self._now(), moment.up if moment is not None else None)
 
     def _moment(self) -> dict[str, object]:
         """Now, on the clock that nobody can set, as a line has it."""
-        found = self._boot()
-        return {"boot": found.boot, "up": round(found.up, 3)} if found is not None else {}
+        moment = self._boot()
+        return {"boot": moment.boot, "up": round(moment.up, 3)} if moment is not None else {}
 
     def _follow_clock(self) -> Now:
-        """What was written before the clock was set back happened at that moment, and ages from then on."""
+        """After the clock was set back, times later than now become now, and age from there."""
         time = self._time()
         if any(at > time.now for at in self._state.attempted_at.values()):
             self._state.settle(time, self._keep_seconds)
@@ -580,7 +583,7 @@ class Journal:
         old.close()
 
     def _limit(self, carried: int) -> int:
-        """What is carried over may fill most of a file: then half of each file at least is new."""
+        """Bytes beyond which to rotate: carried lines may fill most of a file, so at least half of each file is new."""
         return max(self._max_bytes, 2 * min(carried, self._file.size))
 
 
@@ -592,7 +595,7 @@ def _opened(path: Path) -> Appender:
 
 
 def _proven(outcome: Outcome | CutOutcome) -> dict[str, object]:
-    """What a line has in a form of its own."""
+    """The fields that a line stores in another form."""
     return {"detail": text(outcome.detail), "seconds": round(_finite(outcome.seconds), 3)}
 
 

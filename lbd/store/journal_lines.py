@@ -38,10 +38,10 @@ class JournalHeader(msgspec.Struct, frozen=True, tag="journal", tag_field="event
 
 
 class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_defaults=True):
-    """An unload is about to be asked for, for the second time where ``attempt`` is 2.
+    """An unload is about to be requested, for the second time where ``attempt`` is 2.
 
     ``msg_rate`` is messages/s and ``throughput`` bytes/s, in + out, as planned. ``order`` is the unload's.
-    ``clients_before`` is what the source's report told of the bundle, None where it told nothing.
+    ``clients_before`` is from the source's report, None where it has no statistics of the bundle.
     """
 
     at: At
@@ -60,11 +60,11 @@ class Intent(msgspec.Struct, frozen=True, tag="intent", tag_field="event", omit_
 
 
 class OutcomeLine(msgspec.Struct, frozen=True, tag="outcome", tag_field="event", omit_defaults=True):
-    """What became of an intent, as proven by asking who owns the bundle.
+    """The outcome of an intent, verified by asking for the bundle's owner.
 
     ``noted`` is the broker that ``leader`` may still have as destination, or with ``older_note`` what it had before.
     ``amended``: the move had an outcome that a broker made untrue later; the last line holds. An lbd that does not know
-    this tells the first one.
+    this field uses the first one.
     """
 
     at: At
@@ -97,7 +97,7 @@ class ServedLine(msgspec.Struct, frozen=True, tag="served", tag_field="event", o
 
 
 class Noted(msgspec.Struct, frozen=True, tag="note", tag_field="event", omit_defaults=True):
-    """What a leader has noted as the bundle's destination, or one of the ``older`` ones; None when that is gone."""
+    """The destination that a leader has noted for the bundle, or one of the ``older`` ones; None: no note any more."""
 
     at: At
     bundle: str
@@ -130,9 +130,9 @@ class Attempt(msgspec.Struct, frozen=True, tag="attempt", tag_field="event", omi
 
 
 class PlacementLine(msgspec.Struct, frozen=True, tag="placing", tag_field="event", omit_defaults=True):
-    """A bundle that nobody owned was placed, and who owns it now, as proven by asking.
+    """The placement of an unowned bundle, with its verified owner.
 
-    There is no intent before it: one that a kill leaves open would leave nothing to be brought to an end.
+    There is no intent before it: one left open by a kill would need no recovery.
     """
 
     at: At
@@ -149,7 +149,7 @@ class PlacementLine(msgspec.Struct, frozen=True, tag="placing", tag_field="event
 
 
 class SplitIntent(msgspec.Struct, frozen=True, tag="split", tag_field="event", omit_defaults=True):
-    """A split is about to be asked for. An lbd that knows no splits passes over these lines, and counts them."""
+    """A split is about to be requested. An lbd that knows no splits passes over these lines, and counts them."""
 
     at: At
     split: str
@@ -163,7 +163,7 @@ class SplitIntent(msgspec.Struct, frozen=True, tag="split", tag_field="event", o
 
 
 class SplitEnded(msgspec.Struct, frozen=True, tag="split-outcome", tag_field="event", omit_defaults=True):
-    """What became of it, as proven by reading the boundaries back: ``parts`` are full names of what is there now."""
+    """The outcome of a split, verified by reading the boundaries: ``parts`` are the full names of the new bundles."""
 
     at: At
     split: str
@@ -220,7 +220,7 @@ def lines_with(path: Path, *parts: bytes) -> Iterator[bytes]:
 
 
 def decoded(line: bytes, path: Path) -> Entry | None:
-    """What a line of ``path`` says, None for one that cannot be read. Raises :class:`UsageError` for a newer format."""
+    """The decoded line of ``path``, None for one that cannot be read. Raises :class:`UsageError` for a newer format."""
     try:
         entry = _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

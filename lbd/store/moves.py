@@ -75,27 +75,27 @@ class MoveRecord:
 class History(Iterator[MoveRecord]):
     """Each move once, in the order in which they were intended; ``torn_lines`` counts the lines passed over so far.
 
-    What stands in two files, as after a kill while rotating, is told once. A move is told when those before it are:
-    one that was never concluded holds those after it in memory, at most all that the files have. What is told of a move
-    after its outcome is looked for first: an outcome that was amended, and whether its clients are back.
+    A move in two files, as after a kill while rotating, is returned once. Moves are returned in order: a move that was
+    never concluded keeps all later ones in memory, at most all that the files have. Lines that follow an outcome are
+    read first: amended outcomes, and whether clients are back.
     """
 
     def __init__(self, path: Path) -> None:
         self.torn_lines = 0
         self._waiting: OrderedDict[str, MoveRecord] = OrderedDict()
-        self._seen: set[str] = set()
+        self._known: set[str] = set()
         self._moves = self._joined(path)
 
     def __next__(self) -> MoveRecord:
         return next(self._moves)
 
     def _joined(self, path: Path) -> Iterator[MoveRecord]:
-        later = _told_later(path)
+        later = _later_lines(path)
         for entry in all_entries(path):
             if isinstance(entry, Intent | PlacementLine):
-                if entry.move in self._seen:
+                if entry.move in self._known:
                     continue
-                self._seen.add(entry.move)
+                self._known.add(entry.move)
             self.torn_lines += entry is None
             joined(self._waiting, entry)
             if isinstance(entry, OutcomeLine | PlacementLine):
@@ -111,13 +111,13 @@ class History(Iterator[MoveRecord]):
 
 
 def joined(moves: MutableMapping[str, MoveRecord], entry: Entry | None) -> None:
-    """Count one more line in, among ``moves`` by their names: each once, in the order in which they were intended."""
+    """Add one more line to ``moves``, by id: each move once, in the order in which they were intended."""
     match entry:
         case Intent():
             moves.setdefault(entry.move, derived(MoveRecord, entry))
         case PlacementLine():
-            begun = entry.at - entry.seconds
-            moves.setdefault(entry.move, derived(MoveRecord, entry, at=begun, source="", ended_at=entry.at))
+            started_at = entry.at - entry.seconds
+            moves.setdefault(entry.move, derived(MoveRecord, entry, at=started_at, source="", ended_at=entry.at))
         case OutcomeLine():
             move = moves.get(entry.move)
             if move is not None and (move.result is None or entry.amended):
@@ -128,24 +128,24 @@ def joined(moves: MutableMapping[str, MoveRecord], entry: Entry | None) -> None:
 
 
 def _ended(move: MoveRecord, entry: OutcomeLine) -> MoveRecord:
-    """The move with its outcome. One that is amended ended when it was first said to, and took as long."""
+    """The move with its outcome. An amended outcome keeps the end and the duration of the first one."""
     return _with(move, entry, **({"seconds": move.seconds} if entry.amended else {"ended_at": entry.at}))
 
 
 def _with(move: MoveRecord, entry: OutcomeLine | ServedLine, **more: float) -> MoveRecord:
-    """The move with what a later line says of it, but for the line's own time."""
+    """The move with the fields of a later line, except the line's own time."""
     return replace(move, **{**shared(MoveRecord, entry), "at": move.at, "bundle": move.bundle, **more})
 
 
-def _told_later(path: Path) -> dict[str, list[OutcomeLine | ServedLine]]:
-    """The lines that tell of a move after its outcome, by move. Only lines that look like one are decoded."""
-    found: dict[str, list[OutcomeLine | ServedLine]] = {}
+def _later_lines(path: Path) -> dict[str, list[OutcomeLine | ServedLine]]:
+    """The lines that follow the outcome of a move, by move. Only lines that look like one are decoded."""
+    lines: dict[str, list[OutcomeLine | ServedLine]] = {}
     for file in (*rotated(path), path):
         for line in lines_with(file, _AMENDED, _SERVED):
             entry = decoded(line, file)
             if isinstance(entry, ServedLine) or (isinstance(entry, OutcomeLine) and entry.amended):
-                found.setdefault(entry.move, []).append(entry)
-    return found
+                lines.setdefault(entry.move, []).append(entry)
+    return lines
 
 
 def history(where: Path) -> History:
@@ -181,10 +181,10 @@ class Now:
     up: float | None = None
 
     def shown(self, at: float, up: float | None) -> float:
-        """What the clock, as it is set now, showed when something happened ``at`` and ``up``, the later one of both.
+        """The time of an event ``at`` and ``up`` on the clock as it is set now, the later one of both.
 
-        So it rests, and counts, for as long as the slower of the two clocks says. Nothing happened later than now: what
-        the clock says of that was told before it was set back, and the other one alone knows.
+        So cool-downs and budgets last for as long as the slower of the two clocks says. An ``at`` later than now was
+        written before the clock was set back; then ``up`` alone decides.
         """
         if up is None or self.up is None:
             return min(at, self.now)
@@ -192,7 +192,7 @@ class Now:
         return known if at > self.now or known > at + STEP_SECONDS else at
 
     def settled(self, at: float, up: float | None) -> float:
-        """The same for what is to be remembered so: a time that has been stays as it is."""
+        """The same for a time that is stored: a time that has passed stays as it is."""
         return at if at <= self.now else self.shown(at, up)
 
 
@@ -202,7 +202,7 @@ ALWAYS = Now(inf)
 
 @dataclass(frozen=True)
 class SplitRecord:
-    """One split that was asked for at ``at`` (epoch seconds). ``ended`` is None while it is open."""
+    """One split that was requested at ``at`` (epoch seconds). ``ended`` is None while it is open."""
 
     at: float
     cut: Cut
@@ -224,10 +224,10 @@ def split_or_attempted(attempted_at: Mapping[str, float], splits: Iterable[Split
 
     Parts may be moved at once, and are not split again so soon.
     """
-    found = dict(attempted_at)
-    for ended in (split.ended for split in splits if split.ended is not None):
-        found |= {part: max(found.get(part, 0.0), ended.at) for part in ended.parts}
-    return found
+    latest = dict(attempted_at)
+    for outcome in (split.ended for split in splits if split.ended is not None):
+        latest |= {part: max(latest.get(part, 0.0), outcome.at) for part in outcome.parts}
+    return latest
 
 
 def read_splits(where: Path) -> list[SplitRecord]:
@@ -235,92 +235,91 @@ def read_splits(where: Path) -> list[SplitRecord]:
 
     Raises :class:`~lbd.errors.UsageError` for a file that cannot be read or is of a newer format.
     """
-    found = SplitHistory()
+    splits = SplitHistory()
     for entry in all_entries(where / LIVE_NAME):
         match entry:
             case SplitIntent():
-                found.begin(entry, b"")
+                splits.begin(entry, b"")
             case SplitEnded():
-                found.end(entry, b"")
-    return sorted(found.all(), key=lambda split: split.at)
+                splits.end(entry, b"")
+    return sorted(splits.all(), key=lambda split: split.at)
 
 
 class SplitHistory:
-    """What the lines so far come to, in the order in which they were written."""
+    """The splits of the lines so far, in the order in which they were written."""
 
     def __init__(self, boot: str = "") -> None:
         self._boot = boot
-        self._found: dict[str, tuple[SplitRecord, bytes]] = {}
+        self._splits: dict[str, tuple[SplitRecord, bytes]] = {}
         self._up: dict[str, float] = {}
 
     def begin(self, entry: SplitIntent, line: bytes) -> None:
-        """Count an intent in."""
-        self._found[entry.split] = (SplitRecord(entry.at, derived(Cut, entry)), line.strip() + b"\n")
+        """Add an intent."""
+        self._splits[entry.split] = (SplitRecord(entry.at, derived(Cut, entry)), line.strip() + b"\n")
         if entry.up is not None and self._boot and entry.boot == self._boot:
             self._up[entry.split] = entry.up
 
     def knows(self, split: str) -> bool:
         """Whether its intent is among the lines."""
-        return split in self._found
+        return split in self._splits
 
     def end(self, entry: SplitEnded, line: bytes) -> None:
-        """Count an outcome in."""
-        if entry.split in self._found:
-            split, intent = self._found[entry.split]
-            self._found[entry.split] = (replace(split, ended=entry), intent + line.strip() + b"\n")
+        """Add an outcome."""
+        if entry.split in self._splits:
+            split, intent = self._splits[entry.split]
+            self._splits[entry.split] = (replace(split, ended=entry), intent + line.strip() + b"\n")
 
     def settle(self, time: Now, keep_seconds: float) -> None:
-        """Forget those that are too old, but not the open ones; none was asked for later than now."""
+        """Forget splits that are too old, except the open ones; times later than now become now."""
         since = time.now - keep_seconds
-        self._found = {
+        self._splits = {
             name: (replace(split, at=time.settled(split.at, self._up.get(name))), lines)
-            for name, (split, lines) in self._found.items()
+            for name, (split, lines) in self._splits.items()
             if split.ended is None or time.shown(split.at, self._up.get(name)) > since
         }
 
     def open(self) -> tuple[tuple[str, SplitRecord], ...]:
         """Splits without an outcome, with their ids, oldest first."""
-        return tuple((name, split) for name, (split, _) in self._found.items() if split.ended is None)
+        return tuple((name, split) for name, (split, _) in self._splits.items() if split.ended is None)
 
     def all(self, time: Now = ALWAYS) -> tuple[SplitRecord, ...]:
-        """Those of the last day, and the open ones, at the times that the clock which is set now would have shown."""
-        return tuple(self._shown(name, split, time) for name, (split, _) in self._found.items())
+        """The splits of the last day, and the open ones, with times on the clock as it is set now."""
+        return tuple(self._shown(name, split, time) for name, (split, _) in self._splits.items())
 
     def _shown(self, name: str, split: SplitRecord, time: Now) -> SplitRecord:
         """A split takes seconds: its end is as much later as it was written."""
         at = time.shown(split.at, self._up.get(name))
         if at == split.at or split.ended is None:
             return replace(split, at=at)
-        ended = max(at, split.ended.at + (at - split.at))
-        return replace(split, at=at, ended=msgspec.structs.replace(split.ended, at=min(ended, time.now)))
+        ended_at = max(at, split.ended.at + (at - split.at))
+        return replace(split, at=at, ended=msgspec.structs.replace(split.ended, at=min(ended_at, time.now)))
 
-    def kept(self) -> Iterator[bytes]:
-        """The lines from which the same is read."""
-        yield from (lines for _, lines in self._found.values())
+    def lines(self) -> Iterator[bytes]:
+        """The lines that give the same state when they are read."""
+        yield from (lines for _, lines in self._splits.values())
 
 
 # --- newest moves of a journal that another process writes: each call reads only what is new
 
-KEPT = 1000
-"""Moves that can be told, those under way among them. At least half of a file that has been rotated is new: some
-6,000 moves."""
+MOST_MOVES = 1000
+"""Moves in memory, those under way included. At least half of a file that has been rotated is new: some 6,000 moves."""
 
 
 class Following:
     """Follows the journal of a state directory. Thread-safe.
 
-    The first look reads the live file and the one before it, the others what was appended since.
+    The first call reads the live file and the one before it, further calls only what was appended since.
     """
 
-    def __init__(self, state_dir: Path, kept: int = KEPT) -> None:
-        self._path, self._kept = state_dir / LIVE_NAME, kept
+    def __init__(self, state_dir: Path, limit: int = MOST_MOVES) -> None:
+        self._path, self._limit = state_dir / LIVE_NAME, limit
         self._lock = threading.Lock()
         self._moves: OrderedDict[str, MoveRecord] = OrderedDict()
         self._inode: int | None = None
         self._at = 0
 
     def newest(self, last: int) -> list[MoveRecord]:
-        """So many moves, those under way included, the newest first; at most ``kept``.
+        """So many moves, those under way included, the newest first; at most ``limit``.
 
         Raises :class:`UsageError` for a file that cannot be read or is of a newer format.
         """
@@ -331,23 +330,23 @@ class Following:
                 pass  # nothing was ever moved
             except OSError as error:
                 raise UsageError(f"{self._path}: journal cannot be read: {error.strerror}") from error
-            found = list(self._moves.values())
-        return found[: -last - 1 : -1]
+            moves = list(self._moves.values())
+        return moves[: -last - 1 : -1]
 
     def _look(self) -> None:
         """The live file is opened before the older ones are listed: one that is rotated meanwhile is among them."""
         with reading(self._path) as live:
-            found = os.fstat(live.fileno())
-            if found.st_ino == self._inode and found.st_size < self._at:
+            stat = os.fstat(live.fileno())
+            if stat.st_ino == self._inode and stat.st_size < self._at:
                 self._moves.clear()  # the disk was full, and what could not be written was taken back
                 self._inode = None
-            if found.st_ino != self._inode:
+            if stat.st_ino != self._inode:
                 self._read_older()
-                self._inode, self._at = found.st_ino, 0
+                self._inode, self._at = stat.st_ino, 0
             self._read(live)
 
     def _read_older(self) -> None:
-        """The rest of the file that was live at the last look, and those after it; the newest where it is not there."""
+        """Read the rest of the file that was live at the last call, and later files; the newest one if that is gone."""
         files = rotated(self._path)
         for at, path in enumerate(files):
             if path.stat().st_ino == self._inode:
@@ -361,18 +360,18 @@ class Following:
             self._at = 0
 
     def _read(self, file: IO[bytes]) -> None:
-        """Whole lines: the end of one that is being written is there the next time."""
+        """Read whole lines: a line that is being written is complete at the next call."""
         file.seek(self._at)
         while line := file.readline(LONGEST_LINE):
             if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                 return
             joined(self._moves, decoded(line, self._path))
             self._at += len(line)
-            if len(self._moves) > self._kept:
+            if len(self._moves) > self._limit:
                 self._forget()
 
     def _forget(self) -> None:
-        """The oldest that has ended: what is open stands in the next file again, and would be taken for new there."""
-        ended = (name for name, move in self._moves.items() if move.result is not None)
-        if (oldest := next(ended, None)) is not None:
+        """Forget the oldest finished move: an open one stands in the next file again, and would count as new there."""
+        finished = (name for name, move in self._moves.items() if move.result is not None)
+        if (oldest := next(finished, None)) is not None:
             del self._moves[oldest]

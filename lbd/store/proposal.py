@@ -1,6 +1,6 @@
 """The plan of a turn that waits for a person's approval, as status, API and ``lbd plan`` show it.
 
-It is kept in memory only: after a restart or a failover the next turn proposes anew.
+It is kept in memory only: after a restart or a failover the next turn makes a new proposal.
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ class Proposal(msgspec.Struct, frozen=True):
 
 def plan_id(moves: Iterable[Unload]) -> str:
     """The name of a plan: the same for the same moves, whenever they are planned, in whatever order."""
-    found = sorted((move.bundle, move.source, move.destination or "") for move in moves)
-    return sha256(msgspec.json.encode(found)).hexdigest()[:8]
+    rows = sorted((move.bundle, move.source, move.destination or "") for move in moves)
+    return sha256(msgspec.json.encode(rows)).hexdigest()[:8]

@@ -29,7 +29,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Header:
-    """What a recording says of itself; all but the format number is optional. ``where`` is its file and line."""
+    """The header of a recording; all but the format number is optional. ``where`` is its file and line."""
 
     id: str = ""
     strategy: str | None = None
@@ -89,8 +89,8 @@ def _kind(line: bytes, where: str) -> _RecordingKind:
 def _header(version: object, line: bytes, where: str) -> Header:
     if isinstance(version, bool) or version != FORMAT:
         raise UsageError(f"{where}: recording format {version!r}, this lbd reads format {FORMAT}")
-    found = _object(line, where)
-    known = {name: found[name] for name in _HEADER_KINDS if name in found}
+    fields = _object(line, where)
+    known = {name: fields[name] for name in _HEADER_KINDS if name in fields}
     for name, value in known.items():
         kinds, wanted = _HEADER_KINDS[name]
         if not isinstance(value, kinds) or isinstance(value, bool):
@@ -101,10 +101,10 @@ def _header(version: object, line: bytes, where: str) -> Header:
 def _object(line: bytes, where: str) -> dict[str, Any]:
     """The header whole; a decoder that looks for one key passes over junk in the others."""
     try:
-        found: dict[str, Any] = json.loads(line)
+        fields: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: the header cannot be read: {error}; wanted one JSON object") from error
-    return found
+    return fields
 
 
 _HEADER_KINDS: dict[str, tuple[Any, str]] = {
@@ -158,15 +158,15 @@ class RecordingWriter:
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C waits: in the middle of a line it would spoil all that gzip writes after it, its end included."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears of it
+        yield  # only the main thread gets the signal
         return
-    heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    signals: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if heard:
+        if signals:
             signal.raise_signal(signal.SIGINT)
 
 

@@ -3,7 +3,7 @@
 ::
 
     control/rollout.json   brokers are restarted one after the other: how far that is, from the order to its end
-    rollout.json           what came of the last one
+    rollout.json           the result of the last one
 
 The first is an order, like a drain: the lbd that leads goes on with it, whichever that is, and removes it at the end.
 """
@@ -90,7 +90,7 @@ class Rollouts:
         self._order, self._last = state_dir / "control" / "rollout.json", state_dir / "rollout.json"
 
     def under_way(self) -> Rollout | None:
-        """The one that is to be gone on with."""
+        """The rollout under way."""
         try:
             return decoded(self._order, Rollout)
         except UsageError as error:
@@ -99,23 +99,23 @@ class Rollouts:
             ) from error
 
     def last(self) -> Rollout | None:
-        """The one under way, else the one that ended last here."""
+        """The rollout under way, else the last one that ended here."""
         return self.under_way() or decoded(self._last, Rollout)
 
     def save(self, rollout: Rollout) -> None:
-        """From now on it is so, also over restarts of lbd."""
+        """Write the order with its progress, which survives restarts of lbd."""
         require_directory(self._state_dir)
         with as_usage_error(self._order.parent):
             make_directory(self._order.parent)
         put(self._order, rollout)
 
     def end(self, rollout: Rollout) -> None:
-        """It is over; what came of it is kept."""
+        """End the rollout, and save its result."""
         put(self._last, rollout)
         self.forget()
 
     def forget(self) -> None:
-        """There is none under way."""
+        """Remove the order: no rollout is under way."""
         with as_usage_error(self._order):
             if remove(self._order):
                 sync(self._order.parent)

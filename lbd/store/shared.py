@@ -2,7 +2,7 @@
 
 Each lbd obeys its own control files. The leader writes changes of its own files to the topic; the others apply them, so
 that the next leader neither moves in a pause nor sends a bundle to a drained broker. ``control/shared.json`` has the
-last written or applied state of each order: a difference from it was ordered here since.
+last written or applied state of each order: a control file that differs from it was ordered here since.
 
 The leader's journal lines are in the topic, too: an intent before its move is requested, an outcome after it. The
 others append what they read there, so that each knows cool-downs, budgets and open moves when it becomes the leader.
@@ -59,9 +59,9 @@ Order: TypeAlias = Pause | Drain | Rollout
 
 
 class Ordered(msgspec.Struct, frozen=True, tag="ordered", tag_field="event", omit_defaults=True):
-    """What stands from now on for one order, ``pause``, ``drain BROKER`` or ``rollout``; without either it has ended.
+    """The new state of one order, ``pause``, ``drain BROKER`` or ``rollout``; without a value the order has ended.
 
-    Of one order ``at`` (epoch seconds) grows from line to line, whatever the clocks of those who write them say.
+    ``at`` (epoch seconds) grows from line to line of an order, whatever the clocks of the writers show.
     """
 
     at: At
@@ -77,7 +77,7 @@ class Ordered(msgspec.Struct, frozen=True, tag="ordered", tag_field="event", omi
 
 
 class _KnownOrders(msgspec.Struct, frozen=True):
-    """``aside`` are the orders whose last line is not obeyed here, since another one was ordered here before it."""
+    """The last lines of the topic. Those of orders ``aside`` are not obeyed: another order was made here before."""
 
     format: int = FORMAT
     orders: dict[str, Ordered] = {}
@@ -97,20 +97,20 @@ class SharedOrders:
         self._read: _KnownOrders | None = None
 
     def take(self, lines: Iterable[Ordered]) -> list[str]:
-        """Bring the control files up to lines of the topic, in their order; what changed, in words.
+        """Apply lines of the topic to the control files, in their order; returns the changes as texts.
 
-        What a person ordered here and the topic does not know stays until it is ended here, or this lbd leads: then
-        whichever lasts longer holds. An end that is told ends the order it was told of, and no other. When in doubt
-        lbd does not move.
+        An order that a person made here and that the topic does not know stays until it is ended here, or until this
+        lbd leads: then the order that lasts longer holds. An end in the topic ends only the order that it belongs to.
+        When in doubt lbd does not move.
         """
         fresh = [line for line in lines if line.at > self._last_at(line.order)]
-        said = [self._taken(line) for line in fresh]
+        texts = [self._apply(line) for line in fresh]
         if fresh:
             self._save()
-        return [words for words in said if words]
+        return [text for text in texts if text]
 
-    def tell(self, publish: Callable[[bytes], None], *, everything: bool = False) -> None:
-        """As the one who leads: what has changed here since, or ``everything`` that stands, for those who come new.
+    def publish(self, publish: Callable[[bytes], None], *, everything: bool = False) -> None:
+        """As the leader: publish what has changed here, or ``everything`` in force, for instances that are new.
 
         ``publish`` returns when a line is stored, and raises :class:`~lbd.errors.LbdError` where that failed.
         """
@@ -130,32 +130,36 @@ class SharedOrders:
             self._save()
 
     def _bring_back(self, key: str) -> None:
-        """What the topic knows, unless what was ordered here lasts at least as long."""
-        line, found = self._orders[key], self._local().get(key)
+        """Obey the topic's order again, unless the order made here lasts at least as long."""
+        line, order = self._orders[key], self._local().get(key)
         ends = _ends(line.value)
-        if ends > max(self._now(), _ends(found)):
+        if ends > max(self._now(), _ends(order)):
             self._obey(line)
 
     def _change(self, key: str, local: dict[str, Order]) -> Ordered | None:
-        known, found = self._orders.get(key), local.get(key)
-        if found == (known.value if known is not None else None):
+        known, order = self._orders.get(key), local.get(key)
+        if order == (known.value if known is not None else None):
             return None
-        return _line(max(self._now(), self._last_at(key) + TICK_SECONDS), key, found)
+        return _line(max(self._now(), self._last_at(key) + TICK_SECONDS), key, order)
 
-    def _taken(self, line: Ordered) -> str:
-        """What is not obeyed is not known: it is taken again, and whoever leads tells no end of what never began."""
-        found, known = self._local().get(line.order), self._orders.get(line.order)
-        ordered_here = found is not None and (known is None or found != known.value)
-        run_out = found is None and _ends(line.value) <= self._now()
-        news = found != line.value and not ordered_here and not run_out
+    def _apply(self, line: Ordered) -> str:
+        """Obey a line, unless another order was made here or the line has expired; returns the change as text.
+
+        A line is known only after it was obeyed: after an error it is applied again, and no leader publishes the end of
+        an order that never began.
+        """
+        order, known = self._local().get(line.order), self._orders.get(line.order)
+        ordered_here = order is not None and (known is None or order != known.value)
+        run_out = order is None and _ends(line.value) <= self._now()
+        news = order != line.value and not ordered_here and not run_out
         if news:
             self._obey(line)
         self._orders[line.order] = line
-        if ordered_here and line.value not in {None, found}:
+        if ordered_here and line.value not in {None, order}:
             self._known.aside.add(line.order)
         else:
             self._known.aside.discard(line.order)
-        return _order_text(line) if news and not _alike(line, found) else ""
+        return _order_text(line) if news and not _alike(line, order) else ""
 
     def _obey(self, line: Ordered) -> None:
         if line.pause is not None:
@@ -172,12 +176,12 @@ class SharedOrders:
             self._drains.release(line.order.removeprefix(DRAIN))
 
     def _local(self) -> dict[str, Order]:
-        """The orders in force here. Those of a directory that is gone or another one have not ended."""
+        """The orders in force here. Raises if the directory is gone or replaced: its orders have not ended."""
         with as_usage_error(self._state_dir), directory(self._state_dir):
             now = self._now()
-        found: dict[str, Order] = {DRAIN + broker: one for broker, one in self._drains.in_force(now).items()}
+        orders: dict[str, Order] = {DRAIN + broker: one for broker, one in self._drains.in_force(now).items()}
         others = {PAUSE: self._control.paused(now), ROLLOUT: self._rollouts.under_way()}
-        return {**found, **{key: one for key, one in others.items() if one is not None}}
+        return {**orders, **{key: one for key, one in others.items() if one is not None}}
 
     def _last_at(self, key: str) -> float:
         known = self._orders.get(key)
@@ -185,13 +189,13 @@ class SharedOrders:
 
     @property
     def _known(self) -> _KnownOrders:
-        """What was last told or taken; a file that cannot be read is nothing: all that stands here is told again."""
+        """The lines last published or applied; none if the file cannot be read: all orders are published again then."""
         if self._read is None:
             try:
-                found = files_decoded(self._path, _KnownOrders)
+                known = files_decoded(self._path, _KnownOrders)
             except UsageError:
-                found = None
-            self._read = found if found is not None and found.format == FORMAT else _KnownOrders()
+                known = None
+            self._read = known if known is not None and known.format == FORMAT else _KnownOrders()
         return self._read
 
     @property
@@ -200,12 +204,12 @@ class SharedOrders:
 
     def _save(self) -> None:
         since = self._now() - ENDS_ARE_KEPT_SECONDS
-        kept = {key: line for key, line in self._orders.items() if line.value is not None or line.at > since}
+        orders = {key: line for key, line in self._orders.items() if line.value is not None or line.at > since}
         with as_usage_error(self._path.parent):
             make_directory(self._path.parent)
-        found = _KnownOrders(orders=kept, aside=self._known.aside & kept.keys())
-        put(self._path, found)
-        self._read = found
+        known = _KnownOrders(orders=orders, aside=self._known.aside & orders.keys())
+        put(self._path, known)
+        self._read = known
 
 
 def _line(at: float, key: str, order: Order | None) -> Ordered:
@@ -223,9 +227,9 @@ def _ends(order: Order | None) -> float:
     return math.inf if isinstance(order, Rollout) or order.until is None else order.until
 
 
-def _alike(line: Ordered, found: Order | None) -> bool:
-    """Whether a line says in words what stands here already: the same order, for longer."""
-    return found is not None and _order_text(line) == _order_text(_line(line.at, line.order, found))
+def _alike(line: Ordered, order: Order | None) -> bool:
+    """Whether a line has the same text as the order here: the same order, for longer."""
+    return order is not None and _order_text(line) == _order_text(_line(line.at, line.order, order))
 
 
 def _order_text(line: Ordered) -> str:
@@ -242,7 +246,7 @@ def _order_text(line: Ordered) -> str:
 
 
 class Leads(msgspec.Struct, frozen=True, tag="leads", tag_field="event"):
-    """Stands in the topic only: from here on ``name`` writes. ``term`` tells one time of leading from another."""
+    """Stands in the topic only: from here on ``name`` writes. ``term`` distinguishes its periods as the leader."""
 
     at: At
     name: str
@@ -270,8 +274,8 @@ def leads(at: float, name: str, term: str) -> bytes:
 class SharedJournal(Journal):
     """A journal whose intents are refused unless this lbd leads; thread-safe.
 
-    ``on_foreign`` hears of each move that another lbd began or ended. What ended here is written here in any case, and
-    told to the topic as soon as this lbd leads: a move that was made is never forgotten.
+    ``on_foreign`` is called with each move that another lbd began or ended. Outcomes of this lbd are always written
+    here, and published as soon as this lbd leads: a move that was made is never forgotten.
     """
 
     def __init__(
@@ -288,7 +292,7 @@ class SharedJournal(Journal):
         self._clock = clock
         self._term, self._terms = 0, dict[str, int]()
         self._publish: Callable[[bytes], None] | None = None
-        self._untold: list[bytes] = []
+        self._unpublished: list[bytes] = []
         self._leading = threading.Event()
         self.on_foreign: Callable[[Unload], None] = lambda _: None
 
@@ -300,12 +304,12 @@ class SharedJournal(Journal):
     def lead(self, publish: Callable[[bytes], None]) -> None:
         """From now on lines are written with ``publish``, which returns when one is stored.
 
-        It raises :class:`LbdError` where that failed, and so does this when what ended meanwhile cannot be told.
+        It raises :class:`LbdError` where that failed, and so does this when waiting outcomes cannot be published.
         """
         with self._lock:
-            while self._untold:
-                publish(self._untold[0])
-                del self._untold[0]
+            while self._unpublished:
+                publish(self._unpublished[0])
+                del self._unpublished[0]
             self._publish = publish
             self._term += 1
             self._leading.set()
@@ -317,13 +321,13 @@ class SharedJournal(Journal):
     def intend(self, unload: Unload, attempt: int) -> str:
         """As :meth:`Journal.intend`, once it is acknowledged. Raises :class:`RefusedError` when this lbd leads no more.
 
-        An intent that took too long stays open: who leads next asks what came of it.
+        An intent that took too long stays open: the next leader finds its outcome.
         """
-        begun = self._clock()
+        started_at = self._clock()
         with self._lock:
             move = super().intend(unload, attempt)
             self._terms[move] = self._term
-        self._in_time(begun)
+        self._in_time(started_at)
         return move
 
     def conclude(self, move: str, outcome: Outcome) -> None:
@@ -332,29 +336,29 @@ class SharedJournal(Journal):
         self._terms.pop(move, None)
 
     def confirm(self, move: str, again: bool) -> None:
-        """That this lbd leads as it did when it wrote the intent, ``again``: as the topic lets it write it once more.
+        """Check that this lbd has led since it wrote the intent; ``again``: prove it by writing the intent once more.
 
-        Whoever reads an intent twice knows it. Raises :class:`RefusedError`.
+        Readers know an intent that they read twice. Raises :class:`RefusedError`.
         """
         term = self._term
         if not self.leading or self._terms.get(move, term) != term:
             raise RefusedError("another lbd may have led since the intent was written")
         if again:
-            begun = self._clock()
+            started_at = self._clock()
             with self._lock:
                 intent, _ = self._state.intents.get(move, (None, b""))
                 if intent is not None:
                     self._acknowledged(encoded(intent))
-            self._in_time(begun)
+            self._in_time(started_at)
             self.confirm(move, again=False)
 
     def intend_split(self, cut: Cut) -> str:
         """As :meth:`intend`, of a split."""
-        begun = self._clock()
+        started_at = self._clock()
         with self._lock:
             split = super().intend_split(cut)
             self._terms[split] = self._term
-        self._in_time(begun)
+        self._in_time(started_at)
         return split
 
     def conclude_split(self, split: str, outcome: CutOutcome) -> None:
@@ -363,7 +367,7 @@ class SharedJournal(Journal):
         self._terms.pop(split, None)
 
     def take(self, lines: Sequence[Shared]) -> None:
-        """Write down what is new in lines read from the topic. Raises :class:`UsageError` when it cannot be written."""
+        """Write new lines of the topic to this journal. Raises :class:`UsageError` when it cannot be written."""
         with self._lock:
             fresh = self._fresh(lines)
             if fresh:
@@ -374,12 +378,12 @@ class SharedJournal(Journal):
                 self.on_foreign(Unload(entry.bundle, entry.source, entry.destination, entry.msg_rate, entry.throughput))
 
     def _append(self, *entries: Entry) -> None:
-        """An intent has to stand in the topic first; what has happened is written in any case."""
+        """Write lines: an intent only after the topic has it, a line on something that happened in any case."""
         for entry in entries:
             if isinstance(entry, Intent | SplitIntent):
                 self._acknowledged(encoded(entry))
             else:
-                self._tell(encoded(entry))
+                self._publish_or_wait(encoded(entry))
         super()._append(*entries)
 
     def _acknowledged(self, line: bytes) -> None:
@@ -391,39 +395,39 @@ class SharedJournal(Journal):
             self.resign()
             raise RefusedError(f"this lbd leads no more: {error}") from error
 
-    def _tell(self, line: bytes) -> None:
-        """A line that cannot be told waits for the next time of leading; another leader finds out by itself."""
+    def _publish_or_wait(self, line: bytes) -> None:
+        """Publish a line, or else keep it until this lbd leads again; another leader finds the outcome itself."""
         try:
             if self._publish is not None and self.leading:
                 self._publish(line)
                 return
         except LbdError:
             self.resign()
-        self._untold.append(line)
+        self._unpublished.append(line)
 
-    def _in_time(self, begun: float) -> None:
-        """Whoever stood still in between, as by SIGSTOP, may have been replaced."""
-        if (took := self._clock() - begun) > ACKNOWLEDGED_WITHIN_SECONDS:
+    def _in_time(self, started_at: float) -> None:
+        """Refuse an intent that took too long: a process that was stopped, as by SIGSTOP, may have been replaced."""
+        if (took := self._clock() - started_at) > ACKNOWLEDGED_WITHIN_SECONDS:
             self.resign()
             limit = f"wanted {ACKNOWLEDGED_WITHIN_SECONDS:.0f}"
             raise RefusedError(f"this lbd leads no more: its intent took {took:.0f} s to be written, {limit}")
 
     def _fresh(self, lines: Sequence[Shared]) -> list[Entry]:
-        """What this journal does not have; of a day at most, as budgets and open moves need no more."""
+        """The lines that this journal does not have; of a day at most, as budgets and open moves need no more."""
         since = self._now() - DAY_SECONDS
-        begun, ended = set[str](), set[str]()
+        intended, concluded = set[str](), set[str]()
         noted: dict[str, str | None] = {}
         fresh: list[Entry] = []
         for entry in lines:
-            if isinstance(entry, Leads | Ordered) or self._known(entry, (begun, ended), noted, since):
+            if isinstance(entry, Leads | Ordered) or self._known(entry, (intended, concluded), noted, since):
                 continue
             if isinstance(entry, Noted) or (isinstance(entry, OutcomeLine) and not entry.amended):
                 noted[entry.bundle] = entry.noted
             ids = {getattr(entry, "move", ""), getattr(entry, "split", "")}
             if isinstance(entry, Intent | SplitIntent | PlacementLine):
-                begun |= ids
+                intended |= ids
             elif isinstance(entry, OutcomeLine | SplitEnded):
-                ended |= ids
+                concluded |= ids
             fresh.append(entry)
         return fresh
 
@@ -432,28 +436,28 @@ class SharedJournal(Journal):
     ) -> bool:
         """Lines come more than once: as this lbd's own, after a restart, and when a client sends again.
 
-        ``others`` are moves and splits that begin and end in lines that are fresh, too, ``noted`` what these note last.
+        ``others`` are the moves and splits that begin and end in other fresh lines, ``noted`` the last notes of these.
         The first outcome of a move holds.
         """
-        (begun, ended), state, known = others, self._state, True
+        (intended, concluded), state, known = others, self._state, True
         match entry:
             case Intent():
-                known = entry.at <= since or entry.move in begun or entry.move in state.sent
+                known = entry.at <= since or entry.move in intended or entry.move in state.sent
             case OutcomeLine(amended=True):
-                sent = entry.move in state.sent or entry.move in begun
+                sent = entry.move in state.sent or entry.move in intended
                 known = not sent or entry.at <= state.amended_at.get(entry.move, 0.0)
             case OutcomeLine():
-                known = entry.move in ended or (entry.move not in state.intents and entry.move not in begun)
+                known = entry.move in concluded or (entry.move not in state.intents and entry.move not in intended)
             case ServedLine():
-                sent = entry.move in state.sent or entry.move in begun
+                sent = entry.move in state.sent or entry.move in intended
                 known = not sent or entry.at <= state.served_at.get(entry.move, 0.0)
             case SplitIntent():
-                known = entry.at <= since or entry.split in begun or state.splits.knows(entry.split)
+                known = entry.at <= since or entry.split in intended or state.splits.knows(entry.split)
             case SplitEnded():
-                still_open = entry.split in dict(state.splits.open()) or entry.split in begun
-                known = entry.split in ended or not still_open
+                still_open = entry.split in dict(state.splits.open()) or entry.split in intended
+                known = entry.split in concluded or not still_open
             case PlacementLine():
-                known = entry.move in begun or entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
+                known = entry.move in intended or entry.at <= max(since, state.attempted_at.get(entry.bundle, 0.0))
             case Noted():
                 note = state.notes.get(entry.bundle)
                 known = entry.at <= since or noted.get(entry.bundle, note.broker if note else None) == entry.noted

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 BESIDE = ("memory.json", "status.json", "averages.npz", "load.npz", "drains.json", "take-over.json", "turns")
-"""What only an lbd writes that has a journal."""
+"""Files that only an lbd with a journal writes."""
 
 AVERAGES_GO_STALE_SECONDS = 15 * 60.0
 OWN = "set state_dir, or LBD_STATE_DIR, to a directory that this user may write to"
@@ -63,11 +63,11 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 3, 0.1
 
 
 class TurnMemory(msgspec.Struct, frozen=True):
-    """``memory.json``: what a turn hands to the next one.
+    """``memory.json``: the memory that a turn hands to the next one.
 
     ``members`` are the active brokers last seen, ``members_since`` when that set last changed, ``departures`` when
     brokers went within the last hour. ``changed_at`` is when the owner of a bundle changed without lbd, for as long as
-    it rests therefore. ``progress`` is what moves came to. ``journaled``: the journal had its first line by then.
+    it rests therefore. ``progress`` is the progress of moves. ``journaled``: the journal had its first line by then.
     ``hits``, ``loads``, ``unloaded_at`` and ``placing`` are the strategy's :class:`~lbd.model.Memory`.
     """
 
@@ -87,11 +87,11 @@ class TurnMemory(msgspec.Struct, frozen=True):
 
     @property
     def memory(self) -> Memory:
-        """What the strategy is asked with."""
+        """The strategy's memory."""
         return Memory(self.hits, self.loads, self.unloaded_at, self.placing)
 
     def with_memory(self, memory: Memory) -> TurnMemory:
-        """The same with what the strategy answered."""
+        """The same with the strategy's new memory."""
         return msgspec.structs.replace(
             self,
             hits=dict(memory.hits),
@@ -101,7 +101,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
         )
 
     def at(self, now: float, gap_seconds: float) -> TurnMemory:
-        """The part that still holds: after a gap, or a clock that went back, counters and averages start anew."""
+        """The part that still holds: after a gap, or a clock that went back, counters and averages start from zero."""
         unloaded_at = {broker: min(at, now) for broker, at in self.unloaded_at.items()}
         known = msgspec.structs.replace(self, members_since=min(self.members_since, now), unloaded_at=unloaded_at)
         if 0 <= now - self.written_at <= gap_seconds:
@@ -110,7 +110,7 @@ class TurnMemory(msgspec.Struct, frozen=True):
 
 
 class StateDir:
-    """A state directory. Only who holds it makes it, and only once: what is gone under a running lbd stays gone."""
+    """A state directory. Only its holder creates it, once: a directory removed under a running lbd stays gone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -154,9 +154,9 @@ class StateDir:
 
     @property
     def lost(self) -> str:
-        """What of the directory is no longer what this process holds, in words; empty where it is all there.
+        """Which part of the directory this process no longer holds, as text; empty while it holds all.
 
-        Another lbd may hold what has that name now, and would not see what is written here.
+        Another lbd may hold the directory of that name now, and would not see what is written here.
         """
         if self._lock is None or is_found(self._lock_path, self._lock):
             return ""
@@ -165,9 +165,9 @@ class StateDir:
 
     @property
     def journal_lost(self) -> str:
-        """Why the journal cannot be all that was written, by what stands beside it; in words, empty where it may be.
+        """Why the journal must be incomplete, judged by the files beside it, as text; empty if it may be complete.
 
-        Raises :class:`UsageError` for one that cannot be read at all.
+        Raises :class:`UsageError` for a journal that cannot be read at all.
         """
         older = [path.name for path in rotated(self.journal)]
         beside = next((name for name in (*BESIDE, *older) if os.path.lexists(self.path / name)), None)
@@ -190,7 +190,7 @@ class StateDir:
             return True
 
     def begin_journal(self) -> None:
-        """Give the journal its first line at the first start already, so that one that is empty later is known as lost.
+        """Give the journal its first line at the first start already, so that an empty one is known as lost later.
 
         On a full disk it has it with its first move.
         """
@@ -199,56 +199,57 @@ class StateDir:
                 replace(self.journal, encoded(JournalHeader(JOURNAL_FORMAT, time.time())))
 
     def forget_journal(self) -> None:
-        """Accept that the journal is lost; what is left of it stays beside it as ``journal.lost``."""
+        """Accept that the journal is lost; its remains stay beside it as ``journal.lost``."""
         with as_usage_error(self.journal):
             if os.path.lexists(self.journal):
                 move(self.journal, self.journal.with_suffix(".lost"))
             replace(self.journal, encoded(JournalHeader(JOURNAL_FORMAT, time.time())))
 
     def _tidy(self) -> None:
-        """What a kill left of a file that it was about to replace; nobody else writes here."""
+        """Remove incomplete new files of a killed process; nobody else writes here."""
         with suppress(OSError):
             for path in self.path.glob(f"*{FRESH}"):
                 remove(path)
 
     def load(self) -> TurnMemory:
-        """The kept memory; empty when there is none. A broken or newer file is a :class:`UsageError`."""
+        """The saved memory; empty when there is none. A broken or newer file is a :class:`UsageError`."""
         path = self.path / "memory.json"
         try:
-            kept = msgspec.convert(json.loads(read(path)), type=TurnMemory, strict=False)
+            memory = msgspec.convert(json.loads(read(path)), type=TurnMemory, strict=False)
         except FileNotFoundError:
             return TurnMemory()
         except (OSError, ValueError, RecursionError, OverflowError) as error:
             raise UsageError(f"{path}: cannot be read: {error}; remove it to start with empty counters") from error
-        if kept.format != FORMAT:
+        if memory.format != FORMAT:
             raise UsageError(
-                f"{path}: format {kept.format}, this lbd reads {FORMAT}; remove it to start with empty counters"
+                f"{path}: format {memory.format}, this lbd reads {FORMAT}; remove it to start with empty counters"
             )
-        return kept
+        return memory
 
-    def save(self, kept: TurnMemory) -> None:
-        """Replace the kept memory at once or not at all. A sample of 2.11 holds NaN, which msgspec's JSON has not."""
+    def save(self, memory: TurnMemory) -> None:
+        """Replace the saved memory at once or not at all. A sample of 2.11 holds NaN, which msgspec's JSON has not."""
         try:
             journaled = self.journal.stat().st_size > 0
         except OSError:
             journaled = False
-        self._replace("memory.json", json.dumps({**msgspec.to_builtins(kept), "journaled": journaled}).encode())
+        self._replace("memory.json", json.dumps({**msgspec.to_builtins(memory), "journaled": journaled}).encode())
 
     def load_averages(self, now: float) -> Averages:
-        """The kept averages, unless they are older than 15 minutes, from a later time, or unreadable."""
+        """The saved averages, unless they are older than 15 minutes, from a later time, or unreadable."""
         path = self.path / "averages.npz"
         try:
             with reading(path) as raw, np.load(raw, allow_pickle=False) as file:
                 written_at = float(file["written_at"])
                 bundles = file["bundles"].tobytes().decode().split("\n") if file["bundles"].size else []
                 short, long = (file[name].astype(np.float64, casting="safe") for name in ("short", "long"))
-                found = Averages(bundles, short, long, file["samples"].astype(np.int32, casting="safe"))
+                averages = Averages(bundles, short, long, file["samples"].astype(np.int32, casting="safe"))
         except (*DAMAGED, OSError):
             return Averages.empty()
-        return found if 0 <= now - written_at <= AVERAGES_GO_STALE_SECONDS and _aligned(found) else Averages.empty()
+        valid = 0 <= now - written_at <= AVERAGES_GO_STALE_SECONDS and _aligned(averages)
+        return averages if valid else Averages.empty()
 
     def save_averages(self, averages: Averages, now: float) -> None:
-        """Replace the kept averages at once or not at all."""
+        """Replace the saved averages at once or not at all."""
         buffer = BytesIO()
         names = np.frombuffer("\n".join(averages.bundles).encode(), dtype=np.uint8)
         np.savez(
@@ -262,7 +263,7 @@ class StateDir:
 
 
 def _sign(descriptor: int) -> None:
-    """Who holds it, for people; on a full disk the lock holds without."""
+    """Write the holder's process id, for people; on a full disk the lock works without it."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -278,22 +279,22 @@ def _lock(descriptor: int) -> None:
 
 
 class Scratch:
-    """The same for one process only: for turns that must leave no trace, and for recordings."""
+    """A store in memory: for turns that must leave no trace, and for recordings."""
 
-    def __init__(self, kept: TurnMemory | None = None, averages: Averages | None = None) -> None:
-        self._kept = kept or TurnMemory()
+    def __init__(self, memory: TurnMemory | None = None, averages: Averages | None = None) -> None:
+        self._memory = memory or TurnMemory()
         self._averages = averages or Averages.empty()
 
     def load(self) -> TurnMemory:
-        """What was saved last."""
-        return self._kept
+        """The memory saved last."""
+        return self._memory
 
-    def save(self, kept: TurnMemory) -> None:
+    def save(self, memory: TurnMemory) -> None:
         """Keep for the next :meth:`load`."""
-        self._kept = kept
+        self._memory = memory
 
     def load_averages(self, now: float) -> Averages:
-        """What was saved last, however old."""
+        """The averages saved last, however old."""
         del now
         return self._averages
 
@@ -303,9 +304,9 @@ class Scratch:
         self._averages = averages
 
 
-def _aligned(found: Averages) -> bool:
-    size = len(found.bundles)
-    return found.short.shape == found.long.shape == (size, 4) and found.samples.shape == (size,)
+def _aligned(averages: Averages) -> bool:
+    size = len(averages.bundles)
+    return averages.short.shape == averages.long.shape == (size, 4) and averages.samples.shape == (size,)
 
 
 # --- counters and averages of a running lbd
@@ -315,28 +316,28 @@ AVERAGES_EVERY_SECONDS = 60.0
 
 
 class Remembered:
-    """What :class:`~lbd.store.state.StateDir` keeps, as one process sees it. Raises what that raises."""
+    """The memory and averages of a :class:`StateDir`, cached for one process. Raises as that does."""
 
     def __init__(self, state: StateDir) -> None:
         self._state = state
-        self._kept: TurnMemory | None = None
+        self._memory: TurnMemory | None = None
         self._averages: Averages | None = None
         self._averaged_at = 0.0
         self._written_at = 0.0
 
     def load(self) -> TurnMemory:
-        """The counters saved last; none of a directory that is lost before they were read."""
-        if self._kept is None:
+        """The counters saved last; empty if the directory was lost before they were read."""
+        if self._memory is None:
             if self._state.lost:
                 return TurnMemory()
-            self._kept = self._state.load()
-        return self._kept
+            self._memory = self._state.load()
+        return self._memory
 
-    def save(self, kept: TurnMemory) -> None:
-        """Keep the counters, on disk when the call returns; in memory alone when the directory is lost, which holds."""
+    def save(self, memory: TurnMemory) -> None:
+        """Save the counters, on disk when the call returns; only in memory if the directory is lost (a hold)."""
         if not self._state.lost:
-            self._state.save(kept)
-        self._kept = kept
+            self._state.save(memory)
+        self._memory = memory
 
     def load_averages(self, now: float) -> Averages:
         """The averages saved last, unless they are older than 15 minutes or from a later time."""
@@ -357,7 +358,7 @@ class Remembered:
         self._written_at = now
 
     def close(self) -> None:
-        """Write what is not on disk yet."""
+        """Write averages that are not on disk yet."""
         if self._averages is not None and self._averaged_at > self._written_at:
             self._write(self._averages, self._averaged_at)
 
@@ -368,24 +369,24 @@ NAME = "load.npz"
 
 
 def load_samples(state_dir: Path, now: float) -> Mapping[str, BrokerSamples]:
-    """The samples kept, none older than a day nor from a later time; none where the file is missing or unreadable.
+    """The saved samples of the last day; none if the file is missing or unreadable.
 
-    They are lbd's own and it gathers new ones in an hour: a broken file is no reason to stop.
+    lbd gathers new ones within an hour: a broken file is no reason to stop.
     """
     try:
         with reading(state_dir / NAME) as raw, np.load(raw, allow_pickle=False) as file:
             if int(file["format"]) != FORMAT:
                 return {}
-            found = _brokers(file)
+            samples = _brokers(file)
         stale = now - GO_STALE_SECONDS
-        recent = {broker: own.where((own.at <= now) & (own.at > stale)) for broker, own in found.items()}
+        recent = {broker: own.where((own.at <= now) & (own.at > stale)) for broker, own in samples.items()}
     except (*DAMAGED, OSError):
         return {}
     return {broker: own for broker, own in recent.items() if own.at.size}
 
 
 def save_samples(state_dir: Path, samples: Mapping[str, BrokerSamples]) -> None:
-    """Replace what is kept at once or not at all. Raises :class:`~lbd.errors.UsageError`."""
+    """Replace the saved samples at once or not at all. Raises :class:`~lbd.errors.UsageError`."""
     own = {broker: one for broker, one in samples.items() if one.at.size}
     buffer = BytesIO()
     np.savez(
@@ -409,7 +410,7 @@ def _joined(columns: list[FloatArray], empty: tuple[int, ...]) -> FloatArray:
 
 
 def _brokers(file: Mapping[str, FloatArray]) -> dict[str, BrokerSamples]:
-    """What the file holds. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
+    """The samples in the file. Raises ValueError, KeyError or IndexError where its columns do not fit together."""
     names = file["brokers"].tobytes().decode().split("\n") if file["brokers"].size else []
     at, carried, used = (file[name].astype(np.float64, casting="safe") for name in ("at", "carried", "used"))
     since: IntArray = file["since_change"].astype(np.int32)

@@ -84,7 +84,7 @@ class BudgetStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon tells after each turn. Times are epoch seconds, ``seconds`` is how long observing took.
+    """The state of the daemon after a turn. Times are epoch seconds, ``seconds`` is how long observing took.
 
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
@@ -139,7 +139,7 @@ class StatusTold(Status, frozen=True, kw_only=True, rename={"is_late": "late"}):
 def document(
     status: Status, pid: int | None, pause: Pause | None, now: float, drains: Sequence[tuple[Drain, Work | None]] = ()
 ) -> StatusTold:
-    """The status as it is told ``now`` (epoch seconds)."""
+    """The JSON of a status at ``now`` (epoch seconds)."""
     return StatusTold(
         **msgspec.structs.asdict(status),
         running=pid,
@@ -151,7 +151,7 @@ def document(
 
 
 def standby_text(status: Status) -> str | None:
-    """Who leads, where this lbd does not; None where it does, or is alone."""
+    """The leader if this lbd is a standby; None if it leads, or is alone."""
     return status.leader if status.hold == Reason.NOT_LEADER.label else None
 
 
@@ -162,7 +162,7 @@ class _Format(msgspec.Struct):
 def write_status(state_dir: Path, status: Status) -> None:
     """Replace the status at once or not at all; only the holder of the state directory may.
 
-    Not synced to disk: after a power cut the next turn writes it anew. Raises :class:`UsageError`.
+    Not synced to disk: after a power cut the next turn writes a new one. Raises :class:`UsageError`.
     """
     path = state_dir / "status.json"
     with as_usage_error(path):
@@ -172,9 +172,10 @@ def write_status(state_dir: Path, status: Status) -> None:
 def read_status(state_dir: Path) -> Status:
     """The status of the last turn. Raises :class:`UsageError` when there is none, or none that this lbd reads."""
     path = state_dir / "status.json"
-    found = decoded(path, _Format)
-    if found is not None and found.format != FORMAT:
-        raise UsageError(f"{path}: format {found.format}, this lbd reads {FORMAT}; is the running lbd another version?")
+    header = decoded(path, _Format)
+    if header is not None and header.format != FORMAT:
+        wanted = f"this lbd reads {FORMAT}; is the running lbd another version?"
+        raise UsageError(f"{path}: format {header.format}, {wanted}")
     status = decoded(path, Status)
     if status is None:
         raise UsageError(
@@ -185,21 +186,21 @@ def read_status(state_dir: Path) -> Status:
 
 
 def unwritable(state_dir: Path) -> str:
-    """Why no turn can be told on that file system, in words; empty where nothing is known to be in the way."""
+    """Why no status can be written on that file system, as text; empty if no reason is known."""
     try:
-        found = os.statvfs(state_dir)
+        stat = os.statvfs(state_dir)
     except OSError:
         return ""
-    if found.f_flag & os.ST_RDONLY:
+    if stat.f_flag & os.ST_RDONLY:
         return "is mounted read-only"
-    full = found.f_bavail == 0 or (found.f_files > 0 and found.f_favail == 0)
+    full = stat.f_bavail == 0 or (stat.f_files > 0 and stat.f_favail == 0)
     return "has no space left" if full else ""
 
 
 def running(state_dir: Path) -> int | None:
-    """Process id of the lbd that holds the state directory, 0 when it has not said so yet; None when none does.
+    """Process id of the lbd that holds the state directory, 0 while it is not written yet; None when none does.
 
-    Asked of the lock itself, for an id alone may be another process's by now. The shared lock is given back at once;
+    The lock itself decides, because an id alone may be another process's by now. The shared lock is released at once;
     a reader needs no right to write. Raises :class:`UsageError` where the lock cannot be read.
     """
     path = state_dir / "lock"
@@ -225,13 +226,13 @@ def _process_id(content: bytes) -> int:
 
 
 def after_its_end(status: Status, state_dir: Path) -> Status:
-    """The same with what was asked for and has no outcome; what had not been asked for yet never will be."""
+    """The status with the open moves of the journal as unfinished; moves that were not requested yet never will be."""
     try:
         past = read(state_dir / LIVE_NAME)
     except UsageError as error:
         return msgspec.structs.replace(status, warnings=[*status.warnings, f"what it left open is not known: {error}"])
-    left = [
+    unfinished = [
         UnfinishedStatus(one.bundle, one.source, one.destination, past.attempted_at.get(one.bundle, status.at))
         for _, one in past.open
     ]
-    return msgspec.structs.replace(status, unfinished=left, proposal=None)
+    return msgspec.structs.replace(status, unfinished=unfinished, proposal=None)

@@ -91,17 +91,17 @@ class PairSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ends(self) -> str:
-        """What it is called: both brokers, or the one."""
+        """The name of the pair: both brokers, or the one."""
         return self.source if self.destination is None else f"{self.source} -> {self.destination}"
 
     @property
     def apart(self) -> str:
-        """How far it is from where it should be."""
+        """The imbalance, as text."""
         return self.why or f"{self.difference:.1f} points apart"
 
     @property
     def hits(self) -> str:
-        """Hits in words; empty where one sample is enough."""
+        """Hits as text; empty where one sample is enough."""
         if max(self.low_wanted, self.high_wanted) <= 1 and self.destination is None:
             return ""
         low = f"{self.low} of {self.low_wanted}"
@@ -139,7 +139,7 @@ class SkipLine(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutcomeSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The proven end of an unload of this turn or one before."""
+    """The verified outcome of an unload of this turn or an earlier one."""
 
     bundle: str
     source: str
@@ -152,7 +152,7 @@ class OutcomeSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """How it ended, as a person reads it."""
+        """The outcome as text."""
         return f"{self.result} in {self.seconds:.2f} s{self.detail and f': {self.detail}'}"
 
 
@@ -160,7 +160,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
     """One turn. ``expected`` are the scores of the brokers that the plan touches, once all of it has landed.
 
     ``candidates`` are the largest bundles of the sources that fired, ``rest`` counts their others by broker and reason.
-    ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and said the same.
+    ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and had the same message.
     """
 
     at: At
@@ -191,15 +191,15 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
 
     @property
     def ended_at(self) -> float:
-        """When the last of them was."""
+        """When the last of these turns was."""
         return max(self.at, self.until)
 
     def broker(self, name: str) -> BrokerSeen | None:
-        """What was seen of one broker."""
+        """The facts about one broker, None if the turn has none."""
         return next((broker for broker in self.brokers if broker.id == name), None)
 
-    def asked(self, source: str) -> bool:
-        """Whether a pair with this source fired, and its bundles were asked for."""
+    def fired(self, source: str) -> bool:
+        """Whether a pair with this source fired, and an amount to move was set."""
         return any(pair.source == source and pair.wanted is not None for pair in self.pairs)
 
     def named(self, bundle: str) -> bool:
@@ -208,7 +208,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
 
 
 class Same(msgspec.Struct, frozen=True, tag="same", tag_field="event"):
-    """So many turns after ``turn`` said the same; written over as they go on."""
+    """The number of turns after ``turn`` with the same message; overwritten while it grows."""
 
     turn: int
     repeated: int
@@ -228,7 +228,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encoded(line: Line) -> bytes:
-    """The line, with its end. Text that no file can hold (halves of characters) is told with question marks."""
+    """The line, with its end. Text that no file can hold (halves of characters) gets question marks."""
     try:
         content = _ENCODER.encode(line)
     except UnicodeEncodeError:
@@ -236,18 +236,18 @@ def encoded(line: Line) -> bytes:
     return redacted_json(content) + b"\n"
 
 
-def _legible(found: object) -> object:
-    if isinstance(found, str):
-        return found.encode(errors="replace").decode()
-    if isinstance(found, dict):
-        return {_legible(key): _legible(value) for key, value in found.items()}
-    if isinstance(found, list):
-        return [_legible(one) for one in found]
-    return found
+def _legible(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_legible(key): _legible(value) for key, value in value.items()}
+    if isinstance(value, list):
+        return [_legible(one) for one in value]
+    return value
 
 
 def decoded(line: bytes) -> Line | None:
-    """What stands in a line; None for one that is torn or damaged."""
+    """The decoded line; None for one that is torn or damaged."""
     try:
         return _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

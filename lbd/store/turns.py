@@ -51,7 +51,7 @@ LONGEST_LINE = 64 << 20
 
 
 class Tail:
-    """The growing file. ``write`` appends whole lines, ``rewrite`` writes the line of before anew."""
+    """The growing file. ``write`` appends whole lines, ``rewrite`` replaces the last line."""
 
     def __init__(self, path: Path) -> None:
         """Open or create it. Raises OSError."""
@@ -61,7 +61,7 @@ class Tail:
         self._torn = self.size > 0 and os.pread(self._descriptor, 1, self.size - 1) != b"\n"
 
     def write(self, lines: bytes) -> int:
-        """Append; returns where the lines begin. Raises OSError, and what was written of them is taken back."""
+        """Append; returns where the lines begin. Raises OSError, after an incomplete write is undone."""
         start = self.size + self._torn
         try:
             self._put(b"\n" + lines if self._torn else lines, self.size)
@@ -87,10 +87,10 @@ class Tail:
             os.close(descriptor)
 
     def _put(self, content: bytes, at: int) -> None:
-        left = memoryview(content)
-        while left:
-            written = os.pwrite(self._descriptor, left, at)
-            left, at = left[written:], at + written
+        remaining = memoryview(content)
+        while remaining:
+            written = os.pwrite(self._descriptor, remaining, at)
+            remaining, at = remaining[written:], at + written
 
     def _cut(self, size: int) -> None:
         try:
@@ -102,13 +102,13 @@ class Tail:
 
 def files(folder: Path) -> list[Path]:
     """The files, oldest first; of one that is both plain and compressed the plain one."""
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for ending in (PACKED, PLAIN):
         for path in folder.glob(f"*{ending}"):
             stem = path.name.removesuffix(ending)
             if stem.isascii() and stem.isdigit():
-                found[int(stem)] = path
-    return [found[first] for first in sorted(found)]
+                paths[int(stem)] = path
+    return [paths[first] for first in sorted(paths)]
 
 
 def first_turn(path: Path) -> int:
@@ -197,7 +197,7 @@ class ReportedBundles:
     rates: FloatArray
 
     def of(self, bundle: str) -> ReportedBundle | None:
-        """What there is of a bundle by its full name; None of one that nobody reported."""
+        """A bundle by its full name; None if nobody reported it."""
         return self._of(self.bundles.index(bundle)) if bundle in self.bundles else None
 
     def of_namespace(self, namespace: str) -> list[tuple[str, ReportedBundle]]:
@@ -210,34 +210,35 @@ class ReportedBundles:
         return ReportedBundle(self.at, owner, label, *map(float, self.rates[at]))
 
 
-def save_bundles(folder: Path, found: ReportedBundles) -> None:
-    """Replace the file, at once or not at all; not synced, for it is written anew all the time. Raises OSError."""
+def save_bundles(folder: Path, reported: ReportedBundles) -> None:
+    """Replace the file, at once or not at all; not synced, since it is rewritten all the time. Raises OSError."""
     buffer = BytesIO()
-    names = np.frombuffer("\n".join(found.bundles).encode(errors="replace"), dtype=np.uint8)
-    brokers = np.frombuffer("\n".join(found.brokers).encode(errors="replace"), dtype=np.uint8)
+    names = np.frombuffer("\n".join(reported.bundles).encode(errors="replace"), dtype=np.uint8)
+    brokers = np.frombuffer("\n".join(reported.brokers).encode(errors="replace"), dtype=np.uint8)
     with np.errstate(over="ignore"):  # of a broken report; nothing is decided on it
-        rates = found.rates.astype(np.float32)
-    np.savez(buffer, at=found.at, bundles=names, brokers=brokers, owner=found.owner, codes=found.codes, rates=rates)
+        rates = reported.rates.astype(np.float32)
+    owner, codes = reported.owner, reported.codes
+    np.savez(buffer, at=reported.at, bundles=names, brokers=brokers, owner=owner, codes=codes, rates=rates)
     replace(folder / NAME, buffer.getbuffer(), durable=False)
 
 
 def load_bundles(folder: Path) -> ReportedBundles | None:
-    """What was saved last; None where nothing was. Raises :class:`UsageError` for a file that cannot be read."""
+    """The bundles saved last; None if there are none. Raises :class:`UsageError` for a file that cannot be read."""
     path = folder / NAME
     try:
         with reading(path) as raw, np.load(raw, allow_pickle=False) as file:
             bundles, brokers = (file[name].tobytes().decode().split("\n") for name in ("bundles", "brokers"))
             columns = file["owner"], file["codes"], file["rates"].astype(np.float64)
-            found = ReportedBundles(float(file["at"]), tuple(brokers), bundles, *columns)
+            reported = ReportedBundles(float(file["at"]), tuple(brokers), bundles, *columns)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise refused(path, error, "read") from error
     except DAMAGED as error:
         raise _torn(path) from error
-    if not _aligned(found):
+    if not _aligned(reported):
         raise _torn(path)
-    return found
+    return reported
 
 
 def _torn(path: Path) -> UsageError:
@@ -245,10 +246,10 @@ def _torn(path: Path) -> UsageError:
     return UsageError(f"{path}: is torn or not of this format; {mends}")
 
 
-def _aligned(found: ReportedBundles) -> bool:
-    size = len(found.bundles)
-    shapes = (found.owner.shape, found.codes.shape, found.rates.shape)
-    known = found.owner.size == 0 or (found.owner.min() >= 0 and found.owner.max() < len(found.brokers))
+def _aligned(reported: ReportedBundles) -> bool:
+    size = len(reported.bundles)
+    shapes = (reported.owner.shape, reported.codes.shape, reported.rates.shape)
+    known = reported.owner.size == 0 or (reported.owner.min() >= 0 and reported.owner.max() < len(reported.brokers))
     return shapes == ((size,), (size,), (size, 2)) and bool(known)
 
 
@@ -256,7 +257,7 @@ def _aligned(found: ReportedBundles) -> bool:
 
 
 class KeptTurns:
-    """The turns kept in a folder, as they are when it is first asked; ``torn_lines`` were passed over so far.
+    """The turns kept in a folder, read when needed; ``torn_lines`` counts the lines passed over so far.
 
     Iterating raises :class:`~lbd.errors.UsageError` for a file that cannot be read, or is of a newer format.
     """
@@ -268,20 +269,20 @@ class KeptTurns:
 
     @property
     def torn_lines(self) -> int:
-        """Lines that could not be read, of the files looked at."""
+        """Lines that could not be read, in the files read so far."""
         return sum(self._torn.values())
 
     def __iter__(self) -> Iterator[TurnRecord]:
         """Every turn, the newest first."""
         files = self._files()
         for path in reversed(files):
-            yield from reversed(self._kept(path) if path == files[-1] else self._turns(path))
+            yield from reversed(self._newest_turns(path) if path == files[-1] else self._turns(path))
 
     def find(self, number: int) -> TurnRecord | None:
-        """The turn of this number, or the quiet ones that it is among."""
+        """The turn of this number, or the record of quiet turns that includes it."""
         before = [path for path in self._files() if first_turn(path) <= number]
-        found = (turn for path in before[-1:] for turn in self._turns(path))
-        return next((turn for turn in found if turn.turn <= number <= turn.last), None)
+        turns = (turn for path in before[-1:] for turn in self._turns(path))
+        return next((turn for turn in turns if turn.turn <= number <= turn.last), None)
 
     def oldest(self) -> int:
         """Number of the oldest turn that is kept; 0 when nothing is."""
@@ -293,8 +294,8 @@ class KeptTurns:
         except OSError as error:
             raise refused(self._folder, error, "read") from error
 
-    def _kept(self, path: Path) -> list[TurnRecord]:
-        """The newest file, which every question begins with, is read once."""
+    def _newest_turns(self, path: Path) -> list[TurnRecord]:
+        """The turns of the newest file, which is read once: every question begins with it."""
         if self._newest is None or self._newest[0] != path:
             self._newest = path, self._turns(path)
         return self._newest[1]
@@ -311,33 +312,33 @@ class KeptTurns:
         return []
 
     def _joined(self, path: Path) -> list[TurnRecord]:
-        found: list[TurnRecord] = []
+        turns: list[TurnRecord] = []
         self._torn[path] = 0
         for line in segment_lines(path):
             match decoded(line) if line.strip() else TurnsHeader(FORMAT):
                 case None:
                     self._torn[path] += 1
                 case TurnRecord() as turn:
-                    found.append(turn)
-                case Same() as same if found and found[-1].turn == same.turn:
-                    found[-1] = msgspec.structs.replace(found[-1], repeated=same.repeated, until=same.until)
+                    turns.append(turn)
+                case Same() as same if turns and turns[-1].turn == same.turn:
+                    turns[-1] = msgspec.structs.replace(turns[-1], repeated=same.repeated, until=same.until)
                 case TurnsHeader(format=form) if form > FORMAT:
                     raise UsageError(f"{path}: kept turns of format {form}, this lbd reads up to {FORMAT}")
-        return found
+        return turns
 
 
 def last_number(folder: Path) -> int:
-    """Number of the last turn that anything is known of, 0 for none. Raises OSError."""
+    """Number of the last turn in the folder, 0 for none. Raises OSError."""
     newest = files(folder)[-1:]
-    found = [first_turn(path) for path in newest]
+    numbers = [first_turn(path) for path in newest]
     for path in newest:
         for line in segment_lines(path):
             match decoded(line):
                 case TurnRecord() as turn:
-                    found.append(turn.turn)
+                    numbers.append(turn.turn)
                 case Same() as same:
-                    found.append(same.turn + same.repeated)
-    return max(found, default=0)
+                    numbers.append(same.turn + same.repeated)
+    return max(numbers, default=0)
 
 
 # --- writing
@@ -350,7 +351,7 @@ FULL_EVERY_SECONDS = 60.0
 """Scores of a calm cluster are kept once a minute: brokers sample CPU no more often."""
 
 SAME_WIDTH = 96
-"""Lines that are written over are all as long as this, so that one never leaves the end of another."""
+"""Length of all lines that are overwritten, so that a new line replaces the old one completely."""
 
 
 class Turns:
@@ -372,7 +373,7 @@ class Turns:
             self._fail(error)
 
     def keep(self, turn: TurnRecord) -> int:
-        """Keep a turn and return its number, which it has whether or not it could be written."""
+        """Write a turn and return its number, which it has even if it could not be written."""
         self._number += 1
         try:
             self._put(msgspec.structs.replace(turn, turn=self._number))
@@ -417,7 +418,7 @@ class Turns:
         return self._tail
 
     def _set_aside(self) -> None:
-        """The file has grown too long. One that cannot be compressed now, as on a full disk, is so later."""
+        """Close and compress a full file. If that fails, as on a full disk, it is tried again later."""
         self.close()
         self._before = None
         prune(self._folder, self._max_bytes - self._max_bytes // FILES)
@@ -427,7 +428,7 @@ class Turns:
                     pack(path)
 
     def _fail(self, error: OSError) -> None:
-        """Begin anew with the next turn; balancing goes on."""
+        """Note the failure, and open the file again with the next turn; balancing goes on."""
         self._lost += 1
         self.close()
         self._before = None
@@ -439,7 +440,7 @@ class Turns:
 
 
 def _quiet(before: TurnRecord, turn: TurnRecord) -> bool:
-    """Nothing happened, the same is said, and no new sample is lost that is a minute younger than the one kept."""
+    """Whether nothing happened, the message is the same, and no sample a minute newer than the kept one is lost."""
     if any(one.outcomes or one.refused or (one.acts and one.unloads) for one in (before, turn)):
         return False
     age = turn.at - before.at
@@ -448,7 +449,7 @@ def _quiet(before: TurnRecord, turn: TurnRecord) -> bool:
 
 
 def _same_to_reader(turn: TurnRecord) -> tuple[object, ...]:
-    """What a person would call the same: numbers may differ, reasons, counters and trust may not."""
+    """The part of a turn that makes it the same to a person: reasons, counters and trust, without numbers."""
     verdict = (turn.verdict.kind, turn.verdict.reason, turn.verdict.samples)
     hold = turn.hold.reason if turn.hold is not None else None
     pairs = [

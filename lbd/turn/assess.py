@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from lbd.turn.parts import Parts
 
 
-def learned(
-    parts: Parts, kept: TurnMemory, snapshot: Snapshot, evidence: Evidence, unfinished: tuple[Unload, ...]
+def updated_memory(
+    parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot, evidence: Evidence, unfinished: tuple[Unload, ...]
 ) -> TurnMemory:
-    """What is kept, with the ownership changes and the judgement of moves that this round brings."""
-    found = msgspec.structs.replace(kept, changed_at=_changed_at(parts, kept, snapshot))
+    """The memory with the ownership changes of this round, and with its judgement of earlier moves."""
+    updated = msgspec.structs.replace(turn_memory, changed_at=_changed_at(parts, turn_memory, snapshot))
     if unfinished:
-        under_way = replace(kept.progress, moving_at=snapshot.taken_at)
-        return msgspec.structs.replace(found, progress=under_way) if kept.progress.planned_at else found
-    return msgspec.structs.replace(found, progress=_progress(parts, kept, snapshot, evidence))
+        under_way = replace(turn_memory.progress, moving_at=snapshot.taken_at)
+        return msgspec.structs.replace(updated, progress=under_way) if turn_memory.progress.planned_at else updated
+    return msgspec.structs.replace(updated, progress=_progress(parts, turn_memory, snapshot, evidence))
 
 
-def _changed_at(parts: Parts, kept: TurnMemory, snapshot: Snapshot) -> dict[str, float]:
+def _changed_at(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot) -> dict[str, float]:
     now, attempted_at = snapshot.taken_at, parts.attempted_at()
     since = now - parts.guardrails.cool_down_minutes * 60
-    known = {bundle: min(at, now) for bundle, at in kept.changed_at.items() if at > since}
+    known = {bundle: min(at, now) for bundle, at in turn_memory.changed_at.items() if at > since}
     foreign = (
         bundle
         for bundle in parts.watch.changes(snapshot)
@@ -51,11 +51,12 @@ def _changed_at(parts: Parts, kept: TurnMemory, snapshot: Snapshot) -> dict[str,
     return {**known, **dict.fromkeys(foreign, now)} if now > since else {}
 
 
-def _progress(parts: Parts, kept: TurnMemory, snapshot: Snapshot, evidence: Evidence) -> progress.Progress:
-    sent = any(one.at >= kept.progress.planned_at for one in parts.sent()) if kept.progress.planned_at else False
+def _progress(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot, evidence: Evidence) -> progress.Progress:
+    before = turn_memory.progress
+    sent = before.planned_at > 0 and any(one.at >= before.planned_at for one in parts.sent())
     scores = scoring.scores(snapshot.brokers, parts.weights)
     apart = _settled_gap(snapshot, scores, evidence)
-    return progress.judged(kept.progress, apart, sent=sent, now=snapshot.taken_at, guardrails=parts.guardrails)
+    return progress.judged(before, apart, sent=sent, now=snapshot.taken_at, guardrails=parts.guardrails)
 
 
 def _settled_gap(snapshot: Snapshot, scores: FloatArray, evidence: Evidence) -> Callable[[str, str], float | None]:
@@ -70,15 +71,19 @@ def _settled_gap(snapshot: Snapshot, scores: FloatArray, evidence: Evidence) -> 
 
 
 def start_progress(
-    kept: TurnMemory, plan: tuple[Unload, ...], snapshot: Snapshot, scores: FloatArray, expected: Mapping[str, float]
+    turn_memory: TurnMemory,
+    plan: tuple[Unload, ...],
+    snapshot: Snapshot,
+    scores: FloatArray,
+    expected: Mapping[str, float],
 ) -> TurnMemory:
-    """What is kept before acting: how far apart the brokers of this plan are, and are ``expected`` to be.
+    """The memory before acting: how far apart the brokers of this plan are, and are ``expected`` to be.
 
     ``scores`` is float64 (B,), both are in points.
     """
     score = dict(zip(snapshot.brokers.ids, scores.tolist(), strict=True))
-    found = progress.planned(kept.progress, plan, score, expected, snapshot.taken_at)
-    return msgspec.structs.replace(kept, progress=found)
+    started = progress.planned(turn_memory.progress, plan, score, expected, snapshot.taken_at)
+    return msgspec.structs.replace(turn_memory, progress=started)
 
 
 # --- assessment of one round
@@ -86,58 +91,60 @@ def start_progress(
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What the brokers report, and how far that is to be trusted by what was ``kept``.
+    """The brokers' reports, and how far they are to be trusted, judged by ``turn_memory``.
 
-    Nothing may move to those that are ``drained``.
+    Nothing may move to ``drained`` brokers.
     """
 
     observation: Observation
     evidence: Evidence
     averages: Averages
     drained: frozenset[str]
-    kept: TurnMemory
+    turn_memory: TurnMemory
 
 
 def observed(parts: Parts, touched: Iterable[str] = ()) -> Observed:
-    """A round; ``touched`` are brokers of moves since the last one. Nothing is saved.
+    """Observe one round; ``touched`` are the brokers of moves since the last one. Nothing is saved.
 
     Raises :class:`~lbd.errors.LbdError` as observing and reading do.
     """
-    kept, drained = parts.store.load(), parts.drained()
-    observation = _with_live_cpu(parts, parts.observer.observe(), kept)
+    turn_memory, drained = parts.store.load(), parts.drained()
+    observation = _with_live_cpu(parts, parts.observer.observe(), turn_memory)
     snapshot = observation.snapshot
-    judged = judge(kept.samples, snapshot, parts.weights, observation.sample_interval_seconds)
+    judged = judge(turn_memory.samples, snapshot, parts.weights, observation.sample_interval_seconds)
     evidence = marked(without(judged, snapshot, touched), snapshot, drained)
     averages = running.update(parts.store.load_averages(snapshot.taken_at), snapshot, evidence.fresh)
     since = snapshot.taken_at - UNSHOWN_SAMPLES * observation.sample_interval_seconds
     lately = [one for one in parts.sent() if one.at > since]
     moved = with_moved_traffic(snapshot, lately)
-    return Observed(replace(observation, snapshot=moved), evidence, averages, drained, kept)
+    return Observed(replace(observation, snapshot=moved), evidence, averages, drained, turn_memory)
 
 
-def _with_live_cpu(parts: Parts, observation: Observation, kept: TurnMemory) -> Observation:
-    """The round with the present CPU of the brokers on which something depends by now."""
+def _with_live_cpu(parts: Parts, observation: Observation, turn_memory: TurnMemory) -> Observation:
+    """The round with the present CPU of the brokers that a recent move or a plan under way depends on."""
     snapshot = observation.snapshot
     points = dict(zip(snapshot.brokers.ids, scoring.scores(snapshot.brokers, parts.weights).tolist(), strict=True))
-    asked = watched(kept.samples, kept.memory, points, snapshot.taken_at)
+    watched_since = watched(turn_memory.samples, turn_memory.memory, points, snapshot.taken_at)
     if parts.rest is not None:
-        asked |= {broker: parts.rest.began_at for broker in parts.rest.expected if broker in points}
-    if parts.rest is not None:
-        asked |= {broker: parts.rest.began_at for broker in parts.rest.expected if broker in points}
-    found = parts.live(snapshot, asked, observation.sample_interval_seconds) if asked else snapshot
-    return replace(observation, snapshot=found)
+        watched_since |= {broker: parts.rest.began_at for broker in parts.rest.expected if broker in points}
+    if not watched_since:
+        return observation
+    return replace(observation, snapshot=parts.live(snapshot, watched_since, observation.sample_interval_seconds))
 
 
 @dataclass(frozen=True, eq=False)
 class Assessment:
-    """A round, and how far it is to be trusted. ``before`` is what the last turn left, ``kept`` what it is by now."""
+    """A round, and how far it is to be trusted.
+
+    ``before`` is the memory that the last turn saved, ``turn_memory`` the same with what this round adds.
+    """
 
     observation: Observation
     evidence: Evidence
     averages: Averages
     policies: Policies
     before: TurnMemory
-    kept: TurnMemory
+    turn_memory: TurnMemory
 
     @property
     def snapshot(self) -> Snapshot:
@@ -145,11 +152,13 @@ class Assessment:
         return self.observation.snapshot
 
 
-def assess(parts: Parts, ended: FinishedMoves) -> Assessment:
-    """A turn's round. Raises as :func:`observed` does."""
-    seen = observed(parts, ended.touched)
-    observation, snapshot = seen.observation, seen.observation.snapshot
-    before = seen.kept.at(snapshot.taken_at, parts.gap_seconds)
-    kept = learned(parts, with_members(before, observation), snapshot, seen.evidence, ended.unfinished)
-    policies = Policies(parts.isolation(), active=observation.active, drained=seen.drained)
-    return Assessment(observation, seen.evidence, seen.averages, policies, before, kept)
+def assess(parts: Parts, finished: FinishedMoves) -> Assessment:
+    """Observe and judge a turn's round. Raises as :func:`observed` does."""
+    facts = observed(parts, finished.touched)
+    observation, snapshot = facts.observation, facts.observation.snapshot
+    before = facts.turn_memory.at(snapshot.taken_at, parts.gap_seconds)
+    turn_memory = updated_memory(
+        parts, with_members(before, observation), snapshot, facts.evidence, finished.unfinished
+    )
+    policies = Policies(parts.isolation(), active=observation.active, drained=facts.drained)
+    return Assessment(observation, facts.evidence, facts.averages, policies, before, turn_memory)

@@ -28,15 +28,15 @@ def current_holds(
     parts: Parts,
     observation: Observation,
     evidence: Evidence,
-    kept: TurnMemory,
+    turn_memory: TurnMemory,
     policies: Policies,
     unfinished: tuple[Unload, ...],
 ) -> Iterator[Hold]:
     """Why nothing may fire in this turn, the gravest first."""
     there = len(observation.active) - int(np.count_nonzero(evidence.paired == Reason.DRAINED.code))
     usable, wanted = int(np.count_nonzero(evidence.paired == 0)), max(2, (there + 1) // 2)
-    lately, settle = kept.departures, parts.guardrails.membership_settle_seconds
-    settled = settled_at(kept.members_since, lately, settle)
+    lately, settle = turn_memory.departures, parts.guardrails.membership_settle_seconds
+    settled = settled_at(turn_memory.members_since, lately, settle)
     ordered = parts.ordered_hold()
     if observation.shedding_on:
         names = ", ".join(observation.shedding_on)
@@ -50,28 +50,28 @@ def current_holds(
     if observation.leader is None:
         yield Reason.LEADER_UNREACHABLE, _leaderless(observation)
     if observation.snapshot.taken_at < settled:
-        left = settled - observation.snapshot.taken_at
+        remaining = settled - observation.snapshot.taken_at
         often = f" (some went {len(lately)} times within the hour)" if len(lately) > 1 else ""
-        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went{often}, {left:.0f} s to wait"
+        yield Reason.MEMBERSHIP_CHANGED, f"brokers came or went{often}, {remaining:.0f} s to wait"
     if usable < wanted:
         yield Reason.TOO_FEW_BROKERS, f"{usable} of {there} reports are usable, wanted {wanted}"
     if not policies.isolation.known:
         yield Reason.POLICY_UNKNOWN, f"{policies.isolation.problem}; a named destination bypasses them"
-    tried = standing_still(kept.progress, observation.snapshot.taken_at, parts.guardrails)
+    tried = standing_still(turn_memory.progress, observation.snapshot.taken_at, parts.guardrails)
     if tried is not None:
         yield Reason.NO_IMPROVEMENT, tried
     if unfinished:
         yield Reason.MOVES_UNFINISHED, f"{len(unfinished)} under way"
 
 
-def with_members(kept: TurnMemory, observation: Observation) -> TurnMemory:
-    """What is kept, with when active brokers last came or went; the first look counts as no change."""
+def with_members(turn_memory: TurnMemory, observation: Observation) -> TurnMemory:
+    """The memory, with when active brokers last came or went; the first round counts as no change."""
     members, now = list(observation.active), observation.snapshot.taken_at
-    gone = departures(kept.departures, now, went=bool(set(kept.members) - set(members)))
-    if kept.members == members:
-        return msgspec.structs.replace(kept, departures=gone)
-    since = now if kept.members else 0.0
-    return msgspec.structs.replace(kept, members=members, members_since=since, departures=gone)
+    gone = departures(turn_memory.departures, now, went=bool(set(turn_memory.members) - set(members)))
+    if turn_memory.members == members:
+        return msgspec.structs.replace(turn_memory, departures=gone)
+    since = now if turn_memory.members else 0.0
+    return msgspec.structs.replace(turn_memory, members=members, members_since=since, departures=gone)
 
 
 _DATA_DETAIL = {
@@ -85,7 +85,7 @@ _DATA_DETAIL = {
 
 
 def data_skips(observation: Observation, evidence: Evidence) -> Iterator[Skip]:
-    """Brokers without a report, and those whose report is no ground to move on."""
+    """Brokers without a report, and brokers whose report is not trusted enough to move on."""
     for broker, why in observation.missing.items():
         yield Skip(broker, Reason.REPORT_MISSING, why)
     for broker, code in zip(observation.snapshot.brokers.ids, evidence.paired.tolist(), strict=True):
@@ -99,7 +99,7 @@ UNREPORTED_SECONDS = 300.0
 
 
 def unreported(parts: Parts, snapshot: Snapshot) -> Iterator[Skip]:
-    """Bundles that were moved lately and are on no report yet: brokers count rates once a stats interval."""
+    """Bundles that were moved lately and are in no report yet: brokers count rates once a stats interval."""
     lately = {name: at for name, at in parts.attempted_at().items() if snapshot.taken_at - at < UNREPORTED_SECONDS}
     for bundle in sorted(lately.keys() - set(snapshot.bundles)) if lately else ():
         ago = snapshot.taken_at - lately[bundle]
@@ -110,7 +110,7 @@ PASSED_OVER = "lbd run would move nothing"
 
 
 def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
-    """Holds that a turn which cannot act passes over, and a live turn would not."""
+    """Holds that this turn ignores because it cannot act; a live turn would obey them."""
     for reason, detail in holds:
         if reason in parts.ignored_holds:
             yield Skip("cluster", reason, f"{PASSED_OVER}: {detail}")
@@ -118,7 +118,7 @@ def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
 
 def _leaderless(observation: Observation) -> str:
     """A leader that has died is replaced; one that hangs keeps its session."""
-    told = "none leads, or the one named does not answer or does not tell whether it sheds"
+    message = "none leads, or the one named does not answer or does not tell whether it sheds"
     if observation.silent:
-        return f"{told}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
-    return f"{told}; one that has died is replaced after a while"
+        return f"{message}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
+    return f"{message}; one that has died is replaced after a while"

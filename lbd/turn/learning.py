@@ -27,32 +27,33 @@ if TYPE_CHECKING:
     from lbd.model import BoolArray, FloatArray, Snapshot
 
 
-KEPT = 240
+SAMPLES_PER_BROKER = 240
 """Samples of a broker: four hours of them."""
 
 MORE = 1.1
-"""A fit is made anew when there are so many times the samples of the last one, and each hour: with all that are kept
-their number stays as it is."""
+"""A new fit is made at so many times the samples of the last one, and each hour, since a full buffer does not grow."""
 
 HOUR_SECONDS = 3600.0
 
 SURE = OWN | {Source.UNLIMITED.value}
-"""Sources of a slope beside which moves need not be asked what they did."""
+"""Sources of a slope that need no measured effects of moves beside them."""
 
 CHANGED_SHARE = 0.25
 SAMPLES_SECONDS = 120.0
-"""When a broker's traffic has changed by so much, a fit is made so much later: two samples then tell what it did."""
+"""When a broker's traffic has changed by this share, a fit is made so much later: two samples then show the effect."""
 
 
 class Learning:
-    """Slopes fitted to the rounds seen so far; a broker that was restarted, or has other limits, begins anew.
+    """Slopes fitted to the rounds so far; a broker that was restarted, or has other limits, begins anew.
 
-    What is ``given`` stands in for what no samples tell; ``known`` are samples from before a restart of lbd's own.
+    ``settings`` hold the slopes to use where no samples show one; ``known`` are samples from before lbd's last restart.
     """
 
-    def __init__(self, given: LoadSettings = NOTHING_KNOWN, known: Mapping[str, BrokerSamples] | None = None) -> None:
-        self.given = given
-        self._gathering = Gathering(KEPT, known)
+    def __init__(
+        self, settings: LoadSettings = NOTHING_KNOWN, known: Mapping[str, BrokerSamples] | None = None
+    ) -> None:
+        self.settings = settings
+        self._gathering = Gathering(SAMPLES_PER_BROKER, known)
         self._model: LoadModel | None = None
         self._fitted: tuple[tuple[str, ...], int] = ((), 0)
         self._fitted_at = 0.0
@@ -61,29 +62,29 @@ class Learning:
         self._effect_of: dict[str, tuple[object, Effect]] = {}
 
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
-        """What is known with one more round, later than those before; None before anything is."""
+        """The slopes with one more round, later than those before; None while none is known."""
         self.take(snapshot)
         return self.known(snapshot)
 
     def known(self, snapshot: Snapshot) -> Slopes | None:
-        """What the rounds so far tell of the brokers of this one."""
+        """The slopes of this round's brokers, by the rounds so far."""
         self._notice(snapshot)
         if self._due(self._gathering.sizes(), snapshot.taken_at):
-            with np.errstate(all="ignore"):  # absurd numbers of a report tell nothing, and must not end a turn
-                self._model = fit(self._gathering.samples(), self.given)
-        found = slopes(self._model, snapshot, self._usual(snapshot))
-        return found and replace(found, effect=self._effects(snapshot.brokers.ids, found))
+            with np.errstate(all="ignore"):  # absurd numbers of a report must not end a turn
+                self._model = fit(self._gathering.samples(), self.settings)
+        current = slopes(self._model, snapshot, self._usual(snapshot))
+        return current and replace(current, effect=self._effects(snapshot.brokers.ids, current))
 
     def _effects(self, brokers: tuple[str, ...], known: Slopes) -> FloatArray:
-        """What moves told of brokers that are not sure of a slope of their own, float64 (B, 2)."""
-        found = [NO_EFFECT] * len(brokers)
+        """Measured effects of moves on brokers without a sure slope of their own, float64 (B, 2)."""
+        effects = [NO_EFFECT] * len(brokers)
         for at, broker in enumerate(brokers):
             if known.sources is None or known.sources[at] not in SURE:
-                found[at] = self._effect(broker, known.measure)
-        return np.array([(one.slope, one.deviation) for one in found])
+                effects[at] = self._effect(broker, known.measure)
+        return np.array([(one.slope, one.deviation) for one in effects])
 
     def _effect(self, broker: str, measure: Measure) -> Effect:
-        """Worked out anew where there is a new sample, one a minute: of hundreds of brokers it takes its time."""
+        """Computed again only after a new sample, one a minute: for hundreds of brokers it takes its time."""
         version = (self._gathering.version(broker), measure)
         last = self._effect_of.get(broker)
         if version[0] is not None and last is not None and last[0] == version:
@@ -92,14 +93,14 @@ class Learning:
         if samples is None:
             return NO_EFFECT
         believable = np.asarray((samples.carried <= IMPOSSIBLE_NUMBER).all(axis=1))
-        found = effect(samples if believable.all() else samples.where(believable), measure)
-        self._effect_of[broker] = version, found
-        return found
+        measured = effect(samples if believable.all() else samples.where(believable), measure)
+        self._effect_of[broker] = version, measured
+        return measured
 
     def _usual(self, snapshot: Snapshot) -> tuple[FloatArray, FloatArray]:
         """Percent that each broker used on average lately, float64 (B, 5), and of how many samples, (B,).
 
-        Of one that shows another sample than the newest known, none: what happened since is not known.
+        NaN and 0 for a broker whose report is not its newest gathered sample: what happened since is not known.
         """
         since, shown = snapshot.taken_at - MOST_SECONDS, np.where(IS_SAMPLED, percent_used(snapshot), np.nan)
         newest = [self._gathering.latest(one, MOST_SAMPLES, since) for one in snapshot.brokers.ids]
@@ -107,38 +108,38 @@ class Learning:
             np.array_equal(now, np.where(IS_SAMPLED, one[0], np.nan), equal_nan=True) if one else False
             for now, one in zip(shown, newest, strict=True)
         ]
-        found = [usual(one if is_known else []) for one, is_known in zip(newest, known, strict=True)]
-        return np.array([used for used, _ in found]), np.array([float(number) for _, number in found])
+        averages = [usual(one if is_known else []) for one, is_known in zip(newest, known, strict=True)]
+        return np.array([used for used, _ in averages]), np.array([float(number) for _, number in averages])
 
     def take(self, snapshot: Snapshot) -> None:
-        """One more round, of which nothing is asked."""
+        """Gather the samples of one more round."""
         with np.errstate(all="ignore"):
             self._gathering.take(snapshot)
         self._gathering.forget(snapshot.taken_at - GO_STALE_SECONDS)
 
     def samples(self) -> Mapping[str, BrokerSamples]:
-        """What was gathered of each broker."""
+        """The samples of each broker."""
         return self._gathering.samples()
 
-    def told(self, given: LoadSettings) -> None:
-        """Go on with other settings: the next fit is made with them."""
-        self.given, self._fitted = given, ((), 0)
+    def configure(self, settings: LoadSettings) -> None:
+        """Use other settings from the next fit on."""
+        self.settings, self._fitted = settings, ((), 0)
 
     def _due(self, sizes: Mapping[str, int], now: float) -> bool:
         """Theil-Sen over hundreds of brokers takes a second: not in every turn."""
-        seen = (tuple(sizes), sum(sizes.values()))
-        brokers, last = self._fitted
+        brokers, total = tuple(sizes), sum(sizes.values())
+        fitted, last = self._fitted
         is_old = not 0 <= now - self._fitted_at < HOUR_SECONDS
         has_settled = now >= self._changed_at + SAMPLES_SECONDS
-        due = seen[0] != brokers or seen[1] >= MORE * max(last, 1) or seen[1] < last or is_old or has_settled
+        due = brokers != fitted or total >= MORE * max(last, 1) or total < last or is_old or has_settled
         if due:
-            self._fitted, self._fitted_at = seen, now
+            self._fitted, self._fitted_at = (brokers, total), now
         if has_settled:
             self._changed_at = inf
         return due
 
     def _notice(self, snapshot: Snapshot) -> None:
-        """When some broker first carried a traffic that the last fit knew nothing of."""
+        """Note when some broker first carried a traffic that the last fit did not know."""
         for broker, rates in zip(snapshot.brokers.ids, snapshot.brokers.rates.tolist(), strict=True):
             carries = rates[BYTES_IN] + rates[BYTES_OUT]
             known = self._traffic.setdefault(broker, carries)
@@ -150,9 +151,9 @@ class Learning:
 def slopes(
     model: LoadModel | None, snapshot: Snapshot, used: tuple[FloatArray, FloatArray] | None = None
 ) -> Slopes | None:
-    """The model's slopes for the brokers of a round, NaN where nothing tells them; None where it knows none of them.
+    """The model's slopes for the brokers of a round, NaN where unknown; None where it knows none of the brokers.
 
-    ``used`` is what each usually uses in percent, float64 (B, 5), and the number of samples that tell it, (B,).
+    ``used`` is what each usually uses in percent, float64 (B, 5), and the number of samples behind it, (B,).
     """
     if model is None or set(snapshot.brokers.ids).isdisjoint(model.brokers):
         return None
@@ -160,14 +161,14 @@ def slopes(
     known = np.array([broker in learned for broker in snapshot.brokers.ids], dtype=np.bool_)
     own = model.of([broker for broker in snapshot.brokers.ids if broker in learned])
     unknown = np.array([[source is Source.UNKNOWN for source in row] for row in own.sources])
-    told = iter(own.sources)
+    sources = iter(own.sources)
     return Slopes(
         slope=_rows(known, np.where(unknown, np.nan, own.slope), np.nan),
         noise=_rows(known, own.noise, np.inf),
         measure=own.measure,
         half_width=_rows(known, own.half_width, np.inf),
         background=_rows(known, own.background, np.nan),
-        sources=tuple(next(told)[CPU].value if one else Source.UNKNOWN.value for one in known),
+        sources=tuple(next(sources)[CPU].value if one else Source.UNKNOWN.value for one in known),
         usual=None if used is None else used[0],
         samples=None if used is None else used[1],
     )
@@ -175,6 +176,6 @@ def slopes(
 
 def _rows(known: BoolArray, values: FloatArray, otherwise: float) -> FloatArray:
     """Values (K, 5) of the brokers that are known, among all, (B, 5)."""
-    found = np.full((known.size, values.shape[1]), otherwise)
-    found[known] = values
-    return found
+    rows = np.full((known.size, values.shape[1]), otherwise)
+    rows[known] = values
+    return rows

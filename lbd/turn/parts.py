@@ -43,13 +43,13 @@ brokers sample for their reports, in seconds."""
 
 
 def reports_alone(snapshot: Snapshot, watched: Mapping[str, float], sample_interval_seconds: float) -> Snapshot:
-    """The CPU that load reports tell."""
+    """The round as it is: CPU from load reports alone."""
     del watched, sample_interval_seconds
     return snapshot
 
 
 class Actuator(Protocol):
-    """What works plans off, beside the turns."""
+    """Executes plans, beside the turns."""
 
     @property
     def acts(self) -> bool: ...
@@ -60,14 +60,14 @@ class Actuator(Protocol):
 
 
 class PolicySource(Protocol):
-    """What tells isolation policies and anti-affinity groups."""
+    """The source of isolation policies and anti-affinity groups."""
 
     def isolation(self) -> Isolation: ...
     def groups(self, names: tuple[str, ...], tenants: frozenset[str]) -> Groups: ...
 
 
 class SentUnloads(Protocol):
-    """What knows earlier unloads, as a journal does."""
+    """The record of earlier unloads, as a journal has it."""
 
     @property
     def attempted_at(self) -> Mapping[str, float]: ...
@@ -79,11 +79,11 @@ class SentUnloads(Protocol):
 class FreePolicies:
     """Policies where there is no cluster to read them from: no namespace is in an anti-affinity group."""
 
-    found: Isolation
+    policies: Isolation
 
     def isolation(self) -> Isolation:
         """The isolation policies."""
-        return self.found
+        return self.policies
 
     def groups(self, names: tuple[str, ...], tenants: frozenset[str]) -> Groups:
         """None of these is in one."""
@@ -92,26 +92,26 @@ class FreePolicies:
 
 
 class Store(Protocol):
-    """What is kept between turns."""
+    """The memory and the averages between turns."""
 
     def load(self) -> TurnMemory: ...
-    def save(self, kept: TurnMemory) -> None: ...
+    def save(self, memory: TurnMemory) -> None: ...
     def load_averages(self, now: float) -> Averages: ...
     def save_averages(self, averages: Averages, now: float) -> None: ...
 
 
 Hold = tuple["Reason", str]
-"""Why nothing may fire in a turn, and what there is to say of it."""
+"""Why nothing may fire in a turn, and the details."""
 
 
 class OwnershipWatch:
-    """Who owned what in the last round. A restart begins anew: the first look counts no change."""
+    """The owners of bundles in the last round. After a restart the first round counts no change."""
 
     def __init__(self) -> None:
         self._owners: ReportedOwners | None = None
 
     def changes(self, snapshot: Snapshot) -> frozenset[str]:
-        """The bundles whose owner changed since the last look."""
+        """The bundles whose owner changed since the last call."""
         self._owners, changed = evidence.compare_owners(self._owners, snapshot)
         return changed
 
@@ -121,15 +121,15 @@ class Parts:
     """Everything that a turn needs, chosen in one place (``daemon/``).
 
     ``sent`` is what was sent within the last day, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
-    hold that a person asked for. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
-    is what settings call the strategy. Turns that cannot act list in ``ignored_holds`` what would only hide their
-    answer, and say with ``eager`` that their strategy takes as given what it would wait for, and in ``assumed`` what
-    that is; ``wanted_hits`` are the real ones. With ``approval`` a plan is a proposal, and nothing is handed over.
-    ``learn`` is shown every round, and tells what traffic costs
-    each broker. With ``moved_rest`` a bundle that lbd moved lately rests while others can go instead. The bundle that
-    carries ``leader_topic`` stays where it is. ``drained`` are the brokers that nothing may go to, and that none is
-    compared with. ``live`` asks brokers that something depends on for their CPU of now. With ``in_waves`` the
-    result has what the limits of a turn cut off its plan: the ``rest`` for the next turn.
+    hold that a person ordered. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
+    is the strategy's name in the settings. Turns that cannot act list in ``ignored_holds`` the holds that would only
+    hide their answer. With ``eager`` their strategy assumes what it would otherwise wait for, named in ``assumed``;
+    ``wanted_hits`` are the real hit counts. With ``approval`` a plan is a proposal, and nothing is handed over.
+    ``learn`` gets every round, and returns what traffic costs each broker. With ``moved_rest`` a bundle that lbd moved
+    lately rests while others can go instead. The bundle that carries ``leader_topic`` stays where it is. ``drained``
+    are the brokers that nothing may go to, and that no broker is compared with. ``live`` asks the brokers of recent
+    moves for their present CPU. With ``in_waves`` the result has what the limits of a turn cut off its plan: the
+    ``rest`` for the next turn.
     """
 
     observer: RoundSource
@@ -163,7 +163,7 @@ class Parts:
 
     @property
     def acts(self) -> bool:
-        """Whether the turn's own plan is begun."""
+        """Whether the turn's own plan is executed."""
         return self.actuator.acts and not self.approval
 
     def ledger(
@@ -197,17 +197,17 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class TurnResult:
-    """Everything one turn saw, decided and did.
+    """Everything one turn observed, decided and did.
 
-    ``unloads`` is what this turn planned; ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` tell of
-    plans handed over before it, or, where it was waited for, of its own. ``acts`` is False where plans are only shown,
-    and with ``approval`` they wait for a person's.
+    ``unloads`` is what this turn planned. ``outcomes``, ``refused`` (planned and not sent) and ``unfinished`` belong to
+    plans handed over before it, or to its own where somebody waited for that. ``acts`` is False where plans are only
+    shown; with ``approval`` they wait for a person's. ``turn_memory`` is the memory before the turn.
     ``error`` is set when the turn, or acting, could not be finished. ``expected`` is the score, in points, of each
-    broker that the plan touches, once all of it has landed. ``slopes`` are what was known of the brokers. ``number``
-    names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise, ``served``
-    is whether clients are back of moves that landed before. ``blocked`` is why a pair, by its ends, can move nothing at
-    present, and until when. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is why the rest of
-    an earlier one is not moved.
+    broker that the plan touches, once all of it has landed. ``slopes`` are those known of the brokers. ``number`` names
+    a turn that is recorded; 0: it is not. ``amended`` are corrected outcomes of moves that earlier turns reported,
+    ``served`` is whether clients are back, for moves that landed before. ``blocked`` is why a pair, by its ends, can
+    move nothing at present, and until when. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is
+    why the rest of an earlier one is not moved.
     """
 
     sentence: str = ""
@@ -219,7 +219,7 @@ class TurnResult:
     refused: tuple[Skip, ...] = ()
     unfinished: tuple[Unload, ...] = ()
     hold: Hold | None = None
-    kept: TurnMemory | None = None
+    turn_memory: TurnMemory | None = None
     error: LbdError | None = None
     acts: bool = True
     approval: bool = False

@@ -53,7 +53,7 @@ class BrokerRow(msgspec.Struct, frozen=True):
 
 
 class BrokerFacts(BrokerRow, frozen=True):
-    """All that a turn knows of a broker; what tells of brokers is derived from this (``turn/record.py``).
+    """All that a turn knows of a broker; the documents and records about brokers are derived from this.
 
     ``to_settle``, ``doubt`` and ``fresh`` as in :class:`BrokerSeen`.
     """
@@ -122,7 +122,7 @@ def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
     assert record.decision is not None
     snapshot, pairs = record.observation.snapshot, record.decision.facts.pairs
     known = loads(snapshot.brokers.ids, record.slopes, {}) if record.slopes is not None else None
-    told = TurnDocument(
+    shape = TurnDocument(
         taken_at=snapshot.taken_at,
         cluster=record.observation.cluster,
         strategy=record.strategy_name,
@@ -135,14 +135,14 @@ def document(record: TurnResult, *, everything: bool) -> dict[str, Any]:
         summary=record.sentence,
         load=msgspec.UNSET if known is None else [derived(BrokerBackground, one, id=one.broker) for one in known],
     )
-    found: dict[str, Any] = msgspec.to_builtins(told)
+    fields: dict[str, Any] = msgspec.to_builtins(shape)
     if record.outcomes:
-        found["outcomes"] = [_outcome_document(outcome) for outcome in record.outcomes]
-    return found
+        fields["outcomes"] = [_outcome_document(outcome) for outcome in record.outcomes]
+    return fields
 
 
 def brokers(record: TurnResult) -> list[BrokerFacts]:
-    """What the turn knows of each broker; nothing of a turn that saw none."""
+    """The facts about each broker; empty for a turn that observed nothing."""
     if record.observation is None or record.decision is None:
         return []
     snapshot, facts, evidence = record.observation.snapshot, record.decision.facts, record.evidence
@@ -174,7 +174,7 @@ def number(value: float) -> float | None:
 
 
 def pair_statuses(record: TurnResult) -> list[PairStatus]:
-    """The pairs of a turn; none of one that saw nothing."""
+    """The pairs of a turn; empty for a turn that observed nothing."""
     return [_pair_status(record, pair) for pair in record.decision.facts.pairs] if record.decision is not None else []
 
 
@@ -187,21 +187,21 @@ def _pair_status(record: TurnResult, pair: Pair) -> PairStatus:
 
 def _hits_before(record: TurnResult, pair: Pair) -> Hits:
     """Counters before this turn: a dry-run counts nothing, and a firing turn has cleared them."""
-    known = record.kept.hits if record.kept is not None else {}
+    known = record.turn_memory.hits if record.turn_memory is not None else {}
     ends = (pair.source, pair.destination or pair.source, CLUSTER)
     both = [known.get(counter_key(end, pair.pool), Hits()) for end in ends]
     return Hits(max(hit.low for hit in both), max(hit.high for hit in both))
 
 
 def outcome_record(outcome: Outcome) -> OutcomeSeen:
-    """The outcome as it is kept and told."""
+    """The outcome as records and answers have it."""
     return derived(OutcomeSeen, outcome, outcome.unload, seconds=round(outcome.seconds, 3))
 
 
 def _outcome_document(outcome: Outcome) -> dict[str, Any]:
-    """The ends of the move stand with its unload."""
-    found = named(outcome_record(outcome))
-    return {name: value for name, value in found.items() if name not in {"source", "destination"}}
+    """The outcome without source and destination, which stand with its unload."""
+    fields = named(outcome_record(outcome))
+    return {name: value for name, value in fields.items() if name not in {"source", "destination"}}
 
 
 def left_out(skip: Skip) -> LeftOut:
@@ -210,7 +210,7 @@ def left_out(skip: Skip) -> LeftOut:
 
 
 def skips(record: TurnResult, *, everything: bool) -> Iterator[Skip]:
-    """What was said in words, then the bundles of fired sources (or of all brokers) by their code."""
+    """The skips with a text, then the bundles of fired sources (or of all brokers) by their code."""
     yield from record.skips
     assert record.observation is not None
     assert record.decision is not None
@@ -244,7 +244,7 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
 
 
 def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:
-    """The plan of a turn; ``before`` is the one that it had to answer.
+    """The plan of a turn; ``before`` is the proposal that was open when the turn began.
 
     It lasts longer by each turn in which one of its pairs fires.
     """
@@ -276,7 +276,7 @@ def _clients(snapshot: Snapshot, unload: Unload) -> int:
 
 
 def plan_document(record: TurnResult, plan: Proposal, *, proposed: bool) -> dict[str, Any]:
-    """The JSON shape of a plan, :class:`PlanDocument`; ``record`` is the last turn that says something of it."""
+    """The JSON shape of a plan, :class:`PlanDocument`; ``record`` is the last turn that is about it."""
     return {**document(record, everything=False), **msgspec.to_builtins(plan), "proposed": proposed}
 
 
@@ -286,16 +286,16 @@ CANDIDATES = 20
 """Bundles named for each source that fired, the largest; a broker may have thousands, and nobody reads so far."""
 
 SKIPS = 200
-"""Skips told in words; bundles that a cool-down bars are counts, so more than this is a cluster in trouble."""
+"""Skips recorded with text; bundles that a cool-down bars are counts, so more than this is a cluster in trouble."""
 
 
 def turn_record(record: TurnResult, at: float) -> TurnRecord:
-    """What is worth keeping of a turn. ``at`` is when it ended, for one that observed nothing."""
-    seen = record.observation
+    """The record of a turn for ``lbd explain``. ``at`` is when it ended, for a turn that observed nothing."""
+    observation = record.observation
     candidates, rest = _candidates(record)
     alone = {pair.ends for pair in record.decision.facts.pairs} if record.decision is not None else set()
     return TurnRecord(
-        at=seen.snapshot.taken_at if seen is not None else at,
+        at=observation.snapshot.taken_at if observation is not None else at,
         sentence=record.sentence,
         verdict=verdict(record),
         acts=record.acts,
@@ -323,12 +323,12 @@ def _expected(record: TurnResult) -> dict[str, float]:
 def _pairs(record: TurnResult) -> list[PairSeen]:
     if record.decision is None:
         return []
-    told = {skip.what for skip in record.decision.skips}
+    skipped = {skip.what for skip in record.decision.skips}
     pairs = record.decision.facts.pairs
-    return [_kept_pair(pair, pair_skip(record, pair) if pair.ends in told else None) for pair in pairs]
+    return [_pair_seen(pair, pair_skip(record, pair) if pair.ends in skipped else None) for pair in pairs]
 
 
-def _kept_pair(pair: Pair, skip: Skip | None) -> PairSeen:
+def _pair_seen(pair: Pair, skip: Skip | None) -> PairSeen:
     return derived(
         PairSeen,
         pair,
@@ -375,8 +375,8 @@ def _ordered(record: TurnResult, broker: int, averages: Averages) -> tuple[list[
     first = np.zeros(order.size, dtype=np.bool_)
     first[:CANDIDATES] = True
     first[np.flatnonzero(moves)[:CANDIDATES]] = True
-    asked = record.decision.verdicts[order] != Reason.NOT_ASKED.code
-    return order[first & asked].tolist(), order[~first].tolist()
+    considered = record.decision.verdicts[order] != Reason.NOT_ASKED.code
+    return order[first & considered].tolist(), order[~first].tolist()
 
 
 def _candidate(
@@ -401,7 +401,7 @@ def _skip_line(skip: Skip) -> SkipLine:
 
 
 def reported_bundles(record: TurnResult) -> ReportedBundles | None:
-    """Who reports each bundle, and why it stayed; None of a turn that saw none. Of two reports the later one counts."""
+    """Who reports each bundle, and why it stayed; None if nothing was observed. Of two reports the later one counts."""
     if record.observation is None or record.decision is None or record.averages is None:
         return None
     snapshot, short = record.observation.snapshot, record.averages.short
@@ -417,7 +417,7 @@ def reported_bundles(record: TurnResult) -> ReportedBundles | None:
 
 
 def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRound | None:
-    """What is kept of a turn; None of one that saw nothing. ``settings`` are those of its strategy, as JSON."""
+    """The turn's round for history; None if it observed nothing. ``settings`` are its strategy's, as JSON."""
     if record.observation is None or record.decision is None or record.evidence is None:
         return None
     snapshot, evidence = record.observation.snapshot.as_reported(), record.evidence
@@ -438,17 +438,18 @@ def history_round(record: TurnResult, strategy: str, settings: str) -> HistoryRo
 
 
 def _move_row(record: TurnResult, outcome: Outcome, service: ServiceResult | None = None) -> dict[str, object]:
-    """A row of the moves; what is told after the outcome is a row of its own."""
+    """A row of the moves; what is known only after the outcome gets a row of its own."""
     before, after = outcome.unload.clients_before, service.clients_after if service is not None else None
     counts = {
         f"{name}_{when}": getattr(clients, name) if clients is not None else None
         for when, clients in (("before", before), ("after", after))
         for name in ("topics", "producers", "consumers")
     }
-    told = {"served": service.served, "detail": service.served_detail} if service is not None else {"served": None}
-    seconds = service.reconnect_seconds if service is not None else None
-    row = {"turn": record.number, **vars(outcome.unload), **vars(outcome), **counts, "reconnect_seconds": seconds}
-    return {**row, **told}
+    row = {"turn": record.number, **vars(outcome.unload), **vars(outcome), **counts}
+    if service is None:
+        return {**row, "reconnect_seconds": None, "served": None}
+    fields = {"reconnect_seconds": service.reconnect_seconds, "served": service.served, "detail": service.served_detail}
+    return {**row, **fields}
 
 
 def _decision(record: TurnResult, strategy: str, settings: str) -> dict[str, object]:
@@ -476,15 +477,15 @@ def fewest(record: TurnResult) -> int:
     """
     if not record.unloads or record.observation is None or record.decision is None:
         return 0
-    seen, scores = record.observation.snapshot, np.nan_to_num(record.decision.facts.scores)
+    snapshot, scores = record.observation.snapshot, np.nan_to_num(record.decision.facts.scores)
     moved = {unload.bundle for unload in record.unloads}
     sources, destinations = ({getattr(one, end) for one in record.unloads} for end in ("source", "destination"))
     peak, weights = 0.0, list[tuple[FloatArray, float]]()
-    for at, broker in enumerate(seen.brokers.ids):
+    for at, broker in enumerate(snapshot.brokers.ids):
         score = after = float(scores[at])
         if broker in sources:
-            points, gone = _weights(seen, at, score, moved)
-            weights.append((points, score - float(points.sum()) if seen.partial else 0.0))
+            points, gone = _weights(snapshot, at, score, moved)
+            weights.append((points, score - float(points.sum()) if snapshot.partial else 0.0))
             after -= gone
         if broker in destinations:
             after = max(after, float(np.nan_to_num(record.expected.get(broker, after))))
@@ -492,15 +493,15 @@ def fewest(record: TurnResult) -> int:
     return sum(_least(points, peak - rest) for points, rest in weights)
 
 
-def _weights(seen: Snapshot, broker: int, score: float, moved: set[str]) -> tuple[FloatArray, float]:
+def _weights(snapshot: Snapshot, broker: int, score: float, moved: set[str]) -> tuple[FloatArray, float]:
     """Points of each bundle of a broker, float64 (N,), and of those that the plan takes from it."""
-    rows = seen.rows.of(broker)
-    share = np.nan_to_num(seen.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
+    rows = snapshot.rows.of(broker)
+    share = np.nan_to_num(snapshot.rows.rates[rows][:, [BYTES_IN, BYTES_OUT]].sum(axis=1))
     total = float(share.sum())
-    if seen.partial:  # the rest is carried by bundles that are not told of
-        total = max(total, float(np.nan_to_num(seen.brokers.rates[broker, [BYTES_IN, BYTES_OUT]].sum())))
+    if snapshot.partial:  # the rest is carried by bundles that are not reported
+        total = max(total, float(np.nan_to_num(snapshot.brokers.rates[broker, [BYTES_IN, BYTES_OUT]].sum())))
     points = share * (score / total) if total > 0 else np.zeros(len(share))
-    gone = [name in moved for name in (seen.bundles[one] for one in seen.rows.bundle[rows].tolist())]
+    gone = [name in moved for name in (snapshot.bundles[one] for one in snapshot.rows.bundle[rows].tolist())]
     return points, float(points[np.array(gone, dtype=np.bool_)].sum())
 
 

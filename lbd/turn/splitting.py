@@ -42,18 +42,18 @@ class UnsplitBundle:
 
 @dataclass(frozen=True)
 class SplitChoice:
-    """What would be split, with what it exceeds, and what is left, the furthest above a limit first.
+    """The bundle to split, with the limit it exceeds, and the other bundles above a limit, the furthest above it first.
 
     It is one bundle in a turn: the next reports show the effect of a split, so one is enough until then.
     """
 
     chosen: tuple[Due, SplitPlan] | None = None
-    left: tuple[UnsplitBundle, ...] = ()
+    unsplit: tuple[UnsplitBundle, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class SplitRound:
-    """What the rule is asked about. ``usable`` is bool (B,): the broker's numbers are new and to be trusted.
+    """The input of the rule. ``usable`` is bool (B,): the broker's numbers are new and trusted.
 
     ``attempted_at`` is when each bundle was last moved, split, or came out of a split (epoch seconds), ``hour`` is how
     many splits there were within the last hour.
@@ -67,71 +67,73 @@ class SplitRound:
 
 
 class SplitView(Protocol):
-    """Where bundles are looked at, and could be split."""
+    """The cluster as the choice of splits reads it."""
 
     def number_of_bundles(self, namespace: str) -> int:
-        """How many a namespace has. Raises :class:`LbdError` where that cannot be told."""
+        """How many bundles a namespace has. Raises :class:`LbdError` where that cannot be read."""
 
     def look(self, bundle: str, settings: SplitSettings) -> SplitPlan:
         """Where it would be cut. Raises :class:`RefusedError` where it cannot be, or as ``number_of_bundles``."""
 
 
 def split_round(record: TurnResult, attempted_at: Mapping[str, float], hour: int) -> SplitRound | None:
-    """What a turn saw, with new numbers; None where it saw none, was held, or planned moves."""
-    seen, averages, evidence = record.observation, record.averages, record.evidence
+    """The facts of a turn with new numbers; None where it observed none, was held, or planned moves."""
+    observation, averages, evidence = record.observation, record.averages, record.evidence
     quiet = record.hold is None and record.error is None and not record.unloads and not record.unfinished
-    if seen is None or averages is None or evidence is None or not quiet or not evidence.fresh.any():
+    if observation is None or averages is None or evidence is None or not quiet or not evidence.fresh.any():
         return None
-    return SplitRound(seen.snapshot, averages, evidence.fresh & (evidence.paired == 0), attempted_at, hour)
+    return SplitRound(observation.snapshot, averages, evidence.fresh & (evidence.paired == 0), attempted_at, hour)
 
 
-def choose(cluster: SplitView, settings: Settings, seen: SplitRound) -> SplitChoice:
+def choose(cluster: SplitView, settings: Settings, facts: SplitRound) -> SplitChoice:
     """The splits that this round asks for, one in a turn and within the limit for an hour."""
-    due, left = _permitted(settings, seen, too_large(seen.snapshot, seen.averages, settings.split))
+    due, unsplit = _permitted(settings, facts, too_large(facts.snapshot, facts.averages, settings.split))
     due, beyond = due[:LOOKED_AT], due[LOOKED_AT:]
     due, full = within_namespaces(due, _bundles(cluster, due), settings.split)
     limit = f"its namespace has split.max_bundles_per_namespace {settings.split.max_bundles_per_namespace} bundles"
-    left += [UnsplitBundle(one.bundle, limit) for one in full]
+    unsplit += [UnsplitBundle(one.bundle, limit) for one in full]
     chosen: tuple[Due, SplitPlan] | None = None
     for one in due:
-        why = _no_room(settings, seen.hour, chosen)
-        found = UnsplitBundle(one.bundle, why) if why else _planned(cluster, settings, one)
-        if isinstance(found, UnsplitBundle):
-            left.append(found)
+        why = _no_room(settings, facts.hour, chosen)
+        plan = UnsplitBundle(one.bundle, why) if why else _planned(cluster, settings, one)
+        if isinstance(plan, UnsplitBundle):
+            unsplit.append(plan)
         else:
-            chosen = one, found
-    left += [
+            chosen = one, plan
+    unsplit += [
         UnsplitBundle(one.bundle, f"not looked at: {LOOKED_AT} others are further above their limits") for one in beyond
     ]
-    return SplitChoice(chosen, tuple(left))
+    return SplitChoice(chosen, tuple(unsplit))
 
 
-def _permitted(settings: Settings, seen: SplitRound, due: Sequence[Due]) -> tuple[tuple[Due, ...], list[UnsplitBundle]]:
-    """Those with numbers to be trusted that may be touched: what must not be moved is not split either."""
+def _permitted(
+    settings: Settings, facts: SplitRound, due: Sequence[Due]
+) -> tuple[tuple[Due, ...], list[UnsplitBundle]]:
+    """Bundles with trusted numbers that may be split: what must not be moved is not split either."""
     if not due:
         return (), []
-    codes = barred(seen.snapshot, seen.attempted_at, Isolation(), settings.guardrails)
-    at, position = seen.snapshot.positions_of({one.bundle for one in due}), seen.snapshot.brokers.index()
+    codes = barred(facts.snapshot, facts.attempted_at, Isolation(), settings.guardrails)
+    at, position = facts.snapshot.positions_of({one.bundle for one in due}), facts.snapshot.brokers.index()
     allowed: list[Due] = []
-    left: list[UnsplitBundle] = []
+    unsplit: list[UnsplitBundle] = []
     for one in due:
         code = int(codes[at[one.bundle]])
         if code or carries(one.bundle, settings.leader.kept_topic):
-            left.append(UnsplitBundle(one.bundle, Reason.of(code).label if code else Reason.LEADER_TOPIC.label))
-        elif not seen.usable[position[one.broker]]:
-            left.append(UnsplitBundle(one.bundle, f"{one.broker}: {Reason.NO_NEW_SAMPLE.label}"))
+            unsplit.append(UnsplitBundle(one.bundle, Reason.of(code).label if code else Reason.LEADER_TOPIC.label))
+        elif not facts.usable[position[one.broker]]:
+            unsplit.append(UnsplitBundle(one.bundle, f"{one.broker}: {Reason.NO_NEW_SAMPLE.label}"))
         else:
             allowed.append(one)
-    return tuple(allowed), left
+    return tuple(allowed), unsplit
 
 
 def _bundles(cluster: SplitView, due: Sequence[Due]) -> dict[str, int]:
     """How many bundles each namespace has; one that cannot be read is left out, and not split then."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for namespace in dict.fromkeys(bundle_namespace(one.bundle) for one in due):
         with suppress(LbdError):
-            found[namespace] = cluster.number_of_bundles(namespace)
-    return found
+            counts[namespace] = cluster.number_of_bundles(namespace)
+    return counts
 
 
 def _no_room(settings: Settings, hour: int, chosen: object) -> str:
@@ -143,18 +145,18 @@ def _no_room(settings: Settings, hour: int, chosen: object) -> str:
 
 
 def _planned(cluster: SplitView, settings: Settings, due: Due) -> SplitPlan | UnsplitBundle:
-    """Unlike Pulsar, lbd by itself cuts off no part without topics: that helps nobody, and cannot be taken back."""
+    """The plan of one split. Unlike Pulsar, lbd cuts off no part without topics: it does not help, and is final."""
     try:
-        found = cluster.look(due.bundle, settings.split)
+        plan = cluster.look(due.bundle, settings.split)
     except RefusedError as error:
         return UnsplitBundle(due.bundle, str(error).removeprefix(f"{due.bundle}: "))
     except LbdError as error:
         return UnsplitBundle(due.bundle, f"cannot be looked at: {error}")
-    if found.empty:
+    if plan.empty:
         return UnsplitBundle(
-            due.bundle, f"{found.empty[0]} would have no topics; topic_count_equally_divide cuts between them"
+            due.bundle, f"{plan.empty[0]} would have no topics; topic_count_equally_divide cuts between them"
         )
-    return found
+    return plan
 
 
 def all_usable(snapshot: Snapshot) -> BoolArray:

@@ -29,9 +29,9 @@ def gap_seconds(settings: Settings) -> float:
 
 def configured(settings: Settings) -> StrategySettings:
     """The section of the strategy in force."""
-    found = getattr(settings, strategy_section(settings.strategy))
-    assert isinstance(found, StrategySettings)
-    return found
+    section = getattr(settings, strategy_section(settings.strategy))
+    assert isinstance(section, StrategySettings)
+    return section
 
 
 def effective(settings: Settings) -> StrategySettings:
@@ -46,12 +46,12 @@ def firing_hits(settings: Settings) -> Hits:
 
 
 def slope_learner(settings: Settings) -> Callable[[Snapshot], Slopes | None]:
-    """What learns slopes turn by turn, where the strategy in force wants them."""
+    """The learner of slopes if the strategy in force uses them; otherwise it returns None."""
     return Learning(settings.load) if configured(settings).wants_slopes else lambda _: None
 
 
 def configured_strategy(settings: Settings, *, eager: bool = False) -> Strategy:
-    """The configured strategy, with the placement beside it; ``eager`` takes as given what it would wait for."""
+    """The configured strategy, with the placement beside it; ``eager`` assumes what it would otherwise wait for."""
     chosen = effective(settings)
     return build(chosen.eager() if eager else chosen, settings.weights, settings.placement or chosen.placed_by)
 

@@ -56,17 +56,17 @@ CAPS = frozenset(
         Reason.DESTINATION_UNLOADS,
     }
 )
-"""What there will be more of later, whatever the cluster looks like then."""
+"""Caps that leave room again later, whatever the cluster looks like then."""
 
 
 def memory_after(before: Memory, decision: Decision, permitted: Permitted) -> Memory:
     """What the strategy remembers; of a pair that got nothing because of a cap, the counters ``before`` the turn.
 
-    Firing clears a pair's counters. Waiting for eight samples anew, pairs that share a cap would be served one
-    after the other, hours late; so they stand one below their limit, as under a hold. A counter that the strategy has
-    for all brokers is kept where none of them got anything. Brokers of which nothing goes have not given.
+    Firing clears a pair's counters. If pairs that share a cap then waited for eight samples again, they would be served
+    one after the other, hours late; so their counters stand one below the limit, as under a hold. A counter that the
+    strategy has for all brokers is kept where none of them got anything. A broker that nothing moves off has not given.
     """
-    found = dict(decision.memory.hits)
+    hits = dict(decision.memory.hits)
     kept_back = {skip.what for skip in permitted.skips if skip.reason in CAPS}
     served = {unload.source for unload in permitted.unloads}
     capped = {unload.source for unload in decision.unloads if unload.bundle in kept_back} - served
@@ -74,8 +74,8 @@ def memory_after(before: Memory, decision: Decision, permitted: Permitted) -> Me
     moving = {pair.pool for pair in fired if pair.source in served}
     for pair in fired:
         if pair.source in capped:
-            found |= _known(before.hits, pair, alone=pair.pool not in moving)
-    return replace(decision.memory, hits=found, unloaded_at=_last_gave_at(before, decision.memory, served))
+            hits |= _known(before.hits, pair, alone=pair.pool not in moving)
+    return replace(decision.memory, hits=hits, unloaded_at=_last_gave_at(before, decision.memory, served))
 
 
 def _known(before: Mapping[str, Hits], pair: Pair, *, alone: bool) -> dict[str, Hits]:
@@ -85,7 +85,7 @@ def _known(before: Mapping[str, Hits], pair: Pair, *, alone: bool) -> dict[str, 
 
 
 def _last_gave_at(before: Memory, after: Memory, served: Collection[str]) -> dict[str, float]:
-    """When brokers last gave: of those that give nothing now, as it was before."""
+    """When brokers last gave; for brokers that give nothing now the time before the turn."""
     own = {counter: at for counter, at in after.unloaded_at.items() if counter_broker(counter) in served}
     return {**{key: at for key, at in before.unloaded_at.items() if key in after.unloaded_at}, **own}
 
@@ -93,14 +93,19 @@ def _last_gave_at(before: Memory, after: Memory, served: Collection[str]) -> dic
 # --- plan: ask the strategy, bar moves that their destination may not take, and ask again
 
 ROUNDS = 10
-"""In each, groups of newly touched namespaces are read, and what may not go there is barred for a whole source."""
+"""Each reads the groups of newly touched namespaces, and bars the bundles of a source that may not go there."""
 
 NAMESPACES_A_TURN = 100
 """Namespaces whose groups are read in one turn, those of the widest pair first; further ones are not moved in it."""
 
 
 def decide(
-    parts: Parts, snapshot: Snapshot, averages: Averages, permission: Permission, policies: Policies, kept: TurnMemory
+    parts: Parts,
+    snapshot: Snapshot,
+    averages: Averages,
+    permission: Permission,
+    policies: Policies,
+    turn_memory: TurnMemory,
 ) -> tuple[Decision, Policies]:
     """The strategy's decision on what may move where, and the policies with the groups read for it.
 
@@ -109,14 +114,14 @@ def decide(
     """
     trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
     for _ in range(ROUNDS):
-        decision = parts.strategy(snapshot, averages, permission, kept.memory)
+        decision = parts.strategy(snapshot, averages, permission, turn_memory.memory)
         policies = _with_groups(parts, snapshot, decision, policies)
         back = {} if Reason.PING_PONG in parts.ignored_bars else sent_back(snapshot, decision, trips)
         wrong = _misplaced(snapshot, decision, policies) | back
         if not wrong:
             break
         permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong))
-    return (decision if policies.isolation.known else replace(decision, memory=kept.memory)), policies
+    return (decision if policies.isolation.known else replace(decision, memory=turn_memory.memory)), policies
 
 
 def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
@@ -136,17 +141,17 @@ def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> di
 
     What is true of one bundle is true of all of its namespace on that source.
     """
-    spread, found = GroupSpread(snapshot, policies), dict[str, Reason]()
+    spread, misplaced = GroupSpread(snapshot, policies), dict[str, Reason]()
     for unload in decision.unloads:
         namespace = bundle_namespace(unload.bundle)
         if (unknown := policies.groups.unknown(namespace)) is not None:
-            found[namespace] = unknown[0]
+            misplaced[namespace] = unknown[0]
         elif (refusal := spread.refusal(unload)) is not None:
             own = snapshot.reported_by(unload.source)
-            found |= {bundle: refusal[0] for bundle in own if bundle_namespace(bundle) == namespace}
+            misplaced |= {bundle: refusal[0] for bundle in own if bundle_namespace(bundle) == namespace}
         else:
             spread.take(unload)
-    return found
+    return misplaced
 
 
 def sent_back(snapshot: Snapshot, decision: Decision, trips: Trips) -> dict[str, Reason]:
@@ -164,91 +169,93 @@ def sent_back(snapshot: Snapshot, decision: Decision, trips: Trips) -> dict[str,
 
 def turn(parts: Parts) -> TurnResult:
     """Run one turn."""
-    ended = parts.actuator.collect()
+    finished = parts.actuator.collect()
     try:
-        record = _turn(parts, ended)
-    except Exception as error:  # noqa: BLE001 - a turn never raises; the bug is told by its type and text
+        record = _turn(parts, finished)
+    except Exception as error:  # noqa: BLE001 - a turn never raises; the bug is reported by its type and text
         record = TurnResult(error=as_lbd_error(error))
         parts.actuator.halt(Reason.ROUND_STOPPED, f"not asked for: {record.error}")
-    return _with(replace(record, acts=parts.acts, approval=parts.approval), ended)
+    return _with(replace(record, acts=parts.acts, approval=parts.approval), finished)
 
 
 def finish(parts: Parts, record: TurnResult) -> TurnResult:
-    """The record with the outcomes of its own plan, for who waited until all of them had ended."""
-    ended = parts.actuator.collect()
+    """The record with the outcomes of its own plan, for a caller who waited for all of them."""
+    finished = parts.actuator.collect()
     try:
-        _unsettle(parts, ended)
+        _unsettle(parts, finished)
     except LbdError as error:
         record = replace(record, error=record.error or error)
-    return _with(record, ended)
+    return _with(record, finished)
 
 
-def _with(record: TurnResult, ended: FinishedMoves) -> TurnResult:
-    """The record and what ended, in its sentence."""
-    found = replace(
+def _with(record: TurnResult, finished: FinishedMoves) -> TurnResult:
+    """The record with the finished moves, and its sentence."""
+    updated = replace(
         record,
-        outcomes=(*record.outcomes, *ended.outcomes),
-        refused=(*record.refused, *ended.skips),
-        skips=(*record.skips, *ended.skips),
-        amended=(*record.amended, *ended.amended),
-        unfinished=ended.unfinished,
-        error=record.error or ended.failure,
+        outcomes=(*record.outcomes, *finished.outcomes),
+        refused=(*record.refused, *finished.skips),
+        skips=(*record.skips, *finished.skips),
+        amended=(*record.amended, *finished.amended),
+        unfinished=finished.unfinished,
+        error=record.error or finished.failure,
     )
-    return replace(found, sentence=sentence(found))
+    return replace(updated, sentence=sentence(updated))
 
 
-def _unsettle(parts: Parts, ended: FinishedMoves) -> None:
+def _unsettle(parts: Parts, finished: FinishedMoves) -> None:
     """Brokers of moves that ended since the last turn, or are under way, must show two fresh samples."""
-    if ended.touched:
-        kept = parts.store.load()
-        parts.store.save(msgspec.structs.replace(kept, samples=judging.unsettle(kept.samples, ended.touched)))
+    if finished.touched:
+        turn_memory = parts.store.load()
+        parts.store.save(
+            msgspec.structs.replace(turn_memory, samples=judging.unsettle(turn_memory.samples, finished.touched))
+        )
         parts.actuator.settled()
 
 
-def _turn(parts: Parts, ended: FinishedMoves) -> TurnResult:
-    _unsettle(parts, ended)
-    seen = assess(parts, ended)
-    holds = tuple(current_holds(parts, seen.observation, seen.evidence, seen.kept, seen.policies, ended.unfinished))
-    gave_up = parts.rest.contradiction(_hold(parts, holds), ended, seen.snapshot, parts.weights) if parts.rest else ""
+def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
+    _unsettle(parts, finished)
+    assessment = assess(parts, finished)
+    snapshot, observation, evidence = assessment.snapshot, assessment.observation, assessment.evidence
+    turn_memory, policies = assessment.turn_memory, assessment.policies
+    holds = tuple(current_holds(parts, observation, evidence, turn_memory, policies, finished.unfinished))
+    gave_up = parts.rest.contradiction(_hold(parts, holds), finished, snapshot, parts.weights) if parts.rest else ""
     rest = None if gave_up else parts.rest
-    if rest is not None and (why := rest.waits(seen.snapshot)):
+    if rest is not None and (why := rest.waits(snapshot)):
         holds = (*holds, (Reason.MOVES_UNFINISHED, why))
     hold = _holding(parts, holds)
-    permission = _permission(parts, seen, hold)
+    permission = _permission(parts, assessment, hold)
     strategy = parts.strategy if rest is None or hold is not None else NextWave(parts.strategy, rest)
-    decision, policies = decide(
-        replace(parts, strategy=strategy), seen.snapshot, seen.averages, permission, seen.policies, seen.kept
-    )
-    interval = seen.observation.sample_interval_seconds
-    known = (seen.snapshot, decision.facts.scores, policies, decision.unloads, permission)
-    ledger = parts.ledger(*known, shown_after_seconds=interval)
+    wave_parts = replace(parts, strategy=strategy)
+    decision, policies = decide(wave_parts, snapshot, assessment.averages, permission, policies, turn_memory)
+    known = (snapshot, decision.facts.scores, policies, decision.unloads, permission)
+    ledger = parts.ledger(*known, shown_after_seconds=observation.sample_interval_seconds)
     used = ledger.budget.usage()
     permitted = permit(decision.unloads, ledger)
     expected = ledger.expected(permitted.unloads)
-    begun = () if parts.approval else permitted.unloads
-    _save(parts, seen, decision, begun, expected, _memory(parts, seen, permission, decision, permitted))
-    parts.on_plan(begun)
-    parts.actuator.hand_over(with_clients(begun, seen.snapshot), ledger.accepts)
+    to_send = () if parts.approval else permitted.unloads
+    _save(parts, assessment, decision, to_send, expected, _memory(parts, assessment, permission, decision, permitted))
+    parts.on_plan(to_send)
+    parts.actuator.hand_over(with_clients(to_send, snapshot), ledger.accepts)
     return TurnResult(
-        observation=seen.observation,
+        observation=observation,
         decision=decision,
         unloads=permitted.unloads,
-        skips=_skips(parts, seen, holds, (*decision.skips, *permitted.skips)),
+        skips=_skips(parts, assessment, holds, (*decision.skips, *permitted.skips)),
         hold=hold,
-        kept=seen.before,
+        turn_memory=assessment.before,
         strategy_name=parts.strategy_name,
         eager=parts.eager,
         assumed=parts.assumed,
         wanted_hits=parts.wanted_hits,
         counts=_counts(decision, permitted),
         usage=used if parts.approval else ledger.budget.usage(),
-        averages=seen.averages,
-        evidence=seen.evidence,
+        averages=assessment.averages,
+        evidence=evidence,
         expected=expected,
         slopes=permission.slopes,
-        blocked=_blocked(parts, seen, decision, ledger.budget, permission),
-        rest=rest if hold is not None else _rest(parts, seen.snapshot, decision, permitted, expected, rest, used),
-        gave_up=parts.rest.ended(gave_up) if parts.rest is not None and gave_up else "",
+        blocked=_blocked(parts, assessment, decision, ledger.budget, permission),
+        rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used),
+        gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
     )
 
 
@@ -263,7 +270,7 @@ def _rest(
 ) -> Rest | None:
     """What remains of the plan of which this turn begins a wave; live CPU has to show what each wave does.
 
-    A plan that is larger than what the budgets have left is made anew each time: each of its moves has to be the best.
+    A plan that is larger than the remaining budgets is planned again each turn: each of its moves has to be the best.
     """
     if not (parts.in_waves and parts.acts and permitted.unloads and snapshot.brokers.live is not None):
         return None
@@ -275,42 +282,44 @@ def _rest(
 
 
 def _blocked(
-    parts: Parts, seen: Assessment, decision: Decision, budget: Budget, permission: Permission
+    parts: Parts, assessment: Assessment, decision: Decision, budget: Budget, permission: Permission
 ) -> dict[str, Skip]:
-    """What keeps pairs from moving anything, whatever else they wait for, by their ends."""
-    attempted, changed = parts.attempted_at(), seen.kept.changed_at
+    """Limits that keep pairs from moving anything, whatever else the pairs wait for, by their ends."""
+    attempted, changed = parts.attempted_at(), assessment.turn_memory.changed_at
     resting = {**attempted, **{name: max(at, attempted.get(name, at)) for name, at in changed.items()}}
-    known = (seen.snapshot, permission.barred, budget, resting, parts.guardrails)
+    known = (assessment.snapshot, permission.barred, budget, resting, parts.guardrails)
     return {skip.what: skip for pair in decision.facts.pairs if (skip := block(pair, *known)) is not None}
 
 
-def _memory(parts: Parts, seen: Assessment, permission: Permission, decision: Decision, permitted: Permitted) -> Memory:
-    """What the strategy remembers; of a plan that waits for approval, what it would under a hold."""
+def _memory(
+    parts: Parts, assessment: Assessment, permission: Permission, decision: Decision, permitted: Permitted
+) -> Memory:
+    """The strategy's memory after the turn; while a plan waits for approval, the memory as under a hold."""
     if parts.approval and permission.hold is None:
         held = replace(permission, hold=Reason.APPROVAL_REQUIRED)
-        return parts.strategy(seen.snapshot, seen.averages, held, seen.kept.memory).memory
-    return memory_after(seen.before.memory, decision, permitted)
+        return parts.strategy(assessment.snapshot, assessment.averages, held, assessment.turn_memory.memory).memory
+    return memory_after(assessment.before.memory, decision, permitted)
 
 
 def _save(
     parts: Parts,
-    seen: Assessment,
+    assessment: Assessment,
     decision: Decision,
     plan: tuple[Unload, ...],
     expected: Mapping[str, float],
     memory: Memory,
 ) -> None:
-    """What the next turn must know, before anything is handed over."""
-    taken_at = seen.snapshot.taken_at
-    parts.store.save_averages(seen.averages, taken_at)
-    kept = start_progress(seen.kept, plan, seen.snapshot, decision.facts.scores, expected)
+    """Save what the next turn needs, before anything is handed over."""
+    taken_at = assessment.snapshot.taken_at
+    parts.store.save_averages(assessment.averages, taken_at)
+    turn_memory = start_progress(assessment.turn_memory, plan, assessment.snapshot, decision.facts.scores, expected)
     touching = plan if parts.actuator.acts else ()
-    parts.store.save(_remembered(kept.with_memory(memory), seen.evidence, touching, expected, taken_at))
+    parts.store.save(_remembered(turn_memory.with_memory(memory), assessment.evidence, touching, expected, taken_at))
 
 
-def _skips(parts: Parts, seen: Assessment, holds: Iterable[Hold], planned: tuple[Skip, ...]) -> tuple[Skip, ...]:
-    """What was considered and not moved, of brokers first."""
-    data, silent = data_skips(seen.observation, seen.evidence), unreported(parts, seen.snapshot)
+def _skips(parts: Parts, assessment: Assessment, holds: Iterable[Hold], planned: tuple[Skip, ...]) -> tuple[Skip, ...]:
+    """Everything considered and not moved, brokers first."""
+    data, silent = data_skips(assessment.observation, assessment.evidence), unreported(parts, assessment.snapshot)
     return (*data, *silent, *ignored(parts, holds), *planned)
 
 
@@ -320,7 +329,7 @@ def _hold(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
 
 
 def _holding(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
-    """The gravest hold that counts in this kind of turn; what is planned and not begun is given up under it."""
+    """The gravest hold that counts in this kind of turn; under it, moves not begun yet are dropped."""
     hold = _hold(parts, holds)
     if hold is not None and hold[0] is not Reason.MOVES_UNFINISHED:
         parts.actuator.halt(*hold)
@@ -331,11 +340,11 @@ _FOR_A_WHILE = (0, Reason.COOL_DOWN.code, Reason.CHANGED_HANDS.code)
 """Nothing bars such bundles, or for ``cool_down_minutes`` at most."""
 
 
-def _permission(parts: Parts, seen: Assessment, hold: Hold | None) -> Permission:
-    snapshot, evidence, policies = seen.snapshot, seen.evidence, seen.policies
+def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Permission:
+    snapshot, evidence, policies = assessment.snapshot, assessment.evidence, assessment.policies
     trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
     known = (snapshot, parts.attempted_at(), policies.isolation, parts.guardrails)
-    codes = barred(*known, changed_at=seen.kept.changed_at, tired=trips.tired)
+    codes = barred(*known, changed_at=assessment.turn_memory.changed_at, tired=trips.tired)
     points, able = scores(snapshot.brokers, parts.weights), np.isin(codes, _FOR_A_WHILE)
     rest = trips.moved(snapshot, points, evidence.paired == 0, able) if parts.moved_rest else frozenset[str]()
     codes = bar_more(codes, snapshot, dict.fromkeys(rest, Reason.PING_PONG)) if rest else codes
@@ -354,17 +363,21 @@ def _permission(parts: Parts, seen: Assessment, hold: Hold | None) -> Permission
 
 
 def _remembered(
-    kept: TurnMemory, evidence: Evidence, plan: tuple[Unload, ...], expected: Mapping[str, float], taken_at: float
+    turn_memory: TurnMemory,
+    evidence: Evidence,
+    plan: tuple[Unload, ...],
+    expected: Mapping[str, float],
+    taken_at: float,
 ) -> TurnMemory:
-    """What is kept before acting: the brokers of the plan must settle, whatever happens to lbd meanwhile."""
+    """The memory before acting: the brokers of the plan must settle, whatever happens to lbd meanwhile."""
     samples = judging.unsettle(evidence.samples, touched_brokers(plan), expected=expected)
-    return msgspec.structs.replace(kept, samples=samples, written_at=taken_at)
+    return msgspec.structs.replace(turn_memory, samples=samples, written_at=taken_at)
 
 
 def _counts(decision: Decision, permitted: Permitted) -> dict[str, int]:
     """How many bundles stay, by reason: the strategy's verdicts, and what the limits kept back of its plan."""
     codes, numbers = np.unique(decision.verdicts, return_counts=True)
-    found = Counter({Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)})
-    del found[Reason.MOVES]
-    found.update(skip.reason for skip in permitted.skips)
-    return {reason.label: number for reason, number in found.items()}
+    counts = Counter({Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)})
+    del counts[Reason.MOVES]
+    counts.update(skip.reason for skip in permitted.skips)
+    return {reason.label: number for reason, number in counts.items()}

@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 def sentence(record: TurnResult) -> str:
-    """What happened, in one sentence, and which brokers answer nothing."""
-    found = _sentence(record)
+    """The turn in one sentence, with the brokers that do not answer."""
+    text = _sentence(record)
     unheard = _unheard_text(record)
-    return f"{found.removesuffix('.')}; {unheard}." if unheard else found
+    return f"{text.removesuffix('.')}; {unheard}." if unheard else text
 
 
 def _unheard_text(record: TurnResult) -> str:
-    seen = record.observation
-    if seen is None or not seen.silent:
+    observation = record.observation
+    if observation is None or not observation.silent:
         return ""
-    first, more = seen.silent[0], len(seen.silent) - 1
-    return f"{first} {seen.missing[first]}" + (f", nor do {more} more" if more else "")
+    first, more = observation.silent[0], len(observation.silent) - 1
+    return f"{first} {observation.missing[first]}" + (f", nor do {more} more" if more else "")
 
 
 def _sentence(record: TurnResult) -> str:
-    told, begun = _of_before(record), moves_under_way(record)
+    text, under_way = _finished_text(record), moves_under_way(record)
     if record.gave_up:
-        told = f"{told.removesuffix('.')}; {record.gave_up}." if told else _no(f"{record.gave_up}.")
-    if told:
-        moves = f"begins to move {counted(begun, 'bundle')}{_waves(record)}"
-        return f"{told.removesuffix('.')}; {moves}." if begun else told
+        text = f"{text.removesuffix('.')}; {record.gave_up}." if text else _no(f"{record.gave_up}.")
+    if text:
+        moves = f"begins to move {counted(under_way, 'bundle')}{_waves(record)}"
+        return f"{text.removesuffix('.')}; {moves}." if under_way else text
     if record.unloads:
         plan = _waves(record) or _plan(record)
         moves = f"{_verb(record)} {counted(len(record.unloads), 'bundle')}{_lasting(record)}{plan}"
@@ -69,15 +69,15 @@ def _widest_first(record: TurnResult) -> list[Pair]:
 
 
 def pair_skip(record: TurnResult, pair: Pair) -> Skip:
-    """Why nothing came of a pair: what blocks it at present, what it waits for, or why its bundles were refused."""
+    """Why no bundle of a pair moves: a limit at present, something it waits for, or why its bundles were refused."""
     assert record.decision is not None
-    told = next((skip for skip in record.decision.skips if skip.what == pair.ends), None)
+    skip = next((skip for skip in record.decision.skips if skip.what == pair.ends), None)
     block = record.blocked.get(pair.ends)
-    reason = _misfit_reason(record, pair) if told is not None and told.reason is Reason.NOTHING_FITS else None
-    if block is not None and (told is None or told.reason in WAITS or reason is block.reason):
+    reason = _misfit_reason(record, pair) if skip is not None and skip.reason is Reason.NOTHING_FITS else None
+    if block is not None and (skip is None or skip.reason in WAITS or reason is block.reason):
         return block
-    if told is not None:
-        return told
+    if skip is not None:
+        return skip
     chosen = {unload.bundle for unload in record.decision.unloads if unload.source == pair.source}
     refused = [skip for skip in record.skips if skip.what in chosen]
     if not refused:
@@ -101,21 +101,21 @@ def _blocked_beside(record: TurnResult) -> list[str]:
     return [_pair_text(record, pair) for pair in pairs[:1]]
 
 
-def _of_before(record: TurnResult) -> str:
-    """Of moves that have ended, and of what went wrong; empty when there is nothing of that."""
-    ended = len(record.outcomes) + len(record.refused)
+def _finished_text(record: TurnResult) -> str:
+    """Finished moves and errors, as text; empty when there are none."""
+    number = len(record.outcomes) + len(record.refused)
     if record.error is not None and not record.outcomes:
         return _no(record.error)
     if record.error is not None:
-        total = ended + len(record.unfinished)
+        total = number + len(record.unfinished)
         return f"Stopped after {len(record.outcomes)} of {counted(total, 'bundle')}: {record.error}"
-    return _moved(record) if ended else ""
+    return _moved(record) if number else ""
 
 
 def moves_under_way(record: TurnResult) -> int:
-    """How much of its own plan is under way when the turn is told; where it was waited for, nothing is."""
-    ended = {one.unload.bundle for one in record.outcomes} | {skip.what for skip in record.refused}
-    return sum(unload.bundle not in ended for unload in record.unloads) if record.acts else 0
+    """Moves of the turn's own plan that are under way at its end; none if the turn waited for them."""
+    finished = {one.unload.bundle for one in record.outcomes} | {skip.what for skip in record.refused}
+    return sum(unload.bundle not in finished for unload in record.unloads) if record.acts else 0
 
 
 def _no(why: object) -> str:
@@ -142,22 +142,22 @@ def _waves(record: TurnResult) -> str:
 
 
 def _plan(record: TurnResult) -> str:
-    """What the strategy says of its plan as a whole, beside what the limits let through; and how to approve it."""
-    told = record.decision.facts.told if record.decision is not None else ""
+    """The strategy's note on its plan as a whole, before limits; and the command that approves the plan."""
+    note = record.decision.facts.told if record.decision is not None else ""
     if not record.approval:
-        return told and f" ({told})"
+        return note and f" ({note})"
     name = plan_id(record.unloads)
-    return f" (plan {name}{told and f'; {told}'}): lbd apply {name}"
+    return f" (plan {name}{note and f'; {note}'}): lbd apply {name}"
 
 
 def _moved(record: TurnResult) -> str:
-    """What ended, and what is still under way."""
+    """The finished moves by result, and the number under way."""
     results = Counter(outcome.result.value for outcome in record.outcomes)
     results.update({"not asked for": len(record.refused)} if record.refused else {})
     total = sum(results.values()) + len(record.unfinished)
-    told = ", ".join(f"{number} {result}" for result, number in results.items())
+    counts = ", ".join(f"{number} {result}" for result, number in results.items())
     more = f"; {len(record.unfinished)} under way" if record.unfinished else ""
-    return f"Moved {results[Result.LANDED.value]} of {counted(total, 'bundle')}: {told}{more}."
+    return f"Moved {results[Result.LANDED.value]} of {counted(total, 'bundle')}: {counts}{more}."
 
 
 def _skip_text(skip: Skip) -> str:
@@ -168,14 +168,14 @@ def _skip_text(skip: Skip) -> str:
 # --- verdict
 
 BLIND = frozenset({Reason.TOO_FEW_BROKERS, Reason.MEMBERSHIP_CHANGED})
-"""Holds under which a small difference between the brokers that are seen says nothing of the cluster."""
+"""Holds under which a small difference between the visible brokers proves nothing about the cluster."""
 
 NOT_ITS_OWN = frozenset({Reason.NOT_LEADER, Reason.OBSERVE_ONLY})
 """Holds under which another lbd, or a person, is to move."""
 
 WAITS = frozenset({Reason.WAITING, Reason.NO_NEW_SAMPLE, Reason.SETTLING})
 ORDER = ("blocked", "waiting", "not-fixable")
-"""Of several pairs, a blocked one is told first, then one that something will come of; among equals the widest."""
+"""Of several pairs, a blocked one is named first, then a waiting one; among equals the widest."""
 
 
 def verdict(record: TurnResult) -> Verdict:
@@ -187,7 +187,7 @@ def verdict(record: TurnResult) -> Verdict:
 
 
 def _held(record: TurnResult) -> Verdict | None:
-    """A hold blocks a pair that is too far apart, unless that is not for this lbd to move; or nothing can be judged."""
+    """A hold blocks a pair that is too far apart, unless another one is to move it; or nothing can be judged."""
     assert record.decision is not None
     if record.hold is None or record.hold[0] is Reason.MOVES_UNFINISHED:
         return None
@@ -200,13 +200,13 @@ def _held(record: TurnResult) -> Verdict | None:
 
 
 def _moving(record: TurnResult) -> Verdict | None:
-    """Moves are begun or under way; where plans are only shown, they would be."""
-    begun, flying = len(record.unloads), len(record.unfinished)
-    if not (begun or flying):
+    """Moves are begun or under way, or would be if plans were not only shown."""
+    planned, under_way = len(record.unloads), len(record.unfinished)
+    if not (planned or under_way):
         return None
-    if record.acts or flying:
+    if record.acts or under_way:
         return Verdict("moving", detail="; ".join((", ".join(_numbers(record)), *_blocked_beside(record))))
-    would = f"{counted(begun, 'bundle')} would move"
+    would = f"{counted(planned, 'bundle')} would move"
     if record.eager:
         return Verdict("moving", detail=f"{would} if the imbalance lasts")
     if record.approval:
@@ -215,13 +215,13 @@ def _moving(record: TurnResult) -> Verdict | None:
 
 
 def _numbers(record: TurnResult) -> Iterator[str]:
-    """How many of its own moves have begun, and, where they were waited for, how they ended; and those of before."""
+    """How many of its own moves are under way, how the others ended, and how many earlier moves are under way."""
     own = {unload.bundle for unload in record.unloads}
-    ended = Counter(one.result.value for one in record.outcomes if one.unload.bundle in own)
-    ended.update("not sent" for skip in record.refused if skip.what in own)
-    if begun := moves_under_way(record):
-        yield f"{begun} begun"
-    yield from (f"{number} {word}" for word, number in ended.items())
+    results = Counter(one.result.value for one in record.outcomes if one.unload.bundle in own)
+    results.update("not sent" for skip in record.refused if skip.what in own)
+    if under_way := moves_under_way(record):
+        yield f"{under_way} begun"
+    yield from (f"{number} {word}" for word, number in results.items())
     if record.unfinished:
         yield f"{len(record.unfinished)} under way"
 
@@ -240,8 +240,8 @@ def _calm_verdict(record: TurnResult, decision: Decision, observation: Observati
     unseen = [*_doubted(record, observation), *_silent_brokers(observation)]
     if not unseen:
         return Verdict("balanced", detail=detail)
-    seen = f"among {len(observation.active) - len(unseen)} of {len(observation.active)} brokers"
-    return Verdict("balanced", detail="; ".join(filter(None, (seen, detail, ", ".join(unseen)))))
+    compared = f"among {len(observation.active) - len(unseen)} of {len(observation.active)} brokers"
+    return Verdict("balanced", detail="; ".join(filter(None, (compared, detail, ", ".join(unseen)))))
 
 
 def _silent_brokers(observation: Observation) -> Iterator[str]:
@@ -259,16 +259,16 @@ def _doubted(record: TurnResult, observation: Observation) -> Iterator[str]:
 
 
 def _of_pairs(record: TurnResult) -> Verdict:
-    """The verdict of one pair; where it is not the widest, that one is named beside it."""
-    found = [_of_pair(record, pair) for pair in _widest_first(record)]
-    first, widest = min(found, key=lambda one: ORDER.index(one.kind)), found[0]
+    """The verdict on the most important pair; if it is not the widest pair, that one is named beside it."""
+    verdicts = [_of_pair(record, pair) for pair in _widest_first(record)]
+    first, widest = min(verdicts, key=lambda one: ORDER.index(one.kind)), verdicts[0]
     if first is widest:
         return first
     return msgspec.structs.replace(first, detail=f"{first.detail}; and {widest.head}: {widest.detail}")
 
 
 def _of_pair(record: TurnResult, pair: Pair) -> Verdict:
-    """Why nothing came of a pair: it waits, a limit blocks it, or moving does not help."""
+    """Why no bundle of a pair moves: it waits, a limit blocks it, or moving does not help."""
     skip = pair_skip(record, pair)
     if skip.reason in WAITS:
         reason = Reason.SETTLING if skip.reason is Reason.SETTLING else Reason.WAITING
@@ -291,16 +291,16 @@ def samples_left(record: TurnResult, pair: Pair) -> int:
 
 
 def _misfit_reason(record: TurnResult, pair: Pair) -> Reason:
-    """Every bundle is too large, or those that are not may not move: then what bars most of them."""
+    """``TOO_LARGE`` if a bundle is; otherwise the reason that bars most bundles from moving."""
     assert record.observation is not None
     assert record.decision is not None
     snapshot = record.observation.snapshot
     own = snapshot.rows.bundle[snapshot.rows.of(snapshot.brokers.index()[pair.source])]
     codes, numbers = np.unique(record.decision.verdicts[own], return_counts=True)
-    found = {Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)}
-    if Reason.TOO_LARGE in found:
+    counts = {Reason.of(int(code)): int(number) for code, number in zip(codes, numbers, strict=True)}
+    if Reason.TOO_LARGE in counts:
         return Reason.TOO_LARGE
-    bars = {reason: number for reason, number in found.items() if reason.group is not Group.NORMAL}
+    bars = {reason: number for reason, number in counts.items() if reason.group is not Group.NORMAL}
     bars.pop(Reason.BROKER_BUNDLE, None)
     return max(bars, key=lambda reason: bars[reason]) if bars else Reason.NOTHING_FITS
 

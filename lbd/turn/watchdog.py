@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 2.0
-"""A gap is told of when it has lasted for twice the samples after which the strategy would have acted."""
+"""A gap is reported when it has lasted for twice the samples after which the strategy would have acted."""
 
 LEAST_PATIENCE_SECONDS = 600.0
 ODD_SAMPLES = 2
@@ -35,17 +35,17 @@ QUIET_MSG_RATE = 1.0
 """Messages/s below which a broker may really use nothing."""
 
 SILENCE_SECONDS = 1800.0
-"""After so long without a turn that saw anything, what went on meanwhile is not known, and the clocks start anew."""
+"""After so long without an observation, what went on meanwhile is not known, and the clocks start anew."""
 
 _USED = tuple(RESOURCES.index(name) for name in ("cpu", "bandwidth_in", "bandwidth_out"))
 
 Key = tuple[str, str]
-"""What is wrong (``gap``, ``leader``, ``frozen``, ``zero``, ``nan``), and with which broker."""
+"""The condition (``gap``, ``leader``, ``frozen``, ``zero``, ``nan``), and with which broker."""
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """One thing that lasts since ``since`` (epoch seconds), in words."""
+    """One condition that lasts since ``since`` (epoch seconds), with its text."""
 
     kind: str
     broker: str
@@ -84,7 +84,7 @@ class OwnShedder:
 def watch(
     state: WatchdogMemory, record: TurnResult, shedder: OwnShedder | None = None
 ) -> tuple[WatchdogMemory, tuple[Alarm, ...]]:
-    """One turn more, and everything that is wrong now. A turn that saw nothing changes nothing."""
+    """The memory after one more turn, and everything that is wrong now. A turn without observation changes nothing."""
     if record.observation is None or record.decision is None or record.evidence is None:
         return state, state.alarms
     snapshot = record.observation.snapshot
@@ -95,7 +95,9 @@ def watch(
     held = {**dict(_wrong(record, record.observation)), **dict(_overdue(record.observation, shedder))}
     since = {key: _begin(state, record, key, bundles, now) for key in held}
     patience = _patience(record, record.observation.sample_interval_seconds, shedder)
-    lasting = [Alarm(*key, begun, held[key]) for key, begun in since.items() if now - begun >= patience[key[0]]]
+    lasting = [
+        Alarm(*key, started_at, held[key]) for key, started_at in since.items() if now - started_at >= patience[key[0]]
+    ]
     alarms = tuple(_dated_alarm(alarm, now, record, shedder) for alarm in lasting)
     return WatchdogMemory(now, since, bundles, alarms), alarms
 
@@ -110,7 +112,7 @@ def _patience(record: TurnResult, interval_seconds: float, shedder: OwnShedder |
 
 
 def _wrong(record: TurnResult, observation: Observation) -> Iterator[tuple[Key, str]]:
-    """Everything that would be wrong if it lasted, in words."""
+    """Conditions that are wrong if they last, with their texts."""
     assert record.decision is not None
     for pair in reversed(record.decision.facts.pairs):
         above = f"is {pair.difference:.1f} points above {pair.destination}"
@@ -146,7 +148,7 @@ def _odd_reports(snapshot: Snapshot) -> Iterator[tuple[Key, str]]:
 
 
 def _begin(state: WatchdogMemory, record: TurnResult, key: Key, bundles: Mapping[str, int], now: float) -> float:
-    """Since when a condition holds. A gap about which somebody has done something begins anew."""
+    """Since when a condition holds. A gap begins anew when somebody has acted on it."""
     kind, broker = key
     if kind == "frozen":
         assert record.evidence is not None
@@ -156,9 +158,9 @@ def _begin(state: WatchdogMemory, record: TurnResult, key: Key, bundles: Mapping
 
 
 def _moved(record: TurnResult, broker: str) -> bool:
-    """Whether lbd moves something off the broker, or has just done so; what is only shown is no deed."""
-    begun = record.unloads if record.acts else ()
-    unloads = (*begun, *record.unfinished, *(outcome.unload for outcome in record.outcomes))
+    """Whether lbd moves something off the broker, or has just done so; a plan that is only shown does not count."""
+    own = record.unloads if record.acts else ()
+    unloads = (*own, *record.unfinished, *(outcome.unload for outcome in record.outcomes))
     return any(unload.source == broker for unload in unloads)
 
 
@@ -168,7 +170,7 @@ def _bundles(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _dated_alarm(alarm: Alarm, now: float, record: TurnResult, shedder: OwnShedder | None) -> Alarm:
-    """With how long it lasts, and for a gap why lbd leaves it."""
+    """The alarm with its duration, and for a gap why lbd does not act."""
     minutes = f"for {(now - alarm.since) / 60:.0f} min"
     if alarm.kind != "gap":
         return replace(alarm, text=f"{alarm.text}, {minutes}")

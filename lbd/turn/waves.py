@@ -3,7 +3,7 @@
 A plan is made for the whole imbalance, on evidence of minutes. Each further wave goes when the one before has landed,
 and only while that evidence holds: no hold came, every move landed, and no broker has more CPU load than was
 predicted. Anything else ends the plan, and the next one needs evidence of its own. What remains of a plan is kept in
-memory only: after a kill, a failover or a change of settings the next turns plan anew.
+memory only: after a kill, a failover or a change of settings the next turns make a new plan.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WAIT_SECONDS = 75.0
 
 @dataclass(frozen=True)
 class Rest:
-    """What remains of a plan after ``waves`` of it; ``began_at`` is when the last of them began (epoch seconds).
+    """The rest of a plan after ``waves`` of it; ``began_at`` is when the last of them began (epoch seconds).
 
     ``expected`` is the score, in points, of each broker that the waves have touched, once their moves have landed, and
     ``above_points`` how much more it may have.
@@ -68,7 +68,7 @@ class Rest:
         return replace(self, unloads=remaining, expected=expected, waves=self.waves + 1, began_at=now)
 
     def not_shown(self, snapshot: Snapshot) -> frozenset[str]:
-        """Brokers that the waves have touched and of which live CPU does not tell yet what that did."""
+        """Brokers that the waves have touched, and whose live CPU does not show the effect yet."""
         shown = {snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.brokers.shows_live).tolist()}
         return frozenset(self.expected.keys() - shown)
 
@@ -109,7 +109,7 @@ class Rest:
         waited = snapshot.taken_at - self.began_at
         return "" if 0 <= waited <= WAIT_SECONDS else f"live CPU did not show wave {self.waves} within {waited:.0f} s"
 
-    def ended(self, why: str) -> str:
+    def ended_text(self, why: str) -> str:
         """That the plan is given up, for the sentence of the turn."""
         return f"plan {self.plan} ends, {counted(len(self.unloads), 'bundle')} not moved: {why}"
 

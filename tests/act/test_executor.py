@@ -430,7 +430,7 @@ class TestPace:
         executor.start(plan(pulsar, 0), accepting, Orders(Slow(unloader(pulsar), go)))
         for _ in range(5):
             executor.start([], accepting, Orders(unloader(pulsar)))
-        assert len(executor._rounds) == 1
+        assert len(executor._runs) == 1
         go.set()
         assert executor.wait(10)
 

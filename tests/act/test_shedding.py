@@ -277,12 +277,12 @@ class TestTakeOverAgain:
         """Noted once a minute, so that a turn does not cost a write."""
         bench.switch.take_over()
         bench.seconds += passed
-        bench.switch.seen_off()
+        bench.switch.confirm_off()
         assert (bench.note() or {})["seen_at"] == pytest.approx(NOW + expected)
 
     def test_seen_off_without_a_note(self, bench: Bench) -> None:
         """Where lbd took nothing over there is nothing to note."""
-        bench.switch.seen_off()
+        bench.switch.confirm_off()
         assert bench.note() is None
 
 

@@ -234,7 +234,7 @@ def test_a_drain_is_shown_as_it_goes(browser: Chrome, api: Api):
     work = Work(kind="drain", broker=broker, request="r", begun_at=now, total=40, landed=12, eta_seconds=30.0)
 
     def tell(found: Work) -> None:
-        drains.tell(Works(drains={broker: found}))
+        drains.save(Works(drains={broker: found}))
         api.engine.draining.on_work(found)
 
     tell(work)

@@ -67,7 +67,7 @@ def whole(pulsar: FakePulsar, tmp_path_factory: pytest.TempPathFactory) -> Path:
         left=[RemainingBundle("b", "c")],
         eta_seconds=9.0,
     )
-    Drains(state).tell(Works(drains={BROKER: work}, fill=work))
+    Drains(state).save(Works(drains={BROKER: work}, fill=work))
     broker_shedding.save(
         state / "take-over.json", broker_shedding.TakeOverNote("c", "taken", None, {"a": "true"}, now, now, now)
     )

@@ -177,7 +177,7 @@ def test_what_events_are_made_from(pulsar: FakePulsar, tmp_path: Path):
         record = balancer.turn()
         drains, pause = Drains(chosen.state_dir), Pause(1.0, None, "no", "bob")
         drains.begin(Drain(pulsar.ids[2], 1.0, None, "ann"))
-        drains.tell(Works(drains={pulsar.ids[2]: work, pulsar.ids[1]: work}))
+        drains.save(Works(drains={pulsar.ids[2]: work, pulsar.ids[1]: work}))
         Control(chosen.state_dir).pause(pause)
         skips = Skip("t/n/a", Reason.OWNER_CHANGED, "b has it"), Skip("t/n/b", Reason.PAUSED, "by bob")
         balancer.wait()

@@ -142,7 +142,7 @@ class TestRule:
         with engine(settings(pulsar, tmp_path)) as found:
             fresh(pulsar, found)
         assert not pulsar.asked("/split", "PUT")
-        assert "would have no topics" in plan_due(settings(pulsar, tmp_path)).left[0].why
+        assert "would have no topics" in plan_due(settings(pulsar, tmp_path)).unsplit[0].why
 
     def test_brokers_that_split_by_themselves(self, pulsar: SplittingPulsar, tmp_path: Path):
         """lbd does not, and says so until they do not."""
@@ -378,7 +378,7 @@ class TestPlans:
         assert found.chosen is not None
         assert (found.chosen[0].bundle, found.chosen[1].positions) == (LOW, (0x40000000,))
         why = "one split a turn: the next reports show its effect"
-        assert [(one.bundle, one.why) for one in found.left] == [(HIGH, why)]
+        assert [(one.bundle, one.why) for one in found.unsplit] == [(HIGH, why)]
         assert not pulsar.asked("/split", "PUT")
 
     def test_auto_beside_brokers_that_split(self, pulsar: SplittingPulsar, tmp_path: Path):

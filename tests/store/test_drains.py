@@ -69,7 +69,7 @@ def test_what_is_told_of_each(tmp_path: Path):
     assert drains_in_force(tmp_path, 150.0) == []
     drains.begin(DRAIN)
     assert drains_in_force(tmp_path, 150.0) == [(DRAIN, None)]
-    drains.tell(Works(drains={"b-1:8080": WORK, "gone:1": WORK}))
+    drains.save(Works(drains={"b-1:8080": WORK, "gone:1": WORK}))
     assert drains_in_force(tmp_path, 150.0) == [(DRAIN, WORK)]
     assert drains.works().of("r1") == WORK
     assert drains.works().of("r2") is None
@@ -78,7 +78,7 @@ def test_what_is_told_of_each(tmp_path: Path):
 def test_what_cannot_be_read_says_what_to_do(tmp_path: Path):
     """The drains themselves stand in files of their own."""
     drains = Drains(tmp_path)
-    drains.tell(Works())
+    drains.save(Works())
     next(tmp_path.rglob("drains.json")).write_text("{broken")
     with pytest.raises(UsageError, match="remove it, and only how far drains have come is forgotten"):
         drains.works()

@@ -82,7 +82,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "averages.npz": lambda state: StateDir(state).save_averages(Averages.empty(), NOW),
     "status.json": lambda state: write_status(state, a_status()),
     "load.npz": samples,
-    "drains.json": lambda state: Drains(state).tell(Works()),
+    "drains.json": lambda state: Drains(state).save(Works()),
     "take-over.json": lambda state: broker_shedding.save(
         state / "take-over.json", broker_shedding.TakeOverNote("c", "taken", None, {}, NOW, NOW)
     ),

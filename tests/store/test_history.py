@@ -22,7 +22,7 @@ from lbd.store import history
 from lbd.store.history import (
     FLOORS,
     FLUSH_SECONDS,
-    KEPT_ROWS,
+    MOST_ROWS,
     WHOLE_SECONDS,
     Folder,
     HistoryWriter,
@@ -322,10 +322,10 @@ class TestTrouble:
 
     def test_what_waits_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Then rounds are lost, and counted."""
-        monkeypatch.setattr("lbd.store.history.KEPT_ROWS", 10)
+        monkeypatch.setattr("lbd.store.history.MOST_ROWS", 10)
         monkeypatch.setattr(Folder, "put", failing)
         writer = written(tmp_path, *(round_of(two(MIDNIGHT + at * 60)) for at in range(8)))
-        assert KEPT_ROWS > 10
+        assert MOST_ROWS > 10
         assert writer.lost == 5
         assert "Input/output error; " in writer.trouble
 

@@ -59,7 +59,7 @@ class Lbd:
     def lead(self, *, everything: bool = False) -> None:
         """Read on to the end, then tell."""
         self.follow()
-        self.orders.tell(self._topic.append, everything=everything)
+        self.orders.publish(self._topic.append, everything=everything)
 
     @property
     def stands(self) -> tuple[Pause | None, list[Drain]]:
@@ -222,7 +222,7 @@ def test_what_could_not_be_told_is_told_by_the_next_try(one: Lbd):
 
     one.control.pause(PAUSE)
     with pytest.raises(ObserveError):
-        one.orders.tell(broken)
+        one.orders.publish(broken)
     one.lead()
     assert len(one._topic) == 1
 

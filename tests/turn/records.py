@@ -57,7 +57,7 @@ def record(
         unloads=decision.unloads,
         skips=decision.skips,
         hold=hold,
-        kept=TurnMemory(samples=dict(samples or {}), hits=dict(hits or {})),
+        turn_memory=TurnMemory(samples=dict(samples or {}), hits=dict(hits or {})),
         wanted_hits=Hits(chosen.hit_count_low, chosen.hit_count_high),
         averages=means,
         evidence=evidence,

@@ -16,7 +16,7 @@ from lbd.load.samples import GO_STALE_SECONDS, BrokerSamples, Gathering
 from lbd.load.settings import LoadSettings
 from lbd.load.summary import loads, summary
 from lbd.observe.parse import LoadReport, Usage
-from lbd.turn.learning import KEPT, SURE, Learning, slopes
+from lbd.turn.learning import SAMPLES_PER_BROKER, SURE, Learning, slopes
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 from tests.load.histories import THREE, rounds
 
@@ -66,7 +66,7 @@ def test_a_rate_that_nobody_has_tells_nothing_of_what_moves_did(absurd: float):
 
 def test_what_moves_did_is_told_by_all_samples_there_are_by_then():
     """A few looks at each sample, and moves to and fro: what was worked out before is never out of date."""
-    learning, gathering, told = Learning(), Gathering(KEPT), set()
+    learning, gathering, told = Learning(), Gathering(SAMPLES_PER_BROKER), set()
     for look in range(120):
         sampled, middle = look // 4 % 2, 4 + 2 * (look // 40 % 2)
         counted = (look + 2) // 4 if look < 60 else look  # a sample waits for its count, or does not
@@ -115,9 +115,11 @@ def quiet(minute: int, *brokers: str) -> Snapshot:
 
 def test_it_goes_on_when_it_has_as_many_samples_as_it_keeps():
     """What traffic costs halves; four hours later, all of them full of new samples, that is what is known."""
-    before = list(rounds(KEPT + 60, THREE))
+    before = list(rounds(SAMPLES_PER_BROKER + 60, THREE))
     cheaper = {**THREE, "points_per_mib": 0.15}
-    after = [replace(one, taken_at=one.taken_at + 60.0 * len(before)) for one in rounds(KEPT + 60, cheaper)]
+    after = [
+        replace(one, taken_at=one.taken_at + 60.0 * len(before)) for one in rounds(SAMPLES_PER_BROKER + 60, cheaper)
+    ]
     learning = Learning()
     first = [learning(one) for one in before][-1]
     last = [learning(one) for one in after][-1]
