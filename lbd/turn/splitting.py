@@ -13,7 +13,7 @@ import numpy as np
 
 from lbd.errors import LbdError, RefusedError
 from lbd.model import bundle_namespace
-from lbd.permit.eligibility import barred, carries
+from lbd.permit.eligibility import barred, carries, outside_canary
 from lbd.permit.policies import Isolation
 from lbd.reason import Reason
 from lbd.split.triggers import too_large, within_namespaces
@@ -111,6 +111,7 @@ def _permitted(settings: Settings, seen: SplitRound, due: Sequence[Due]) -> tupl
     if not due:
         return (), []
     codes = barred(seen.snapshot, seen.attempted_at, Isolation(), settings.guardrails)
+    codes = outside_canary(codes, seen.snapshot, settings.guardrails.canary)
     at, position = seen.snapshot.positions_of({one.bundle for one in due}), seen.snapshot.brokers.index()
     allowed: list[Due] = []
     left: list[UnsplitBundle] = []
