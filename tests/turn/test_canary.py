@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from lbd.cli.status_text import show_status
 from lbd.daemon.engine import engine
@@ -22,6 +23,7 @@ from lbd.turn.record import turn_record
 from lbd.turn.verdict import verdict
 from tests import test_turn
 from tests.daemon.alone import done
+from tests.daemon.test_proposals import applied
 from tests.fake_pulsar import HOT
 from tests.test_guardrails import landed, settle
 from tests.turn.test_strategies import chosen as with_strategy
@@ -114,11 +116,21 @@ class TestMoves:
         assert 0 < len(moved) <= 2
 
     def test_with_approval_the_plan_is_within_it(self, shop: FakePulsar, tmp_path: Path) -> None:
-        """One bundle is proposed, and what the canary holds is said beside it."""
+        """One bundle is proposed, and what the canary holds is said beside it; an hour has one plan."""
         with engine(settings(shop, tmp_path, "shop/*", mode="approve")) as balancer:
             record = balancer.once()
             assert balancer.proposal is not None
-            (move,) = balancer.proposal.unloads
+            shown = balancer.proposal
+            (move,) = shown.unloads
+            assert applied(balancer).exit_code == 0
+            for more in (0.1, 0.2, 0.3):
+                shop.sample(80.0 + more, 45.0 + more, 10.0 + more)
+                later = balancer.turn()
+            assert balancer.proposal is None
+            other = next(name for name in SHOP if name != move.bundle)
+            again = applied(balancer, replace(shown, unloads=[replace(move, bundle=other)]))
+        assert verdict(later).reason == "canary-per-hour"
+        assert (again.exit_code, again.placed[0].detail.partition(",")[0]) == (4, "canary-per-hour: 1 of 1 used")
         assert move.bundle in SHOP
         assert record.sentence.startswith("Proposes to move 1 bundle (plan ")
         assert record.sentence.endswith(" of the plan (guardrails.canary).")
