@@ -43,7 +43,7 @@ class CanaryHold:
         for pair in pairs:
             if pair.source in self.held and pair.source not in planned:
                 number = counted(self.held[pair.source], "planned bundle")
-                yield Skip(pair.ends, Reason.CANARY, f"{number} outside of it, until guardrails.canary is widened")
+                yield Skip(pair.ends, Reason.CANARY, f"{number} outside of it until guardrails.canary is widened")
 
 
 NOTHING_HELD = CanaryHold()

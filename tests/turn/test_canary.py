@@ -80,7 +80,7 @@ class TestMoves:
     def test_a_pair_without_a_bundle_of_it_is_blocked(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """With the reason, what lifts it, and how much of the plan it is; with new samples and without."""
         ends = f"{pulsar.ids[0]} -> {pulsar.ids[2]} 70.0 points apart"
-        why = "3 planned bundles outside of it, until guardrails.canary is widened"
+        why = "3 planned bundles outside of it until guardrails.canary is widened"
         with engine(settings(pulsar, tmp_path, "shop/*")) as balancer:
             first, second = balancer.once(), balancer.once()
         test_turn.unmoved(pulsar, first)
@@ -89,7 +89,7 @@ class TestMoves:
         (pair,) = turn_record(first, 0.0).pairs
         assert (pair.reason, pair.detail) == ("canary", why)
         assert (verdict(second).kind, verdict(second).reason) == ("blocked", "canary")
-        assert "8 of 8 bundles with traffic may not move, until guardrails.canary is widened" in second.sentence
+        assert "8 of 8 bundles with traffic may not move until guardrails.canary is widened" in second.sentence
 
     def test_once_it_is_gone_the_pair_moves_at_once(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """It has kept its hits, as under any cap: one sample is enough."""
