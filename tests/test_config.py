@@ -82,6 +82,8 @@ class TestPrecedence:
         [
             ("LBD_PULSAR__ADMIN_URLS", '["http://b1:80", "http://b2:80"]', "pulsar.admin_urls", None),
             ("LBD_GUARDRAILS__EXCLUDED_NAMESPACES", '["t/n", "u/*"]', "guardrails.excluded_namespaces", ("t/n", "u/*")),
+            ("LBD_GUARDRAILS__CANARY__NAMESPACES", '["t/n"]', "guardrails.canary.namespaces", ("t/n",)),
+            ("LBD_GUARDRAILS__CANARY", "null", "guardrails.canary", None),
             ("LBD_INTERVAL_SECONDS", "7.5", "interval_seconds", 7.5),
             ("LBD_PULSAR__CLUSTER", "null", "pulsar.cluster", None),
             ("LBD_PULSAR__CLUSTER", "east", "pulsar.cluster", "east"),
@@ -153,6 +155,29 @@ class TestProblems:
             ),
             ("weights: {cpu: -1}", "weights.cpu: -1: wanted 0 or more"),
             ("guardrails: {excluded_namespaces: [t]}", "'t': wanted tenant/namespace or tenant/*"),
+            ("guardrails: {include_namespaces: [t/]}", "'t/': wanted tenant/namespace or tenant/*"),
+            ("guardrails: {canary: {namespaces: [t]}}", "canary.namespaces: ['t']: 't': wanted tenant/namespace or"),
+            ("guardrails: {canary: {namespaces: []}}", "canary.namespaces: []: wanted 1 or more, not 0"),
+            (
+                "guardrails: {canary: {namespaces: [t/n], max_moves_per_hour: 0}}",
+                "canary.max_moves_per_hour: 0: wanted 1 or more",
+            ),
+            (
+                "guardrails: {canary: {namespaces: [u/*, t/n]}, excluded_namespaces: [t/*]}",
+                "guardrails: canary.namespaces: t/n never moves, because excluded_namespaces names it; change one",
+            ),
+            (
+                "guardrails: {canary: {namespaces: [t/*]}, excluded_namespaces: [t/*]}",
+                "t/* never moves, because excluded_namespaces names it",
+            ),
+            (
+                "guardrails: {canary: {namespaces: [t/n, t/m]}, include_namespaces: [u/*, t/n]}",
+                "t/m never moves, because include_namespaces does not name it",
+            ),
+            (
+                "guardrails: {canary: {namespaces: [t/n]}, move_costs: {t/*: never}}",
+                "t/n never moves, because move_costs says never",
+            ),
             ("pulsar: {admin_urls: []}", "pulsar.admin_urls: wanted 1 or more, not 0"),
             ("pulsar: {admin_urls: [b1:8080]}", "'b1:8080' is no web address of a broker; wanted http://host:port"),
             ("pulsar: {admin_urls: ['http://b1:8080/admin']}", "is no web address of a broker"),
@@ -181,6 +206,19 @@ class TestProblems:
         (told,) = problems(path)
         assert told.startswith(f"{path}: ")
         assert expected in told
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            "guardrails: {canary: {namespaces: [t/*]}, excluded_namespaces: [t/n]}",
+            "guardrails: {canary: {namespaces: [t/*]}, include_namespaces: [t/n]}",
+            "guardrails: {canary: {namespaces: [t/n]}, include_namespaces: [t/*]}",
+            "guardrails: {canary: {namespaces: [t/n, t/*]}, move_costs: {t/*: never, t/n: 2}}",
+        ],
+    )
+    def test_a_canary_of_which_something_can_move(self, content: str, tmp_path: Path) -> None:
+        """Some namespace of a tenant is enough."""
+        assert load(file_of(tmp_path, content), {}).settings.guardrails.canary is not None
 
     @pytest.mark.parametrize(
         ("name", "text", "expected"),

@@ -67,6 +67,14 @@ def test_every_example_works(path: Path):
         assert lbd("replay", str(path), "--profile", "live").returncode == 0
 
 
+def test_the_first_settings_only_observe():
+    """And leave no namespace out by accident; README's first hour begins so, too."""
+    found = load(ROOT / "examples" / "lbd.yaml", {}).settings
+    rails = found.guardrails
+    assert (found.mode, rails.excluded_namespaces, rails.include_namespaces, rails.canary) == ("observe", (), (), None)
+    assert README.index('echo "mode: observe" >> lbd.yaml') < README.index("lbd config check")
+
+
 @pytest.mark.parametrize("command", list(COMMANDS))
 def test_every_command_is_on_its_page_and_has_help(command: str):
     """With an example in its help, where it is a command and not a group."""

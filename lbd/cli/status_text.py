@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lbd.cli.render import WIDE, broker_table, pair_table, plain
+from lbd.permit.settings import canary_text
 from lbd.text import counted, duration_text, zoned
 
 if TYPE_CHECKING:
@@ -152,8 +153,7 @@ def _lines(
         yield "PAUSED", pause_text(pause, now), "bold yellow"
     for drain, work in drains:
         yield "DRAINED", f"{drain_text(drain, now)}{'; ' + progress_text(work) if work is not None else ''}", "yellow"
-    if status.observe_only:
-        yield "observing", "only: lbd says what it would move, and moves nothing", "yellow"
+    yield from _limited(status)
     if status.leader is not None:
         yield "leader", status.leader, ""
     if status.hold is not None:
@@ -170,6 +170,17 @@ def _lines(
         yield "budgets", "; ".join(map(budget_text, status.budgets)), ""
     yield "turns", f"{status.turns:,}; the last one made {status.requests:,} requests in {status.seconds:.2f} s", ""
     yield from _under_way(status, pid, now)
+
+
+def _limited(status: Status) -> Iterator[tuple[str, str, str]]:
+    """What the settings keep this lbd from moving by itself."""
+    if status.observe_only:
+        yield "observing", "only: lbd says what it would move, and moves nothing", "yellow"
+    if (canary := status.canary) is not None:
+        words = canary_text(canary.namespaces, canary.max_moves_per_hour)
+        if canary.held:
+            words += f"; it holds {canary.held} of {counted(canary.planned, 'bundle')} of the last turn's plan"
+        yield "canary", f"{words}; remove guardrails.canary to widen", "yellow"
 
 
 def _under_way(status: Status, pid: int | None, now: float) -> Iterator[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ from lbd.reason import Reason
 from lbd.split.plan import CutOutcome
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
-from lbd.store.status import BrokerStatus, BudgetStatus, Status, UnfinishedStatus
+from lbd.store.status import BrokerStatus, BudgetStatus, CanaryStatus, Status, UnfinishedStatus
 from lbd.store.turns import named
 from lbd.turn.record import brokers, outcome_record, pair_statuses, proposal
 from lbd.turn.verdict import verdict
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lbd.daemon.engine import Engine
     from lbd.observe.observer import Observation
     from lbd.permit.served import Landing, ServiceResult
+    from lbd.permit.settings import Canary
     from lbd.turn.parts import TurnResult
 
 
@@ -114,12 +115,20 @@ def build_status(engine: Engine, record: TurnResult, turns: int, next_turn_at: f
         unfinished=[derived(UnfinishedStatus, one, since=engine.since(one)) for one in engine.unfinished],
         proposal=engine.proposal,
         moves_last_hour=engine.attempts_last_hour,
+        canary=_canary(engine.settings.guardrails.canary, record),
         budgets=[derived(BudgetStatus, one, left=one.left) for one in record.usage],
         requests=seen.requests if seen is not None else 0,
         seconds=round(seen.seconds, 3) if seen is not None else 0.0,
         warnings=[*engine.warnings, *_unreported(seen)],
         error=str(record.error) if record.error is not None else None,
     )
+
+
+def _canary(canary: Canary | None, record: TurnResult) -> CanaryStatus | None:
+    if canary is None:
+        return None
+    held = record.canary
+    return CanaryStatus(canary.namespaces, canary.max_moves_per_hour, held.planned, held.total)
 
 
 def _unreported(seen: Observation | None) -> Iterator[str]:

@@ -18,7 +18,9 @@ from lbd.errors import AdminError, LbdError, UsageError
 from lbd.files import owner, user_name
 from lbd.notify.sender import Receiver
 from lbd.operations.parts import broker_loads, stored_learning
+from lbd.permit.settings import canary_text
 from lbd.pulsar.leader_topic import LeaderTopic
+from lbd.reason import Reason
 from lbd.store.append_log import LIVE_NAME
 from lbd.store.control import Control
 from lbd.store.drains import drains_in_force
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from lbd.store.status import Status
 
 
+CANARY = Check("canary", "while it is set, lbd by itself moves nothing else")
 SETTINGS = Check("settings", "settings that are right one by one can forbid every move, or allow too many")
 DEFAULT_STATS_SECONDS = 60.0
 AVG_SHEDDER = AvgShedderSettings.name
@@ -52,6 +55,9 @@ def check_own_settings(survey: Survey) -> Iterator[Finding]:
     yield from findings
     if not findings:
         yield SETTINGS.ok("go together")
+    if (canary := survey.settings.guardrails.canary) is not None:
+        words = canary_text(canary.namespaces, canary.max_moves_per_hour)
+        yield CANARY.warning(words, "remove guardrails.canary to widen")
 
 
 def _never(settings: Settings) -> Iterator[Finding]:
@@ -149,6 +155,7 @@ LASTING_SECONDS = 4 * 3600.0
 
 DIRECTORY = Check("state-dir", "without it lbd forgets cool-downs and open moves, and unloads nothing")
 RUNNING = Check("lbd", "only a running lbd moves anything")
+OF_CANARY = {Reason.CANARY.label, Reason.CANARY_UNLOADS.label}
 BLOCKED = Check("blocked", "brokers stay too far apart until that limit or hold ends")
 PAUSED = Check("pause", "while paused lbd observes and counts, and moves nothing")
 DRAINED = Check("drains", "a drained broker is in no pair, average or destination: the others carry its load")
@@ -219,7 +226,8 @@ def _running(directory: Path, now: float) -> Iterator[Finding]:
     for warning in status.warnings if pid is not None else ():
         yield RUNNING.warning(f"it says: {warning}", "see docs/runbook.md")
     if pid is not None and status.verdict is not None and status.verdict.kind == "blocked":
-        level = BLOCKED.problem if status.hold is None else BLOCKED.warning  # holds have findings of their own
+        own = status.hold is not None or status.verdict.reason in OF_CANARY  # they have findings of their own
+        level = BLOCKED.warning if own else BLOCKED.problem
         yield level(
             status.verdict.words.removeprefix("blocked "),
             "wait, or change the setting it names; lbd explain lists the bundles",

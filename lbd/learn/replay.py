@@ -381,7 +381,7 @@ class _Replay:
         if not plan:
             return Permitted((), ())
         policies = Policies(groups=self._groups, active=snapshot.brokers.ids)
-        rails, weights = self._settings.guardrails, self._settings.weights
+        rails, weights = self._settings.guardrails.without_canary, self._settings.weights
         ledger = Ledger(snapshot, points, policies, rails, plan, sent=sent, permission=permission, weights=weights)
         return permit(plan, ledger)
 

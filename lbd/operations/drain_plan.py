@@ -107,7 +107,7 @@ class Unshown:
         return np.array([broker in self.seconds for broker in snapshot.brokers.ids], dtype=np.float64)
 
 
-# --- guardrails of drains and fills: all except the caps per turn, hour and day
+# --- guardrails of drains and fills: all except a canary, and the caps per turn, hour and day
 
 UNLIMITED = {
     "max_unloads_per_turn": 1 << 31,
@@ -178,7 +178,7 @@ class Judge:
     ) -> Ledger:
         """What judges each move, to be advanced by those that are let through."""
         policies, permission = replace(self._now.policies, drained=self.drained), self.evidence.permission(self.barred)
-        guardrails = self._parts.guardrails.model_copy(update=UNLIMITED)
+        guardrails = self._parts.guardrails.without_canary.model_copy(update=UNLIMITED)
         parts = replace(self._parts, guardrails=guardrails, ignored_bars=self._ignored | frozenset(ignored))
         return parts.ledger(snapshot, scores, policies, unloads, permission)
 

@@ -54,10 +54,11 @@ def ordered(control: Control, now: float) -> Hold | None:
 
 
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:
-    """The parts with what a person's reason passes: limits, and orders to wait."""
+    """The parts with what a person's order passes: a canary; and, with a reason, limits and orders to wait."""
     passes = request.override is not None
     return replace(
         parts,
+        guardrails=parts.guardrails.without_canary,
         ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
         ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
     )

@@ -40,6 +40,8 @@ def block(
         return None
     reason, number = limits.most_common(1)[0]
     told = f"{number} of {len(own)} bundles with traffic may not move"
+    if reason is Reason.CANARY:
+        return Skip(pair.ends, reason, f"{told} until guardrails.canary is widened")
     since = [resting_since[name] for name, one in bars.items() if one is reason and name in resting_since]
     if reason is Reason.PING_PONG or not since:
         return Skip(pair.ends, reason, f"{told} (guardrails.max_moves_per_bundle)")

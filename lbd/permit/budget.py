@@ -166,11 +166,18 @@ def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:
     destination = _half(rails.max_unloads_per_broker_per_hour, sizes.of_average_broker)
     hourly, of_each = HOUR_SECONDS, "max_unloads_per_broker_per_hour"
     return (
+        *_canary_cap(rails),
         _Cap(Reason.HOUR_UNLOADS, "max_unloads_per_hour", hourly, _everything, *per_hour),
         _Cap(Reason.DAY_UNLOADS, "max_unloads_per_day", DAY_SECONDS, _everything, *per_day),
         _Cap(Reason.SOURCE_UNLOADS, of_each, hourly, _source, *source),
         _Cap(Reason.DESTINATION_UNLOADS, of_each, hourly, _destination, *destination),
     )
+
+
+def _canary_cap(rails: Guardrails) -> Iterator[_Cap]:
+    if rails.canary is not None:
+        most = _fixed(rails.canary.max_moves_per_hour, LEAST_PER_HOUR)
+        yield _Cap(Reason.CANARY_UNLOADS, "canary.max_moves_per_hour", HOUR_SECONDS, _everything, *most)
 
 
 def _fixed(chosen: int | None, default: int) -> tuple[Callable[[str], int], int]:

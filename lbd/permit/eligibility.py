@@ -15,6 +15,7 @@ import numpy as np
 from lbd.bundles import holds, topic_hash, topic_namespace
 from lbd.model import bundle_namespace
 from lbd.permit.policies import Isolation
+from lbd.permit.settings import covers
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lbd.bundles import Namespaces
     from lbd.model import CodeArray, FloatArray, Snapshot
     from lbd.permit.evidence import Evidence
-    from lbd.permit.settings import Guardrails
+    from lbd.permit.settings import Canary, Guardrails
 
 
 def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> Evidence:
@@ -119,11 +120,20 @@ def barred(
 
 
 def exempt_reason(bundle: str, guardrails: Guardrails) -> Reason | None:
-    """Why nothing is done to a bundle, whoever asks: it is a broker's own, Pulsar's, or of an excluded namespace."""
+    """Why nothing is done to a bundle, whoever asks: it is a broker's own, Pulsar's, or of a namespace that stays."""
     if bundle.startswith(_OWN) and BROKER_BUNDLE.match(bundle):
         return Reason.BROKER_BUNDLE
     code = _namespace_rule(Isolation(), guardrails)(bundle_namespace(bundle))
     return Reason.of(code) if code else None
+
+
+def outside_canary(codes: CodeArray, snapshot: Snapshot, canary: Canary | None) -> CodeArray:
+    """The codes, int8 (N,), with the bundles barred that nothing but the canary keeps from moving."""
+    if canary is None:
+        return codes
+    found, names = codes.copy(), frozenset(canary.namespaces)
+    _bar_namespaces(found, snapshot.namespaces, lambda name: 0 if covers(names, name) else Reason.CANARY.code)
+    return found
 
 
 def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:
@@ -155,19 +165,17 @@ def _bar_namespaces(codes: CodeArray, namespaces: Namespaces, rule: Callable[[st
 
 def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[str], int]:
     """Namespaces with a cluster in their name (v1) have no policies that lbd could read."""
-    excluded = set(guardrails.excluded_namespaces)
+    excluded, included = frozenset(guardrails.excluded_namespaces), frozenset(guardrails.include_namespaces)
 
     def rule(name: str) -> int:
         if name.count("/") != 1:
             return Reason.POLICY_UNKNOWN.code
         if name == SYSTEM and not guardrails.move_system_namespace:
             return Reason.SYSTEM_NAMESPACE.code
-        if (
-            name in excluded
-            or f"{name.partition('/')[0]}/*" in excluded
-            or isinf(move_cost(guardrails.move_costs, name))
-        ):
+        if covers(excluded, name) or isinf(move_cost(guardrails.move_costs, name)):
             return Reason.EXCLUDED_NAMESPACE.code
+        if included and not covers(included, name):
+            return Reason.NOT_INCLUDED.code
         if not isolation.known:
             return Reason.POLICY_UNKNOWN.code
         return 0

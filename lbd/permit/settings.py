@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from lbd.load.scoring import broker_conf
 from lbd.permit.quiet_hours import QuietHours
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
 MOST_COST = 1e6
 
 Named = TypeVar("Named", tuple[str, ...], dict[str, float | str])
+
+
+def covers(names: Collection[str], namespace: str) -> bool:
+    """Whether a list of tenant/namespace and tenant/* has this namespace, or this tenant/*."""
+    return namespace in names or f"{namespace.partition('/')[0]}/*" in names
+
+
+def _checked_names(names: Named) -> Named:
+    wrong = [name for name in names if name.count("/") != 1 or name.startswith("/") or name.endswith("/")]
+    if wrong:
+        raise ValueError(f"{', '.join(map(repr, wrong))}: wanted tenant/namespace or tenant/*")
+    return names
+
+
+class Canary(BaseModel):
+    """The few namespaces, and the pace, with which lbd begins to move by itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespaces: tuple[str, ...] = Field(
+        min_length=1,
+        description="While this is set, turns move only bundles of these namespaces, as tenant/namespace or tenant/*, "
+        "and lbd says how many bundles of its plan the canary holds. Orders of people (lbd unload, drain, rollout and "
+        "so on) are not held. Remove canary to let lbd move everything",
+    )
+    max_moves_per_hour: int = Field(
+        1,
+        ge=1,
+        le=1_000_000,
+        description="Unloads within the last hour while the canary is in force. Retries and moves by hand count",
+    )
+
+    _names = field_validator("namespaces")(_checked_names)
+
+
+def canary_text(namespaces: Iterable[str], max_moves_per_hour: int) -> str:
+    """What a canary lets move."""
+    return f"only bundles of {', '.join(namespaces)} move, at most {max_moves_per_hour} an hour"
 
 
 class Guardrails(BaseModel):
@@ -34,6 +75,16 @@ class Guardrails(BaseModel):
             "loadBalancerSheddingExcludedNamespaces",
             "Namespaces whose bundles never move, as tenant/namespace or tenant/*",
         ),
+    )
+    include_namespaces: tuple[str, ...] = Field(
+        (),
+        description="If not empty, only bundles of these namespaces move, as tenant/namespace or tenant/*. A namespace "
+        "that excluded_namespaces names, too, never moves",
+    )
+    canary: Canary | None = Field(
+        None,
+        description="The few namespaces with which lbd begins, and at what pace, as {namespaces: [tenant/namespace, "
+        "tenant/*], max_moves_per_hour: 1}. While it is set, turns move nothing else",
     )
     move_costs: dict[str, float | Literal["never"]] = Field(
         {},
@@ -153,13 +204,7 @@ class Guardrails(BaseModel):
         "up to five times, so that lbd waits until a rolling restart is over",
     )
 
-    @field_validator("excluded_namespaces", "move_costs")
-    @classmethod
-    def _names(cls, names: Named) -> Named:
-        wrong = [name for name in names if name.count("/") != 1 or name.startswith("/") or name.endswith("/")]
-        if wrong:
-            raise ValueError(f"{', '.join(map(repr, wrong))}: wanted tenant/namespace or tenant/*")
-        return names
+    _names = field_validator("excluded_namespaces", "include_namespaces", "move_costs")(_checked_names)
 
     @field_validator("move_costs")
     @classmethod
@@ -170,3 +215,26 @@ class Guardrails(BaseModel):
         if wrong:
             raise ValueError(f"{', '.join(wrong)}: wanted 0 to 1,000,000, or never")
         return costs
+
+    @model_validator(mode="after")
+    def _canary_can_move(self) -> Self:
+        """A canary that nothing may leave would look like a balancer that does nothing."""
+        for name in self.canary.namespaces if self.canary is not None else ():
+            if (why := self._never_moves(name)) is not None:
+                raise ValueError(f"canary.namespaces: {name} never moves, because {why}; change one")
+        return self
+
+    def _never_moves(self, name: str) -> str | None:
+        tenant, _, own = name.partition("/")
+        if covers(self.excluded_namespaces, name):
+            return "excluded_namespaces names it"
+        some = own == "*" and any(one.startswith(f"{tenant}/") for one in self.include_namespaces)
+        if self.include_namespaces and not (some or covers(self.include_namespaces, name)):
+            return "include_namespaces does not name it"
+        cost = self.move_costs.get(name, self.move_costs.get(f"{tenant}/*"))
+        return "move_costs says never" if cost == "never" and own != "*" else None
+
+    @property
+    def without_canary(self) -> Guardrails:
+        """What holds for orders of people, and for the past: a canary limits what lbd does by itself now."""
+        return self.model_copy(update={"canary": None})

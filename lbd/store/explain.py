@@ -228,6 +228,8 @@ BARRED = {
     Reason.ISOLATION_POLICY: "an isolation policy binds its namespace to brokers that exclude the destination",
     Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination",
     Reason.EXCLUDED_NAMESPACE: "guardrails.excluded_namespaces names its namespace",
+    Reason.NOT_INCLUDED: "guardrails.include_namespaces does not name its namespace",
+    Reason.CANARY: "guardrails.canary does not name its namespace; widen or remove the canary",
     Reason.BROKER_BUNDLE: "it is a broker's own heartbeat or SLA bundle and belongs to that broker",
     Reason.POLICY_UNKNOWN: "the policies of its namespace could not be read",
     Reason.IMPOSSIBLE_NUMBER: "its statistics hold a number that no bundle can have",

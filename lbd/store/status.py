@@ -83,14 +83,23 @@ class BudgetStatus(msgspec.Struct, frozen=True):
     left: int | None
 
 
+class CanaryStatus(msgspec.Struct, frozen=True):
+    """The canary in force, and how many bundles of the last turn's plan of ``planned`` bundles it holds."""
+
+    namespaces: tuple[str, ...]
+    max_moves_per_hour: int
+    planned: int
+    held: int
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the daemon after a turn. Times are epoch seconds, ``seconds`` is how long observing took.
 
     ``turns`` is how many this process has ended, ``turn`` the number of the last one, for ``lbd explain``. ``hold`` is
     the label of what forbids moves, ``leader`` who leads where several lbds share a cluster, ``error`` why the turn
     could not be finished; None where there is none. ``api`` is where the API listens, None where it does not.
-    ``proposal`` waits for approval. ``budgets`` are those for an hour or a day; of those for brokers and namespaces,
-    the one that is used most.
+    ``proposal`` waits for approval. ``canary`` is None where none is in force. ``budgets`` are those for an hour or a
+    day; of those for brokers and namespaces, the one that is used most.
     """
 
     format: int = FORMAT
@@ -112,6 +121,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: list[UnfinishedStatus] = []
     proposal: Proposal | None = None
     moves_last_hour: int = 0
+    canary: CanaryStatus | None = None
     budgets: list[BudgetStatus] = []
     requests: int = 0
     seconds: float = 0.0

@@ -11,6 +11,7 @@ from lbd.permit import evidence
 from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups
 from lbd.permit.predicted import unshown
+from lbd.turn.canary import NOTHING_HELD
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lbd.permit.settings import Guardrails
     from lbd.reason import Reason
     from lbd.store.state import TurnMemory
+    from lbd.turn.canary import CanaryHold
     from lbd.turn.waves import Rest
 
 
@@ -206,8 +208,8 @@ class TurnResult:
     broker that the plan touches, once all of it has landed. ``slopes`` are those known of the brokers. ``number`` names
     a turn that is recorded; 0: it is not. ``amended`` are corrected outcomes of moves that earlier turns reported,
     ``served`` is whether clients are back, for moves that landed before. ``blocked`` is why a pair, by its ends, can
-    move nothing at present, and until when. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is
-    why the rest of an earlier one is not moved.
+    move nothing at present, and until when, ``canary`` what a canary holds of the plan. ``rest`` is what remains of the
+    plan after this turn's wave; ``gave_up`` is why the rest of an earlier one is not moved.
     """
 
     sentence: str = ""
@@ -237,5 +239,6 @@ class TurnResult:
     amended: tuple[Outcome, ...] = ()
     served: tuple[tuple[Landing, ServiceResult], ...] = ()
     blocked: Mapping[str, Skip] = field(default_factory=dict)
+    canary: CanaryHold = NOTHING_HELD
     rest: Rest | None = None
     gave_up: str = ""

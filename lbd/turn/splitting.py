@@ -13,7 +13,7 @@ import numpy as np
 
 from lbd.errors import LbdError, RefusedError
 from lbd.model import bundle_namespace
-from lbd.permit.eligibility import barred, carries
+from lbd.permit.eligibility import barred, carries, outside_canary
 from lbd.permit.policies import Isolation
 from lbd.reason import Reason
 from lbd.split.triggers import too_large, within_namespaces
@@ -113,6 +113,7 @@ def _permitted(
     if not due:
         return (), []
     codes = barred(facts.snapshot, facts.attempted_at, Isolation(), settings.guardrails)
+    codes = outside_canary(codes, facts.snapshot, settings.guardrails.canary)
     at, position = facts.snapshot.positions_of({one.bundle for one in due}), facts.snapshot.brokers.index()
     allowed: list[Due] = []
     unsplit: list[UnsplitBundle] = []

@@ -20,7 +20,7 @@ from lbd.model import CLUSTER, Permission, bundle_namespace, counter_broker, cou
 from lbd.permit import eligibility
 from lbd.permit import evidence as judging
 from lbd.permit.blocks import block
-from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles
+from lbd.permit.eligibility import bar_more, barred, leader_topic_bundles, outside_canary
 from lbd.permit.limits import permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import GroupSpread
@@ -28,6 +28,7 @@ from lbd.permit.served import with_clients
 from lbd.reason import Reason
 from lbd.store.proposal import plan_id
 from lbd.turn.assess import assess, start_progress
+from lbd.turn.canary import NOTHING_HELD, held_back
 from lbd.turn.holds import current_holds, data_skips, ignored, unreported
 from lbd.turn.parts import Hold, Parts, TurnResult
 from lbd.turn.verdict import sentence
@@ -44,12 +45,14 @@ if TYPE_CHECKING:
     from lbd.permit.policies import Policies
     from lbd.store.state import TurnMemory
     from lbd.turn.assess import Assessment
+    from lbd.turn.canary import CanaryHold
 
 
 CAPS = frozenset(
     {
         Reason.TURN_UNLOADS,
         Reason.TURN_TRAFFIC,
+        Reason.CANARY_UNLOADS,
         Reason.HOUR_UNLOADS,
         Reason.DAY_UNLOADS,
         Reason.SOURCE_UNLOADS,
@@ -59,8 +62,8 @@ CAPS = frozenset(
 """Caps that leave room again later, whatever the cluster looks like then."""
 
 
-def memory_after(before: Memory, decision: Decision, permitted: Permitted) -> Memory:
-    """What the strategy remembers; of a pair that got nothing because of a cap, the counters ``before`` the turn.
+def memory_after(before: Memory, decision: Decision, permitted: Permitted, canary: CanaryHold = NOTHING_HELD) -> Memory:
+    """What the strategy remembers; of a pair that got nothing because of a cap or a canary, the counters ``before``.
 
     Firing clears a pair's counters. If pairs that share a cap then waited for eight samples again, they would be served
     one after the other, hours late; so their counters stand one below the limit, as under a hold. A counter that the
@@ -69,7 +72,8 @@ def memory_after(before: Memory, decision: Decision, permitted: Permitted) -> Me
     hits = dict(decision.memory.hits)
     kept_back = {skip.what for skip in permitted.skips if skip.reason in CAPS}
     served = {unload.source for unload in permitted.unloads}
-    capped = {unload.source for unload in decision.unloads if unload.bundle in kept_back} - served
+    capped = {unload.source for unload in decision.unloads if unload.bundle in kept_back} | canary.held.keys()
+    capped -= served
     fired = [pair for pair in decision.facts.pairs if pair.fired]
     moving = {pair.pool for pair in fired if pair.source in served}
     for pair in fired:
@@ -227,13 +231,15 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
     strategy = parts.strategy if rest is None or hold is not None else NextWave(parts.strategy, rest)
     wave_parts = replace(parts, strategy=strategy)
     decision, policies = decide(wave_parts, snapshot, assessment.averages, permission, policies, turn_memory)
+    canary = held_back(strategy, snapshot, assessment.averages, permission, turn_memory.memory)
     known = (snapshot, decision.facts.scores, policies, decision.unloads, permission)
     ledger = parts.ledger(*known, shown_after_seconds=observation.sample_interval_seconds)
     used = ledger.budget.usage()
     permitted = permit(decision.unloads, ledger)
     expected = ledger.expected(permitted.unloads)
     to_send = () if parts.approval else permitted.unloads
-    _save(parts, assessment, decision, to_send, expected, _memory(parts, assessment, permission, decision, permitted))
+    memory = _memory(parts, assessment, permission, decision, permitted, canary)
+    _save(parts, assessment, decision, to_send, expected, memory)
     parts.on_plan(to_send)
     parts.actuator.hand_over(with_clients(to_send, snapshot), ledger.accepts)
     return TurnResult(
@@ -253,7 +259,8 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         evidence=evidence,
         expected=expected,
         slopes=permission.slopes,
-        blocked=_blocked(parts, assessment, decision, ledger.budget, permission),
+        blocked=_blocked(parts, assessment, decision, ledger.budget, permission, canary),
+        canary=canary,
         rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used),
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
     )
@@ -282,23 +289,30 @@ def _rest(
 
 
 def _blocked(
-    parts: Parts, assessment: Assessment, decision: Decision, budget: Budget, permission: Permission
+    parts: Parts, assessment: Assessment, decision: Decision, budget: Budget, permission: Permission, canary: CanaryHold
 ) -> dict[str, Skip]:
     """Limits that keep pairs from moving anything, whatever else the pairs wait for, by their ends."""
     attempted, changed = parts.attempted_at(), assessment.turn_memory.changed_at
     resting = {**attempted, **{name: max(at, attempted.get(name, at)) for name, at in changed.items()}}
     known = (assessment.snapshot, permission.barred, budget, resting, parts.guardrails)
-    return {skip.what: skip for pair in decision.facts.pairs if (skip := block(pair, *known)) is not None}
+    blocked = {skip.what: skip for pair in decision.facts.pairs if (skip := block(pair, *known)) is not None}
+    held = canary.blocks(decision.facts.pairs, {unload.source for unload in decision.unloads})
+    return blocked | {skip.what: skip for skip in held}
 
 
 def _memory(
-    parts: Parts, assessment: Assessment, permission: Permission, decision: Decision, permitted: Permitted
+    parts: Parts,
+    assessment: Assessment,
+    permission: Permission,
+    decision: Decision,
+    permitted: Permitted,
+    canary: CanaryHold,
 ) -> Memory:
     """The strategy's memory after the turn; while a plan waits for approval, the memory as under a hold."""
     if parts.approval and permission.hold is None:
         held = replace(permission, hold=Reason.APPROVAL_REQUIRED)
         return parts.strategy(assessment.snapshot, assessment.averages, held, assessment.turn_memory.memory).memory
-    return memory_after(assessment.before.memory, decision, permitted)
+    return memory_after(assessment.before.memory, decision, permitted, canary)
 
 
 def _save(
@@ -352,6 +366,7 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
         codes[codes == reason.code] = 0
     if own := leader_topic_bundles(snapshot.bundles, parts.leader_topic):
         codes = bar_more(codes, snapshot, own)
+    codes = outside_canary(codes, snapshot, parts.guardrails.canary)
     return replace(
         evidence.permission(codes),
         hold=hold[0] if hold is not None else None,

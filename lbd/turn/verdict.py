@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def sentence(record: TurnResult) -> str:
-    """The turn in one sentence, with the brokers that do not answer."""
+    """The turn in one sentence, with what a canary holds, and the brokers that do not answer."""
     text = _sentence(record)
-    unheard = _unheard_text(record)
-    return f"{text.removesuffix('.')}; {unheard}." if unheard else text
+    more = [*filter(None, (record.canary.words, _unheard_text(record)))]
+    return f"{'; '.join((text.removesuffix('.'), *more))}." if more else text
 
 
 def _unheard_text(record: TurnResult) -> str:
@@ -74,7 +74,8 @@ def pair_skip(record: TurnResult, pair: Pair) -> Skip:
     skip = next((skip for skip in record.decision.skips if skip.what == pair.ends), None)
     block = record.blocked.get(pair.ends)
     reason = _misfit_reason(record, pair) if skip is not None and skip.reason is Reason.NOTHING_FITS else None
-    if block is not None and (skip is None or skip.reason in WAITS or reason is block.reason):
+    held = pair.source in record.canary.held
+    if block is not None and (skip is None or skip.reason in WAITS or reason is block.reason or held):
         return block
     if skip is not None:
         return skip
@@ -183,7 +184,9 @@ def verdict(record: TurnResult) -> Verdict:
     if record.observation is None or record.decision is None:
         return Verdict("unknown", detail=str(record.error) if record.error is not None else "nothing was observed")
     calm = _calm_verdict(record, record.decision, record.observation)
-    return _held(record) or _moving(record) or calm or _of_pairs(record)
+    found = _held(record) or _moving(record) or calm or _of_pairs(record)
+    detail = "; ".join(filter(None, (found.detail, record.canary.words)))
+    return msgspec.structs.replace(found, detail=detail)
 
 
 def _held(record: TurnResult) -> Verdict | None:

@@ -527,6 +527,15 @@ def test_settings_that_do_not_go_together(
     assert [one["level"] for one in found if seen in one["seen"]] == [level], found
 
 
+def test_a_canary(pulsar: FakePulsar, tmp_path: Path):
+    """What moves, at what pace, and how to widen it; nothing without one."""
+    rails = {"canary": {"namespaces": ["t/n", "u/*"], "max_moves_per_hour": 2}}
+    (found,) = [one for one in findings(pulsar, tmp_path, guardrails=rails) if one["check"] == "canary"]
+    assert (found["level"], found["seen"]) == ("warning", "only bundles of t/n, u/* move, at most 2 an hour")
+    assert found["todo"] == "remove guardrails.canary to widen"
+    assert "canary" not in {one["check"] for one in findings(pulsar, tmp_path)}
+
+
 def test_shedding_that_lbd_takes_over(pulsar: FakePulsar, tmp_path: Path):
     """With ``take-over`` it is lbd's next turn that mends it."""
     runtime(loadBalancerSheddingEnabled="true")(pulsar)
@@ -660,6 +669,7 @@ class TestDaemon:
             ({"version": "0.0.9"}, "warning", "version 0.0.9"),
             ({"verdict": BLOCKED}, "problem", "by unloads-per-hour: a -> b 35.0 points apart; 87 of 30 used"),
             ({"verdict": BLOCKED, "hold": "paused"}, "warning", "by unloads-per-hour: a -> b"),
+            ({"verdict": Verdict("blocked", "canary", "a -> b")}, "warning", "by canary: a -> b"),
             ({"warnings": ["the disk hums"]}, "warning", "it says: the disk hums"),
         ],
     )

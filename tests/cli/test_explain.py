@@ -250,11 +250,29 @@ class TestBundle:
             "because its broker: it is in no pair: it is not far enough from its partner, or has none"
         )
 
-    def test_one_that_a_setting_excludes(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("rails", "because"),
+        [
+            (
+                {"excluded_namespaces": ("t/n",)},
+                "excluded-namespace: guardrails.excluded_namespaces names its namespace",
+            ),
+            (
+                {"include_namespaces": ("x/y",)},
+                "not-included: guardrails.include_namespaces does not name its namespace",
+            ),
+            (
+                {"canary": {"namespaces": ("x/y",)}},
+                "canary: guardrails.canary does not name its namespace; widen or remove the canary",
+            ),
+        ],
+    )
+    def test_one_that_a_setting_excludes(
+        self, rails: dict[str, Any], because: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
         """Which setting it is."""
-        balanced(pulsar, tmp_path, guardrails={"excluded_namespaces": ("t/n",)})
-        told = lines(explain(HOT[0]))
-        assert told[3] == "because excluded-namespace: guardrails.excluded_namespaces names its namespace"
+        balanced(pulsar, tmp_path, guardrails=rails)
+        assert lines(explain(HOT[0]))[3] == f"because {because}"
 
     def test_json(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Predicted and come, as numbers."""

@@ -18,6 +18,7 @@ from lbd.api.client import LocalClient
 from lbd.doctor.own_state import drains as doctors_drains
 from lbd.model import Result
 from lbd.operations import drain as draining
+from lbd.permit.settings import Canary
 from lbd.simulate.cluster import cluster as built
 from lbd.simulate.fake_pulsar import FakePulsar
 from lbd.simulate.scenario import load
@@ -109,6 +110,13 @@ class TestDrain:
         assert told[0].reason == f"drain of {cluster.brokers[0]}, by hand, ann"
         assert {one.order for one in lbd.engine.journal.sent} == {"drain"}
         assert all(move.clients_before is not None and move.clients_before.connected for move in told)
+
+    def test_a_canary_holds_no_drain(self, lbd: Run, cluster: FakePulsar):
+        """Neither by its namespaces nor by its pace: it limits what lbd does by itself."""
+        rails = lbd.engine.settings.guardrails.model_copy(update={"canary": Canary(namespaces=("x/y",))})
+        lbd.engine.take(lbd.engine.settings.model_copy(update={"guardrails": rails}))
+        work = ended(lbd, asked(cluster.brokers[0]))
+        assert (work.exit_code, work.total, work.landed, work.owned) == (0, 14, 14, 0), work
 
     def test_only_the_drained_broker_is_asked_for_all_that_it_owns(self, lbd: Run, cluster: FakePulsar):
         """One that is asked that while it takes bundles over can hang for good."""

@@ -108,6 +108,9 @@ class TestRule:
             ({"split": {"max_bundles_per_namespace": 2}}, 0),
             ({"split": {"max_bundles_per_namespace": 3}}, 1),
             ({"guardrails": {"excluded_namespaces": ["shop/*"]}}, 0),
+            ({"guardrails": {"include_namespaces": ["x/y"]}}, 0),
+            ({"guardrails": {"canary": {"namespaces": ["x/y"]}}}, 0),
+            ({"guardrails": {"canary": {"namespaces": ["shop/*"]}}}, 1),
             ({"guardrails": {"quiet_hours": [{"from": "00:00", "to": "24:00"}]}}, 0),
         ],
     )

@@ -255,18 +255,44 @@ def test_probes_ask_the_api_where_it_can_be_reached(chart: Chart):
     assert probe(secure)["httpGet"]["scheme"] == "HTTPS"
 
 
-@pytest.mark.parametrize(("observe", "next_step"), [(True, "--set observe=false"), (False, "lbd pause")])
-def test_the_notes_say_what_comes_next(chart: Chart, tmp_path: Path, *, observe: bool, next_step: str):
+CANARY = "config.guardrails.canary.namespaces={shop/orders}"
+TO_CANARY, TO_ALL = f"--set config.mode=auto --set '{CANARY}'", "--set config.guardrails.canary=null"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "does", "steps", "without"),
+    [
+        ([], "only observing, and moves nothing",
+         ["--set observe=false --set config.mode=approve", TO_CANARY, TO_ALL], ["lbd pause"]),
+        (["observe=false", "config.mode=observe"], "only observing, and moves nothing",
+         ["--set observe=false --set config.mode=approve", TO_CANARY, TO_ALL], ["lbd pause"]),
+        (["observe=false", "config.mode=approve"], "proposing plans", ["lbd pause", TO_CANARY, TO_ALL], []),
+        (["observe=false", CANARY], "balancing, within its canary", ["lbd pause", TO_ALL], [TO_CANARY]),
+        (["observe=false"], "balancing. ", ["lbd pause"], [TO_CANARY, TO_ALL]),
+    ],
+    ids=["as it comes", "mode observe", "approve", "canary", "auto"],
+)  # fmt: skip
+def test_the_notes_say_what_comes_next(
+    chart: Chart, tmp_path: Path, chosen: list[str], does: str, steps: list[str], without: list[str]
+):
     """Commands with the names that were given; rendered as a manifest, as helm prints notes only beside a cluster."""
     copy = Path(shutil.copytree(CHART, tmp_path / "lbd"))
     (copy / "templates" / "shown.yaml").write_text(
         'notes: {{ include (print $.Template.BasePath "/NOTES.txt") . | quote }}'
     )
-    words = ("--show-only", "templates/shown.yaml", "-n", "pulsar", "--set", f"observe={json.dumps(observe)}")
+    words = (
+        "--show-only",
+        "templates/shown.yaml",
+        "-n",
+        "pulsar",
+        *(word for one in chosen for word in ("--set", one)),
+    )
     notes = yaml.safe_load(chart.run("template", "mine", str(copy), *words))["notes"]
 
     assert "kubectl -n pulsar exec mine-lbd-0 -- lbd doctor" in notes
-    assert next_step in notes
+    assert does in notes
+    assert [step for step in steps if step not in notes] == []
+    assert [step for step in without if step in notes] == []
 
 
 def test_the_chart_has_the_alerts_and_dashboards_of_the_examples():

@@ -43,8 +43,11 @@ def told(barred: Mapping[int, Reason], sent: int = 0, pair: Pair = PAIR, **guard
          f"cool-down: 2 of 3 {REST}"),
         (dict.fromkeys(range(3), Reason.PING_PONG),
          "ping-pong: 3 of 3 bundles with traffic may not move (guardrails.max_moves_per_bundle)"),
+        ({0: Reason.COOL_DOWN, 1: Reason.CANARY, 2: Reason.CANARY},
+         "canary: 2 of 3 bundles with traffic may not move until guardrails.canary is widened"),
+        ({0: Reason.CANARY, 1: Reason.CANARY}, ""),
     ],
-    ids=["none", "some", "for good", "all rest", "what is left rests", "moved too often"],
+    ids=["none", "some", "for good", "all rest", "what is left rests", "moved too often", "canary", "in the canary"],
 )  # fmt: skip
 def test_bundles_that_rest(barred: Mapping[int, Reason], wanted: str):
     """A bundle without traffic could not help; one that a policy bars never lets go."""

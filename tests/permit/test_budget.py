@@ -64,6 +64,18 @@ def test_each_limit(limit: str, value: int, reason: str):
     assert refused(sent(500, minutes_ago=10), **{limit: 0}) == ""
 
 
+@pytest.mark.parametrize(("most", "before", "refuses"), [(1, 0, ""), (1, 1, "1 of 1"), (3, 2, ""), (3, 4, "4 of 3")])
+def test_the_hour_of_a_canary(most: int, before: int, refuses: str):
+    """Whatever namespace they were of: counted are all, and the canary is the first limit that is named."""
+    rails = Guardrails.model_validate({"canary": {"namespaces": ["t/n"], "max_moves_per_hour": most}})
+    budget = Budget(cluster(), sent(before, namespace="t/m"), rails)
+    skip = budget.refusal(unload())
+    told = f"{refuses} used, the next one in 50 min (guardrails.canary.max_moves_per_hour)" if refuses else None
+    assert (skip and skip.detail) == told
+    assert skip is None or skip.reason is Reason.CANARY_UNLOADS
+    assert budget.usage()[0] == Used("canary-per-hour", "", before, most)
+
+
 @pytest.mark.parametrize(
     ("one", "reason"),
     [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lbd.observe.parse import MODULAR_REPORT, TOP_BUNDLES_REPORT
-from lbd.permit.eligibility import barred
+from lbd.permit.eligibility import barred, exempt_reason, outside_canary
 from lbd.permit.policies import Isolation, parse_isolation
-from lbd.permit.settings import Guardrails
+from lbd.permit.settings import Canary, Guardrails
 from lbd.reason import Reason
 from tests.builders import TAKEN_AT, bundle, report, snapshot, stats
 
@@ -22,6 +22,7 @@ def reason_of(
     return Reason.of(code).label if code else ""
 
 
+A = bundle(1)
 FULL = "0x00000000_0xffffffff"
 POLICY = {"p": {"namespaces": ["t/iso.*"], "primary": ["10\\.0\\.0\\.1"], "secondary": []}}
 
@@ -75,6 +76,47 @@ def test_a_bundle_rests_after_an_attempt(seconds: float, reason: str):
 def test_excluded_namespaces(excluded: str, reason: str):
     """One namespace, or all of a tenant."""
     assert reason == reason_of(bundle(1), excluded_namespaces=(excluded,))
+
+
+@pytest.mark.parametrize(
+    ("included", "more", "reason"),
+    [
+        (["t/n"], {}, ""),
+        (["t/*"], {}, ""),
+        (["u/*", "t/n"], {}, ""),
+        (["t/other"], {}, "not-included"),
+        (["u/*"], {}, "not-included"),
+        ([], {}, ""),
+        (["t/n"], {"excluded_namespaces": ["t/n"]}, "excluded-namespace"),
+        (["t/*"], {"excluded_namespaces": ["t/n"]}, "excluded-namespace"),
+        (["t/n"], {"excluded_namespaces": ["t/*"]}, "excluded-namespace"),
+        (["t/n"], {"move_costs": {"t/n": "never"}}, "excluded-namespace"),
+    ],
+)
+def test_included_namespaces(included: list[str], more: dict[str, object], reason: str):
+    """An empty list includes all; of a namespace that is also excluded nothing moves. People's orders are held, too."""
+    rails = {"include_namespaces": included, **more}
+    assert reason == reason_of(bundle(1), **rails)
+    exempt = exempt_reason(bundle(1), Guardrails.model_validate(rails))
+    assert reason == (exempt.label if exempt is not None else "")
+
+
+@pytest.mark.parametrize(
+    ("canary", "reason"), [(["t/n"], ""), (["t/*"], ""), (["u/m", "t/n"], ""), (["t/m"], "canary"), (["u/*"], "canary")]
+)
+def test_a_canary(canary: list[str], reason: str):
+    """Bars what nothing else bars, and holds no order of a person."""
+    rails, seen = Guardrails(canary=Canary(namespaces=tuple(canary))), snapshot({"a:80": report(50, {A: stats(10)})})
+    found = outside_canary(barred(seen, {}, Isolation(), rails), seen, rails.canary)
+    resting = outside_canary(barred(seen, {A: TAKEN_AT}, Isolation(), rails), seen, rails.canary)
+    assert (reason, "cool-down") == tuple(Reason.of(code).label if code else "" for code in (*found, *resting))
+    assert exempt_reason(A, rails) is None
+
+
+def test_without_a_canary_nothing_is_held_by_one():
+    """The same codes."""
+    seen = snapshot({"a:80": report(50, {A: stats(10)})})
+    assert outside_canary(barred(seen, {}, Isolation(), Guardrails()), seen, None).tolist() == [0]
 
 
 @pytest.mark.parametrize(("namespace", "reason"), [("t/iso-a", ""), ("t/free", ""), ("x/t/iso", "policy-unknown")])

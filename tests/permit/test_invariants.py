@@ -20,7 +20,7 @@ from lbd.load.estimate import points
 from lbd.load.scoring import Weights, scores
 from lbd.model import FloatArray, Snapshot, Unload, bundle_namespace
 from lbd.permit.budget import Sent
-from lbd.permit.eligibility import barred
+from lbd.permit.eligibility import barred, outside_canary
 from lbd.permit.limits import Ledger, permit
 from lbd.permit.ping_pong import Trips
 from lbd.permit.policies import Groups, Policies, parse_isolation
@@ -77,7 +77,7 @@ def through(case: Case) -> list[Unload]:
     codes = barred(*known, changed_at=case.changed_at, tired=tired)
     quiet = quiet_until(case.guardrails.quiet_hours, TAKEN_AT)
     allowed = permission(case.seen, hold=Reason.QUIET_HOURS if quiet else None)
-    allowed.barred[:] = codes
+    allowed.barred[:] = outside_canary(codes, case.seen, case.guardrails.canary)
     found = (case.seen, case.scores, case.policies, case.guardrails, case.plan)
     return list(permit(case.plan, Ledger(*found, sent=case.sent, permission=allowed)).unloads)
 
@@ -95,6 +95,18 @@ def caps(case: Case, let: list[Unload]) -> None:
     within(case, rails.max_unloads_per_day, 24 * 60, lambda _: "", let)
     within(case, rails.max_unloads_per_broker_per_hour, 60, lambda one: one.source, let)
     within(case, rails.max_unloads_per_broker_per_hour, 60, lambda one: one.destination or "", let)
+
+
+def namespaces(case: Case, let: list[Unload]) -> None:
+    """Of included ones alone, never of an excluded one, and under a canary of its own, at its pace."""
+    rails = case.guardrails
+    for one in let:
+        own = {_namespace(one), f"{_namespace(one).partition('/')[0]}/*"}
+        assert not own & set(rails.excluded_namespaces)
+        assert not rails.include_namespaces or own & set(rails.include_namespaces)
+        assert rails.canary is None or own & set(rails.canary.namespaces)
+    if rails.canary is not None:
+        within(case, rails.canary.max_moves_per_hour, 60, lambda _: "", let)
 
 
 def turn(case: Case, let: list[Unload]) -> None:
@@ -175,7 +187,7 @@ def _allows(given: dict[str, Any], host: str, active: Iterable[str]) -> bool:
     return primaries < limit and bool(re.fullmatch(given["secondary"][0], host))
 
 
-RULES: list[Callable[[Case, list[Unload]], None]] = [caps, turn, rest, to_and_fro, quiet, load, policies]
+RULES: list[Callable[[Case, list[Unload]], None]] = [caps, namespaces, turn, rest, to_and_fro, quiet, load, policies]
 
 LIMITS = {
     "max_unloads_per_hour": 12,
@@ -244,6 +256,19 @@ def _planned(random: Random, name: str, source: str, destination: str | None) ->
     return Unload(name, source, destination, rate, rate * 100)
 
 
+def _names(random: Random) -> dict[str, object]:
+    """Namespaces that stay, or alone move; a canary of those that can."""
+    some = ["t/n", "t/m", "u/n", "t/*", "u/*"]
+    canary = {"namespaces": random.sample(some, 2), "max_moves_per_hour": random.randint(1, 5)}
+    rails: list[dict[str, object]] = [
+        {"excluded_namespaces": random.sample(some, 1)},
+        {"include_namespaces": random.sample(some, 2)},
+        {"canary": canary},
+        {"canary": {**canary, "namespaces": ["t/*"]}, "excluded_namespaces": ["t/m"]},
+    ]
+    return random.choice([{}, {}, *rails])
+
+
 def _rails(random: Random) -> dict[str, object]:
     tight = {name: random.randint(1, most) for name, most in LIMITS.items() if random.random() < 0.3}
     off = {name: 0 for name in LIMITS if "hour" in name or "day" in name}
@@ -256,6 +281,7 @@ def _rails(random: Random) -> dict[str, object]:
         "cool_down_minutes": random.uniform(1, 60),
         "max_destination_score": random.uniform(40, 90),
         "quiet_hours": quiet,
+        **_names(random),
         **tight,
     }
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.config import Settings
-from lbd.model import Result
+from lbd.model import Result, bundle_namespace
 from lbd.permit import evidence
 from lbd.simulate.run import Simulation
 from lbd.simulate.scenario import settled
@@ -209,7 +209,7 @@ EAGER = {"avg_shedder": {"hit_count_low": 2, "hit_count_high": 1, "low_threshold
 
 
 def watched(
-    found: dict[str, Any], seed: int, see: Callable[[Turned], None], tried: dict[str, float] | None = None
+    found: dict[str, Any], seed: int, see: Callable[[Turned], None], tried: dict[str, Any] | None = None
 ) -> int:
     """How many bundles a run with an eager lbd began to move; each of its turns is shown."""
     chosen = scenario(points_per_mib=0.5, **found)
@@ -227,6 +227,29 @@ def test_no_rule_is_ever_broken(found: dict[str, Any], seed: int):
     """With thresholds so low that it moves as often as it may."""
     apart = any(load["name"] == "apart" for load in found["load"])
     watched(found, seed, Watcher(settled(scenario(), Settings(), {}), apart).look)
+
+
+def canary_watcher(namespaces: list[str], most: int) -> Callable[[Turned], None]:
+    """Check that only bundles of these namespaces move, and no more than so many within any hour."""
+    begun: list[float] = []
+
+    def see(turned: Turned) -> None:
+        for unload in turned.record.unloads:
+            namespace = bundle_namespace(unload.bundle)
+            assert {namespace, f"{namespace.partition('/')[0]}/*"} & set(namespaces)
+            begun.append(turned.seconds)
+            assert sum(at > turned.seconds - 3600 for at in begun) <= most
+
+    return see
+
+
+@settings(deadline=None, max_examples=8)
+@given(scenarios(), st.integers(0, 1000), st.sampled_from(["simulated/n0", "simulated/*", "x/y"]), st.integers(1, 3))
+def test_a_canary_is_never_left(found: dict[str, Any], seed: int, namespace: str, most: int):
+    """However eager lbd is, and whatever happens to the brokers; where nothing is in the canary nothing moves."""
+    canary = {"namespaces": [namespace], "max_moves_per_hour": most}
+    begun = watched(found, seed, canary_watcher([namespace], most), {"guardrails.canary": canary})
+    assert begun == 0 or namespace != "x/y"
 
 
 SKEWED: dict[str, Any] = {
@@ -249,6 +272,16 @@ SKEWED: dict[str, Any] = {
 def test_such_clusters_make_it_move():
     """So that the rules are put to the test: one of them alone makes for dozens of moves."""
     assert watched(SKEWED, 1, lambda _: None) >= 20
+
+
+def test_a_canary_moves_at_its_pace():
+    """Two in each hour of the run, as there is always something to move; more of them would be noticed."""
+    canary: dict[str, Any] = {"namespaces": ["simulated/n"], "max_moves_per_hour": 2}
+    see = canary_watcher(canary["namespaces"], 2)
+    assert watched(SKEWED, 1, see, {"guardrails.canary": canary}) in {4, 5, 6}
+    for namespaces, most in ((["simulated/m"], 99), (["simulated/*"], 1)):
+        with pytest.raises(AssertionError):
+            watched(SKEWED, 1, canary_watcher(namespaces, most))
 
 
 @pytest.mark.parametrize(
