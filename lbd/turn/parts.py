@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lbd.act.executor import Accepts, FinishedMoves
     from lbd.decide.strategies import Strategy
     from lbd.errors import LbdError
+    from lbd.load.capacity import CapacityReport
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Skip, Slopes, Snapshot, Unload
     from lbd.observe.observer import Observation
@@ -207,7 +208,7 @@ class TurnResult:
     names a turn that is kept; 0: it is not. ``amended`` are ends of moves that earlier turns told otherwise, ``served``
     is whether clients are back of moves that landed before. ``blocked`` is why a pair, by its ends, can move nothing at
     present, and until when. ``rest`` is what remains of the plan after this turn's wave; ``gave_up`` is why the rest of
-    an earlier one is not moved.
+    an earlier one is not moved. ``capacity`` is how many brokers are wanted, where that is followed.
     """
 
     sentence: str = ""
@@ -239,3 +240,4 @@ class TurnResult:
     blocked: Mapping[str, Skip] = field(default_factory=dict)
     rest: Rest | None = None
     gave_up: str = ""
+    capacity: CapacityReport | None = None
