@@ -109,6 +109,7 @@ EXAMPLES = {
     "gitops/lbd.yaml": f"tests/test_docs.py::{FLOW}",
     "gitops/workflow.yml": "tests/docs/test_snippets.py::test_every_step_of_a_workflow_is_read_by_bash",
     "grafana/lbd.json": f"{METRICS}::test_rules_and_dashboard_ask_for_metrics_that_there_are",
+    "kubernetes/*.yaml": f"{METRICS}::test_autoscalers_ask_for_the_metric_that_there_is",
     "prometheus/*.yml": f"{METRICS}::test_each_alert_fires_when_it_should",
     "spark-k8s/job.py": f"tests/learn/test_kubernetes.py::{PODS}",
     "spark-k8s/submit.sh": f"tests/learn/test_kubernetes.py::{PODS}",
