@@ -60,6 +60,9 @@ one noisy sample, would otherwise want a broker for a day."""
 NEARLY = 1e-9
 """Rounding of sums is no broker."""
 
+UNEQUAL_SHARE = 0.01
+"""Of the largest limit; machines of one kind differ by rounding only."""
+
 
 @dataclass(frozen=True, eq=False)
 class ClusterLoad:
@@ -131,16 +134,16 @@ def cluster_load(
 
 
 def _backgrounds(known: Slopes | None, rows: Iterable[int], columns: list[int]) -> tuple[FloatArray, bool]:
-    """Percent of each limit that no traffic uses, float64 (B, R), and whether that of CPU is known of any broker."""
+    """Percent of each limit that no traffic uses, float64 (B, R), and whether that of CPU, if it counts, is learned."""
     at = list(rows)
     if known is None or known.background is None:
-        return np.zeros((len(at), len(columns))), False
+        return np.zeros((len(at), len(columns))), CPU not in columns
     found = np.where(np.isfinite(known.slope), known.background, np.nan)[at][:, columns]
-    told = np.isfinite(found)
+    learned = np.isfinite(found)
     for column in range(len(columns)):
-        others = found[told[:, column], column]
-        found[~told[:, column], column] = np.median(others) if others.size else 0.0
-    return np.maximum(found, 0.0), CPU in columns and bool(told[:, columns.index(CPU)].any())
+        others = found[learned[:, column], column]
+        found[~learned[:, column], column] = np.median(others) if others.size else 0.0
+    return np.maximum(found, 0.0), CPU not in columns or bool(learned[:, columns.index(CPU)].any())
 
 
 # --- the number that a demand needs
@@ -158,17 +161,21 @@ def _room(size: FloatArray, background: FloatArray, max_score: float) -> FloatAr
 
 
 def needed(demand: Mapping[str, float], load: ClusterLoad, max_score: float) -> float:
-    """How many brokers hold this demand, by resource in the report's units, below so many points; a fraction.
+    """How many brokers hold this demand, by resource in the report's units, below so many points; a fraction."""
+    return max(needed_by_resource(demand, load, max_score).values())
 
-    Where background alone leaves no room no number is enough, and the number stays what it is.
+
+def needed_by_resource(demand: Mapping[str, float], load: ClusterLoad, max_score: float) -> dict[str, float]:
+    """The same for each resource alone.
+
+    Where background leaves no room no number is enough, and the answer is how many there are.
     """
     typical = _room(*_typical(load), max_score)
     rooms = np.vstack([_room(load.size, load.background, max_score), np.tile(typical, (load.untold, 1))])
-    each = [
-        _brokers(demand.get(name, 0.0), np.sort(rooms[:, at]), float(typical[at]))
+    return {
+        name: _brokers(demand.get(name, 0.0), np.sort(rooms[:, at]), float(typical[at]))
         for at, name in enumerate(load.resources)
-    ]
-    return max(each)
+    }
 
 
 def _brokers(demand: float, rooms: FloatArray, further: float) -> float:
@@ -185,32 +192,20 @@ def _brokers(demand: float, rooms: FloatArray, further: float) -> float:
 # --- the highest score that a demand makes
 
 
-@dataclass(frozen=True)
-class HighestScore:
-    """``points`` of the most loaded broker, and the resource behind it."""
-
-    points: float
-    resource: str
-
-
 def highest_score(
     demand: Mapping[str, float], load: ClusterLoad, brokers: int | None = None, without: str | None = None
-) -> HighestScore:
-    """With this demand spread as evenly as backgrounds allow: over the active brokers, some of them, or more.
+) -> float:
+    """Points of the most loaded broker, with this demand spread over all as evenly as their backgrounds allow.
 
-    ``brokers`` is how many there are, at least as many as are active; ``without`` names one that is away.
+    ``brokers`` is how many there are, at least as many as are active (None); ``without`` names one that is away.
     """
     kept = np.array([one != without for one in load.brokers], dtype=np.bool_)
     further = max((load.active if brokers is None else brokers) - len(load.brokers), 0)
     size, background = _typical(load)
     sizes = np.vstack([load.size[kept], np.tile(size, (further, 1))])
     backgrounds = np.vstack([load.background[kept], np.tile(background, (further, 1))])
-    found = [
-        HighestScore(max(_level(demand.get(name, 0.0), sizes[:, at], backgrounds[:, at]), *backgrounds[:, at]), name)
-        for at, name in enumerate(load.resources)
-    ]
-    fixed = float(load.fixed[kept].max(initial=0.0))
-    return max([*found, HighestScore(fixed, "direct_memory")], key=lambda one: one.points)
+    levels = [_level(demand.get(name, 0.0), sizes[:, at], backgrounds[:, at]) for at, name in enumerate(load.resources)]
+    return max(*levels, float(backgrounds.max()), float(load.fixed[kept].max(initial=0.0)))
 
 
 def _level(demand: float, size: FloatArray, background: FloatArray) -> float:
@@ -371,7 +366,7 @@ def report(peaks: Peaks, load: ClusterLoad, max_score: float) -> CapacityReport:
     able = [at for at, one in enumerate(brokers) if one.can_go]
     busy = (load.used - load.background).max(axis=1)
     easiest = min(able, key=lambda at: (round(brokers[at].without, 1), float(busy[at])), default=None)
-    day = _told(top, load)
+    day = _peak_report(top, load)
     return CapacityReport(
         taken_at=now,
         active=load.active,
@@ -380,7 +375,7 @@ def report(peaks: Peaks, load: ClusterLoad, max_score: float) -> CapacityReport:
         summary=_summary(load.active, number, day, known, max_score),
         known_hours=known,
         day=day,
-        week=_told(_highest(peaks.hours, now, WEEK_HOURS), load),
+        week=_peak_report(_highest(peaks.hours, now, WEEK_HOURS), load),
         score=_predicted(top, load, load.active),
         one_less=max((one.without for one in brokers), default=None),
         one_more=_predicted(top, load, load.active + 1),
@@ -401,24 +396,26 @@ def _away(top: Peak | None, load: ClusterLoad, max_score: float, number: int) ->
     then = _as_then(load, top)
     found = []
     for at, broker in enumerate(load.brokers):
-        left = highest_score(top.demand, then, without=broker).points
+        left = highest_score(top.demand, then, without=broker)
         now = max(float(load.used[at].max()), float(load.fixed[at]))
         can_go = number < load.active and left <= max_score
         found.append(BrokerAway(broker, round(now, 1), round(left, 1), can_go))
     return tuple(found)
 
 
-def _told(peak: Peak | None, load: ClusterLoad) -> PeakReport | None:
+def _peak_report(peak: Peak | None, load: ClusterLoad) -> PeakReport | None:
     if peak is None:
         return None
-    found = highest_score(peak.demand, _as_then(load, peak))
-    return PeakReport(peak.at, round(peak.needed, 2), found.resource, round(found.points, 1), peak.at_least)
+    then = _as_then(load, peak)
+    each = needed_by_resource(peak.demand, then, peak.max_score)
+    points = highest_score(peak.demand, then)
+    return PeakReport(peak.at, round(peak.needed, 2), max(each, key=each.__getitem__), round(points, 1), peak.at_least)
 
 
 def _predicted(peak: Peak | None, load: ClusterLoad, brokers: int) -> float | None:
     if peak is None:
         return None
-    return round(highest_score(peak.demand, _as_then(load, peak), brokers).points, 1)
+    return round(highest_score(peak.demand, _as_then(load, peak), brokers), 1)
 
 
 def _summary(active: int, wanted_brokers: int, day: PeakReport | None, known: int, max_score: float) -> str:
@@ -433,15 +430,15 @@ def _summary(active: int, wanted_brokers: int, day: PeakReport | None, known: in
         few = f"; never fewer than {FEWEST_BROKERS}" if day.needed <= FEWEST_BROKERS - 1 else ""
         return f"{there}: {why}, the peak of the last day{few}"
     span = f"{known} of the last {DAY_HOURS} h" if known else "less than an hour"
-    return f"{there}: {why}; only {span} are known, and until a whole day is, not fewer than were there"
+    return f"{there}: {why}; only {span} are known, and until all are, no fewer are wanted than there were"
 
 
 def _notes(load: ClusterLoad, day: PeakReport | None, max_score: float) -> Iterator[str]:
     """What the number does not know."""
     if day is not None and day.at_least:
-        yield "at the peak a broker was at the end of its CPU, or did not tell its load: more may be needed"
+        yield "at the peak a broker was saturated, or did not tell its load: more may be needed"
     if load.saturated:
-        yield f"{load.saturated[0]} is at the end of its CPU: how much more there is to do does not show"
+        yield f"{load.saturated[0]} has {AT_LIMIT_POINTS:g} points or more: what else there is to do does not show"
     if load.untold:
         yield f"the load of {counted(load.untold, 'active broker')} is not known now, and counts as none"
     if not load.grounded:
@@ -455,7 +452,3 @@ def _notes(load: ClusterLoad, day: PeakReport | None, max_score: float) -> Itera
         yield f"{load.brokers[at]} has {own[at]:.0f} points that no traffic makes: more brokers do not lower that"
     if (np.ptp(load.size, axis=0) > UNEQUAL_SHARE * load.size.max(axis=0)).any():
         yield "the brokers are unequal: of fewer those with the least room count, of more the mean of these"
-
-
-UNEQUAL_SHARE = 0.01
-"""Of the largest limit; machines of one kind differ by rounding only."""

@@ -22,6 +22,7 @@ from lbd.load.capacity import (
     hour_of,
     known_hours,
     needed,
+    needed_by_resource,
     report,
     wanted,
     with_round,
@@ -108,8 +109,8 @@ def test_the_resource_that_needs_most_counts():
     )
 
     assert number(both) == pytest.approx(180 / 70)
-    assert highest_score(demand_of(both), both).resource == "bandwidth_in"
-    assert highest_score(demand_of(both), both).points == pytest.approx(90)
+    assert needed_by_resource(demand_of(both), both, MAX) == pytest.approx({"cpu": 1.0, "bandwidth_in": 180 / 70})
+    assert highest_score(demand_of(both), both) == pytest.approx(90)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_the_resource_that_needs_most_counts():
 )
 def test_the_highest_score(load: ClusterLoad, brokers: int | None, without: str | None, points: float):
     """With the demand spread as evenly as the backgrounds allow."""
-    assert highest_score(demand_of(load), load, brokers, without).points == pytest.approx(points)
+    assert highest_score(demand_of(load), load, brokers, without) == pytest.approx(points)
 
 
 # --- the load of a round
@@ -198,6 +199,15 @@ def test_resources_with_a_weight_and_a_limit_count():
     assert found.used[:, 1].tolist() == pytest.approx([40, 40, 40])
     assert found.carried[:, 1].tolist() == pytest.approx([800, 800, 800])
     assert found.fixed.tolist() == pytest.approx([50, 50, 50])
+
+
+def test_a_background_of_cpu_is_not_missed_where_cpu_does_not_count():
+    """Bandwidth alone makes the score."""
+    seen = round_of(50, 60, 70, bandwidth_in=Usage(800.0, 1000.0))
+    found = cluster_load(seen, EVERYONE, 3, None, Weights(cpu=0))
+
+    assert found is not None
+    assert (found.resources, found.grounded) == (("bandwidth_in",), True)
 
 
 # --- peaks and the wanted number, over time
@@ -319,7 +329,7 @@ def test_the_report_of_a_day():
 @pytest.mark.parametrize(
     ("load", "words"),
     [
-        (cluster([95, 40, 40], saturated=("a:80",)), "a:80 is at the end of its CPU"),
+        (cluster([95, 40, 40], saturated=("a:80",)), "a:80 has 90 points or more"),
         (cluster([40, 40], active=3), "the load of 1 active broker is not known now"),
         (cluster([40, 40], grounded=False, background=0), "not learned yet"),
         (cluster([80, 40], background=[75, 10]), "a:80 has 75 points that no traffic makes"),
@@ -374,8 +384,8 @@ def test_the_needed_number_is_enough(values: tuple[list[float], list[float], lis
 
     if brokers <= size - 1:
         away = load.brokers[which % size]
-        assert highest_score(demand, load, without=away).points <= MAX + 1e-6
-    assert highest_score(demand, load, max(brokers, size)).points <= MAX + 1e-6
+        assert highest_score(demand, load, without=away) <= MAX + 1e-6
+    assert highest_score(demand, load, max(brokers, size)) <= MAX + 1e-6
 
 
 @given(CLUSTERS)
@@ -386,7 +396,7 @@ def test_one_fewer_than_needed_is_not_enough(values: tuple[list[float], list[flo
     brokers = int(np.ceil(needed(demand, load, MAX) - 1e-9))
 
     if brokers > size:
-        assert highest_score(demand, load, brokers - 1).points > MAX - 1e-6
+        assert highest_score(demand, load, brokers - 1) > MAX - 1e-6
 
 
 @given(st.lists(st.floats(0, 100), min_size=26, max_size=36))
