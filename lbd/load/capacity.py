@@ -40,7 +40,7 @@ class CapacitySettings(BaseModel):
 
     max_score: float = Field(
         70,
-        gt=0,
+        ge=10,
         le=100,
         description="Points that no broker is to exceed at the peak of the last day. lbd capacity and the metric "
         "lbd_brokers_wanted say how many brokers that takes. It moves nothing",
