@@ -87,12 +87,12 @@ def capacity(backend: Backend) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["reading"])
 
     @router.get("/capacity")
-    async def wanted_brokers() -> Response:
+    def wanted_brokers() -> Response:
         """How many brokers the peak of the last day needs: the JSON of ``lbd capacity``."""
         found = last_turn(backend).record.capacity
         if found is None:
             raise ProblemError(503, "the last turn saw no load", {"retry-after": "15"})
-        return answer(found)
+        return answer(found.report)
 
     return router
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -355,6 +356,27 @@ class CapacityReport:
     brokers: tuple[BrokerAway, ...]
     easiest: str | None
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Capacity:
+    """A round, and the peaks that have it in them. The report is made when it is asked for: of a thousand brokers it
+    takes most of a second.
+    """
+
+    peaks: Peaks
+    load: ClusterLoad
+    max_score: float
+
+    @property
+    def wanted(self) -> int:
+        """How many brokers are wanted."""
+        return wanted(self.peaks.hours, self.load.taken_at, self.load.active)
+
+    @cached_property
+    def report(self) -> CapacityReport:
+        """What is told of it."""
+        return report(self.peaks, self.load, self.max_score)
 
 
 def report(peaks: Peaks, load: ClusterLoad, max_score: float) -> CapacityReport:

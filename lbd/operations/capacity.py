@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lbd.errors import LbdError
-from lbd.load.capacity import cluster_load, report, with_round
+from lbd.load.capacity import Capacity, cluster_load, with_round
 from lbd.reason import Reason
 from lbd.store.capacity import load_peaks, save_peaks
 
 if TYPE_CHECKING:
     from lbd.config import Settings
-    from lbd.load.capacity import CapacityReport, ClusterLoad
+    from lbd.load.capacity import ClusterLoad
     from lbd.turn.parts import TurnResult
 
 
@@ -34,14 +34,14 @@ class PeakKeeper:
         self._taken_at = 0.0
         self.trouble = ""
 
-    def after(self, record: TurnResult) -> CapacityReport | None:
-        """What is told after a turn; None where it saw no load. Peaks that cannot be written are kept in memory."""
+    def after(self, record: TurnResult) -> Capacity | None:
+        """What is known after a turn; None where it saw no load. Peaks that cannot be written are kept in memory."""
         load = load_of(record, self._settings)
         if load is None:
             return None
         most = self._settings.capacity.max_score
         self._peaks, self._taken_at = with_round(self._peaks, load, most), load.taken_at
-        found = report(self._peaks, load, most)
+        found = Capacity(self._peaks, load, most)
         is_due = not 0 <= load.taken_at - self._written_at < KEPT_EVERY_SECONDS
         if self._peaks.hours and (is_due or found.wanted != self._wanted):
             self._wanted = found.wanted

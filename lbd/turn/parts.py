@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lbd.act.executor import Accepts, FinishedMoves
     from lbd.decide.strategies import Strategy
     from lbd.errors import LbdError
-    from lbd.load.capacity import CapacityReport
+    from lbd.load.capacity import Capacity
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Skip, Slopes, Snapshot, Unload
     from lbd.observe.observer import Observation
@@ -240,4 +240,4 @@ class TurnResult:
     blocked: Mapping[str, Skip] = field(default_factory=dict)
     rest: Rest | None = None
     gave_up: str = ""
-    capacity: CapacityReport | None = None
+    capacity: Capacity | None = None

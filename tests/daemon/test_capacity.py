@@ -50,7 +50,7 @@ def lived(keeper: PeakKeeper, since: float, hours: float, *cpu: float) -> Capaci
     for turn in range(round(hours * 6)):
         told = keeper.after(turn_at(since + turn * 10 * MINUTE, *cpu))
     assert told is not None
-    return told
+    return told.report
 
 
 def settings(folder: Path, **capacity: float) -> Settings:
@@ -139,7 +139,7 @@ def test_a_drained_broker_is_one_that_is_there(tmp_path: Path):
     found = PeakKeeper(settings(tmp_path), BEGIN).after(turn_at(BEGIN, 40, 40, 11, drained=2))
 
     assert found is not None
-    assert (found.active, [note for note in found.notes if "not known" in note]) == (3, [])
+    assert (found.report.active, [note for note in found.report.notes if "not known" in note]) == (3, [])
 
 
 def test_a_turn_that_failed_tells_nothing(tmp_path: Path):
