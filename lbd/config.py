@@ -22,6 +22,7 @@ from lbd.decide.strategies import RULES, STRATEGIES
 from lbd.documents import complaint, ends, flat, read_yaml, text_of, yaml_problem
 from lbd.errors import UsageError
 from lbd.file_settings import FilePath, SecretPath
+from lbd.load.capacity import CapacitySettings
 from lbd.load.scoring import Weights
 from lbd.load.settings import LoadSettings
 from lbd.notify.settings import NotifySettings
@@ -262,6 +263,7 @@ class Settings(_Strategies):
     guardrails: Guardrails = Guardrails()
     split: SplitSettings = SplitSettings()
     drain: DrainSettings = DrainSettings()
+    capacity: CapacitySettings = CapacitySettings()
     history: HistorySettings = HistorySettings()
     state_dir: FilePath = Field(
         Path("/var/lib/lbd"),

@@ -14,7 +14,7 @@ from lbd.api.change import ChangeLog, Runner, changing, commands, draining, drai
 from lbd.api.guard import Guard
 from lbd.api.metrics import Exposition, exposition
 from lbd.api.problems import RESPONSES, ProblemError, add_handlers
-from lbd.api.read import explaining, placement, probes, reading
+from lbd.api.read import capacity, explaining, placement, probes, reading
 from lbd.api.schemas import Documented
 
 if TYPE_CHECKING:
@@ -55,7 +55,14 @@ def application(backend: Backend, ending: threading.Event, *, local: bool) -> Gu
     app.include_router(probes(backend))
     changes = ChangeLog()
     runner = Runner(backend, changes, ending)
-    read = (placement(backend), reading(backend), explaining(backend), drains(backend), previews(backend))
+    read = (
+        placement(backend),
+        reading(backend),
+        explaining(backend),
+        capacity(backend),
+        drains(backend),
+        previews(backend),
+    )
     change = (changing(backend, changes), commands(backend, runner), draining(backend, changes, runner))
     for router in (
         *read,

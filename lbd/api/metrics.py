@@ -63,6 +63,7 @@ class _Collector:
         last = self._backend.board.last
         if last is not None:
             yield from _of_turn(last)
+            yield from _of_capacity(last)
             yield from _of_brokers(last, self._backend.now())
             yield from _of_pairs(last)
 
@@ -97,6 +98,14 @@ def _of_turn(last: Published) -> Iterator[Metric]:
         "lbd_budget_left", "Unloads that may still be sent, by limit; of the one used most.", "budget", left
     )
     yield _labelled("lbd_budget_limit", "Those limits.", "budget", limits)
+
+
+def _of_capacity(last: Published) -> Iterator[Metric]:
+    """Left out where the last turn saw no load: an autoscaler then changes nothing."""
+    found = last.record.capacity
+    if found is not None:
+        words = "Brokers of this kind that the peak of the last day needs to stay below capacity.max_score."
+        yield _gauge("lbd_brokers_wanted", words, value=found.wanted)
 
 
 def _of_brokers(last: Published, now: float) -> Iterator[Metric]:

@@ -82,6 +82,21 @@ def explaining(backend: Backend) -> APIRouter:
     return router
 
 
+def capacity(backend: Backend) -> APIRouter:
+    """The route."""
+    router = APIRouter(prefix="/v1", tags=["reading"])
+
+    @router.get("/capacity")
+    def wanted_brokers() -> Response:
+        """How many brokers the peak of the last day needs: the JSON of ``lbd capacity``."""
+        found = last_turn(backend).record.capacity
+        if found is None:
+            raise ProblemError(503, "the last turn saw no load", {"retry-after": "15"})
+        return answer(found.report)
+
+    return router
+
+
 # --- ``/v1/placement``: which broker a bundle, or the bundle of a topic, should go to
 
 Strategy = Annotated[str, Query(max_length=100, description=f"one of {', '.join(PLACEMENTS)}")]

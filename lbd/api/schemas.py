@@ -27,6 +27,7 @@ from lbd.api.shapes import (
     Started,
     StrategyTold,
 )
+from lbd.load.capacity import CapacityReport
 from lbd.split.plan import DueSplitsDocument, SplitDocument
 from lbd.store.control import RequestResult
 from lbd.store.explain import BrokerAnswer, BundleAnswer, NamespaceAnswer, TurnAnswer
@@ -59,6 +60,7 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/readyz"): (Readiness,),
     ("get", "/v1/status"): (StatusTold,),
     ("get", "/v1/snapshot"): (SnapshotTold,),
+    ("get", "/v1/capacity"): (CapacityReport,),
     ("get", "/v1/gaps"): (list[GapPoint],),
     ("get", "/v1/strategy"): (StrategyTold,),
     ("get", "/v1/decisions"): (list[as_named(TurnRecord)],),  # type: ignore[misc]

@@ -148,6 +148,7 @@ class Engine:
     def _turn(self, parts: Parts) -> TurnResult:
         self._real.recover()
         record = turn(parts)
+        record = replace(record, capacity=self._real.peaks.after(record))
         if self._real.observing is not None:
             self._real.observing.seen(record)
         else:
@@ -255,7 +256,8 @@ class Engine:
         journal = journal_warnings(self._real.journal, self.settings.state_dir / LIVE_NAME)
         found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         found += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
-        found += [self._real.learned.trouble, self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
+        found += [self._real.learned.trouble, self._real.peaks.trouble]
+        found += [self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:
@@ -284,6 +286,7 @@ class Engine:
     def flush(self) -> None:
         """Write what is kept in memory only. Raises :class:`LbdError`; a minute of averages is lost then."""
         self._real.learned.close()
+        self._real.peaks.close()
         self._real.memory.close()
 
     def close(self) -> None:

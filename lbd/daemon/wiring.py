@@ -19,6 +19,7 @@ from lbd.daemon.service_proof import ServiceProof
 from lbd.daemon.take_over import watching
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer
+from lbd.operations.capacity import PeakKeeper
 from lbd.operations.drain import Draining, Tools
 from lbd.operations.parts import Learned, PolicyReader
 from lbd.operations.place import LivePicker
@@ -148,6 +149,7 @@ class Assembled:
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = LivePicker(journal, ended)
         self.learned = Learned(settings, timebase.now())
+        self.peaks = PeakKeeper(settings, timebase.now())
         self.draining = Draining(settings.state_dir, self.executor, timebase.now, self.ordered)
         folder, sent = settings.state_dir, lambda: self.journal.sent
         self.rolling = Rolling(folder, self.draining, timebase.now, self.ordered, sent)
@@ -193,6 +195,7 @@ class Assembled:
         self.settings, self.observer = settings, self._observed(settings)
         self.proposals.drop()
         self.learned.take(settings)
+        self.peaks.take(settings)
 
     def recover(self, seconds: float = 0.0) -> None:
         """Close what a killed process left open, or one that led before."""

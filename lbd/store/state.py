@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-BESIDE = ("memory.json", "status.json", "averages.npz", "load.npz", "drains.json", "take-over.json", "turns")
+BESIDE = (
+    *("memory.json", "status.json", "averages.npz", "load.npz", "capacity.json", "drains.json", "take-over.json"),
+    "turns",
+)
 """Files that only an lbd with a journal writes."""
 
 AVERAGES_GO_STALE_SECONDS = 15 * 60.0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lbd.act.executor import Accepts, FinishedMoves
     from lbd.decide.strategies import Strategy
     from lbd.errors import LbdError
+    from lbd.load.capacity import Capacity
     from lbd.load.scoring import Weights
     from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Skip, Slopes, Snapshot, Unload
     from lbd.observe.observer import Observation
@@ -209,7 +210,8 @@ class TurnResult:
     a turn that is recorded; 0: it is not. ``amended`` are corrected outcomes of moves that earlier turns reported,
     ``served`` is whether clients are back, for moves that landed before. ``blocked`` is why a pair, by its ends, can
     move nothing at present, and until when, ``canary`` what a canary holds of the plan. ``rest`` is what remains of the
-    plan after this turn's wave; ``gave_up`` is why the rest of an earlier one is not moved.
+    plan after this turn's wave; ``gave_up`` is why the rest of an earlier one is not moved. ``capacity`` is how many
+    brokers are wanted, where that is followed.
     """
 
     sentence: str = ""
@@ -242,3 +244,4 @@ class TurnResult:
     canary: CanaryHold = NOTHING_HELD
     rest: Rest | None = None
     gave_up: str = ""
+    capacity: Capacity | None = None

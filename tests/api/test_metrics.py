@@ -19,6 +19,7 @@ import yaml
 from lbd.api.published import Tally
 from lbd.model import Outcome, Result, Unload
 from lbd.permit.served import ServiceResult
+from lbd.simulate.faults import Reply
 from tests.api.conftest import PATIENCE_SECONDS, Api, serving
 from tests.daemon.test_service import eventually
 
@@ -65,6 +66,17 @@ class TestMetrics:
         asked = f"lbd_admin_request_seconds_count{{{unloads}}}"
         assert after[asked] - before.get(asked, 0) == len(planned)
         assert after[f'lbd_broker_usage_ratio{{broker="{pulsar.ids[0]}",resource="cpu"}}'] == 0.8
+
+    def test_an_autoscaler_is_told_how_many_brokers_are_wanted(self, pulsar: FakePulsar, tmp_path: Path):
+        """Those that are there until more is known, and nothing while no load is seen."""
+        with serving(pulsar, tmp_path) as api:
+            api.turn()
+            seen = _values(api.get("/metrics").text)
+            pulsar.fault("load-report", Reply(500))
+            api.turn()
+            unseen = _values(api.get("/metrics").text)
+        assert seen["lbd_brokers_wanted"] == seen['lbd_brokers{state="active"}'] == len(pulsar.ids)
+        assert "lbd_brokers_wanted" not in unseen
 
     def test_who_was_asked_for_its_cpu_of_now_is_told(self, pulsar: FakePulsar, tmp_path: Path):
         """Brokers with hits, from the second turn on; until a whole minute was seen their reports count."""
@@ -158,6 +170,23 @@ class TestAlerts:
         asked = {name for query in _queries() for name in re.findall(r"\blbd_\w+", query)}
         assert asked - known == set()
 
+    def test_autoscalers_ask_for_the_metric_that_there_is(self, api: Api):
+        """By its name; its value is the number of replicas of the same StatefulSet, and no pod is removed undrained."""
+        told = set(re.findall(r"^# TYPE (\w+)", api.get("/metrics").text, re.MULTILINE))
+        keda, hpa, adapter = (_example(name) for name in ("keda", "hpa", "prometheus-adapter"))
+        (trigger,), (metric,), (rule,) = keda["spec"]["triggers"], hpa["spec"]["metrics"], adapter["rules"]["external"]
+        query = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"]).replace("<<.LabelMatchers>>", "")
+
+        assert trigger["metadata"]["query"] == "max(lbd_brokers_wanted)"
+        assert query == "max(lbd_brokers_wanted{})"
+        assert metric["external"]["metric"]["name"] == rule["seriesQuery"] == "lbd_brokers_wanted"
+        assert "lbd_brokers_wanted" in told
+        assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("AverageValue", "1")
+        assert metric["external"]["target"] == {"type": "AverageValue", "averageValue": "1"}
+        assert keda["spec"]["scaleTargetRef"] == hpa["spec"]["scaleTargetRef"]
+        behaviors = keda["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"], hpa["spec"]["behavior"]
+        assert [one["scaleDown"] for one in behaviors] == [{"selectPolicy": "Disabled"}] * 2
+
     def test_a_real_prometheus_scrapes_lbd_and_answers_every_query(self, api: Api, tmp_path: Path):
         """The scrape is up; no query of rules or dashboard is an error."""
         assert api.serving.url is not None
@@ -169,10 +198,16 @@ class TestAlerts:
                 _asked(url, filled)
 
 
+def _example(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((EXAMPLES / "kubernetes" / f"{name}.yaml").read_text())
+    return found
+
+
 def _queries() -> list[str]:
     rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
     panels = json.loads(DASHBOARD.read_text())["panels"]
-    return [rule["expr"] for rule in rules] + [one["expr"] for panel in panels for one in panel["targets"]]
+    scaling = [one["metadata"]["query"] for one in _example("keda")["spec"]["triggers"]]
+    return [*scaling, *(rule["expr"] for rule in rules)] + [one["expr"] for panel in panels for one in panel["targets"]]
 
 
 def _asked(url: str, query: str) -> list[dict[str, Any]]:

@@ -115,6 +115,7 @@ EXAMPLES = {
     "grafana/lbd.json": f"{METRICS}::test_rules_and_dashboard_ask_for_metrics_that_there_are",
     "kubernetes/apache-chart/*": f"{PRE_STOP}::test_brokers_have_the_hook_and_nothing_else_has",
     "kubernetes/pre-stop.sh": "tests/api/test_pre_stop.py::test_what_passes_by_itself_is_waited_for",
+    "kubernetes/*.yaml": f"{METRICS}::test_autoscalers_ask_for_the_metric_that_there_is",
     "prometheus/*.yml": f"{METRICS}::test_each_alert_fires_when_it_should",
     "spark-k8s/job.py": f"tests/learn/test_kubernetes.py::{PODS}",
     "spark-k8s/submit.sh": f"tests/learn/test_kubernetes.py::{PODS}",

@@ -13,8 +13,10 @@ import pytest
 from lbd import files
 from lbd.act import broker_shedding
 from lbd.errors import LbdError, UsageError
+from lbd.load.capacity import Peaks
 from lbd.load.samples import BrokerSamples
 from lbd.model import Averages, Unload
+from lbd.store.capacity import load_peaks, save_peaks
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drain, Drains, Works, drains_in_force
 from lbd.store.history import Folder
@@ -82,6 +84,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "averages.npz": lambda state: StateDir(state).save_averages(Averages.empty(), NOW),
     "status.json": lambda state: write_status(state, a_status()),
     "load.npz": samples,
+    "capacity.json": lambda state: save_peaks(state, Peaks()),
     "drains.json": lambda state: Drains(state).save(Works()),
     "take-over.json": lambda state: broker_shedding.save(
         state / "take-over.json", broker_shedding.TakeOverNote("c", "taken", None, {}, NOW, NOW)
@@ -208,6 +211,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "averages.npz": lambda state: StateDir(state).load_averages(NOW),
     "status.json": read_status,
     "load.npz": lambda state: load_samples(state, NOW),
+    "capacity.json": load_peaks,
     "drains.json": lambda state: drains_in_force(state, NOW),
     "take-over.json": lambda state: broker_shedding.load(state / "take-over.json"),
     "control/pause.json": lambda state: Control(state).paused(NOW),

@@ -1,0 +1,98 @@
+"""``lbd capacity``: how many brokers the peak of the last day needs, and what one less and one more would do."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+from rich.text import Text
+
+from lbd.cli.drain import drain_sentence
+from lbd.cli.options import api_option, format_option, settings_options
+from lbd.cli.render import amount, bar, json_out, plain, table
+from lbd.cli.request import lbd_client, read
+from lbd.cli.status_text import console
+from lbd.errors import LbdError, ObserveError
+from lbd.load.capacity import CapacityReport
+from lbd.text import counted, zoned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lbd.api.client import Client
+    from lbd.cli.options import Read
+    from lbd.load.capacity import PeakReport
+
+
+@click.command("capacity")
+@api_option
+@format_option
+@settings_options
+def capacity(read: Read, form: str, api_url: str | None) -> None:
+    """Show how many brokers the peak of the last day needs, so that all stay below capacity.max_score points.
+
+    The table shows each broker's score, and the highest score of the others at that peak if it were away. Of the broker
+    that is the easiest to give up, the plan of its drain follows. It changes nothing. Exit code 3 if no lbd runs, or if
+    its last turn saw no load.
+
+    \b
+    Example: lbd capacity --format json
+    """
+    settings = read().settings
+    client = lbd_client(settings, api_url)
+    if client is None:
+        raise ObserveError(f"{settings.state_dir}: no lbd runs there, and the load of a day is known to none; run one")
+    found = _capacity(client)
+    if form == "json":
+        json_out(found)
+        return
+    show(found)
+    if found.easiest is not None:
+        click.echo(plain(_drain_text(client, found.easiest)))
+
+
+def _capacity(client: Client) -> CapacityReport:
+    found: CapacityReport = read(client.get("capacity"), CapacityReport)
+    return found
+
+
+def show(found: CapacityReport) -> None:
+    """Print the brokers, the scores with one less and one more, the peaks, and what is not known."""
+    if found.brokers:
+        rows = table(("broker", "left"), ("score now", "right"), ("peak without it", "right"), ("", "left"))
+        for one in sorted(found.brokers, key=lambda one: (not one.can_go, one.without, one.id)):
+            style = "green" if one.can_go else "red" if one.without > found.max_score else "yellow"
+            scores = amount(one.score, digits=1), amount(one.without, digits=1)
+            rows.add_row(Text(plain(one.id)), *scores, bar(one.without, style))
+        console().print(rows)
+    for line in lines(found):
+        click.echo(plain(line))
+
+
+def lines(found: CapacityReport) -> Iterator[str]:
+    """The sentences of the answer."""
+    yield f"{found.summary}."
+    if found.score is not None:
+        less = f"{found.one_less:.1f} with {found.active - 1}, " if found.one_less is not None else ""
+        then = f"{found.score:.1f} with {counted(found.active, 'broker')}, {found.one_more:.1f} with {found.active + 1}"
+        yield f"The highest score at that peak: {less}{then}."
+    if found.week is not None and found.day is not None and found.week.needed > found.day.needed:
+        yield f"The peak of the last week: {_peak_text(found.week)}."
+    yield from (f"Note: {note}." for note in found.notes)
+
+
+def _peak_text(peak: PeakReport) -> str:
+    least = "at least " if peak.at_least else ""
+    return f"{peak.resource.replace('_', ' ')} needed {least}{peak.needed:.1f} brokers at {zoned(peak.at)}"
+
+
+def _drain_text(client: Client, broker: str) -> str:
+    """Whether the others have room for its bundles now, by the plan of its drain."""
+    from lbd.cli import remote  # noqa: PLC0415 - usage errors need no NumPy
+
+    easiest = f"The easiest to give up is {broker} (lbd drain {broker})"
+    try:
+        return f"{easiest}. {drain_sentence(remote.remote_drain_plan(client, 'drain', broker), broker, time.time())}"
+    except LbdError as error:
+        return f"{easiest}; its drain cannot be planned now: {error}."
