@@ -263,16 +263,16 @@ def test_an_end_that_could_not_be_written_is_written_later(
     lbd: Run, cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Who watches reads it from the disk, which was full."""
-    target, tell = cluster.brokers[0], Drains.tell
+    target, save = cluster.brokers[0], Drains.save
     begun(lbd, asked(target), monkeypatch, part=60)
 
     def full(*_: object) -> None:
         raise UsageError("drains.json: No space left on device")
 
-    monkeypatch.setattr(Drains, "tell", full)
+    monkeypatch.setattr(Drains, "save", full)
     lbd.engine.go_on()
     assert any("No space left" in one for one in lbd.engine.draining.warnings)
-    monkeypatch.setattr(Drains, "tell", tell)
+    monkeypatch.setattr(Drains, "save", save)
     cluster.forward(6)
     lbd.engine.draining.to_the_end(lbd.engine.go_on)
     lbd.engine.go_on()
