@@ -1,4 +1,4 @@
-"""What keeps a source from giving any bundle at present, and when that ends. Pure."""
+"""Why a source can give no bundle at present, and when that ends. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def block(
     resting_since: Mapping[str, float],
     guardrails: Guardrails,
 ) -> Skip | None:
-    """The used-up budget, or what all bundles of the source wait for; None if some bundle of it could be moved now.
+    """The used-up budget, or what all bundles of the source wait for; None if one of them could be moved now.
 
     ``barred`` is int8 (N,), reason codes; ``resting_since`` is when bundles were last attempted or changed hands. Where
     the pair has a ``why``, its strategy may choose other destinations than the pair's.
@@ -39,11 +39,11 @@ def block(
     if not limits or len(bars) < len(own):
         return None
     reason, number = limits.most_common(1)[0]
-    told = f"{number} of {len(own)} bundles with traffic may not move"
+    summary = f"{number} of {len(own)} bundles with traffic may not move"
     if reason is Reason.CANARY:
-        return Skip(pair.ends, reason, f"{told} until guardrails.canary is widened")
+        return Skip(pair.ends, reason, f"{summary} until guardrails.canary is widened")
     since = [resting_since[name] for name, one in bars.items() if one is reason and name in resting_since]
     if reason is Reason.PING_PONG or not since:
-        return Skip(pair.ends, reason, f"{told} (guardrails.max_moves_per_bundle)")
+        return Skip(pair.ends, reason, f"{summary} (guardrails.max_moves_per_bundle)")
     wait = max(guardrails.cool_down_minutes - (snapshot.taken_at - min(since)) / 60, 0)
-    return Skip(pair.ends, reason, f"{told}, the first one may in {wait:.0f} min (guardrails.cool_down_minutes)")
+    return Skip(pair.ends, reason, f"{summary}, the first one may in {wait:.0f} min (guardrails.cool_down_minutes)")

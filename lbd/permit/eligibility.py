@@ -42,9 +42,9 @@ def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> 
 
 
 def move_cost(costs: Mapping[str, float | str], namespace: str) -> float:
-    """The cost given for a namespace, else for its tenant, else 0; infinite where it is never to be moved."""
-    given = costs.get(namespace, costs.get(f"{namespace.partition('/')[0]}/*", 0.0))
-    return float("inf") if given == "never" else float(given)
+    """The cost set for a namespace, else for its tenant, else 0; infinite for ``never``."""
+    cost = costs.get(namespace, costs.get(f"{namespace.partition('/')[0]}/*", 0.0))
+    return float("inf") if cost == "never" else float(cost)
 
 
 def column(snapshot: Snapshot, costs: Mapping[str, float | str]) -> FloatArray | None:
@@ -103,13 +103,13 @@ def barred(
     """Why each bundle may not move in a live turn, int8 (N,): the first reason that applies, 0 for none.
 
     ``changed_at`` is when the owner of a bundle changed without lbd, ``tired`` are bundles that moved often enough.
-    ``untold``: whether bundles of which brokers do not tell what they carry may move, too.
+    ``untold``: whether bundles whose load no broker reports may move, too.
     """
     codes = broker_bundles(snapshot)
     _bar_namespaces(codes, snapshot.namespaces, _namespace_rule(isolation, guardrails))
     _bar_impossible(codes, snapshot)
     if not untold:
-        _bar_untold(codes, snapshot)
+        _bar_unreported(codes, snapshot)
     since = snapshot.taken_at - guardrails.cool_down_minutes * 60
     resting = dict.fromkeys(tired, Reason.PING_PONG.code)
     resting |= {bundle: Reason.CHANGED_HANDS.code for bundle, at in (changed_at or {}).items() if at >= since}
@@ -128,24 +128,27 @@ def exempt_reason(bundle: str, guardrails: Guardrails) -> Reason | None:
 
 
 def outside_canary(codes: CodeArray, snapshot: Snapshot, canary: Canary | None) -> CodeArray:
-    """The codes, int8 (N,), with the bundles barred that nothing but the canary keeps from moving."""
+    """A copy of the codes, int8 (N,), with the bundles outside the canary barred; a barred bundle keeps its reason.
+
+    The codes themselves where there is no canary (None).
+    """
     if canary is None:
         return codes
-    found, names = codes.copy(), frozenset(canary.namespaces)
-    _bar_namespaces(found, snapshot.namespaces, lambda name: 0 if covers(names, name) else Reason.CANARY.code)
-    return found
+    extended, names = codes.copy(), frozenset(canary.namespaces)
+    _bar_namespaces(extended, snapshot.namespaces, lambda name: 0 if covers(names, name) else Reason.CANARY.code)
+    return extended
 
 
 def bar_more(codes: CodeArray, snapshot: Snapshot, reasons: Mapping[str, Reason]) -> CodeArray:
-    """A copy of the codes, int8 (N,), with further bundles barred: those named, and all of the namespaces named.
+    """A copy of the codes, int8 (N,), with more bundles barred. ``reasons`` names bundles, and namespaces as a whole.
 
-    A bundle that is barred keeps its reason.
+    A bundle that is barred already keeps its reason.
     """
-    found = codes.copy()
+    extended = codes.copy()
     for name, at in snapshot.positions_of(reasons).items():
-        found[at] = found[at] or reasons[name].code
-    _bar_namespaces(found, snapshot.namespaces, lambda name: _code(reasons, name))
-    return found
+        extended[at] = extended[at] or reasons[name].code
+    _bar_namespaces(extended, snapshot.namespaces, lambda name: _code(reasons, name))
+    return extended
 
 
 def _code(reasons: Mapping[str, Reason], name: str) -> int:
@@ -159,8 +162,8 @@ def _bar(codes: CodeArray, where: np.ndarray[tuple[int], np.dtype[np.bool_]], re
 def _bar_namespaces(codes: CodeArray, namespaces: Namespaces, rule: Callable[[str], int]) -> None:
     verdict = np.array([rule(name) for name in namespaces.names], dtype=np.int8)
     if verdict.any():
-        found = verdict[namespaces.of]
-        codes[codes == 0] = found[codes == 0]
+        by_bundle = verdict[namespaces.of]
+        codes[codes == 0] = by_bundle[codes == 0]
 
 
 def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[str], int]:
@@ -183,12 +186,12 @@ def _namespace_rule(isolation: Isolation, guardrails: Guardrails) -> Callable[[s
     return rule
 
 
-def _bar_untold(codes: CodeArray, snapshot: Snapshot) -> None:
-    """Bundles of which brokers that tell of their largest ones only do not tell: nobody knows what they carry."""
+def _bar_unreported(codes: CodeArray, snapshot: Snapshot) -> None:
+    """Bundles without statistics, where brokers report their largest ones only: their load is unknown."""
     if snapshot.partial:
-        told = np.zeros(len(snapshot.bundles), dtype=np.bool_)
-        told[snapshot.rows.bundle[snapshot.rows.reported]] = True
-        _bar(codes, ~told, Reason.NO_STATISTICS)
+        reported = np.zeros(len(snapshot.bundles), dtype=np.bool_)
+        reported[snapshot.rows.bundle[snapshot.rows.reported]] = True
+        _bar(codes, ~reported, Reason.NO_STATISTICS)
 
 
 def _bar_impossible(codes: CodeArray, snapshot: Snapshot) -> None:

@@ -228,14 +228,14 @@ def _usage(brokers: Brokers, at: int) -> tuple[float, float, float]:
     return cpu, bandwidth_in, bandwidth_out
 
 
-def _next(old: Sample, found: Sample) -> Sample:
-    """What is seen now of a broker that was seen before. When a clock goes back, its last sample is as old as it is."""
-    if not same(old.started_at, found.started_at):
-        return replace(found, to_settle=SAMPLES_TO_SETTLE)
-    if all(map(same, old.usage, found.usage)):
-        return replace(old, bundles=found.bundles, fresh_at=min(old.fresh_at, found.fresh_at))
+def _next(old: Sample, new: Sample) -> Sample:
+    """The sample that follows ``old``. When the clock goes back, an unchanged sample is no newer than ``new``."""
+    if not same(old.started_at, new.started_at):
+        return replace(new, to_settle=SAMPLES_TO_SETTLE)
+    if all(map(same, old.usage, new.usage)):
+        return replace(old, bundles=new.bundles, fresh_at=min(old.fresh_at, new.fresh_at))
     to_settle = max(old.to_settle - 1, 0)
-    touched = replace(found, touched_at=old.touched_at, is_still=old.is_still, expected=old.expected)
+    touched = replace(new, touched_at=old.touched_at, is_still=old.is_still, expected=old.expected)
     return replace(touched, seen=old.seen + 1, to_settle=to_settle)
 
 
@@ -324,15 +324,15 @@ def _before(before: ReportedOwners, snapshot: Snapshot) -> tuple[IntArray, dict[
     was = code[np.append(before.owner, UNSEEN)[old]]
     away = _still(before.away, snapshot.taken_at)
     for at in np.flatnonzero(old < 0).tolist():
-        if (seen := away.pop(snapshot.bundles[at], None)) is not None:
-            was[at] = index.get(seen[0], GONE)
-    left = np.delete(np.arange(before.owner.size), old[old >= 0]).tolist()
-    gone = {before.bundles[at]: (before.brokers[before.owner[at]], snapshot.taken_at) for at in left}
+        if (last := away.pop(snapshot.bundles[at], None)) is not None:
+            was[at] = index.get(last[0], GONE)
+    missing = np.delete(np.arange(before.owner.size), old[old >= 0]).tolist()
+    gone = {before.bundles[at]: (before.brokers[before.owner[at]], snapshot.taken_at) for at in missing}
     return was, {**away, **gone}
 
 
 def _still(away: Mapping[str, tuple[str, float]], now: float) -> dict[str, tuple[str, float]]:
-    return {name: seen for name, seen in away.items() if now - seen[1] <= AWAY_SECONDS}
+    return {name: (broker, at) for name, (broker, at) in away.items() if now - at <= AWAY_SECONDS}
 
 
 def _keep_where_it_was(owner: IntArray, was: IntArray, snapshot: Snapshot) -> None:

@@ -31,7 +31,7 @@ EVERYBODYS = Weights()
 
 @dataclass(frozen=True)
 class Permitted:
-    """What of a plan may happen, and what not and why."""
+    """The unloads of a plan that may happen, and why each of the others may not."""
 
     unloads: tuple[Unload, ...]
     skips: tuple[Skip, ...]
@@ -120,19 +120,19 @@ class Ledger:
 
     def expected(self, taken: Iterable[Unload]) -> dict[str, float]:
         """Scores, in points, of the brokers that these unloads touch, once all have landed: see ``predicted.py``."""
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for unload in taken:
             source, destination = unload.source, unload.destination or ""
-            before = found.get(source, float(self._predicted[self._position[source]]))
-            found[source] = max(before - self._predictor.fall(unload), 0.0)
-            found[destination] = float(self._predicted[self._position[destination]])
-        return found
+            before = scores.get(source, float(self._predicted[self._position[source]]))
+            scores[source] = max(before - self._predictor.fall(unload), 0.0)
+            scores[destination] = float(self._predicted[self._position[destination]])
+        return scores
 
     def explained(self, unload: Unload) -> Unload:
-        """The same, with what its destination is expected to gain where two ways of telling differ."""
+        """The unload; where two predictions differ, its reason names both."""
         words = self._rise(unload).words
-        told = "; ".join(filter(None, (unload.reason, f"{unload.destination}{words}")))
-        return replace(unload, reason=told) if words else unload
+        reason = "; ".join(filter(None, (unload.reason, f"{unload.destination}{words}")))
+        return replace(unload, reason=reason) if words else unload
 
     def rise(self, unload: Unload) -> float:
         """Points that an unload is expected to add to its destination: see ``predicted.py``."""
@@ -143,7 +143,7 @@ class Ledger:
         return self._predictor.rise(unload, float(self._predicted[at]) if at is not None else None)
 
     def _not_permitted(self, unload: Unload) -> Skip | None:
-        """What is known before a strategy is asked; one that was told of it does not come here."""
+        """What is known before a strategy is asked; a strategy that heeds its permission never gets here."""
         at, known = self._at.get(unload.bundle), self._permission
         if known is not None and known.hold is not None:
             return Skip(unload.bundle, known.hold)
@@ -168,8 +168,8 @@ class Ledger:
         if doubt == Reason.DRAINED.code:
             return Skip(unload.bundle, Reason.DRAINED, f"{destination} is being drained")
         if doubt:
-            told = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
-            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, told)
+            detail = f"the report of {destination} is not to be trusted: {Reason.of(doubt).label}"
+            return Skip(unload.bundle, Reason.DESTINATION_FORBIDDEN, detail)
         policy = self._policies.forbids(bundle_namespace(unload.bundle), destination) or self._spread.refusal(unload)
         if policy is not None:
             return Skip(unload.bundle, *policy)
@@ -189,8 +189,8 @@ class Ledger:
         predicted = float(self._predicted[destination]) + rise.points
         limit = self._guardrails.max_destination_score
         if not np.isfinite(predicted):
-            told = f"what it would add to {unload.destination} cannot be told: {unload.source} reports no traffic"
-            return Skip(unload.bundle, Reason.DESTINATION_OVERLOADED, told)
+            detail = f"what it would add to {unload.destination} cannot be told: {unload.source} reports no traffic"
+            return Skip(unload.bundle, Reason.DESTINATION_OVERLOADED, detail)
         if not predicted <= limit:
             return Skip(
                 unload.bundle,
@@ -213,11 +213,11 @@ class Ledger:
     def _over_cap(self, unload: Unload) -> Skip | None:
         taken = len(self._taken)
         if taken >= self._most_unloads:
-            told = f"{taken} of {self._most_unloads} used (guardrails.max_unloads_per_turn)"
-            return Skip(unload.bundle, Reason.TURN_UNLOADS, told)
+            detail = f"{taken} of {self._most_unloads} used (guardrails.max_unloads_per_turn)"
+            return Skip(unload.bundle, Reason.TURN_UNLOADS, detail)
         if taken and (unload.msg_rate > self._messages_left or unload.throughput > self._bytes_left):
-            left = f"{unload.msg_rate:.0f} msg/s, {max(self._messages_left, 0):.0f} left"
-            return Skip(unload.bundle, Reason.TURN_TRAFFIC, f"{left} of guardrails.max_traffic_per_turn")
+            detail = f"{unload.msg_rate:.0f} msg/s, {max(self._messages_left, 0):.0f} left"
+            return Skip(unload.bundle, Reason.TURN_TRAFFIC, f"{detail} of guardrails.max_traffic_per_turn")
         return None
 
 
@@ -245,11 +245,11 @@ def _topic_counts(snapshot: Snapshot, wanted: dict[str, int]) -> dict[str, int]:
 
 
 def _topics(snapshot: Snapshot) -> NDArray[np.int64]:
-    """Topics of each row, int64 (M,); where one is not told of, an equal part of its broker's others."""
+    """Topics of each row, int64 (M,); one without statistics gets an equal part of its broker's remaining topics."""
     rows = snapshot.rows
     if not snapshot.partial or rows.reported.all():
         return rows.counts[:, 0]
-    owner, told = rows.owner(), np.where(rows.reported, rows.counts[:, 0], 0)
-    left = snapshot.brokers.topics - np.bincount(owner, told, len(snapshot.brokers))
-    each = np.ceil(np.maximum(left, 0) / np.maximum(rows.count(~rows.reported), 1)).astype(np.int64)
-    return np.where(rows.reported, told, each[owner])
+    owner, reported = rows.owner(), np.where(rows.reported, rows.counts[:, 0], 0)
+    unreported = snapshot.brokers.topics - np.bincount(owner, reported, len(snapshot.brokers))
+    each = np.ceil(np.maximum(unreported, 0) / np.maximum(rows.count(~rows.reported), 1)).astype(np.int64)
+    return np.where(rows.reported, reported, each[owner])

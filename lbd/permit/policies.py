@@ -103,8 +103,9 @@ def _backtracking(text: str) -> re.Pattern[str]:
 def _linear(text: str, names: tuple[str, ...]) -> BoolArray:
     """Raises ValueError where RE2 does not know the pattern."""
     compute = _compute()
-    found = compute.match_substring_regex(_column(names), text)
-    return np.unpackbits(np.frombuffer(found.buffers()[1], np.uint8), bitorder="little")[: len(names)].astype(np.bool_)
+    matches = compute.match_substring_regex(_column(names), text)
+    bits = np.unpackbits(np.frombuffer(matches.buffers()[1], np.uint8), bitorder="little")
+    return bits[: len(names)].astype(np.bool_)
 
 
 @lru_cache(maxsize=4)
@@ -194,13 +195,13 @@ class Isolation:
         if not self.policies:
             return ()
         policies = self._of_each(snapshot.namespaces.names)
-        brokers = {found: self._allowed(found, tuple(active)) for found in dict.fromkeys(policies)}
+        brokers = {binding: self._allowed(binding, tuple(active)) for binding in dict.fromkeys(policies)}
         label: dict[frozenset[str], str] = {}
-        for found, allowed in brokers.items():
-            label[allowed] = _joined(label.get(allowed), found)
+        for binding, allowed in brokers.items():
+            label[allowed] = _joined(label.get(allowed), binding)
         ordered = sorted(label, key=label.__getitem__)
         number = {allowed: at for at, allowed in enumerate(ordered)}
-        own = np.array([number[brokers[found]] for found in policies], dtype=np.int32)[snapshot.namespaces.of]
+        own = np.array([number[brokers[binding]] for binding in policies], dtype=np.int32)[snapshot.namespaces.of]
         return tuple(
             Pool(
                 label[allowed],
@@ -223,32 +224,32 @@ def _hosts(brokers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _matching(patterns: Iterable[Pattern], names: tuple[str, ...]) -> BoolArray:
-    found = np.zeros(len(names), dtype=np.bool_)
+    matched = np.zeros(len(names), dtype=np.bool_)
     for pattern in patterns:
-        found |= pattern.matching(names)
-    return found
+        matched |= pattern.matching(names)
+    return matched
 
 
 def parse_isolation(policies: Mapping[str, Any]) -> Isolation:
-    """From the answer of ``namespaceIsolationPolicies``. One that cannot be read makes all of them unknown."""
-    found: list[Policy] = []
-    for name, given in policies.items():
+    """From the response of ``namespaceIsolationPolicies``. One policy that cannot be read makes all of them unknown."""
+    parsed: list[Policy] = []
+    for name, data in policies.items():
         try:
-            found.append(_policy(name, given))
+            parsed.append(_policy(name, data))
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
             return Isolation(known=False, problem=f"isolation policy {name!r} is not understood: {why}")
-    return Isolation(tuple(found))
+    return Isolation(tuple(parsed))
 
 
-def _policy(name: str, given: Mapping[str, Any]) -> Policy:
-    """Pulsar keeps numbers of a fail-over policy as text."""
-    parameters = (given.get("auto_failover_policy") or {}).get("parameters") or {}
+def _policy(name: str, data: Mapping[str, Any]) -> Policy:
+    """Pulsar stores the numbers of a fail-over policy as text."""
+    parameters = (data.get("auto_failover_policy") or {}).get("parameters") or {}
     return Policy(
         name,
-        tuple(map(Pattern, given["namespaces"])),
-        tuple(map(Pattern, given["primary"])),
-        tuple(map(Pattern, given.get("secondary") or ())),
+        tuple(map(Pattern, data["namespaces"])),
+        tuple(map(Pattern, data["primary"])),
+        tuple(map(Pattern, data.get("secondary") or ())),
         int(parameters.get("min_limit", 0)),
     )
 
@@ -350,8 +351,11 @@ class GroupSpread:
         if group is None or unload.destination is None:
             return None
         if (broker := self._uncounted(namespace)) is not None:
-            told = f"{broker} gives no load report, so how many of anti-affinity group {group!r} its failure domain has"
-            return Reason.ANTI_AFFINITY, f"{told} is not known"
+            detail = (
+                f"{broker} gives no load report, so how many of anti-affinity group {group!r} its failure domain has "
+                "is not known"
+            )
+            return Reason.ANTI_AFFINITY, detail
         best = self._best(group, unload.bundle, unload.source)
         if unload.destination in best:
             return None
@@ -387,9 +391,9 @@ class GroupSpread:
     def _best(self, group: str, bundle: str, source: str) -> frozenset[str]:
         """Where Pulsar would place the bundle once its source has let it go."""
         namespace = bundle_namespace(bundle)
-        left = Counter({source: self._bundles[group][source][namespace] == 1})
+        leaving = Counter({source: self._bundles[group][source][namespace] == 1})
         counts = {
-            broker: sum(number > 0 for number in self._bundles[group][broker].values()) - left[broker]
+            broker: sum(number > 0 for number in self._bundles[group][broker].values()) - leaving[broker]
             for broker in self._policies.brokers(namespace)
         }
         return _least(_in_least_domains(counts, self._groups.domains))
@@ -397,15 +401,15 @@ class GroupSpread:
 
 def _counted(snapshot: Snapshot, groups: Groups) -> dict[str, dict[str, Counter[str]]]:
     """Bundles by group, broker and namespace."""
-    found: dict[str, dict[str, Counter[str]]] = {group: defaultdict(Counter) for group in groups.members}
-    if not found:
-        return found
+    counts: dict[str, dict[str, Counter[str]]] = {group: defaultdict(Counter) for group in groups.members}
+    if not counts:
+        return counts
     group_of = {namespace: group for group, names in groups.members.items() for namespace in names}
     names, of = snapshot.namespaces.names, snapshot.namespaces.of[snapshot.rows.bundle]
     grouped = np.flatnonzero(np.array([name in group_of for name in names], dtype=np.bool_)[of])
     for owner, at in zip(snapshot.rows.owner()[grouped].tolist(), of[grouped].tolist(), strict=True):
-        found[group_of[names[at]]][snapshot.brokers.ids[owner]][names[at]] += 1
-    return found
+        counts[group_of[names[at]]][snapshot.brokers.ids[owner]][names[at]] += 1
+    return counts
 
 
 def _in_least_domains(counts: Mapping[str, int], domains: Mapping[str, str]) -> dict[str, int]:

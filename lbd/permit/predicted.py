@@ -49,30 +49,30 @@ ONLY_CPU = np.arange(len(RESOURCES)) == CPU
 
 @dataclass(frozen=True)
 class Rise:
-    """``points`` that a destination gains; ``share`` and ``told`` are what the two ways of telling say.
+    """``points`` that a destination gains; ``share`` and ``learned`` are the two predictions of it.
 
-    ``told`` is None where nothing was learned; ``by``: in which words it was.
+    ``learned`` is None where nothing was learned; ``by`` says in words from what.
     """
 
     points: float
     share: float
-    told: float | None = None
+    learned: float | None = None
     by: str = SLOPE
 
     @property
     def words(self) -> str:
-        """Which of both counts, where they differ; else nothing."""
-        if self.told is None or not abs(self.told - self.share) > DIFFER_POINTS:
+        """Which of the two counts, where they differ; else nothing."""
+        if self.learned is None or not abs(self.learned - self.share) > DIFFER_POINTS:
             return ""
-        is_told = self.points == self.told
-        by, other = (self.by, SHARE) if is_told else (SHARE, self.by)
-        return f" (+{self.points:.1f} by {by}; by {other} +{self.share if is_told else self.told:.1f})"
+        is_learned = self.points == self.learned
+        by, other = (self.by, SHARE) if is_learned else (SHARE, self.by)
+        return f" (+{self.points:.1f} by {by}; by {other} +{self.share if is_learned else self.learned:.1f})"
 
 
 def _near(predicted: float, safe: Rise) -> Rise:
-    """What was learned counts as far as usage follows a line; beyond, the safe side of both."""
-    if safe.told is not None and predicted + safe.told <= LINEAR_UP_TO:
-        return replace(safe, points=safe.told)
+    """The learned prediction counts as long as usage follows a line; above that, the safe side of both."""
+    if safe.learned is not None and predicted + safe.learned <= LINEAR_UP_TO:
+        return replace(safe, points=safe.learned)
     return safe
 
 
@@ -128,16 +128,16 @@ class Predictor:
             self._most(unload, np.where(ONLY_CPU, max(cpu, 0.0), np.nan))
             for cpu in Effect(*known.effect[at].tolist()).interval
         )
-        found = float(np.clip(otherwise, low, high))
-        return found if found != otherwise else None
+        bounded = float(np.clip(otherwise, low, high))
+        return bounded if bounded != otherwise else None
 
     def _most(self, unload: Unload, steep: FloatArray) -> float:
         """The most that any weighted resource of the destination rises by slopes, float64 (5,); NaN: by the share."""
         source, at = self._position[unload.source], self._position[unload.destination or ""]
         by_share = self._used[source] * self._share(unload) * self._larger(source, at)
         by_slope = np.array([self._cpu(unload), 0.0, 0.0, unload.throughput, unload.throughput]) * steep
-        told = np.isfinite(steep) & TRAFFIC & (self._brokers.limit[at] > 0)
-        return float((np.where(told, by_slope, by_share) * self._weights)[list(SCORED)].max())
+        by_own_slope = np.isfinite(steep) & TRAFFIC & (self._brokers.limit[at] > 0)
+        return float((np.where(by_own_slope, by_slope, by_share) * self._weights)[list(SCORED)].max())
 
     def _cpu(self, unload: Unload) -> float:
         by_messages = self._slopes is not None and self._slopes.measure == "msg_rate"
@@ -197,32 +197,32 @@ that took its time and for the statistics. 150 s where brokers sample once a min
 def borne(sent: Iterable[Sent], since: float, snapshot: Snapshot, scores: FloatArray) -> FloatArray:
     """Points that each broker was given by moves from ``since`` (epoch seconds) on, float64 (B,).
 
-    ``sent`` is told oldest first. A bundle counts where it was proven to be last. Of a move that has not ended, or
-    nobody knows how, it counts where it was to go, once, and where it was before. What came from a broker that reports
-    no traffic counts nothing.
+    ``sent`` is ordered, oldest first. A bundle counts at its last proven owner. While a move is open, or its result is
+    unknown, the bundle counts at the move's destination, once, and where it counted before. A move from a broker that
+    reports no traffic counts nothing.
     """
     position = snapshot.brokers.index()
     moves = _carried((one for one in sent if one.at >= since), position)
     brokers = _before(moves, snapshot.brokers, position)
-    found = np.zeros(len(position))
+    points_by_broker = np.zeros(len(position))
     for move in moves:
         points = estimate.points(move, brokers, scores, position)
-        found[position[move.destination or ""]] += points if math.isfinite(points) else 0.0
-    return found
+        points_by_broker[position[move.destination or ""]] += points if math.isfinite(points) else 0.0
+    return points_by_broker
 
 
 def _carried(sent: Iterable[Sent], position: Mapping[str, int]) -> list[Unload]:
     """From the broker where each bundle was at first, of those in ``position``, to each that may have it now."""
-    found: dict[str, list[Unload]] = {}
+    by_bundle: dict[str, list[Unload]] = {}
     for one in sent:
-        before = found.get(one.bundle, [])
+        before = by_bundle.get(one.bundle, [])
         if not one.failed and one.owner is None:
             if one.destination not in {move.destination for move in before}:
-                found[one.bundle] = [*before, _between(one, one.source, one.destination)]
+                by_bundle[one.bundle] = [*before, _between(one, one.source, one.destination)]
         elif not one.failed:
             first = next((move.source for move in before if move.source in position), one.source)
-            found[one.bundle] = [_between(one, first, one.owner)]
-    moves = [move for several in found.values() for move in several if move.source != move.destination]
+            by_bundle[one.bundle] = [_between(one, first, one.owner)]
+    moves = [move for several in by_bundle.values() for move in several if move.source != move.destination]
     return [move for move in moves if move.source in position and move.destination in position]
 
 
@@ -231,15 +231,16 @@ def _between(one: Sent, source: str, destination: str | None) -> Unload:
 
 
 def _before(moves: Iterable[Unload], brokers: Brokers, position: Mapping[str, int]) -> Brokers:
-    """The brokers with as much traffic as has left them at least: those whose reports show the moves have less now,
-    of which each would be too large a share.
+    """The brokers with at least as much traffic as has left them.
+
+    A report that shows the moves already has less, and each move would be too large a share of that.
     """
-    left = np.zeros((len(position), 2))
+    departed = np.zeros((len(position), 2))
     for move in moves:
-        left[position[move.source]] += move.msg_rate, move.throughput
+        departed[position[move.source]] += move.msg_rate, move.throughput
     rates = brokers.rates.copy()
     with np.errstate(invalid="ignore", over="ignore"):  # what a report may hold
-        for first, gone in ((MSG_IN, left[:, 0]), (BYTES_IN, left[:, 1])):
+        for first, gone in ((MSG_IN, departed[:, 0]), (BYTES_IN, departed[:, 1])):
             missing = gone - rates[:, first] - rates[:, first + 1]
             rates[:, first] += np.where(missing > 0, missing, 0.0)
     return replace(brokers, rates=rates)

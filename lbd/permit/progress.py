@@ -76,10 +76,11 @@ def planned(
         return progress
     known = {(one.source, one.destination): one for one in progress.tried}
     for pair in pairs:
-        gap, left = _pair_gap(scores, pair), _pair_gap(expected, pair)
+        gap = _pair_gap(scores, pair)
+        gain = gap - _pair_gap(expected, pair)
         if math.isfinite(gap):
             one = known.get(pair) or Tried(*pair, gap, gap)
-            known[pair] = replace(one, predicted=one.predicted + (gap - left if math.isfinite(left) else 0.0))
+            known[pair] = replace(one, predicted=one.predicted + (gain if math.isfinite(gain) else 0.0))
     return replace(progress, tried=tuple(known.values()), planned_at=now, moving_at=now)
 
 
@@ -88,10 +89,10 @@ def _pair_gap(scores: Mapping[str, float], pair: tuple[str, str]) -> float:
 
 
 def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrails: Guardrails) -> Progress:
-    """The same after a look at the brokers of the last round; ``sent``: something of it was asked for.
+    """The progress after a look at the brokers of the last round; ``sent``: some unload of it was requested.
 
-    As long as one of them has not settled nothing is said, for a quarter of an hour. One pair that came closer wipes
-    the slate clean, and so does the end of standing still.
+    As long as one of them has not settled, nothing is judged, for a quarter of an hour at most. One pair that came
+    closer resets the progress, and so does the end of standing still.
     """
     if progress.until:
         return progress if _is_standing(progress, now, guardrails) else Progress()
@@ -99,10 +100,10 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
         return progress
     if not sent:
         return replace(progress, planned_at=0.0) if progress.rounds else Progress()
-    seen = [apart(one.source, one.destination) for one in progress.tried]
-    if None in seen:
+    gaps = [apart(one.source, one.destination) for one in progress.tried]
+    if None in gaps:
         return progress if now - max(progress.planned_at, progress.moving_at) < JUDGED_WITHIN_SECONDS else Progress()
-    tried = tuple(replace(one, after=gap) for one, gap in zip(progress.tried, seen, strict=True) if gap is not None)
+    tried = tuple(replace(one, after=gap) for one, gap in zip(progress.tried, gaps, strict=True) if gap is not None)
     if any(one.came_closer(CLOSER_POINTS) for one in tried):
         return Progress()
     rounds = progress.rounds + 1

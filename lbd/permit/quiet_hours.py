@@ -116,8 +116,8 @@ def quiet_until(windows: Iterable[QuietHours], at: float) -> tuple[float, str] |
 
     Of several that overlap, the one that ends last.
     """
-    found = [(end, window) for window in windows if (end := window.end(at)) is not None]
-    if not found:
+    current = [(end, window) for window in windows if (end := window.end(at)) is not None]
+    if not current:
         return None
-    end, window = max(found, key=lambda one: one[0])
+    end, window = max(current, key=lambda one: one[0])
     return end, f"{window}, until {datetime.fromtimestamp(end, window.zone).isoformat(timespec='minutes')}"

@@ -121,8 +121,8 @@ class ReportedClients:
         if at is None or broker not in self._brokers:
             return None
         own, rows = self._rows.of(self._brokers[broker]), self._rows
-        found = np.flatnonzero((rows.bundle[own] == at) & rows.reported[own])
-        return BundleClients(*rows.counts[own][found[0]].tolist()) if found.size else None
+        match = np.flatnonzero((rows.bundle[own] == at) & rows.reported[own])
+        return BundleClients(*rows.counts[own][match[0]].tolist()) if match.size else None
 
 
 def with_clients(plan: Iterable[Unload], snapshot: Snapshot) -> tuple[Unload, ...]:
@@ -167,53 +167,53 @@ def _behind(landing: Landing, reported: ReportedClients, evidence: Evidence) -> 
     source = evidence.samples.get(landing.unload.source)
     if source is None or source.fresh_at <= landing.landed_at:
         return None
-    found = reported.of(landing.bundle, landing.unload.source)
-    return found if found is not None and found.connected else None
+    clients = reported.of(landing.bundle, landing.unload.source)
+    return clients if clients is not None and clients.connected else None
 
 
-def concluded(landing: Landing, look: Look, found: BundleTopics) -> ServiceResult:
-    """What a landing comes to once its topics were asked.
+def concluded(landing: Landing, look: Look, topics: BundleTopics) -> ServiceResult:
+    """The result of a landing, from the responses of its topics.
 
-    Any client that is back, and topics that load, are service: those who have not come may have left by themselves.
+    Any client that is back, and topics that load, are service: clients that are missing may have left by themselves.
     """
-    failed = next((one for one in found.topics if one.error), None)
+    failed = next((one for one in topics.topics if one.error), None)
     detail = f"{failed.topic}: {failed.error}" if failed is not None else ""
-    connected = any(one.clients for one in found.topics)
+    connected = any(one.clients for one in topics.topics)
     if look.back or connected:
-        return ServiceResult("yes", look.after, _reconnect_seconds(landing, found.topics), detail)
-    if found.gone or found.error:
-        why = found.gone or f"its topics could not be asked for: {found.error}"
+        return ServiceResult("yes", look.after, _reconnect_seconds(landing, topics.topics), detail)
+    if topics.gone or topics.error:
+        why = topics.gone or f"its topics could not be asked for: {topics.error}"
         return ServiceResult("unknown", look.after, served_detail=why)
     if failed is not None:
         return ServiceResult("no", look.after, served_detail=detail)
     if look.behind is not None:
         stay = f"its clients are still connected to {landing.unload.source}: {look.behind.words}"
         return ServiceResult("no", look.after, served_detail=stay)
-    if not found.topics:
+    if not topics.topics:
         return ServiceResult("unknown", look.after, served_detail="it has no topics any more")
     return ServiceResult("unknown", look.after, served_detail="its topics load, and no client has come back to them")
 
 
-def recovered(one: Unserved, reported: ReportedClients, found: BundleTopics | None) -> ServiceResult | None:
-    """What has become of a bundle that is not served; None while it is not.
+def recovered(one: Unserved, reported: ReportedClients, topics: BundleTopics | None) -> ServiceResult | None:
+    """The result for a bundle that was not served; None while it still is not.
 
-    Its clients are back; or, as ``found`` tells (None: nobody asked), its topics load by now and the source has no
-    clients of it, or it is another broker's: then nothing keeps them away.
+    Its clients are back. Or nothing keeps them away, by ``topics`` (None: nobody asked): they load by now and the
+    source has no clients of the bundle, or another broker owns it.
     """
     move, late = one.landing.unload, f"only after it was told that they are not: {one.detail}"
     after, behind = (reported.of(move.bundle, broker) for broker in (move.destination, move.source))
     if after is not None and after.topics and after.connected:
         return ServiceResult("yes", after, served_detail=late)
-    if found is None or found.error:
+    if topics is None or topics.error:
         return None
-    told = concluded(
-        one.landing, Look(False, after, behind if behind is not None and behind.connected else None), found
+    result = concluded(
+        one.landing, Look(False, after, behind if behind is not None and behind.connected else None), topics
     )
-    if told.served == "yes":
-        return replace(told, served_detail=late)
-    if told.served == "no":
+    if result.served == "yes":
+        return replace(result, served_detail=late)
+    if result.served == "no":
         return None
-    return ServiceResult("no", after, served_detail=f"{one.detail}; by now {told.served_detail}", lifted=True)
+    return ServiceResult("no", after, served_detail=f"{one.detail}; by now {result.served_detail}", lifted=True)
 
 
 def _reconnect_seconds(landing: Landing, topics: Iterable[TopicClients]) -> float | None:
@@ -254,6 +254,6 @@ def unserved_text(unserved: Sequence[Unserved]) -> str:
     """The first of them, with its numbers, and how many more there are."""
     first = unserved[0]
     before = first.landing.unload.clients_before
-    told = f" ({before.words} before)" if before is not None else ""
+    clients = f" ({before.words} before)" if before is not None else ""
     more = f", and {len(unserved) - 1} more" if len(unserved) > 1 else ""
-    return f"{first.landing.bundle} on {first.landing.unload.destination}{told}: {first.detail}{more}"
+    return f"{first.landing.bundle} on {first.landing.unload.destination}{clients}: {first.detail}{more}"
