@@ -1,4 +1,4 @@
-"""The events that people are notified of: a pure function of what they were told before, and of what a turn left.
+"""The events that people are notified of: a pure function of earlier announcements and of the end of a turn.
 
 A refused order is no event: the person who gave it has the answer already.
 """
@@ -37,10 +37,10 @@ PAUSED_SECONDS = 4 * 3600.0
 """As the alert LbdPausedTooLong waits."""
 
 PAUSED_AGAIN_SECONDS = 86_400.0
-"""A pause that was told of and lasts is forgotten again."""
+"""People forget a pause that lasts: it is announced again."""
 
 ORDERED = frozenset({Reason.PAUSED.label, Reason.QUIET_HOURS.label})
-"""What blocks because a person wants it to."""
+"""Reasons to block that a person has ordered."""
 
 
 class EndedMove(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,7 +55,7 @@ class EndedMove(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing to tell. ``at`` is epoch seconds; ``ended``: it has ceased.
+    """One thing to announce. ``at`` is epoch seconds; ``ended``: it has ceased.
 
     ``scores`` are those of now, in points, of the brokers that the ``plan`` touches. ``broker`` is the drained one.
     """
@@ -72,7 +72,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class TurnEnd:
-    """What a turn left. ``plan`` waits for approval, or is what an observing lbd would have begun.
+    """The end of a turn. ``plan`` waits for approval, or is what an observing lbd would have started.
 
     ``ended`` are the moves that ended since the turn before, ``works`` those of drains in force.
     """
@@ -87,9 +87,9 @@ class TurnEnd:
 
 @dataclass(frozen=True)
 class Announced:
-    """What people know. Times are epoch seconds.
+    """What was announced so far. Times are epoch seconds.
 
-    ``pairs`` are the brokers of the plan that was told of, ``drains`` the bundles that each drain was told to leave.
+    ``pairs`` are the brokers of the announced plan, ``drains`` the bundles that each drain was announced to leave.
     """
 
     leads: bool = False
@@ -99,26 +99,26 @@ class Announced:
     blocked: bool = False
     drains: Mapping[str, frozenset[str]] = field(default_factory=dict)
     paused_since: float | None = None
-    pause_told_at: float = 0.0
+    pause_announced_at: float = 0.0
 
 
-def news(told: Announced, now: TurnEnd) -> tuple[Announced, list[Event]]:
-    """The events of a turn, and what people know with them."""
-    found = _moves(now)
+def news(announced: Announced, now: TurnEnd) -> tuple[Announced, list[Event]]:
+    """What is announced after a turn, and the events of the turn."""
+    events = _moves(now)
     for look in (_leader, _plan, _blocked, _drains, _pause):
-        told, more = look(told, now)
-        found += more
-    return told, found
+        announced, more = look(announced, now)
+        events += more
+    return announced, events
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """As one message tells them: all moves together, and of what changed more than once the last."""
-    found: dict[tuple[str, str], Event] = {}
+    """The events of one message: all moves together, and the last of several events of the same kind and broker."""
+    latest: dict[tuple[str, str], Event] = {}
     for event in events:
         key = event.kind, event.broker
-        before = found.pop(key, None)
-        found[key] = event if before is None or not event.moves else _moved(event, [*before.moves, *event.moves])
-    return list(found.values())
+        before = latest.pop(key, None)
+        latest[key] = event if before is None or not event.moves else _moved(event, [*before.moves, *event.moves])
+    return list(latest.values())
 
 
 def _moves(now: TurnEnd) -> list[Event]:
@@ -138,25 +138,25 @@ def _moved(event: Event, moves: list[EndedMove]) -> Event:
     return msgspec.structs.replace(event, text=text, moves=moves)
 
 
-def _leader(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """Where several lbds share a cluster; each tells of itself."""
+def _leader(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
+    """A change of role, where several lbds share a cluster; each announces its own."""
     words = now.status.leader
-    if now.leads == told.leads or words is None:
-        return replace(told, leads=now.leads), ()
-    return replace(told, leads=now.leads), [Event("leader", now.status.at, words, ended=not now.leads)]
+    if now.leads == announced.leads or words is None:
+        return replace(announced, leads=now.leads), ()
+    return replace(announced, leads=now.leads), [Event("leader", now.status.at, words, ended=not now.leads)]
 
 
-def _plan(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """Noise makes plans of other bundles follow one another: news is a plan that moves between other brokers."""
+def _plan(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
+    """Noise puts other bundles into each plan: only a plan that moves between other brokers is an event."""
     at, plan = now.status.at, now.plan
-    if now.ended or at - told.planned_at > PLAN_SECONDS:  # it was applied, or is long gone
-        told = replace(told, pairs=frozenset())
+    if now.ended or at - announced.planned_at > PLAN_SECONDS:  # it was applied, or is long gone
+        announced = replace(announced, pairs=frozenset())
     if plan is None or not plan.unloads:
-        return told, ()
-    told = replace(told, planned_at=at)
+        return announced, ()
+    announced = replace(announced, planned_at=at)
     pairs = frozenset((move.source, move.destination) for move in plan.unloads)
-    if pairs <= told.pairs:
-        return told, ()
+    if pairs <= announced.pairs:
+        return announced, ()
     number = counted(len(plan.unloads), "move")
     if now.status.observe_only:
         text = f"{number} would be made now, and lbd only observes"
@@ -164,54 +164,54 @@ def _plan(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
         clients = f"{counted(plan.clients, 'client')} would reconnect"
         text = f"plan {plan.id} waits for approval: {number}, {clients}: lbd apply {plan.id}"
     scores = {one.id: one.score for one in now.status.brokers if one.id in plan.expected and one.score is not None}
-    return replace(told, pairs=pairs), [Event("plan", at, text, plan=plan, scores=scores)]
+    return replace(announced, pairs=pairs), [Event("plan", at, text, plan=plan, scores=scores)]
 
 
-def _blocked(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """A turn that saw nothing, or what a person has ordered, says nothing of it."""
+def _blocked(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
+    """A turn without a view of the cluster, or with a block that a person has ordered, changes nothing."""
     at, verdict = now.status.at, now.status.verdict
     if not now.leads:
-        return replace(told, blocked_since=None, blocked=False), ()
+        return replace(announced, blocked_since=None, blocked=False), ()
     if verdict is None or verdict.kind == "unknown" or (verdict.kind == "blocked" and verdict.reason in ORDERED):
-        return told, ()
-    since = at if told.blocked_since is None else told.blocked_since
+        return announced, ()
+    since = at if announced.blocked_since is None else announced.blocked_since
     lasted = duration_text(at - since)
     if verdict.kind != "blocked":
         text = f"not blocked any more, after {lasted}: {verdict.words}"
-        ended = [Event("blocked", at, text, ended=True)] if told.blocked else ()
-        return replace(told, blocked_since=None, blocked=False), ended
-    told = replace(told, blocked_since=since)
-    if told.blocked or at - since < BLOCKED_SECONDS:
-        return told, ()
-    return replace(told, blocked=True), [Event("blocked", at, f"for {lasted} {verdict.words}")]
+        events = [Event("blocked", at, text, ended=True)] if announced.blocked else ()
+        return replace(announced, blocked_since=None, blocked=False), events
+    announced = replace(announced, blocked_since=since)
+    if announced.blocked or at - since < BLOCKED_SECONDS:
+        return announced, ()
+    return replace(announced, blocked=True), [Event("blocked", at, f"for {lasted} {verdict.words}")]
 
 
-def _drains(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """A drain looks again and again for what has come back: news is that other bundles stay."""
+def _drains(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
+    """A drain looks again and again for bundles that came back: only other remaining bundles are an event."""
     if not now.leads:
-        return told, ()
+        return announced, ()
     known: dict[str, frozenset[str]] = {}
-    found = []
+    events = []
     for work in now.works:
-        before = told.drains.get(work.broker)
+        before = announced.drains.get(work.broker)
         if work.ended_at is None and before is not None:
             known[work.broker] = before
         elif work.ended_at is not None and work.exit_code:
-            known[work.broker] = left = frozenset(one.bundle for one in work.left)
-            if left != before:
+            known[work.broker] = remaining = frozenset(one.bundle for one in work.left)
+            if remaining != before:
                 text = f"drain incomplete: {work.sentence}"
-                found.append(Event("drain", now.status.at, text, broker=work.broker))
-    return replace(told, drains=known), found
+                events.append(Event("drain", now.status.at, text, broker=work.broker))
+    return replace(announced, drains=known), events
 
 
-def _pause(told: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
-    """The standbys have the pause as well, and leave it to the leader to tell of it."""
+def _pause(announced: Announced, now: TurnEnd) -> tuple[Announced, Sequence[Event]]:
+    """The standbys have the pause as well, and leave its announcement to the leader."""
     at, pause = now.status.at, now.pause
     if not now.leads or pause is None or pause.until is not None or at - pause.since < PAUSED_SECONDS:
-        return told, ()
-    if told.paused_since == pause.since and at - told.pause_told_at < PAUSED_AGAIN_SECONDS:
-        return told, ()
+        return announced, ()
+    if announced.paused_since == pause.since and at - announced.pause_announced_at < PAUSED_AGAIN_SECONDS:
+        return announced, ()
     lasted = f"for {duration_text(at - pause.since)}" if pause.since else "since nobody knows when"
     reason = pause.reason and f": {pause.reason}"
     text = f"paused {lasted}, and no end is set: by {pause.by}{reason}; lbd resume ends it"
-    return replace(told, paused_since=pause.since, pause_told_at=at), [Event("pause", at, text)]
+    return replace(announced, paused_since=pause.since, pause_announced_at=at), [Event("pause", at, text)]

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 5.0
 
 SECRET_CHARACTERS = 20
-"""A path that is shorter, as ``/v1/hook``, keeps no secret, and would be cut out of other texts."""
+"""A path that is shorter, as ``/v1/hook``, holds no secret, and would be cut out of other texts."""
 
 MOST_WAITING = 256
-"""Events that wait for the receiver; beyond them the oldest are lost, counted, and told of."""
+"""Events that wait for the receiver; beyond them the oldest are lost, counted, and reported."""
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 2.0, 300.0
 """From retry to retry the pause doubles. ``Retry-After`` makes it longer, up to an hour."""
@@ -76,13 +76,13 @@ class Receiver:
         self._session = requests.Session()
         self._session.auth = lambda request: request  # otherwise a login in .netrc would be sent
         self.name = "the webhook"
-        """Where it is, without what is secret of its address."""
+        """Host and port, without the secret parts of the address."""
 
     def url(self) -> str:
         """Its address. Raises :class:`UsageError`, which does not show it."""
-        found = self._secret.word()
+        address = self._secret.word()
         try:
-            parts = urlsplit(found)
+            parts = urlsplit(address)
             usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
         except ValueError:
             usable = False
@@ -90,14 +90,14 @@ class Receiver:
             raise UsageError(
                 f"{self._file}: no web address in it (not shown: it is a secret); wanted https://HOST/PATH"
             )
-        path = found.removeprefix(f"{parts.scheme}://{parts.netloc}")
+        path = address.removeprefix(f"{parts.scheme}://{parts.netloc}")
         if len(path) >= SECRET_CHARACTERS:
             remember(path)
         self.name = parts.netloc.rpartition("@")[2]
-        return found
+        return address
 
     def post(self, message: WebhookMessage) -> None:
-        """Send it. Raises :class:`NotTakenError`, whose text has nothing secret of the address."""
+        """Send it. Raises :class:`NotTakenError`, whose text holds no secret part of the address."""
         try:
             url = self.url()
         except UsageError as error:
@@ -134,7 +134,7 @@ def _check(answer: requests.Response) -> None:
 
 
 def _failure_text(error: requests.RequestException) -> str:
-    """In words of our own: the library's have the address in them."""
+    """A text of our own: the library's has the address in it."""
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, requests.exceptions.Timeout):
@@ -155,7 +155,7 @@ class Notifier:
         self._settings = settings
         self._changed = threading.Condition()
         self._receiver = Receiver(settings) if settings.url_file is not None else None
-        self._told, self._cluster = Announced(), ""
+        self._announced, self._cluster = Announced(), ""
         self._waiting: list[Event] = []
         self._sending: list[Event] = []
         self._lost = 0
@@ -177,8 +177,8 @@ class Notifier:
 
     def tell(self, now: TurnEnd) -> None:
         """A turn has ended."""
-        self._told, found = news(self._told, now)
-        wanted = [event for event in found if event.kind in self._settings.events]
+        self._announced, events = news(self._announced, now)
+        wanted = [event for event in events if event.kind in self._settings.events]
         with self._changed:
             self._cluster = now.status.cluster or self._cluster
             if not self.enabled or not wanted:
@@ -201,7 +201,7 @@ class Notifier:
             self._changed.notify()
 
     def close(self) -> None:
-        """Send what waits, once more and at once; a receiver that hangs is left after ``STOP_SECONDS``."""
+        """Send the waiting events at once, in one attempt; a receiver that hangs is given up after ``STOP_SECONDS``."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -209,12 +209,12 @@ class Notifier:
             self._thread.join(STOP_SECONDS)
         if self._receiver is not None:
             self._receiver.close()
-        left = len(self._sending) + len(self._waiting)
-        if left:
-            self._log.warning("notifications were not sent before the end", events=left)
+        unsent = len(self._sending) + len(self._waiting)
+        if unsent:
+            self._log.warning("notifications were not sent before the end", events=unsent)
 
     def _keep(self, events: list[Event]) -> None:
-        """These wait, without the oldest where they are too many, or all where nobody is to have them."""
+        """Let these events wait. Drop the oldest where they are too many, and all where there is no receiver."""
         most = MOST_WAITING if self.enabled else 0
         number = max(len(events) - most, 0)
         self._waiting = events[number:]
@@ -225,13 +225,13 @@ class Notifier:
         LOST.inc(number)
 
     def _run(self) -> None:
-        """Until it is closed: what waits, at the interval."""
-        ended = False
-        while not ended:
+        """Send the waiting events at the interval, until the notifier is closed."""
+        closing = False
+        while not closing:
             with self._changed:
                 while not self._closing and not self._is_due():
                     self._changed.wait(self._due_at - time.monotonic() if self._waiting else None)
-                ended, receiver = self._closing, self._receiver
+                closing, receiver = self._closing, self._receiver
                 self._sending, self._waiting = self._waiting, []
                 lost = self._lost
             if receiver is not None and self._sending:
@@ -255,8 +255,8 @@ class Notifier:
                 self._sending = []
                 self._lost -= lost
                 self._retries, self._due_at = 0, time.monotonic() + self._settings.min_interval_seconds
-                told, self._trouble = self._trouble, ""
-            if told:
+                trouble, self._trouble = self._trouble, ""
+            if trouble:
                 self._log.info("notifications are taken again", receiver=receiver.name)
 
     def _missed(self, receiver: Receiver, failure: NotTakenError) -> None:
