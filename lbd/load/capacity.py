@@ -105,7 +105,7 @@ class ClusterLoad:
 def cluster_load(
     snapshot: Snapshot, trusted: BoolArray, active: int, known: Slopes | None, weights: Weights
 ) -> ClusterLoad | None:
-    """The load of a round, of the brokers that are ``trusted``, bool (B,); None where it tells nothing.
+    """The load of a round, of the brokers that are ``trusted``, bool (B,); None where no resource counts.
 
     A resource counts where it has a weight and every broker knows its limit. Where a background was not learned, the
     median of the others' counts, and none where nobody's was.
@@ -139,12 +139,12 @@ def _backgrounds(known: Slopes | None, rows: Iterable[int], columns: list[int]) 
     at = list(rows)
     if known is None or known.background is None:
         return np.zeros((len(at), len(columns))), CPU not in columns
-    found = np.where(np.isfinite(known.slope), known.background, np.nan)[at][:, columns]
-    learned = np.isfinite(found)
+    background = np.where(np.isfinite(known.slope), known.background, np.nan)[at][:, columns]
+    learned = np.isfinite(background)
     for column in range(len(columns)):
-        others = found[learned[:, column], column]
-        found[~learned[:, column], column] = np.median(others) if others.size else 0.0
-    return np.maximum(found, 0.0), CPU not in columns or bool(learned[:, columns.index(CPU)].any())
+        others = background[learned[:, column], column]
+        background[~learned[:, column], column] = np.median(others) if others.size else 0.0
+    return np.maximum(background, 0.0), CPU not in columns or bool(learned[:, columns.index(CPU)].any())
 
 
 # --- the number that a demand needs
@@ -200,13 +200,13 @@ def highest_score(
 
     ``brokers`` is how many there are, at least as many as are active (None); ``without`` names one that is away.
     """
-    kept = np.array([one != without for one in load.brokers], dtype=np.bool_)
+    present = np.array([one != without for one in load.brokers], dtype=np.bool_)
     further = max((load.active if brokers is None else brokers) - len(load.brokers), 0)
     size, background = _typical(load)
-    sizes = np.vstack([load.size[kept], np.tile(size, (further, 1))])
-    backgrounds = np.vstack([load.background[kept], np.tile(background, (further, 1))])
+    sizes = np.vstack([load.size[present], np.tile(size, (further, 1))])
+    backgrounds = np.vstack([load.background[present], np.tile(background, (further, 1))])
     levels = [_level(demand.get(name, 0.0), sizes[:, at], backgrounds[:, at]) for at, name in enumerate(load.resources)]
-    return max(*levels, float(backgrounds.max()), float(load.fixed[kept].max(initial=0.0)))
+    return max(*levels, float(backgrounds.max()), float(load.fixed[present].max(initial=0.0)))
 
 
 def _level(demand: float, size: FloatArray, background: FloatArray) -> float:
@@ -226,7 +226,7 @@ class Peak:
 
     ``needed`` brokers, a fraction, held ``demand`` (by resource, in the report's units) below ``max_score`` points;
     ``brokers`` is how many were active at most. ``grounded`` is that of the :class:`ClusterLoad`. ``at_least``: a
-    broker was saturated, or did not tell its load, so that more may have been needed.
+    broker was saturated, or did not report its load, so that more may have been needed.
     """
 
     hour: int
@@ -277,8 +277,8 @@ def with_round(peaks: Peaks, load: ClusterLoad, max_score: float) -> Peaks:
         last = hours.get(this.hour, replace(lasting, hour=this.hour))
         highest = lasting if lasting.needed > last.needed else last
         hours[this.hour] = replace(highest, hour=this.hour, brokers=max(last.brokers, load.active))
-    kept = range(this.hour - WEEK_HOURS, this.hour + 1)
-    return Peaks(tuple(hours[hour] for hour in sorted(hours) if hour in kept), (*older[-1:], *window))
+    week = range(this.hour - WEEK_HOURS, this.hour + 1)
+    return Peaks(tuple(hours[hour] for hour in sorted(hours) if hour in week), (*older[-1:], *window))
 
 
 def _judged(peak: Peak, load: ClusterLoad, max_score: float) -> Peak:
@@ -305,7 +305,7 @@ def known_hours(hours: Iterable[Peak], now: float) -> int:
     return len({one.hour for one in hours} & set(range(hour_of(now) - DAY_HOURS, hour_of(now))))
 
 
-# --- what is told of it
+# --- the report
 
 
 @dataclass(frozen=True)
@@ -360,8 +360,9 @@ class CapacityReport:
 
 @dataclass(frozen=True, eq=False)
 class Capacity:
-    """A round, and the peaks that have it in them. The report is made when it is asked for: of a thousand brokers it
-    takes most of a second.
+    """A round, and the peaks that include it.
+
+    The report is made on demand: for a thousand brokers it takes most of a second.
     """
 
     peaks: Peaks
@@ -375,12 +376,12 @@ class Capacity:
 
     @cached_property
     def report(self) -> CapacityReport:
-        """What is told of it."""
+        """The report of this round."""
         return report(self.peaks, self.load, self.max_score)
 
 
 def report(peaks: Peaks, load: ClusterLoad, max_score: float) -> CapacityReport:
-    """What is told of a round that these peaks have in them."""
+    """The report of a round that is part of these peaks."""
     now = load.taken_at
     number, known = wanted(peaks.hours, now, load.active), known_hours(peaks.hours, now)
     top = _highest(peaks.hours, now, DAY_HOURS)
@@ -416,13 +417,13 @@ def _away(top: Peak | None, load: ClusterLoad, max_score: float, number: int) ->
     if top is None or load.active < FEWEST_BROKERS:
         return ()
     then = _as_then(load, top)
-    found = []
+    away = []
     for at, broker in enumerate(load.brokers):
-        left = highest_score(top.demand, then, without=broker)
+        highest = highest_score(top.demand, then, without=broker)
         now = max(float(load.used[at].max()), float(load.fixed[at]))
-        can_go = number < load.active and left <= max_score
-        found.append(BrokerAway(broker, round(now, 1), round(left, 1), can_go))
-    return tuple(found)
+        can_go = number < load.active and highest <= max_score
+        away.append(BrokerAway(broker, round(now, 1), round(highest, 1), can_go))
+    return tuple(away)
 
 
 def _peak_report(peak: Peak | None, load: ClusterLoad) -> PeakReport | None:
@@ -456,7 +457,7 @@ def _summary(active: int, wanted_brokers: int, day: PeakReport | None, known: in
 
 
 def _notes(load: ClusterLoad, day: PeakReport | None, max_score: float) -> Iterator[str]:
-    """What the number does not know."""
+    """What the number of wanted brokers does not take into account."""
     if day is not None and day.at_least:
         yield "at the peak a broker was saturated, or did not tell its load: more may be needed"
     if load.saturated:

@@ -45,7 +45,7 @@ LEAST_SHARE = 0.05
 
 JUMP_SHARE = 0.2
 """Of the traffic, from one sample to the next. Brokers may go on listing a bundle that has left them, with no traffic
-(seen on 4.0.8): the list alone does not tell that something moved.
+(seen on 4.0.8): the list alone does not prove a move.
 """
 
 
@@ -82,7 +82,7 @@ def effect(own: BrokerSamples, measure: Measure) -> Effect:
 
 
 def together(effects: FloatArray) -> Effect:
-    """What several brokers' moves told of one slope, float64 (n, 2): slopes and deviations."""
+    """One effect from those of several brokers' moves, float64 (n, 2): slopes and deviations."""
     slope, deviation = effects[np.isfinite(effects).all(axis=1)].T
     weight = deviation**-2.0
     total = float(weight.sum())

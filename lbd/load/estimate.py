@@ -42,7 +42,7 @@ class Source(Enum):
     GIVEN = "given"
     """An operator, a calibration, or a simulation said so."""
     UNKNOWN = "unknown"
-    """Nothing tells; the slope stands as 0, and nothing must be built on it."""
+    """The slope is not known. It stands as 0, and nothing must be built on it."""
     UNLIMITED = "no-limit"
     """The broker knows no limit of this resource, so that it makes no score; the slope is 0."""
     MEMORY = "background-only"
@@ -84,7 +84,7 @@ class LoadModel:
         )
 
     def unknown(self, weights: Weights) -> tuple[tuple[str, str], ...]:
-        """Broker and resource wherever a resource with a weight has a slope that nothing tells."""
+        """Broker and resource wherever the slope of a resource with a weight is not known."""
         weighed = [column for column in SCORED if weights.row()[column] > 0]
         return tuple(
             (broker, RESOURCES[column])
@@ -149,7 +149,7 @@ def scores(percent: FloatArray, weights: Weights) -> FloatArray:
 
 
 def points(unload: Unload, brokers: Brokers, scores: FloatArray, position: Mapping[str, int]) -> float:
-    """Points that the unload is expected to add to a destination like its source; inf when nothing tells.
+    """Points that the unload is expected to add to a destination like its source; inf where its share is not known.
 
     ``scores`` is float64 (B,) in points, ``position`` where each broker stands in it.
     """

@@ -54,7 +54,7 @@ FEWEST_FREE = 6
 """Points beyond one for each intercept and one for the slope: fewer are no evidence, however well a line fits."""
 
 FLAT_SHARE = 0.01
-"""Of the largest x of a group: where all are within it, their differences are rounding, and tell nothing."""
+"""Of the largest x of a group: where all are within it, their differences are rounding, and prove nothing."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class SlopeFit:
     """A slope; half of the width of its 95 % interval; and the noise: the standard deviation of what is left.
 
     The interval takes noise for normal and independent from point to point. ``half_width`` is infinite, and ``slope``
-    0, where x tells nothing: it does not vary, or there are too few points.
+    0, where x explains nothing: it does not vary, or there are too few points.
     """
 
     slope: float

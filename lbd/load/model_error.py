@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 SMALLEST_POINTS = 1.0
-"""A change that the model takes for less tells nothing of it."""
+"""A change for which the model predicts less is no test of the model."""
 
 BEFORE = 3
 """Samples over which the background before a move is taken, against the noise of one."""
@@ -40,7 +40,7 @@ class ModelError:
 
     ``mean_absolute``, ``p95`` of the absolute, and ``bias`` (above 0: predicted too high) are NaN where ``number`` is
     0. ``unchanged_mean_absolute`` is what one errs who takes scores to stay as they were. ``unpredicted`` changes came
-    when nothing told a slope yet.
+    before a slope was known.
     """
 
     number: int

@@ -31,7 +31,7 @@ FIRST_CPU = 1e-5
 
 
 def is_of_start_up(age_seconds: float, cpu_percent: float) -> bool:
-    """Whether a broker of this age is not to be believed yet; its age is NaN where no report tells it."""
+    """Whether a broker of this age is not to be believed yet; its age is NaN where no report has it."""
     return age_seconds < YOUNG_SECONDS or cpu_percent <= FIRST_CPU
 
 
@@ -61,7 +61,7 @@ def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
 
 
 def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
-    """Bytes/s of each bundle that a broker reports, infinite where nobody tells."""
+    """Bytes/s of each bundle that a broker reports, infinite where the report has no statistics of it."""
     rows = snapshot.rows.of(broker)
     carried = snapshot.rows.rates[rows][:, (BYTES_IN, BYTES_OUT)].sum(axis=1)
     if snapshot.partial:
@@ -71,7 +71,7 @@ def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:
 
 
 def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[float, float, float]:
-    """What came and went, what there was and what there is; a bundle that is not told of is not in the sum of all."""
+    """The bytes/s that came and went, and the sums before and now, which leave out bundles without statistics."""
     there = before.keys() & now.keys()
     moved = sum(value for side in (before, now) for name, value in side.items() if name not in there)
     return moved, _sum(before), _sum(now)
@@ -167,7 +167,7 @@ class BrokerSamples:
     ``at`` is float64 (n,), epoch seconds; ``carried`` (n, 4), messages/s and bytes/s of its bundles; ``used`` (n, 5),
     percent of the limit, NaN where none is known. ``since_change`` is int32 (n,): how many new samples came before
     this one since the report of the broker's bundles changed; 0 also for one that came with that report. ``hardware``
-    is equal on like brokers. ``started_at`` is when it was started, epoch seconds; NaN where reports do not tell.
+    is equal on like brokers. ``started_at`` is when it was started, epoch seconds; NaN where reports do not have it.
     """
 
     at: FloatArray
@@ -184,7 +184,7 @@ class BrokerSamples:
 
     @property
     def trusted(self) -> BoolArray:
-        """All but those that saw bundles come or go: the next fresh one is the first to tell what that did."""
+        """All but those that saw bundles come or go: the next fresh one is the first that shows the effect."""
         return self.since_change > 0
 
 
@@ -348,9 +348,9 @@ def gather(snapshots: Iterable[Snapshot]) -> Mapping[str, BrokerSamples]:
 def row_totals(snapshot: Snapshot) -> FloatArray:
     """The sum of what each broker reports of its bundles, float64 (B, 4); NaN with a rate that is negative or none.
 
-    Of brokers that tell of their largest bundles only it is the broker's own total.
+    Where brokers report their largest bundles only, it is the broker's own total.
     """
-    if snapshot.partial:  # the totals are all there is: what the smaller bundles carry is not told
+    if snapshot.partial:  # the totals are all there is: smaller bundles are not reported
         return np.where(snapshot.brokers.rates >= 0, snapshot.brokers.rates, np.nan)
     owner, size = snapshot.rows.owner(), len(snapshot.brokers)
     rates = np.where(snapshot.rows.rates >= 0, snapshot.rows.rates, np.nan)
@@ -389,8 +389,8 @@ MOST_SAMPLES = 5
 MOST_SECONDS = 600.0
 
 SAME_POINTS = 4.0
-"""Samples of one load are seldom further apart (deviations of a point to a point and a half); what is, is a change of
-load, and of that the newest sample tells."""
+"""Samples of one load are seldom further apart (deviations of a point to a point and a half); a larger
+difference is a change of load, and then the newest sample counts."""
 
 
 def usual(newest_first: Sequence[FloatArray]) -> tuple[FloatArray, int]:
