@@ -38,7 +38,7 @@ class Namespaces:
 
 
 def namespaces(bundles: list[str]) -> Namespaces:
-    """The bundles' namespaces, told apart."""
+    """The namespaces of the bundles."""
     names = [bundle.rpartition("/")[0] for bundle in bundles]  # bundle_namespace, without a call for each
     position = {name: at for at, name in enumerate(dict.fromkeys(names))}
     of = np.fromiter(map(position.__getitem__, names), dtype=np.int32, count=len(names))
@@ -60,13 +60,13 @@ def positions(names: list[str], known: list[str]) -> IntArray:
     if names == known:
         return np.arange(len(names), dtype=np.int32)
     shifts = np.repeat(_shifts(names, known), PIECE)[: len(names)]
-    found = np.where(shifts < len(known), np.arange(len(names)) + shifts, -1).astype(np.int32)
-    left = np.ones(len(known), dtype=np.bool_)
-    left[found[found >= 0]] = False
-    position = {known[at]: at for at in np.flatnonzero(left).tolist()}
-    rest = np.flatnonzero(found < 0)
-    found[rest] = [position.get(names[at], -1) for at in rest.tolist()]
-    return found
+    indices = np.where(shifts < len(known), np.arange(len(names)) + shifts, -1).astype(np.int32)
+    unmatched = np.ones(len(known), dtype=np.bool_)
+    unmatched[indices[indices >= 0]] = False
+    position = {known[at]: at for at in np.flatnonzero(unmatched).tolist()}
+    rest = np.flatnonzero(indices < 0)
+    indices[rest] = [position.get(names[at], -1) for at in rest.tolist()]
+    return indices
 
 
 class Positions:
@@ -87,15 +87,15 @@ class Positions:
 
 def _shifts(names: list[str], known: list[str]) -> list[int]:
     """How much further on each piece of the names stands in ``known``; ``len(known)`` where it is no piece there."""
-    found, shift = [], 0
+    shifts, shift = [], 0
     for at in range(0, len(names), PIECE):
         piece, then = names[at : at + PIECE], at + shift
         same = then >= 0 and piece == known[then : then + len(piece)]
-        found.append(shift if same else len(known))
+        shifts.append(shift if same else len(known))
         if not same:
             last = then + len(piece) - 1
             shift += _near(piece[-1], known, last) - last
-    return found
+    return shifts
 
 
 def _near(name: str, known: list[str], about: int) -> int:
@@ -139,11 +139,11 @@ def parse_boundaries(texts: Sequence[str]) -> tuple[int, ...]:
 
     Raises :class:`UsageError` unless they rise from 0x00000000 to 0xffffffff.
     """
-    found = tuple(int(text, 16) if _BOUNDARY.fullmatch(text) else -1 for text in texts)
-    rise = all(lower < upper for lower, upper in pairwise(found))
-    if not rise or (found[:1] + found[-1:]) != FULL_RANGE:
+    boundaries = tuple(int(text, 16) if _BOUNDARY.fullmatch(text) else -1 for text in texts)
+    rise = all(lower < upper for lower, upper in pairwise(boundaries))
+    if not rise or (boundaries[:1] + boundaries[-1:]) != FULL_RANGE:
         raise UsageError(f"{list(texts)!r:.200} are no boundaries; wanted 0x00000000 rising to 0xffffffff")
-    return found
+    return boundaries
 
 
 def range_in_name(bundle: str) -> tuple[int, int]:
@@ -175,13 +175,13 @@ def split_into(bundle: str, bundles: Iterable[str]) -> list[str]:
 
 
 def missing(bundle: str, bundles: Sequence[str]) -> str:
-    """What to say of a bundle that is none of its namespace's: what it was split into, or what is there instead."""
+    """The message about a bundle that does not exist: what it was split into, or the bundles in its place."""
     lower, upper = range_in_name(bundle)
     if parts := split_into(bundle, bundles):
         return f"{bundle} is no bundle any more: it was split into {_first(parts)}"
     there = [one for one in bundles if range_in_name(one)[0] < upper and lower < range_in_name(one)[1]]
-    told = f"; there are {_first(there)}" if there else ""
-    return f"{bundle} is no bundle of {bundle.rpartition('/')[0]}, which has {len(bundles)}{told}"
+    instead = f"; there are {_first(there)}" if there else ""
+    return f"{bundle} is no bundle of {bundle.rpartition('/')[0]}, which has {len(bundles)}{instead}"
 
 
 def _first(names: Sequence[str]) -> str:

@@ -62,8 +62,8 @@ class Timebase:
     ``boot`` is the clock that nobody can set, by which rests and budgets last at least as long as by ``now``; None
     where ``now`` is not the machine's.
 
-    Only what lbd decides by is told by it. What waits for an answer (time-outs, proofs of a landing, the pause between
-    two unloads) takes as long as sockets take, and stays on the machine's own clock.
+    Only decisions use it. What waits for a response (time-outs, proofs of a landing, the pause between two unloads)
+    takes as long as sockets take, and stays on the machine's own clock.
     """
 
     now: Callable[[], float] = time.time
@@ -94,10 +94,10 @@ class Steps:
 
         Where the process stood still between the two looks that this takes, nothing is known until the next time.
         """
-        begun, now, ended = self._monotonic(), self._now(), self._monotonic()
-        if ended - begun > STEP_SECONDS / 2:
+        before, now, after = self._monotonic(), self._now(), self._monotonic()
+        if after - before > STEP_SECONDS / 2:
             return 0.0
-        step = now - begun - self._apart
+        step = now - before - self._apart
         if abs(step) < STEP_SECONDS:
             return 0.0
         self._apart += step

@@ -366,16 +366,16 @@ def _sources(
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        found = read_yaml(text_of(path))
+        content = read_yaml(text_of(path))
     except RecursionError as error:
         raise UsageError(f"{path}: contains itself") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML: {yaml_problem(error)}") from error
-    if found is None:
+    if content is None:
         return {}
-    if not isinstance(found, dict):
-        raise UsageError(f"{path}: the file is a {type(found).__name__}, wanted keys and values")
-    return found
+    if not isinstance(content, dict):
+        raise UsageError(f"{path}: the file is a {type(content).__name__}, wanted keys and values")
+    return content
 
 
 def _variable(name: str, text: str, problems: list[str]) -> dict[str, Any] | None:

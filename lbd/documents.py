@@ -133,13 +133,13 @@ class _Loader(yaml.SafeLoader):
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - PyYAML's signature
         """PyYAML takes the last of two equal keys, and drops what stands below the first."""
-        found: yaml.MappingNode = super().compose_mapping_node(anchor)
-        seen = set()
-        for key in (key for key, _ in found.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
+        mapping: yaml.MappingNode = super().compose_mapping_node(anchor)
+        names = set()
+        for key in (key for key, _ in mapping.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in names:
                 raise yaml.composer.ComposerError(None, None, "this key is there twice", key.start_mark)
-            seen.add(key.value)
-        return found
+            names.add(key.value)
+        return mapping
 
 
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
@@ -180,10 +180,10 @@ def _whole(limit: object) -> object:
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
-def ends(found: object) -> None:
+def ends(document: object) -> None:
     """Raises RecursionError for a document that contains itself, as YAML's anchors allow."""
-    if isinstance(found, dict):
-        deque(flat(found), maxlen=0)
+    if isinstance(document, dict):
+        deque(flat(document), maxlen=0)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

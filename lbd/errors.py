@@ -18,7 +18,7 @@ from lbd.redaction import redacted
 
 
 class LbdError(Exception):
-    """Base of all errors that are told to a person in one line; as text it shows no secret (:mod:`lbd.redaction`)."""
+    """Base of all errors that a person reads in one line; as text it shows no secret (:mod:`lbd.redaction`)."""
 
     exit_code = 1
 
@@ -52,7 +52,7 @@ class AdminError(ObserveError):
 
 
 class UnheardError(ObserveError):
-    """Nothing was heard yet of what brokers tell by themselves, and nobody is late with it."""
+    """No load was received yet from brokers that publish it by themselves, and none of them is late."""
 
 
 class RefusedError(LbdError):
@@ -70,6 +70,6 @@ def as_lbd_error(error: Exception) -> LbdError:
     """An exception in one line: lbd's own as it is; one that nothing was prepared for as a bug, its trace with it."""
     if isinstance(error, LbdError):
         return error
-    found = LbdError(f"bug in lbd, please report it: {type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found
+    bug = LbdError(f"bug in lbd, please report it: {type(error).__name__}: {error}")
+    bug.__cause__ = error
+    return bug

@@ -30,5 +30,5 @@ def _common(kind: type, source: type) -> tuple[str, ...]:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass or struct."""
-    found: tuple[str, ...] | None = getattr(kind, "__struct_fields__", None)
-    return found if found is not None else tuple(field.name for field in fields(kind))
+    names: tuple[str, ...] | None = getattr(kind, "__struct_fields__", None)
+    return names if names is not None else tuple(field.name for field in fields(kind))

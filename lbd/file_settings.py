@@ -16,23 +16,23 @@ _NO_PATH = (
 )
 
 
-def _path(found: object) -> object:
+def _path(value: object) -> object:
     """A path as it will be used: nothing is expanded, and an empty one would be the working directory."""
-    if not isinstance(found, str | Path):
-        return found
-    text = str(found)
+    if not isinstance(value, str | Path):
+        return value
+    text = str(value)
     if not text.strip() or "\0" in text:
         raise ValueError("wanted a path, neither empty nor with a NUL")
     if text.startswith("~"):
         raise ValueError("~ is not expanded here; wanted the whole path, as /home/NAME/...")
-    return found
+    return value
 
 
-def _secret(found: object) -> object:
+def _secret(value: object) -> object:
     """A path, and not the secret that its file should have: that would be shown wherever the path is."""
-    if isinstance(found, str | Path) and _looks_like_a_secret(str(found)):
+    if isinstance(value, str | Path) and _looks_like_a_secret(str(value)):
         raise ValueError(_NO_PATH)
-    return found
+    return value
 
 
 def _looks_like_a_secret(text: str) -> bool:

@@ -123,12 +123,12 @@ class _Walk:
 
     def enter(self, name: str) -> None:
         """Into a directory. ``..`` in a link is that of where the link stands. Raises OSError."""
-        left = deque([name] if name else [])
-        while left:
-            target = self._step(left.popleft())
+        pending = deque([name] if name else [])
+        while pending:
+            target = self._step(pending.popleft())
             if target.startswith("/"):
                 self._go("/")
-            left.extendleft(reversed([part for part in target.split("/") if part not in {"", "."}]))
+            pending.extendleft(reversed([part for part in target.split("/") if part not in {"", "."}]))
 
     def refuse_another(self, wanted: tuple[int, int]) -> None:
         """Raises OSError where this is not the directory that is held under its name."""
@@ -136,7 +136,7 @@ class _Walk:
             raise OSError(errno.ESTALE, REPLACED)
 
     def _step(self, name: str) -> str:
-        """What the link of that name says; empty where it is none, and was entered."""
+        """The target of the link of that name; empty where it is no link, and was entered."""
         try:
             self._go(name)
         except OSError as error:
@@ -149,8 +149,8 @@ class _Walk:
             if self._links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
             if there.st_uid not in {0, os.geteuid()}:
-                told = f"{name} is a symbolic link of {user_name(there.st_uid)}, and is not followed"
-                raise OSError(errno.ELOOP, told) from error
+                message = f"{name} is a symbolic link of {user_name(there.st_uid)}, and is not followed"
+                raise OSError(errno.ELOOP, message) from error
             return os.readlink(name, dir_fd=self.at)
         return ""
 
@@ -206,9 +206,9 @@ def _sync_names(walked: int) -> None:
 
 
 def identity(descriptor: int) -> tuple[int, int]:
-    """What tells an open file or directory from every other one: device and inode."""
-    found = os.fstat(descriptor)
-    return found.st_dev, found.st_ino
+    """The identity of an open file or directory: device and inode."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 def is_found(path: Path, descriptor: int) -> bool:
@@ -332,10 +332,10 @@ def _made_or_found(name: str, flags: int, folder: int) -> int:
 
 def _refuse_names_elsewhere(descriptor: int, folder: int) -> None:
     """A hard link lets its maker have root write to a file that he himself may not write to."""
-    found, process = os.fstat(descriptor), os.geteuid()
-    own = found.st_uid == os.fstat(folder).st_uid or found.st_uid == process != 0
-    if found.st_nlink > 1 and not own:
-        raise OSError(errno.EMLINK, f"it is a hard link to a file of {user_name(found.st_uid)}")
+    status, process = os.fstat(descriptor), os.geteuid()
+    own = status.st_uid == os.fstat(folder).st_uid or status.st_uid == process != 0
+    if status.st_nlink > 1 and not own:
+        raise OSError(errno.EMLINK, f"it is a hard link to a file of {user_name(status.st_uid)}")
 
 
 def _take_after(descriptor: int, name: str, folder: int) -> None:

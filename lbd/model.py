@@ -284,8 +284,8 @@ class Averages:
         A mean of ten samples knows a fifth of a jump when two samples have proven it, and a plan then moves twice as
         much as it should.
         """
-        short, told = self.short.copy(), np.flatnonzero(rows.reported)
-        np.fmax.at(short, rows.bundle[told], rows.rates[told])
+        short, reported = self.short.copy(), np.flatnonzero(rows.reported)
+        np.fmax.at(short, rows.bundle[reported], rows.rates[reported])
         return replace(self, short=short)
 
 

@@ -39,10 +39,10 @@ class _Registry:
         if (secret, user) in self._secrets:
             return
         with self._lock:
-            kept = list(self._secrets.items())[-MOST + 1 :]
-            self._secrets = dict(kept) | {(secret, user): tuple(_forms(secret, user))}
-            found = {form for forms in self._secrets.values() for form in forms}
-            self.forms = tuple(sorted(found, key=len, reverse=True))
+            recent = list(self._secrets.items())[-MOST + 1 :]
+            self._secrets = dict(recent) | {(secret, user): tuple(_forms(secret, user))}
+            distinct = {form for forms in self._secrets.values() for form in forms}
+            self.forms = tuple(sorted(distinct, key=len, reverse=True))
             self.encoded = tuple(form.encode(errors="replace") for form in self.forms)
 
 
@@ -84,25 +84,25 @@ def _suspicious(content: bytes) -> bool:
     return known or b"eyJ" in content or (b"://" in content and b"@" in content)
 
 
-def _clean(found: object) -> object:
-    if isinstance(found, str):
-        return redacted(found)
-    if isinstance(found, list):
-        return [_clean(one) for one in found]
-    if isinstance(found, dict):
-        return {key if _OWN_KEY.fullmatch(key) else redacted(key): _clean(one) for key, one in found.items()}
-    return found
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, list):
+        return [_clean(one) for one in value]
+    if isinstance(value, dict):
+        return {key if _OWN_KEY.fullmatch(key) else redacted(key): _clean(one) for key, one in value.items()}
+    return value
 
 
 def _forms(secret: str, user: str) -> set[str]:
     """As it stands, in a URL, in JSON, in Python's quotes; and as a header of basic authentication has it."""
-    found: set[str] = set()
+    forms: set[str] = set()
     word = secret.isalpha() and secret.islower() and len(secret) <= LONGEST_WORD
     if len(secret) >= SHORTEST and not word:
-        found |= {secret, quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")}
-        found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
+        forms |= {secret, quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")}
+        forms |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
     if user:
         pair = f"{user}:{secret}".encode(errors="replace")
         whole = {form(pair).decode() for form in (base64.b64encode, base64.urlsafe_b64encode)}
-        found |= whole | {form.rstrip("=") for form in whole}
-    return found
+        forms |= whole | {form.rstrip("=") for form in whole}
+    return forms

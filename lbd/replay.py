@@ -84,12 +84,12 @@ class _Run:
 def rounds(path: Path) -> Iterator[tuple[Header, int, Snapshot]]:
     """Each round of each recording in a file, with its header and its number (from 1).
 
-    Raises :class:`UsageError` where it has none: nothing can be said of it.
+    Raises :class:`UsageError` where it has none.
     """
     none = True
     for line in recording.read(path):
-        found, none = parse_round(line.body, line.where), False
-        yield line.header, line.number, build_snapshot(found.t, found.reports)
+        parsed, none = parse_round(line.body, line.where), False
+        yield line.header, line.number, build_snapshot(parsed.t, parsed.reports)
     if none:
         raise UsageError(f"{path}: no rounds in it; a round is a line with t and reports (lbd record)")
 

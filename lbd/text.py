@@ -27,12 +27,12 @@ _SPOKEN = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 def duration_text(seconds: float) -> str:
     """The two largest units of a duration: ``1 h 12 min``; seconds alone up to two minutes."""
-    left = max(round(seconds), 0)
+    whole = max(round(seconds), 0)
     for (name, size), (smaller, smaller_size) in pairwise(_SPOKEN):
-        if left >= size and left >= 120:
-            rest = left % size // smaller_size
-            return f"{left // size} {name}" + (f" {rest} {smaller}" if rest else "")
-    return f"{left} s"
+        if whole >= size and whole >= 120:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
 
 
 def local(at: float, zone: tzinfo | None = None) -> str:

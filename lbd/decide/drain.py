@@ -56,10 +56,10 @@ def most_per_hour(bundles: int) -> int:
 # balancing move, a drain may leave a destination above its source, which is to own nothing in the end.
 
 BEYOND_CAPACITY = frozenset({Reason.DESTINATION_OVERLOADED, Reason.TOPIC_LIMIT})
-"""Reasons that say that the other brokers cannot bear it, and not that a rule forbids it."""
+"""Reasons for which the other brokers cannot bear a bundle, though no rule forbids it."""
 
 NOT_ITS_RULES = frozenset({Reason.DESTINATION_ABOVE_SOURCE})
-"""What a drain leaves out of the rules for destinations."""
+"""The rules for destinations that do not hold for a drain."""
 
 WORDS = 3
 
@@ -82,21 +82,21 @@ def drain_unloads(
 ) -> list[Unload]:
     """The unloads of bundles that ``source`` owns, to nobody yet; ``averages`` are aligned with the round.
 
-    A bundle that no report tells of counts as the average one of its broker: where brokers tell of their largest
-    bundles only, what was told of it once holds no longer.
+    A bundle on no report counts as the average one of its broker. Where brokers report their largest bundles only, the
+    earlier rates of such a bundle no longer hold.
     """
     position = {name: at for at, name in enumerate(snapshot.bundles)}
-    told = averages.samples > 0
+    has_rates = averages.samples > 0
     if snapshot.partial:
-        told[told] = np.isin(np.flatnonzero(told), snapshot.rows.bundle[snapshot.rows.reported])
+        has_rates[has_rates] = np.isin(np.flatnonzero(has_rates), snapshot.rows.bundle[snapshot.rows.reported])
     number = max(then.bundles, 1)
     unknown = then.msg_rate / number, then.throughput / number
-    found = []
+    unloads = []
     for bundle in bundles:
         at = position.get(bundle)
-        rates = _rates(averages, at) if at is not None and told[at] else unknown
-        found.append(Unload(bundle, source, None, *rates))
-    return found
+        rates = _rates(averages, at) if at is not None and has_rates[at] else unknown
+        unloads.append(Unload(bundle, source, None, *rates))
+    return unloads
 
 
 def _rates(averages: Averages, at: int) -> tuple[float, float]:
@@ -123,12 +123,12 @@ def plan_drain(
         first = {one for one in preferred if one in destinations and ledger.predicted(one) < level}
         allowed = [one for one in destinations if unload.bundle not in bound or one in preferred]
         ranked = sorted(allowed, key=lambda one: (one not in first, ledger.predicted(one), one))
-        found = _placed(unload, ranked, ledger)
-        if isinstance(found, Skip):
-            stay.append(found)
+        placed = _placed(unload, ranked, ledger)
+        if isinstance(placed, Skip):
+            stay.append(placed)
         else:
-            ledger.take(found)
-            moves.append(found)
+            ledger.take(placed)
+            moves.append(placed)
     return DrainMoves(tuple(moves), tuple(stay))
 
 
@@ -138,7 +138,7 @@ def _weight(unload: Unload, ledger: Ledger) -> float:
 
 
 def _placed(unload: Unload, ranked: Sequence[str], ledger: Ledger) -> Unload | Skip:
-    """The unload to the first broker that may have it, or what all of them say."""
+    """The unload to the first broker that may have it, or a skip with the reasons of all."""
     refusals: list[Skip] = []
     for broker in ranked:
         named = replace(unload, destination=broker)
@@ -154,9 +154,9 @@ def _together(bundle: str, refusals: Sequence[Skip]) -> Skip:
     if not refusals:
         return Skip(bundle, Reason.DESTINATION_FORBIDDEN, "there is no other broker")
     full = next((skip for skip in refusals if skip.reason in BEYOND_CAPACITY), refusals[0])
-    told = list(dict.fromkeys(skip.detail for skip in (full, *refusals) if skip.detail))
-    more = f"; and {len(told) - WORDS} more reasons" if len(told) > WORDS else ""
-    return Skip(bundle, full.reason, "; ".join(told[:WORDS]) + more)
+    details = list(dict.fromkeys(skip.detail for skip in (full, *refusals) if skip.detail))
+    more = f"; and {len(details) - WORDS} more reasons" if len(details) > WORDS else ""
+    return Skip(bundle, full.reason, "; ".join(details[:WORDS]) + more)
 
 
 def eta_seconds(bundles: Collection[str], at_once: int, seconds_each: float, *, by_name: bool) -> float:
@@ -184,36 +184,37 @@ def plan_fill(
     """What moves to ``destination``; ``scores`` are those of all brokers that take part, in points.
 
     ``candidates`` are unloads to nobody yet; what comes from brokers at the mean or below is passed over.
-    ``ledger`` judges, and is advanced. What it refuses is told in ``stay``.
+    ``ledger`` judges, and is advanced. ``stay`` has the unloads that it refuses.
     """
     level = mean(scores)
     queues = _queues(candidates, destination, scores, level, ledger)
-    left = {source: scores[source] for source in queues}
+    source_scores = {source: scores[source] for source in queues}
     moves: list[Unload] = []
     stay: list[Skip] = []
-    while left:
-        source = max(left, key=lambda one: (left[one], one))
-        found = _next(queues[source], min(level - ledger.predicted(destination), left[source] - level), ledger, stay)
-        if found is None:
-            del left[source]
+    while source_scores:
+        source = max(source_scores, key=lambda one: (source_scores[one], one))
+        room = min(level - ledger.predicted(destination), source_scores[source] - level)
+        move = _next(queues[source], room, ledger, stay)
+        if move is None:
+            del source_scores[source]
             continue
-        left[source] -= ledger.rise(found)
-        ledger.take(found)
-        moves.append(found)
+        source_scores[source] -= ledger.rise(move)
+        ledger.take(move)
+        moves.append(move)
     return DrainMoves(tuple(moves), tuple(stay))
 
 
 def _queues(
     candidates: Iterable[Unload], destination: str, scores: Mapping[str, float], level: float, ledger: Ledger
 ) -> dict[str, deque[Unload]]:
-    """The bundles of each broker above the mean, the largest first; what weighs nothing helps nobody."""
-    found: dict[str, list[Unload]] = {}
+    """The bundles of each broker above the mean, the largest first, without those that weigh nothing."""
+    by_source: dict[str, list[Unload]] = {}
     for one in candidates:
         if one.source != destination and scores.get(one.source, level) > level and ledger.rise(one) > 0:
-            found.setdefault(one.source, []).append(replace(one, destination=destination))
+            by_source.setdefault(one.source, []).append(replace(one, destination=destination))
     return {
         source: deque(sorted(unloads, key=lambda one: (-ledger.rise(one), one.bundle)))
-        for source, unloads in found.items()
+        for source, unloads in by_source.items()
     }
 
 

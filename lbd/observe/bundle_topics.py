@@ -1,4 +1,4 @@
-"""Sampled topics of a bundle, asked of the broker that is to serve them, where its load report tells too little."""
+"""Sampled topics of a bundle, asked of the broker that is to serve them, where its load report shows too little."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ FAILED_STATUS = 500
 def bundle_topics(admin: Admin, bundle: str, broker: str) -> BundleTopics:
     """One request for the names of a bundle's topics, and one for each sampled topic. Never raises for a broker.
 
-    A broker that has not loaded a topic loads it, as for a client: one that cannot be loaded is told with its error.
+    A broker that has not loaded a topic loads it, as for a client. If it cannot, the result has its error.
     """
     try:
         names = admin.topics_in(broker, bundle)
-        asked = [_asked(admin, one, broker) for one in sampled(names or ())]
-        found = tuple(one for one in asked if one is not None)
-        lost = names is None or (any(one.error for one in found) and not admin.owns(broker, bundle))
-        return BundleTopics(gone=f"{broker} does not own it any more") if lost else BundleTopics(found)
+        responses = [_topic_clients(admin, one, broker) for one in sampled(names or ())]
+        topics = tuple(one for one in responses if one is not None)
+        lost = names is None or (any(one.error for one in topics) and not admin.owns(broker, bundle))
+        return BundleTopics(gone=f"{broker} does not own it any more") if lost else BundleTopics(topics)
     except LbdError as error:
         return BundleTopics(error=str(error))
 
 
-def _asked(admin: Admin, topic: str, broker: str) -> TopicClients | None:
+def _topic_clients(admin: Admin, topic: str, broker: str) -> TopicClients | None:
     """None for a topic that was deleted meanwhile. Raises where the answer says nothing of the topic."""
     try:
         since = admin.connected_since(broker, topic)
@@ -48,7 +48,7 @@ def _asked(admin: Admin, topic: str, broker: str) -> TopicClients | None:
 
 def _epoch_seconds(date: str) -> float | None:
     try:
-        found = datetime.fromisoformat(date)
-        return found.timestamp() if found.tzinfo is not None else None
+        parsed = datetime.fromisoformat(date)
+        return parsed.timestamp() if parsed.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None

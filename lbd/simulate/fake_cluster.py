@@ -231,26 +231,26 @@ def load_report(
     rates: Mapping[str, Sequence[float]],
     topics: Mapping[str, int],
     *,
-    left: Collection[str] = (),
+    without_clients: Collection[str] = (),
     version: str,
     cluster: str,
     started_at: float,
     at: float,
 ) -> dict[str, Any]:
-    """What a broker says of itself: CPU in percent, rates and topics of each bundle, and times in epoch seconds.
+    """The load report of a broker: CPU in percent, rates and topics of each bundle, and times in epoch seconds.
 
-    Each topic has a producer and a consumer, but in the bundles that all clients have ``left``.
+    Each topic has a producer and a consumer, except in the bundles ``without_clients``.
     """
     stats = {
         heartbeats(cluster, broker)[0]: _statistics([0.0] * 4, topics=1, clients=0),
         **{
-            bundle: _statistics(row, topics[bundle], 0 if bundle in left else topics[bundle])
+            bundle: _statistics(row, topics[bundle], 0 if bundle in without_clients else topics[bundle])
             for bundle, row in rates.items()
         },
     }
     host, _, port = broker.rpartition(":")
     number = sum(topics[bundle] for bundle in rates)
-    clients = sum(topics[bundle] for bundle in rates if bundle not in left)
+    clients = sum(topics[bundle] for bundle in rates if bundle not in without_clients)
     return {
         "webServiceUrl": f"http://{broker}",
         "pulsarServiceUrl": f"pulsar://{host}:{port}",
@@ -476,13 +476,13 @@ class Book:
         """A broker's load report now; ``begun_at`` is when the run began, epoch seconds, by the broker's clock."""
         member, rates = self.brokers[broker], self._counted(broker)
         rates = {bundle: row for bundle, row in rates.items() if self.loads(broker, bundle)}
-        left = [bundle for bundle in rates if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None]
+        idle = [bundle for bundle in rates if self.faults.take(Fault.CLIENTS_LEAVE, broker, bundle) is not None]
         topics = {bundle: int(self.world.topics[self.bundles[bundle]]) for bundle in rates}
         cpu, started_at = float(self.state.cpu[member.at]), member.started_at
         began = begun_at + (started_at if np.isfinite(started_at) else -DAY_SECONDS)
         at = begun_at + self.seconds
         who = {"version": self.version, "cluster": cluster}
-        return load_report(broker, cpu, rates, topics, left=left, **who, started_at=began, at=at)
+        return load_report(broker, cpu, rates, topics, without_clients=idle, **who, started_at=began, at=at)
 
     def loads(self, broker: str, bundle: str) -> bool:
         """Whether a broker can load the topics of a bundle."""
