@@ -311,7 +311,7 @@ def growing(path: Path, *, append: bool = True) -> int:
     """
     flags = os.O_RDWR | _ADDED | (os.O_APPEND if append else 0)
     with directory(path.parent) as folder:
-        descriptor = _made_or_found(path.name, flags, folder)
+        descriptor = _created_or_opened(path.name, flags, folder)
         try:
             _refuse_other_than_files(descriptor)
             _refuse_names_elsewhere(descriptor, folder)
@@ -321,7 +321,7 @@ def growing(path: Path, *, append: bool = True) -> int:
         return descriptor
 
 
-def _made_or_found(name: str, flags: int, folder: int) -> int:
+def _created_or_opened(name: str, flags: int, folder: int) -> int:
     try:
         descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=folder)
     except FileExistsError:

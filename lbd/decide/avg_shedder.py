@@ -329,7 +329,7 @@ NEGLIGIBLE_PART = 0.4
 
 
 class Levelling:
-    """Chooses bundles for the fired pairs of one round, and says of everything else why not.
+    """Chooses bundles for the fired pairs of one round, and explains every other bundle.
 
     ``verdicts`` is int8 (N,): a :class:`~lbd.reason.Reason` code per bundle, filled in for the sources that fired.
     """

@@ -86,7 +86,7 @@ class Offers:
     def candidates(self, broker: int, measure: Measure, verdicts: CodeArray) -> Candidates:
         """Listed bundles with an average, minus the barred ones.
 
-        ``verdicts``, int8 (N,) reason codes, is told of those without an average.
+        Those without an average are marked in ``verdicts``, int8 (N,) reason codes.
         """
         listed = self.listed(broker)
         known = self.averages.samples[listed] > 0

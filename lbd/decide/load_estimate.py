@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 OWN_RATIO_SHARE = 0.1
-"""Of the mean traffic; a broker that carries less tells by its usage what it is idle, not what traffic costs."""
+"""Of the mean traffic; the usage of a broker that carries less shows its idle load, not the cost of traffic."""
 
 UNUSUAL_POINTS = 25.0
 """Of background above the median: other work on a broker's machine is seldom as much (experiments: 1 to 37)."""
@@ -46,15 +46,15 @@ UNLIKE_POINTS = 3.0
 
 SURPRISE = 1.5
 SURE_DEVIATIONS = 2.0
-"""So many times more or less than was estimated, and so many deviations from it: a move told better. What is nearer is
-left as it is, since the brokers that were not moved from or to have nothing but the estimate.
+"""So many times more or less than was estimated, and so many deviations from it: a move is the better measure. What is
+nearer is left as it is, since the brokers that were not moved from or to have nothing but the estimate.
 """
 
 ODD_ONES = 1
 """One broker has a neighbour, be it one of three."""
 
 SHARED = (Source.CLASS.value, Source.POOLED.value)
-"""Sources that speak of other brokers. A slope of 0, as of one without a limit, tells nothing of others."""
+"""Sources that speak of other brokers. A slope of 0, as of one without a limit, proves nothing about others."""
 
 LEAST_SHARE = 0.1
 """Of an estimate: traffic costs that much at least, whatever a few noisy samples say."""
@@ -86,10 +86,10 @@ def estimate_slopes(snapshot: Snapshot, known: Slopes | None) -> tuple[FloatArra
 
 
 def _believed(known: Slopes, estimate: FloatArray) -> FloatArray:
-    """Slopes, (B, 3), without those of CPU that only others tell, where the estimates of many are not in proportion.
+    """Slopes, (B, 3), without CPU's that come from others alone, where the estimates of many are not in proportion.
 
-    Who takes most tells most of a shared slope: of unlike machines that is the largest alone, and its slope is a
-    fraction of the others'. A few that are out of proportion have a neighbour.
+    The broker with most traffic shapes a shared slope most. Of unlike machines that is the largest alone, and its slope
+    is a fraction of the others'. A few that are out of proportion have a neighbour.
     """
     slope = known.slope[:, list(DRIVEN)]
     if known.sources is None:
@@ -198,7 +198,7 @@ def _of_few(traffic: FloatArray, used: FloatArray) -> SlopeFit:
 # before a move are a broker's usual usage (``load/samples.py``), and only differences are the model's.
 
 USUAL_NOISE_POINTS = 1.0
-"""Of a sample of CPU at rest, where nothing tells it: levelled brokers vary by two points or so."""
+"""Of a sample of CPU at rest, where it is not known: levelled brokers vary by two points or so."""
 
 OTHERS = [at for at in scoring.SCORED if at not in DRIVEN]
 
@@ -210,7 +210,7 @@ class Ground:
     ``cost`` is float64 (B, 3), points for a unit of what drives each. ``bundles`` int32 (C,) may move, with ``owner``
     int32 (C,) into the brokers, ``drives`` float64 (C, 3), and ``price`` float64 (C,): cheaper ones are to go first.
     ``clients`` is int64 (C,): topics, producers and consumers that a move disconnects. ``noise`` is float64 (B,),
-    points by which what brokers usually show differs at rest; ``estimated``: nothing but usage/traffic tells the cost.
+    points by which what brokers usually show differs at rest; ``estimated``: the cost is usage/traffic alone.
     """
 
     points: FloatArray
@@ -241,7 +241,7 @@ class Ground:
 def survey(
     snapshot: Snapshot, averages: Averages, permission: Permission, weights: Weights, verdicts: CodeArray
 ) -> Ground:
-    """The ground of one round; ``verdicts`` is told of bundles without statistics."""
+    """The ground of one round; bundles without statistics are marked in ``verdicts``."""
     columns = list(DRIVEN)
     slopes = permission.slopes
     weighed = usual_percent(snapshot, slopes) * weights.row()

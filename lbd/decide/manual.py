@@ -63,7 +63,7 @@ class ByHand:
 
 
 def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload | Skip:
-    """The bundle's unload from the broker that reports it, to nobody yet; or why reports do not tell enough of it."""
+    """The bundle's unload from the broker that reports it, without a destination; or why reports do not suffice."""
     if bundle not in snapshot.bundles:
         return Skip(bundle, Reason.ON_NO_REPORT, "no broker reports it: is it a bundle, and in use?")
     at = snapshot.bundles.index(bundle)

@@ -32,8 +32,8 @@ class StrategySettings(BaseModel):
     """Settings of one strategy; ``name`` is what ``strategy:`` takes.
 
     ``assumed`` are the words for what :meth:`eager` takes as given. ``placed_by`` is the placement that goes with a
-    strategy that names no destination; None: it names them. With ``wants_slopes`` it is told what traffic costs each
-    broker (:class:`~lbd.model.Slopes`).
+    strategy that names no destination; None: it names them. With ``wants_slopes`` it gets the cost of traffic on
+    each broker (:class:`~lbd.model.Slopes`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -1,9 +1,9 @@
 """CPU of brokers as of now, where a load report shows the mean of a minute that ended up to a minute ago.
 
-A broker tells how much CPU its process has spent since it started (``ProcessCpuTime``), and a report how much its whole
-container or host used (``cpu``). What others use is their difference over the report's own minute. So the CPU of now
-is that background plus what the process has spent of late. Measured beside the kernel's counters: ten seconds are
-within 1.4 points of the truth (docs/load-model.md).
+A broker reports how much CPU its process has spent since it started (``ProcessCpuTime``), and its load report how much
+its whole container or host used (``cpu``). What others use is their difference over the report's own minute. So the CPU
+of now is that background plus what the process has spent of late. Measured beside the kernel's counters: ten seconds
+are within 1.4 points of the truth (docs/load-model.md).
 
 The request is a tenth of a megabyte and takes 0.2 s on a small broker, 2 s on one at its limit. So only brokers that
 something depends on are asked, and one that is slow to answer less often.
@@ -45,7 +45,7 @@ KEPT_SECONDS = 200.0
 """A report's minute ended up to two minutes ago; what was spent meanwhile is known from before it began."""
 
 COVERED = 0.75
-"""Part of a report's minute within which the process must have been seen, for the background to be told from it."""
+"""Part of a report's minute within which the process must have been seen, to compute the background from it."""
 
 DISAGREE_POINTS = 5.0
 """The process cannot use more than its container or host. Where it seems to, by more than noise, the report counts."""

@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 0.015
 working."""
 
 LOOK_SECONDS = 0.5
-"""How soon it is seen that the pool was shut down, which tells nobody who waits."""
+"""How soon a thread that waits sees that the pool was shut down: no thread is notified of it."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -170,12 +170,12 @@ class Observer:
         return leader if unknown is None or unknown.runtime is not None else None
 
     def wait_to_hear(self, say: Say) -> None:
-        """Have the first round wait for what brokers tell on topics: who looks only once hears nothing otherwise."""
+        """Let the first round wait for reports on topics: without it a command that looks only once receives none."""
         self._waiting = say
 
     @property
     def listens(self) -> bool:
-        """Whether brokers tell their load on topics, of which only what is told from now on can be had."""
+        """Whether brokers publish their load on topics, where only later reports can be received."""
         return isinstance(self._reports, TopicReports)
 
     def close(self) -> None:

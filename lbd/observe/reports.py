@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 MODULAR = "ModularLoadManagerImpl"
 
 Say = Callable[[str], None]
-"""Hears a sentence for who waits."""
+"""Takes a sentence for the person who waits."""
 
 Raw = Callable[[], bytes]
 """The report as a recording has it, made where one is wanted."""
 
 MOST_MINUTES = "loadBalancerReportUpdateMaxIntervalMinutes"
-"""How long a broker may tell nothing while its load stays within ``loadBalancerReportUpdateThresholdPercentage``."""
+"""How long a broker may publish nothing while its load stays within ``loadBalancerReportUpdateThresholdPercentage``."""
 
 LEAST_MILLISECONDS = "loadBalancerReportUpdateMinIntervalMillis"
 AGAIN_SECONDS = 2.0
-"""How late a broker may be that looks so often whether its load is to be told."""
+"""How late a broker may be that checks so often whether to publish its load."""
 
 SOON_SECONDS = 15.0
 """A turn waits no longer for a broker that is set to look less often."""
@@ -44,13 +44,13 @@ SILENT_SECONDS = 60.0
 """As long as a broker is silent that is set as lbd wants it."""
 
 HEARD_SECONDS = 10.0
-"""To connect, and for a broker to tell what it has counted: it looks every five seconds."""
+"""Time to connect, and for a broker to publish its counts: it checks every five seconds."""
 
 LATE_SECONDS = 60.0
-"""A broker looks every few seconds whether its load is to be told, and a busy one looks late."""
+"""A broker checks every few seconds whether to publish its load, and a busy one checks late."""
 
 STATS_MISSED = 3
-"""Largest bundles are told after each statistics run; after so many without, they are not known any more."""
+"""Largest bundles are published after each statistics run; after so many without, they are not known any more."""
 
 
 class Reports(Protocol):
@@ -148,7 +148,7 @@ class TopicReports:
 def report_source(runtime: Mapping[str, str], admin: Admin) -> Reports:
     """Where the reports of brokers with this configuration come from.
 
-    Raises :class:`ObserveError` for a load manager that tells none that lbd could read.
+    Raises :class:`ObserveError` for a load manager whose reports lbd cannot read.
     """
     if is_extensible(runtime):
         return TopicReports(admin)

@@ -29,9 +29,9 @@ LEAST_PER_HOUR, LEAST_PER_DAY, LEAST_OF_EACH = 30, 100, 20
 class Sent:
     """An unload that was asked for at ``at`` (epoch seconds): ``attempt`` 2 is the retry of a move that missed.
 
-    ``failed``: the bundle is known to have stayed where it was. ``owner`` is who was proven to own it when the move had
-    ended, None while that is not known. ``msg_rate`` in messages/s, ``throughput`` in bytes/s. ``order`` is the
-    unload's.
+    ``failed``: the bundle is known to have stayed where it was. ``owner`` is the broker that was proven to own it when
+    the move had ended, None while that is not known. ``msg_rate`` in messages/s, ``throughput`` in bytes/s. ``order``
+    is the unload's.
     """
 
     at: float
@@ -66,9 +66,9 @@ class Used:
 
 @dataclass(frozen=True)
 class _Cap:
-    """One limit. ``key`` tells what an unload counts for, ``limit`` how many may be sent for that, 0 for no end.
+    """One limit. ``key`` is what an unload counts for, ``limit`` how many may be sent for that, 0 for no limit.
 
-    ``times`` are the seconds at which they were sent, by key. Below ``least`` the limit need not be asked for.
+    ``times`` are the seconds at which they were sent, by key. Below ``least`` the limit need not be computed.
     """
 
     reason: Reason
@@ -89,8 +89,8 @@ class _Cap:
     def count(self, one: Unload | Sent, at: float) -> None:
         self.times.setdefault(self.key(one), []).append(at)
 
-    def told(self, key: str, now: float) -> str:
-        """What is used, of what, and when there will be more."""
+    def detail(self, key: str, now: float) -> str:
+        """How much of the limit is used, and when there will be more."""
         used, limit = self.used(key), self.limit(key)
         frees_at = sorted(self.times[key])[used - limit] + self.window_seconds
         whose = f" of {key}" if key else ""
@@ -129,7 +129,7 @@ class Budget:
         for cap in self._caps:
             key = cap.key(unload)
             if cap.reason not in self._ignored and cap.is_used_up(key):
-                return Skip(unload.bundle, cap.reason, cap.told(key, self._now))
+                return Skip(unload.bundle, cap.reason, cap.detail(key, self._now))
         return None
 
     def take(self, unload: Unload) -> None:

@@ -218,7 +218,7 @@ def without(evidence: Evidence, snapshot: Snapshot, touched: Iterable[str]) -> E
 
 
 def touched_since(written_at: float, sent: Iterable[Sent]) -> frozenset[str]:
-    """Both ends of moves sent since samples were written down (epoch seconds); nobody where none were (0)."""
+    """Both ends of moves sent since samples were written down (epoch seconds); none where no samples were (0)."""
     lately = [one for one in sent if one.at >= written_at > 0]
     return frozenset(end for one in lately for end in (one.source, one.destination) if end is not None)
 
@@ -286,7 +286,7 @@ UNSEEN, GONE = -1, -2
 class ReportedOwners:
     """Who reported each bundle: ``owner`` is int32 (N,) into ``brokers``, aligned with ``bundles``.
 
-    ``away`` are bundles on no report now: who had them, and when they were last seen there (epoch seconds).
+    ``away`` are bundles on no report now: the broker that had them, and when it last reported them (epoch seconds).
     """
 
     bundles: list[str]

@@ -29,7 +29,7 @@ class Trips:
     """How often each bundle was moved within the window, and where it came from.
 
     Retries are part of their move, and what never left its source has not moved. Moves of drains and fills do not
-    count: nobody wavered, and what a restart has emptied is to be filled again.
+    count: no strategy changed its mind, and a broker emptied for a restart is to be filled again.
     """
 
     def __init__(self, sent: Iterable[Sent], now: float, guardrails: Guardrails) -> None:
@@ -61,7 +61,7 @@ class Trips:
         owner, carried = rows.owner(), rows.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
         lately = np.isin(rows.bundle, list(snapshot.positions_of(self._number).values()))
         instead, total = able[rows.bundle] & ~lately, np.bincount(owner, carried, brokers)
-        if snapshot.partial:  # what is not told of cannot go instead
+        if snapshot.partial:  # bundles without statistics cannot go instead
             total = snapshot.brokers.rates[:, [BYTES_IN, BYTES_OUT]].sum(axis=1)
         others = 2 * np.bincount(owner, carried * instead, brokers) >= total
         urgent = min(float(points[compared].min()) + SECOND_MOVE_POINTS, rails.max_destination_score)
@@ -69,19 +69,19 @@ class Trips:
         return frozenset(snapshot.bundles[at] for at in rests.tolist())
 
     def came_from(self, broker: str) -> frozenset[str]:
-        """Bundles whose last move began at this broker: back there they do not go."""
+        """Bundles whose last move began at this broker: they may not go back there."""
         return frozenset(bundle for bundle, one in self._last.items() if one.source == broker)
 
     def refusal(self, unload: Unload) -> tuple[Reason, str] | None:
-        """Why this move would be one to and fro; None when it is none."""
+        """Why this move would be ping-pong; None when it is not."""
         number, most = self._number[unload.bundle], self._guardrails.max_moves_per_bundle
         if 0 < most <= number:
-            return Reason.PING_PONG, self._told(f"moved {number} times of {most} (guardrails.max_moves_per_bundle)")
+            return Reason.PING_PONG, self._detail(f"moved {number} times of {most} (guardrails.max_moves_per_bundle)")
         last = self._last.get(unload.bundle)
         if last is None or last.source != unload.destination:
             return None
         ago = max(self._now - last.at, 0) / 60
-        return Reason.PING_PONG, self._told(f"it came from {last.source} {ago:.0f} min ago")
+        return Reason.PING_PONG, self._detail(f"it came from {last.source} {ago:.0f} min ago")
 
-    def _told(self, what: str) -> str:
+    def _detail(self, what: str) -> str:
         return f"{what} within {self._guardrails.ping_pong_window_hours:g} h (guardrails.ping_pong_window_hours)"

@@ -372,7 +372,7 @@ class GroupSpread:
         return None if group is None else self._best(group, bundle, source)
 
     def take(self, unload: Unload) -> None:
-        """Count a move; one from nobody has no source."""
+        """Count a move; the move of an unowned bundle has no source."""
         namespace = bundle_namespace(unload.bundle)
         counted = self._bundles.get(self._groups.grouped.get(namespace, ""))
         if counted is not None and unload.destination is not None:

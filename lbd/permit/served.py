@@ -1,8 +1,8 @@
 """Whether the clients of a moved bundle are back: ownership is not service. Pure.
 
 A broker that owns a bundle may still load none of its topics: the reader of a namespace's ``__change_events`` hangs
-(apache/pulsar#25294, #25394, #25116), or producers stay with the broker of before (#24792). So, after a landing, what
-the destination's load report tells of the bundle is held against what the source's told before the move.
+(apache/pulsar#25294, #25394, #25116), or producers stay with the broker of before (#24792). So, after a landing, the
+bundle's clients on the destination's load report are compared with those on the source's before the move.
 
 A report alone never says no. Topics load when a client looks them up (#24494), a report of the extensible manager names
 its largest bundles only, and clients may have left by themselves. Where clients are not back after two reports, some
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Served: TypeAlias = Literal["yes", "no", "unknown"]
 
 TOO_LATE_SECONDS = 3600.0
-"""After so long without lbd nobody can tell a move's effect from what happened since."""
+"""After so long without lbd, the effect of a move cannot be separated from later events."""
 
 SAMPLED = 3
 """Topics of a bundle that are asked for themselves: each is a request, and one that hangs takes its time-out."""
@@ -40,8 +40,8 @@ SAMPLED = 3
 class Landing:
     """A move that landed, and is to be served. Times are epoch seconds.
 
-    ``asked_at`` is when the unload was asked for, ``landed_at`` when that it landed was proven. ``since`` says what has
-    become of the bundle since, where that can be no proof of this move any more.
+    ``asked_at`` is when the unload was asked for, ``landed_at`` when the landing was proven. ``since`` says
+    what has happened to the bundle since, if reports can no longer prove anything about this move.
     """
 
     outcome: Outcome
@@ -62,11 +62,11 @@ class Landing:
 
 @dataclass(frozen=True)
 class ServiceResult:
-    """What is told of a landing in the end.
+    """The final result of a landing.
 
-    ``clients_after`` is what the destination's report tells, None where it tells nothing. ``reconnect_seconds`` is how
-    long after the unload was asked for each of the sampled topics had a client again, None where none told.
-    ``lifted``: the hold of a bundle that is not served is over.
+    ``clients_after`` are the clients on the destination's report, None where it has no statistics.
+    ``reconnect_seconds`` is how long after the request for the unload the last of the sampled topics with clients had
+    one again, None where none of them has any. ``lifted``: the hold of a bundle that is not served is over.
     """
 
     served: Served
@@ -80,7 +80,7 @@ class ServiceResult:
 class Look:
     """Topics are to be asked for themselves: for when their clients came back, or for why they did not (not ``back``).
 
-    ``after`` is what the destination's report tells, ``behind`` what the source's still does.
+    ``after`` are the clients on the destination's report, ``behind`` those that are still on the source's.
     """
 
     back: bool
@@ -90,7 +90,7 @@ class Look:
 
 @dataclass(frozen=True)
 class TopicClients:
-    """One topic as its broker tells it: connected clients, since when the first is (epoch seconds), or its error."""
+    """One topic by its broker: connected clients, since when the first one is (epoch seconds), or an error."""
 
     topic: str
     clients: int = 0
@@ -108,7 +108,7 @@ class BundleTopics:
 
 
 class ReportedClients:
-    """What the reports of a round tell of some bundles, which are looked for once for all questions."""
+    """The clients of some bundles on the reports of a round; the bundles are looked up once."""
 
     def __init__(self, snapshot: Snapshot, bundles: Iterable[str]) -> None:
         self.taken_at = snapshot.taken_at
@@ -116,7 +116,7 @@ class ReportedClients:
         self._position = snapshot.positions_of(frozenset(bundles))
 
     def of(self, bundle: str, broker: str | None) -> BundleClients | None:
-        """What a broker's report tells of a bundle; None where it tells nothing."""
+        """The clients of a bundle on a broker's report; None where it has no statistics of it."""
         at = self._position.get(bundle)
         if at is None or broker not in self._brokers:
             return None
@@ -135,9 +135,9 @@ def with_clients(plan: Iterable[Unload], snapshot: Snapshot) -> tuple[Unload, ..
 def judge(
     landing: Landing, reported: ReportedClients, evidence: Evidence, sample_interval_seconds: float
 ) -> ServiceResult | Look | None:
-    """What a round says of a landing; None while its time is not over and not all clients are back.
+    """The verdict of a round on a landing; None while its time is not over and not all clients are back.
 
-    Clients that are back in part are waited for until then: the numbers tell how many came.
+    Where only some clients are back, the rest are waited for until then: the numbers show how many came.
     """
     before, move, passed = landing.unload.clients_before, landing.unload, reported.taken_at - landing.landed_at
     if landing.since:
@@ -232,7 +232,7 @@ def sampled(topics: Iterable[str]) -> list[str]:
 
 
 def served_text(served: Served, reconnect_seconds: float | None) -> str:
-    """What is told of a move, as a person reads it."""
+    """The result of a move in words."""
     if served == "yes":
         return "clients are back" + (f", after {reconnect_seconds:.1f} s" if reconnect_seconds is not None else "")
     return "clients are not back" if served == "no" else "not known whether clients are back"
