@@ -54,7 +54,7 @@ _ADDED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """A FIFO that somebody left there would hold whoever opens it, for ever."""
 
 NO_FILE = frozenset({errno.EINVAL, errno.ELOOP})
-"""Numbers of the errors of :func:`reading` that tell of what stands there, and not of the disk."""
+"""Numbers of the errors of :func:`reading` that are about the kind of file, and not about the disk."""
 
 YEAR_10000 = 253_402_300_800.0
 At: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=YEAR_10000)]
@@ -444,7 +444,7 @@ def _socket_node(name: str, folder: int) -> Iterator[int]:
 
 @contextmanager
 def as_usage_error(path: Path) -> Iterator[None]:
-    """An OSError within is told as a :class:`UsageError` about ``path``."""
+    """Turn an OSError within into a :class:`UsageError` about ``path``."""
     try:
         yield
     except OSError as error:

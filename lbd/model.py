@@ -100,11 +100,11 @@ class Slopes:
 
     CPU: for each message/s where ``measure`` is ``msg_rate``. ``noise``: deviation of a sample in percent, (B, 5).
     ``half_width``, (B, 5), is half of a slope's 95 % interval; ``background``, (B, 5), percent without traffic, NaN
-    without a sample; ``sources`` tells where each broker's slope of CPU comes from, the value of a
+    without a sample; ``sources`` is where each broker's slope of CPU comes from, the value of a
     :class:`~lbd.load.estimate.Source`. ``usual``, (B, 5), is percent used on average of the latest samples
     (``load/samples.py``), NaN where there is none, and ``samples``, (B,), how many they are. ``effect``, (B, 2), is
-    what a broker's own moves told of a slope of CPU that nothing else tells, and the standard deviation of that,
-    infinite without a move (``load/effects.py``). These six are None where nobody told them.
+    the slope of CPU by a broker's own moves, where no other source has it, and the standard deviation of that, infinite
+    without a move (``load/effects.py``). These six are None where they are not known.
     """
 
     slope: FloatArray
@@ -222,8 +222,8 @@ class Rows:
 class Snapshot:
     """One round of load reports. ``taken_at`` is epoch seconds and the only clock that deciding knows.
 
-    ``partial``: brokers tell what their largest bundles carry (the extensible manager); of a row that is not
-    ``reported`` the rates are unknown then, not 0.
+    ``partial``: brokers report their largest bundles only (the extensible manager). The rates of a row that is not
+    ``reported`` are then unknown, not 0.
     """
 
     taken_at: float
@@ -238,7 +238,7 @@ class Snapshot:
 
     @cached_property
     def namespaces(self) -> Namespaces:
-        """The bundles' namespaces, told apart once for all that asks by namespace."""
+        """The bundles' namespaces, computed once for all callers."""
         return namespaces(self.bundles)
 
     @cached_property
@@ -327,7 +327,7 @@ class Permission:
 
 @dataclass(frozen=True)
 class BundleClients:
-    """Who uses a bundle, as a load report tells it: loaded ``topics``, connected ``producers`` and ``consumers``."""
+    """Who uses a bundle, by a load report: loaded ``topics``, connected ``producers`` and ``consumers``."""
 
     topics: int
     producers: int
@@ -351,8 +351,8 @@ class Unload:
 
     ``msg_rate`` (messages/s) and ``throughput`` (bytes/s) are in + out: short-term averages, and unless stock at
     least what the latest report says. ``choices`` are the brokers among which Pulsar would draw. ``order`` is ``drain``
-    or ``fill`` where a person ordered one, which has a budget of its own; else empty. ``clients_before`` is what the
-    source's last report told of the bundle, None where it told nothing; it is no part of what is planned.
+    or ``fill`` where a person ordered one, which has a budget of its own; else empty. ``clients_before`` are the
+    clients on the source's last report, None where it has no statistics of the bundle; they are no part of the plan.
     """
 
     bundle: str
@@ -408,7 +408,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``told`` of the whole plan."""
+    """What a strategy saw: ``scores`` float64 (B,) in points, ``binding`` behind each; ``told``: a note on the plan."""
 
     scores: FloatArray
     binding: tuple[str | None, ...]
@@ -450,7 +450,7 @@ class Outcome:
 
     ``noted`` is the broker that ``leader`` may still hold as destination for this range, None when it holds none; with
     ``older_note`` nothing proves that it is not what it held before. ``confirmed``: the brokers answered that it was
-    done. ``amended``: it was told otherwise before, and a broker acted later than it was waited for.
+    done. ``amended``: another end was recorded before, and a broker acted after the wait for it was over.
     """
 
     unload: Unload

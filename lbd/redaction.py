@@ -16,7 +16,7 @@ HIDDEN = "[redacted]"
 
 SHORTEST, LONGEST_WORD = 7, 15
 """A secret that is short, or a word in small letters, is not cut out as it stands: ``pulsar`` is part of many names,
-and the gap in a known sentence would tell it. With a user name before it, in base64, every secret is cut out."""
+and the gap in a known sentence would reveal it. With a user name before it, in base64, every secret is cut out."""
 
 MOST = 32
 """Secrets kept; with rotation the oldest go first."""

@@ -78,8 +78,8 @@ class Observation:
     """One round as seen: the snapshot of the brokers that answered, and what is known of the others.
 
     ``leader`` is None while no broker leads, or the one that is named does not answer (a dead leader is named for a
-    session time-out) or does not tell whether it sheds. ``missing`` maps active brokers without a usable report to the
-    reason; ``silent`` are those of them that answer nothing. ``shedding_on`` names brokers whose own shedder is on,
+    session time-out) or does not report whether it sheds. ``missing`` maps active brokers without a usable report to
+    the reason; ``silent`` are those of them that answer nothing. ``shedding_on`` names brokers whose own shedder is on,
     ``shedding_note`` says why lbd could not turn it off where it should, and ``shedder`` is the load balancer's
     configuration of the first of them. ``splitting_on`` names brokers that split bundles by themselves. ``raw`` holds
     the reports as sent, and ``runtime`` what those brokers run with, where that was asked to be kept. ``requests`` is

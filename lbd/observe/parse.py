@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MODULAR_REPORT = "LocalBrokerData"
 TOP_BUNDLES_REPORT = "TopBundlesLoadData"
-"""What lbd calls a report of the extensible manager, which tells the statistics of the largest bundles only."""
+"""What lbd calls a report of the extensible manager, which has the statistics of the largest bundles only."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """How many of something; what is negative, or more than a column can hold, is no report."""
@@ -53,7 +53,7 @@ class BundleStats(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class BrokerUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """What brokers tell of themselves under every load manager: usages, and totals in messages/s and bytes/s."""
+    """What brokers report of themselves under every load manager: usages, and totals in messages/s and bytes/s."""
 
     cpu: Usage = Usage()
     memory: Usage = Usage()

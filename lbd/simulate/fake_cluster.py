@@ -316,7 +316,7 @@ class OwnershipChange:
 
 
 class Book:
-    """Not thread-safe. ``on_free`` is told of each bundle that nobody owns any more, and whether its owner died."""
+    """Not thread-safe. ``on_free`` gets each bundle that has no owner any more, and whether its owner died."""
 
     def __init__(
         self,
@@ -412,7 +412,7 @@ class Book:
         return topics_in(self.first, self.world, self.bundles[bundle])
 
     def split(self, bundle: str, positions: Sequence[int]) -> tuple[str, ...]:
-        """Its parts, which belong to its owner; the history tells no more of the whole."""
+        """Its parts, which belong to its owner; the history of the whole bundle ends."""
         owner, at, parts = self.owner(bundle), self.bundles[bundle], split_parts(bundle, positions)
         self.world, self.state = split(self.world, self.state, at, positions, self.topics(bundle))
         self._index()

@@ -127,7 +127,7 @@ class Door(ThreadingHTTPServer):
                 self._connections_changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
-        """A client that gave up, or a broker that died, is no event; all else is a bug, and told."""
+        """A client that gave up, or a broker that died, is no event; all else is a bug, and reported."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -984,7 +984,7 @@ class FakePulsar(FakeBrokers):
             self._book.scale(factors)
 
     def split(self, bundle: str) -> tuple[str, ...]:
-        """Cut a bundle in two, as the brokers do by themselves, and tell its parts."""
+        """Cut a bundle in two, as the brokers do by themselves. Returns its parts."""
         with self._lived():
             return self._answers.split(bundle)
 

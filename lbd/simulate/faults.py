@@ -60,12 +60,12 @@ def text(words: str) -> Reply:
 
 
 def refused(status: int, reason: str) -> Reply:
-    """An error as Pulsar tells it."""
+    """An error response of Pulsar."""
     return Reply(status, msgspec.json.encode({"reason": reason}))
 
 
 def page(status: int) -> Reply:
-    """An error as the web server or a proxy tells it."""
+    """An error page of the web server or a proxy."""
     return Reply(status, HTML_PAGE, content_type="text/html;charset=iso-8859-1")
 
 

@@ -254,7 +254,7 @@ def _spread_row(figure: Figure, first: float | None, over: FigureSpread) -> tupl
 
 
 def _evenness(of: Mapping[str, float | None]) -> str:
-    """The figures that are told of several moments, side by side."""
+    """The figures of several moments, side by side."""
     rows = [(one.label, *(one.told(of[f"{section}.{one.name}"]) for section in WHEN)) for one in EVENNESS]
     return table(("scores", *WHEN.values()), rows)
 

@@ -495,7 +495,7 @@ class Simulation:
         return ClusterTruth(self._now - BEGUN_AT, points[present], unmoved[present], present, carried, took_seconds)
 
     def _placement(self) -> BundleHistory | None:
-        """Not told where a broker left, or split bundles: what became of them was not lbd's doing."""
+        """None where a broker left, or split bundles: where bundles ended up was not lbd's doing."""
         world = self._world
         if world.membership.lost_any(self._state.seconds) or any(one.by == "brokers" for one in self._splits):
             return None
@@ -552,7 +552,7 @@ def finish(
     clock: Callable[[], float],
     follow: Callable[[Turned], None] = lambda _: None,
 ) -> Finished:
-    """Run the scenario to its end; ``follow`` is told of each turn, ``clock`` measures what turns take."""
+    """Run the scenario to its end; ``follow`` gets each turn, ``clock`` measures what turns take."""
     simulation, sentence = Simulation(scenario, settings, seed, clock), ""
     for turned in simulation.turns():
         sentence = turned.record.sentence
