@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from structlog.testing import capture_logs
 
-from lbd.cli import main
 from lbd.clock import Timebase
 from lbd.config import Settings
 from lbd.daemon.api_backend import Serving
 from lbd.daemon.engine import engine
 from lbd.daemon.status import build_status
+from tests.cli.conftest import lbd, written
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from click.testing import Result
 
     from lbd.simulate.fake_pulsar import FakePulsar
 
@@ -33,14 +30,7 @@ def config(cluster: FakePulsar, tmp_path: Path) -> Path:
     """Settings of that cluster, under which nothing moves."""
     quiet = {"low_threshold": 95, "high_threshold": 99}
     chosen = fakes.settings(cluster, tmp_path / "state", api={"enabled": False}, avg_shedder=quiet)
-    path = tmp_path / "lbd.yaml"
-    path.write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))), encoding="utf-8")
-    return path
-
-
-def lbd(*arguments: object) -> Result:
-    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+    return written(chosen, tmp_path)
 
 
 @contextmanager

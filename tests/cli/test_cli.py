@@ -9,27 +9,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from lbd.cli import COMMANDS, main
+from lbd.cli import COMMANDS
 from lbd.config import Settings
 from lbd.simulate.faults import refused
+from tests.cli.conftest import lbd
 from tests.fake_pulsar import COLD, EXTENSIBLE, HOT, SIMPLE, WARM, FakePulsar
-
-if TYPE_CHECKING:
-    from click.testing import Result
 
 TOKEN = "top-secret-token"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def lbd(*arguments: object) -> Result:
-    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def process(*arguments: object, **environ: str) -> subprocess.CompletedProcess[str]:

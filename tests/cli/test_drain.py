@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from lbd.api.client import LocalClient
-from lbd.cli import main, remote
+from lbd.cli import remote
 from lbd.config import Settings
 from lbd.errors import ObserveError
 from lbd.operations import drain
 from lbd.store.control import Control, Pause
 from lbd.store.drains import Drains
 from tests.builders import state_begun
+from tests.cli.conftest import lbd, written
 from tests.serving import accepting
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
-
-    from click.testing import Result
 
     from lbd.daemon.engine import Engine
     from lbd.simulate.fake_pulsar import FakePulsar
@@ -36,14 +34,7 @@ def config(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Settings of that cluster; a drain makes no pause between two moves."""
     monkeypatch.setattr(drain, "UNLOAD_SPACING_SECONDS", 0)
     chosen = fakes.settings(cluster, tmp_path / "state")
-    path = tmp_path / "lbd.yaml"
-    path.write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))), encoding="utf-8")
-    return path
-
-
-def lbd(*arguments: object) -> Result:
-    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+    return written(chosen, tmp_path)
 
 
 def running(config: Path) -> AbstractContextManager[Engine]:

@@ -38,12 +38,12 @@ from lbd.store.state import StateDir
 from lbd.store.status import BrokerStatus, HitStatus, PairStatus, Status, UnfinishedStatus, write_status
 from lbd.store.turn_record import Verdict
 from lbd.text import duration_text, local, zoned
+from tests.cli.conftest import lbd
 from tests.disks import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from click.testing import Result
 
 BUNDLES = [f"shop/orders/0x{number << 28:08x}_0x{(number + 1) << 28:08x}" for number in range(8)]
 B1, B2, B3 = (f"broker-{number}.pulsar.svc.cluster.local:8080" for number in (1, 2, 3))
@@ -56,11 +56,6 @@ def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("LBD_") or name == "SUDO_USER"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LBD_STATE_DIR", str(tmp_path))
-
-
-def lbd(*arguments: object) -> Result:
-    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def told(folder: Path, age_seconds: float = 4.0, **changes: Any) -> Status:

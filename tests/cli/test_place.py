@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from lbd.cli import main
 from lbd.config import Settings
 from lbd.simulate.faults import Reply, refused
 from lbd.store.control import Control, Pause
@@ -21,14 +19,13 @@ from lbd.store.journal import read
 from lbd.store.moves import history
 from tests import fake_pulsar
 from tests.builders import state_begun
+from tests.cli.conftest import lbd
 from tests.fake_pulsar import COLD, HOT, WARM
 from tests.serving import accepting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
-
-    from click.testing import Result
 
     from lbd.daemon.engine import Engine
     from tests.fake_pulsar import FakePulsar
@@ -54,11 +51,6 @@ def config(pulsar: FakePulsar, tmp_path: Path) -> Path:
     values = {"pulsar": {"admin_urls": pulsar.urls}, "state_dir": str(tmp_path / "state"), "guardrails": guardrails}
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     return path
-
-
-def lbd(*arguments: object) -> Result:
-    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def answered(config: Path, *words: str) -> dict[str, Any]:

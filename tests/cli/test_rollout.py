@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from structlog.testing import capture_logs
 
-from lbd.cli import main
 from lbd.cli import rollout as command
 from lbd.clock import Timebase
 from lbd.config import Settings
@@ -22,6 +20,7 @@ from lbd.daemon.engine import engine
 from lbd.operations import drain
 from lbd.store.drains import Drains
 from lbd.store.rollouts import Rollouts
+from tests.cli.conftest import lbd, written
 from tests.simulate import fakes
 
 if TYPE_CHECKING:
@@ -41,14 +40,7 @@ def config(cluster: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     chosen = fakes.settings(
         cluster, tmp_path / "state", api={"enabled": False}, avg_shedder={"low_threshold": 95, "high_threshold": 99}
     )
-    path = tmp_path / "lbd.yaml"
-    path.write_text(yaml.safe_dump(json.loads(chosen.model_dump_json(exclude_unset=True))), encoding="utf-8")
-    return path
-
-
-def lbd(*arguments: object) -> Result:
-    """One call in this process. What is no SystemExit would be a stack trace, and fails the test."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+    return written(chosen, tmp_path)
 
 
 @contextmanager
