@@ -11,7 +11,8 @@ from rich.text import Text
 from lbd.cli.drain import drain_sentence
 from lbd.cli.options import api_option, format_option, settings_options
 from lbd.cli.render import amount, bar, json_out, plain, table
-from lbd.cli.request import lbd_client, read
+from lbd.cli.request import lbd_client
+from lbd.cli.request import read as read_response
 from lbd.cli.status_text import console
 from lbd.errors import LbdError, ObserveError
 from lbd.load.capacity import CapacityReport
@@ -43,18 +44,13 @@ def capacity(read: Read, form: str, api_url: str | None) -> None:
     client = lbd_client(settings, api_url)
     if client is None:
         raise ObserveError(f"{settings.state_dir}: no lbd runs there, and the load of a day is known to none; run one")
-    found = _capacity(client)
+    found: CapacityReport = read_response(client.get("capacity"), CapacityReport)
     if form == "json":
         json_out(found)
         return
     show(found)
     if found.easiest is not None:
         click.echo(plain(_drain_text(client, found.easiest)))
-
-
-def _capacity(client: Client) -> CapacityReport:
-    found: CapacityReport = read(client.get("capacity"), CapacityReport)
-    return found
 
 
 def show(found: CapacityReport) -> None:

@@ -23,7 +23,7 @@ from lbd.store.state import load_samples, save_samples
 from lbd.turn.learning import Learning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lbd.config import Settings
     from lbd.model import Slopes, Snapshot, Unload
@@ -113,26 +113,63 @@ class PolicyReader:
 
 # --- the cost of traffic on each broker, as a live lbd learns it, keeps it over restarts and shows it
 
-KEPT_EVERY_SECONDS = 300.0
-"""Five samples of a broker at most are lost with a kill; at a stop none."""
+SAVED_EVERY_SECONDS = 300.0
+"""A kill loses five samples of a broker at most, and the last minutes of an hour's peak; a stop loses nothing."""
+
+
+class PeriodicSave:
+    """Saves what a live lbd has in memory: every five minutes, at once where that is asked for, and at the end.
+
+    Times are epoch seconds. ``trouble`` says what could not be saved; it stays in memory, and is saved later.
+    """
+
+    def __init__(self, what: str, save: Callable[[], None], now: float) -> None:
+        self._what, self._save = what, save
+        self._saved_at, self._taken_at = now, 0.0
+        self.trouble = ""
+
+    def after(self, taken_at: float, *, at_once: bool = False) -> None:
+        """A round that was ``taken_at`` is in memory."""
+        self._taken_at = taken_at
+        if at_once or not 0 <= taken_at - self._saved_at < SAVED_EVERY_SECONDS:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is not on disk yet."""
+        if self._taken_at > self._saved_at:
+            self._write()
+
+    def _write(self) -> None:
+        self._saved_at = self._taken_at
+        try:
+            self._save()
+        except LbdError as error:
+            self.trouble = f"{self._what} not kept: {error}"
+        else:
+            self.trouble = ""
 
 
 class Learned:
     """Learns from every turn, whatever the strategy: destinations are judged by it, too. ``now`` is epoch seconds."""
 
     def __init__(self, settings: Settings, now: float) -> None:
-        self._state_dir = settings.state_dir
         self._learning = Learning(settings.load, load_samples(settings.state_dir, now))
-        self._written_at, self._taken_at = now, 0.0
-        self.trouble = ""
+        self._saved = PeriodicSave(
+            "what was learned of brokers is",
+            lambda: save_samples(settings.state_dir, self._learning.samples()),
+            now,
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why the samples are not on disk; empty where they are."""
+        return self._saved.trouble
 
     def __call__(self, snapshot: Snapshot) -> Slopes | None:
         """What is known with one more round. Samples that cannot be written are told of and kept in memory."""
-        found = self._learning(snapshot)
-        self._taken_at = snapshot.taken_at
-        if not 0 <= snapshot.taken_at - self._written_at < KEPT_EVERY_SECONDS:
-            self._write()
-        return found
+        slopes = self._learning(snapshot)
+        self._saved.after(snapshot.taken_at)
+        return slopes
 
     def known(self, snapshot: Snapshot) -> Slopes | None:
         """The same without learning from it: for a look beside the turns."""
@@ -144,17 +181,7 @@ class Learned:
 
     def close(self) -> None:
         """Write what is not on disk yet."""
-        if self._taken_at > self._written_at:
-            self._write()
-
-    def _write(self) -> None:
-        self._written_at = self._taken_at
-        try:
-            save_samples(self._state_dir, self._learning.samples())
-        except LbdError as error:
-            self.trouble = f"what was learned of brokers is not kept: {error}"
-        else:
-            self.trouble = ""
+        self._saved.close()
 
 
 def stored_learning(settings: Settings) -> Learning:

@@ -176,8 +176,10 @@ def _caps(sizes: _Sizes, rails: Guardrails) -> tuple[_Cap, ...]:
 
 def _canary_cap(rails: Guardrails) -> Iterator[_Cap]:
     if rails.canary is not None:
-        most = _fixed(rails.canary.max_moves_per_hour, LEAST_PER_HOUR)
-        yield _Cap(Reason.CANARY_UNLOADS, "canary.max_moves_per_hour", HOUR_SECONDS, _everything, *most)
+        limit = rails.canary.max_moves_per_hour
+        yield _Cap(
+            Reason.CANARY_UNLOADS, "canary.max_moves_per_hour", HOUR_SECONDS, _everything, lambda _: limit, limit
+        )
 
 
 def _fixed(chosen: int | None, default: int) -> tuple[Callable[[str], int], int]:

@@ -15,7 +15,7 @@ import numpy as np
 from lbd.bundles import holds, topic_hash, topic_namespace
 from lbd.model import bundle_namespace
 from lbd.permit.policies import Isolation
-from lbd.permit.settings import covers
+from lbd.permit.settings import covers, move_cost
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -39,12 +39,6 @@ def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> 
 
 
 # --- cost of moving a bundle, by its namespace: some clients tolerate a disconnect worse than others
-
-
-def move_cost(costs: Mapping[str, float | str], namespace: str) -> float:
-    """The cost set for a namespace, else for its tenant, else 0; infinite for ``never``."""
-    cost = costs.get(namespace, costs.get(f"{namespace.partition('/')[0]}/*", 0.0))
-    return float("inf") if cost == "never" else float(cost)
 
 
 def column(snapshot: Snapshot, costs: Mapping[str, float | str]) -> FloatArray | None:

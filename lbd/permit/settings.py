@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isinf
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -10,7 +11,7 @@ from lbd.load.scoring import broker_conf
 from lbd.permit.quiet_hours import QuietHours
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
 MOST_COST = 1e6
 
@@ -20,6 +21,12 @@ Named = TypeVar("Named", tuple[str, ...], dict[str, float | str])
 def covers(names: Collection[str], namespace: str) -> bool:
     """Whether a list of tenant/namespace and tenant/* has this namespace, or this tenant/*."""
     return namespace in names or f"{namespace.partition('/')[0]}/*" in names
+
+
+def move_cost(costs: Mapping[str, float | str], namespace: str) -> float:
+    """The cost set for a namespace, else for its tenant, else 0; infinite for ``never``."""
+    cost = costs.get(namespace, costs.get(f"{namespace.partition('/')[0]}/*", 0.0))
+    return float("inf") if cost == "never" else float(cost)
 
 
 def _checked_names(names: Named) -> Named:
@@ -231,8 +238,7 @@ class Guardrails(BaseModel):
         some = own == "*" and any(one.startswith(f"{tenant}/") for one in self.include_namespaces)
         if self.include_namespaces and not (some or covers(self.include_namespaces, name)):
             return "include_namespaces does not name it"
-        cost = self.move_costs.get(name, self.move_costs.get(f"{tenant}/*"))
-        return "move_costs says never" if cost == "never" and own != "*" else None
+        return "move_costs says never" if own != "*" and isinf(move_cost(self.move_costs, name)) else None
 
     @property
     def without_canary(self) -> Guardrails:
