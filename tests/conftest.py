@@ -6,12 +6,14 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from lbd import redaction
+from lbd.act.executor import Executor
+from lbd.pulsar.broker_health import BrokerHealth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +59,27 @@ TESTS = Path(__file__).parent
 def pytest_runtest_teardown() -> None:
     """Secrets of a test are forgotten after it: they are words of other tests' sentences."""
     redaction._KNOWN = redaction._Registry()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Who probes silent brokers, or checks doubtful outcomes, would send requests through the mocks of later tests."""
+    opened: list[Executor | BrokerHealth] = []
+
+    def noting(kind: type) -> None:
+        begin = kind.__init__
+
+        def noted(made: Any, *args: Any, **named: Any) -> None:
+            opened.append(made)
+            begin(made, *args, **named)
+
+        monkeypatch.setattr(kind, "__init__", noted)
+
+    noting(Executor)
+    noting(BrokerHealth)
+    yield
+    for made in opened:
+        made.close()
 
 
 def group_of(nodeid: str) -> str:

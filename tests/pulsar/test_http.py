@@ -42,6 +42,12 @@ def http(*urls: str, **changes: object) -> Http:
     return found
 
 
+def requested(mock: responses.RequestsMock) -> list[str]:
+    """The URLs that were requested, in order; a thread of an earlier test may still ask a broker of this machine."""
+    urls = (str(call.request.url) for call in mock.calls)
+    return [url for url in urls if urlsplit(url).hostname != "127.0.0.1"]
+
+
 def secret(path: Path, content: str = TOKEN) -> Path:
     """A file with a secret in it."""
     path.write_text(content, encoding="utf-8")
@@ -118,7 +124,7 @@ class TestRedirects:
             mock.get(f"{ONE}/x", status=307, headers={"Location": location})
             with pytest.raises(AdminError, match=r"evil\.example:\d+ is no broker of this cluster"):
                 http(token_file=secret(tmp_path / "token")).send("GET", f"{ONE}/x")
-            assert [call.request.url for call in mock.calls] == [f"{ONE}/x"]
+            assert requested(mock) == [f"{ONE}/x"]
 
     @pytest.mark.parametrize(
         "location",
@@ -149,7 +155,7 @@ class TestRedirects:
             mock.put(f"{ONE}/x", status=307, headers={"Location": location})
             with pytest.raises(AdminError, match=r"not followed") as refused:
                 http(token_file=secret(tmp_path / "token")).send("PUT", f"{ONE}/x")
-            assert len(mock.calls) == 1
+            assert requested(mock) == [f"{ONE}/x"]
         assert not refused.value.sent
 
     @pytest.mark.parametrize(
@@ -194,7 +200,7 @@ class TestRedirects:
             mock.get("https://b1:8443/x", status=307, headers={"Location": f"{TWO}/x"})
             with pytest.raises(AdminError, match="https"):
                 http("https://b1:8443", token_file=secret(tmp_path / "token")).send("GET", "https://b1:8443/x")
-            assert len(mock.calls) == 1
+            assert requested(mock) == ["https://b1:8443/x"]
 
     @pytest.mark.parametrize("hops", [0, 1, 3, MAX_HOPS])
     def test_so_many_hops_are_followed(self, hops: int) -> None:
@@ -212,7 +218,7 @@ class TestRedirects:
             mock.get(f"{TWO}/x", status=307, headers={"Location": f"{ONE}/x"})
             with pytest.raises(AdminError, match="still redirected after 5 hops"):
                 http().send("GET", f"{ONE}/x")
-            assert len(mock.calls) == 1 + MAX_HOPS
+            assert len(requested(mock)) == 1 + MAX_HOPS
 
     def test_all_hops_have_one_deadline(self) -> None:
         """A leader that redirects late leaves the owner no time: the unload is not sent there, and that is known."""
@@ -220,7 +226,7 @@ class TestRedirects:
             mock.add_callback("PUT", f"{ONE}/x", lambda _: (time.sleep(0.3), (307, {"Location": f"{TWO}/x"}, b""))[1])
             with pytest.raises(AdminError, match=r"PUT http://b2:8080/x: no time left; not sent") as late:
                 http().send("PUT", f"{ONE}/x", timeout_seconds=75, deadline=boot_seconds() + 0.2)
-            assert len(mock.calls) == 1
+            assert requested(mock) == [f"{ONE}/x"]
         assert not late.value.sent
 
     def test_past_its_deadline_nothing_is_sent(self) -> None:
@@ -336,7 +342,9 @@ class TestCredentials:
         with responses.RequestsMock() as mock:
             mock.get(f"{ONE}/x")
             http().send("GET", f"{ONE}/x")
-            assert "Authorization" not in mock.calls[0].request.headers
+            assert ["Authorization" in one.request.headers for one in mock.calls if one.request.url == f"{ONE}/x"] == [
+                False
+            ]
 
     @pytest.mark.security("a token file with unusable content: refused without showing it")
     @pytest.mark.parametrize(
