@@ -69,9 +69,14 @@ class ApiSettings(BaseModel):
     )
     token_file: SecretPath | None = Field(
         None,
-        description="File with the token that every change needs. If listen is no loopback address, reading "
-        "needs it, too. lbd reads the file again when it changes. With null the API can be read "
-        "on loopback only and refuses every change",
+        description="File with a token that may do everything. Every change needs a token. If listen is no loopback "
+        "address, reading needs one, too. lbd reads the file again when it changes. Without this file and tokens_file "
+        "the API can be read on loopback only and refuses every change",
+    )
+    tokens_file: SecretPath | None = Field(
+        None,
+        description="File with named tokens, one a line: NAME ROLE TOKEN. The role is read, operate, or administer, "
+        "which may also pass limits (override). The name stands in log, journal and history as who asked",
     )
     tls: ServerTlsSettings = ServerTlsSettings()
 
@@ -89,8 +94,9 @@ class ApiSettings(BaseModel):
 
     @model_validator(mode="after")
     def _closed_to_strangers(self) -> ApiSettings:
-        if self.enabled and not self.loopback and self.token_file is None:
-            raise ValueError(f"listen {self.listen} is open to others: give token_file, or listen on 127.0.0.1")
+        if self.enabled and not self.loopback and self.token_file is None and self.tokens_file is None:
+            words = "give token_file or tokens_file, or listen on 127.0.0.1"
+            raise ValueError(f"listen {self.listen} is open to others: {words}")
         return self
 
     @property

@@ -665,7 +665,15 @@ class TestSecrets:
         assert not any("hunter2" in line for line in told)
 
     @pytest.mark.parametrize(
-        "key", ["pulsar.token_file", "pulsar.tls.key_file", "api.token_file", "api.tls.key_file", "notify.url_file"]
+        "key",
+        [
+            "pulsar.token_file",
+            "pulsar.tls.key_file",
+            "api.token_file",
+            "api.tokens_file",
+            "api.tls.key_file",
+            "notify.url_file",
+        ],
     )
     @pytest.mark.parametrize(
         "secret",

@@ -17,7 +17,7 @@ from lbd import log
 from lbd.api.client import Client
 from lbd.api.problems import problem
 from lbd.api.shapes import json_bytes
-from lbd.api.token import TokenFile
+from lbd.api.token import TokenFiles
 from lbd.cli.render import plain
 from lbd.errors import AdminError
 from lbd.pulsar.http import Secret
@@ -128,7 +128,7 @@ class TestEdges:
         "read",
         [
             lambda path: Secret(path).value(),
-            lambda path: TokenFile(path).trouble,
+            lambda path: TokenFiles(path).trouble,
             lambda path: Client("http://127.0.0.1:1", path)._token(),
         ],
         ids=["token of Pulsar", "token of the API", "token for another lbd"],

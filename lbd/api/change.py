@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lbd.api.backend import Backend
+    from lbd.api.token import Caller
     from lbd.store.control import Request
     from lbd.store.proposal import Proposal
 
@@ -169,9 +170,16 @@ Body = TypeVar("Body", bound=Requester)
 
 
 def signed(request: HttpRequest, body: Body) -> Body:
-    """With the user that the kernel names for a local connection; root may ask for another user, as sudo does."""
-    user = getattr(request.state, "user", "")
-    return body.model_copy(update={"owner": user}) if user else body
+    """With the name of the token, or the user that the kernel names for a local connection, as owner.
+
+    A token without a name leaves the owner as it was sent, and so does root, who may ask for others as sudo does.
+    Raises :class:`ProblemError` (403) for who may not pass limits, and would.
+    """
+    caller: Caller | None = getattr(request.state, "caller", None)
+    if caller is not None and getattr(body, "override", None) is not None and not caller.may("administer"):
+        raise ProblemError(403, f"{caller.name} has the role {caller.role}; override needs administer")
+    name = caller.name if caller is not None else getattr(request.state, "user", "")
+    return body.model_copy(update={"owner": name}) if name else body
 
 
 class ChangeLog:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 
 from lbd.api.problems import ProblemError, problem
-from lbd.api.token import TokenFile
+from lbd.api.token import Caller, TokenFiles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -84,7 +84,7 @@ class Guard:
         self, app: ASGIApp, settings: ApiSettings, seen: Callable[[Scope, int, float], None], *, local: bool = False
     ) -> None:
         self._app, self._settings, self._seen, self._local = app, settings, seen, local
-        self._token = TokenFile(settings.token_file)
+        self._tokens = TokenFiles(settings.token_file, settings.tokens_file)
         self._requests = 0
         self._limits = [(re.compile(pattern), WorkLimit(*size)) for pattern, size in EXPENSIVE.items()]
 
@@ -140,10 +140,13 @@ class Guard:
         if reading and self._settings.loopback:
             _refuse_foreign(headers.get("host", ""))
             return
-        refusal = self._token.refusal(headers.get("authorization", ""))
-        if refusal is not None:
-            status, why = refusal
+        caller = self._tokens.caller(headers.get("authorization", ""))
+        if not isinstance(caller, Caller):
+            status, why = caller
             raise ProblemError(status, why, {"www-authenticate": "Bearer"} if status == 401 else None)
+        if not reading and not caller.may("operate"):
+            raise ProblemError(403, f"{caller.name} has the role {caller.role}; this needs operate")
+        scope.setdefault("state", {})["caller"] = caller
 
 
 class _Watched:

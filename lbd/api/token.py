@@ -1,62 +1,148 @@
-"""The token that a change needs: from a file, and read again when that changes."""
+"""Tokens and what each may do: from files, and read again when these change."""
 
 from __future__ import annotations
 
 import hmac
+import re
 import stat
 import threading
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
 from lbd.redaction import remember
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
-LONGEST_TOKEN_BYTES = 16 << 10
+LONGEST_FILE_BYTES = 64 << 10
+SHORTEST_TOKEN = 16
+"""Characters of a named token: 96 bits if they are random ones of base64."""
+
+Role = Literal["read", "operate", "administer"]
+"""Each may do what those before it may: read; order what all guardrails allow; pass limits (``override``)."""
+
+ROLES: tuple[Role, ...] = get_args(Role)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 
 
-class TokenFile:
-    """The token that stands in a file, read again when the file changes."""
+@dataclass(frozen=True)
+class Caller:
+    """Who sends a request. ``name`` is empty for the token that has none: its requests say who asks."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
-        self._token = b""
+    name: str
+    role: Role
 
-    def refusal(self, authorization: str) -> tuple[int, str] | None:
-        """Status and reason why this header opens nothing; None when it does. Takes as long for any wrong token."""
-        if self._path is None:
-            return 403, "this needs a token, and lbd has none: set api.token_file"
-        token, trouble = self._read(self._path)
+    def may(self, role: Role) -> bool:
+        """Whether the caller may do what this role may."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class TokenFiles:
+    """The callers that a file of one token, and a file of named ones, let in.
+
+    ``one`` has nothing but a token, which may do everything. ``named`` has a line ``NAME ROLE TOKEN`` for each token;
+    empty lines and those that begin with ``#`` are left out. A file with a wrong line lets nobody in.
+    """
+
+    def __init__(self, one: Path | None, named: Path | None = None) -> None:
+        self._files = [
+            _TokenFile(setting, path, parse)
+            for setting, path, parse in (
+                ("api.token_file", one, _one_token),
+                ("api.tokens_file", named, _named_tokens),
+            )
+            if path is not None
+        ]
+
+    def caller(self, authorization: str) -> Caller | tuple[int, str]:
+        """Who has the token of this header; else status and reason why it lets nobody in.
+
+        It takes as long for any wrong token: each is compared with all, in constant time.
+        """
+        if not self._files:
+            return 403, "this needs a token, and lbd has none: set api.token_file or api.tokens_file"
+        found = [one.read() for one in self._files]
+        scheme, _, given = authorization.partition(" ")
+        sent = given.strip().encode("latin-1")
+        callers = [who for tokens, _ in found for who, token in tokens if hmac.compare_digest(sent, token)]
+        if callers and scheme.lower() == "bearer":
+            return callers[0]
+        trouble = next((trouble for _, trouble in found if trouble), "")
         if trouble:
             return 503, trouble
-        scheme, _, given = authorization.partition(" ")
-        if not authorization:
-            return 401, "this needs a token: Authorization: Bearer TOKEN"
-        fits = hmac.compare_digest(given.strip().encode("latin-1"), token)
-        return None if fits and scheme.lower() == "bearer" else (401, "wrong token")
+        return 401, "wrong token" if authorization else "this needs a token: Authorization: Bearer TOKEN"
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be opened, in words; empty where a token stands in the file, or none is wanted."""
-        return self._read(self._path)[1] if self._path is not None else ""
+        """Why a file lets nobody in, in words; empty where each has its tokens, or there is none."""
+        return next((trouble for one in self._files for trouble in [one.read()[1]] if trouble), "")
 
-    def _read(self, path: Path) -> tuple[bytes, str]:
-        try:
-            token = self._current(path)
-        except OSError as error:
-            return b"", f"api.token_file cannot be read: {error.strerror or error}"
-        return token, "" if token else "api.token_file is empty"
 
-    def _current(self, path: Path) -> bytes:
+_Tokens = tuple[tuple[Caller, bytes], ...]
+
+
+class _TokenFile:
+    """One file, read again when it has changed."""
+
+    def __init__(self, setting: str, path: Path, parse: Callable[[bytes], _Tokens]) -> None:
+        self._setting, self._path, self._parse = setting, path, parse
+        self._lock = threading.Lock()
+        self._version: tuple[int, int, int] | None = None
+        self._content: tuple[_Tokens, str] = (), ""
+
+    def read(self) -> tuple[_Tokens, str]:
+        """Its tokens, or why it has none."""
         with self._lock:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST_TOKEN_BYTES:
-                raise OSError(f"wanted a file of at most {LONGEST_TOKEN_BYTES:,} bytes")  # a pipe would be waited for
-            seen = found.st_mtime_ns, found.st_size, found.st_ino
-            if seen != self._seen:
-                self._token, self._seen = path.read_bytes().strip(), seen
-                remember(self._token.decode(errors="replace"))
-            return self._token
+            try:
+                version = self._current()
+                if version != self._version:
+                    self._content, self._version = self._parsed(self._path.read_bytes()), version
+            except OSError as error:
+                self._version = None
+                return (), f"{self._setting} cannot be read: {error.strerror or error}"
+            return self._content
+
+    def _current(self) -> tuple[int, int, int]:
+        """Raises :class:`OSError`, also for a pipe, which would be waited for."""
+        status = self._path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST_FILE_BYTES:
+            raise OSError(f"wanted a file of at most {LONGEST_FILE_BYTES:,} bytes")
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    def _parsed(self, content: bytes) -> tuple[_Tokens, str]:
+        try:
+            tokens = self._parse(content)
+        except ValueError as error:
+            return (), f"{self._setting}: {error}"
+        for _, token in tokens:
+            remember(token.decode(errors="replace"))
+        return tokens, "" if tokens else f"{self._setting} is empty"
+
+
+def _one_token(content: bytes) -> _Tokens:
+    token = content.strip()
+    return ((Caller("", "administer"), token),) if token else ()
+
+
+def _named_tokens(content: bytes) -> _Tokens:
+    """Raises :class:`ValueError` that names the line, and shows nothing of it but a name or role."""
+    found: dict[str, tuple[Caller, bytes]] = {}
+    for number, line in enumerate(content.decode("latin-1").splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 3:
+            raise ValueError(f"line {number} has {len(words)} words, wanted NAME ROLE TOKEN")
+        name, role, token = words
+        if role not in ROLES:
+            raise ValueError(f"line {number}: the second word is no role; wanted {', '.join(ROLES)}")
+        if not NAME.fullmatch(name):
+            raise ValueError(f"line {number}: the name may have letters, digits and . _ @ - only, at most 100")
+        if len(token) < SHORTEST_TOKEN:
+            raise ValueError(f"line {number}: the token has {len(token)} characters, wanted {SHORTEST_TOKEN} or more")
+        if name in found or any(token.encode("latin-1") == other for _, other in found.values()):
+            raise ValueError(f"line {number} repeats a name or a token of a line before it")
+        found[name] = Caller(name, role), token.encode("latin-1")
+    return tuple(found.values())

@@ -22,7 +22,7 @@ import structlog
 from lbd.api.published import Board, Published
 from lbd.api.server import Server, listen_locally, listen_on
 from lbd.api.shapes import Drained, PlacementResponse, PlanResponse
-from lbd.api.token import TokenFile
+from lbd.api.token import TokenFiles
 from lbd.bundles import holds, range_in_name, topic_hash
 from lbd.daemon.status import move_line, served_line, with_leader
 from lbd.errors import ObserveError, UsageError, as_lbd_error
@@ -370,7 +370,7 @@ class Serving:
         self._server: Server | None = None
         self._local: Server | None = None
         self._picker, self._planner = self._asked()
-        self._trouble, self._local_trouble, self._token = "", "", TokenFile(None)
+        self._trouble, self._local_trouble, self._token = "", "", TokenFiles(None)
         engine.draining.on_work = lambda work: self.board.events.tell("drain", Drained(work.broker, work))
         engine.rolling.on_change = lambda rollout: self.board.events.tell("rollout", rollout)
 
@@ -451,7 +451,7 @@ class Serving:
         self._trouble = ""
         if not api.enabled:
             return
-        self._token = TokenFile(api.token_file)
+        self._token = TokenFiles(api.token_file, api.tokens_file)
         try:
             listening = listen_on(api)
             self.url, self._server = api.url(listening.getsockname()[1]), Server(self, listening)

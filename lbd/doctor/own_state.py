@@ -328,6 +328,7 @@ def _files(settings: Settings) -> Iterator[tuple[str, Path]]:
         "pulsar.basic.password_file": pulsar.basic.password_file if pulsar.basic is not None else None,
         "pulsar.tls.key_file": pulsar.tls.key_file,
         "api.token_file": api.token_file,
+        "api.tokens_file": api.tokens_file,
         "api.tls.key_file": api.tls.key_file,
         "notify.url_file": settings.notify.url_file,
     }

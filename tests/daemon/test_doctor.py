@@ -163,7 +163,7 @@ def test_many_brokers_are_counted(some: list[str], everybody: list[str], told: s
     ],
 )
 @pytest.mark.parametrize(
-    "name", ["pulsar.token_file", "pulsar.basic.password_file", "api.token_file", "notify.url_file"]
+    "name", ["pulsar.token_file", "pulsar.basic.password_file", "api.token_file", "api.tokens_file", "notify.url_file"]
 )
 def test_files_with_secrets(tmp_path: Path, name: str, mode: int | None, level: str, seen: str):
     """The owner and a group that may read are meant; anybody else is told, and what to do."""

@@ -255,6 +255,20 @@ def test_probes_ask_the_api_where_it_can_be_reached(chart: Chart):
     assert probe(secure)["httpGet"]["scheme"] == "HTTPS"
 
 
+def test_named_tokens_come_from_the_same_secret(chart: Chart):
+    """Each file has its variable, and Prometheus gets a token of its own."""
+    values = {"api.tokenSecretName": "api", "api.tokensKey": "tokens", "podMonitor.enabled": True}
+    manifests = chart.with_values(values | {"podMonitor.tokenKey": "prometheus"})
+    (spec,) = [pod["spec"] for name, pod in pods(manifests) if name == "lbd"]
+    told = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
+    assert told["LBD_API__TOKENS_FILE"] == "/var/run/secrets/lbd/api-token/tokens"
+    (volume,) = [one["secret"] for one in spec["volumes"] if one.get("secret", {}).get("secretName") == "api"]
+    assert volume["items"] == [{"key": "token", "path": "token"}, {"key": "tokens", "path": "tokens"}]
+    (monitor,) = [one for one in manifests if one["kind"] == "PodMonitor"]
+    sent = monitor["spec"]["podMetricsEndpoints"][0]["authorization"]["credentials"]
+    assert sent == {"name": "api", "key": "prometheus"}
+
+
 CANARY = "config.guardrails.canary.namespaces={shop/orders}"
 TO_CANARY, TO_ALL = f"--set config.mode=auto --set '{CANARY}'", "--set config.guardrails.canary=null"
 

@@ -94,8 +94,8 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- with .Values.api }}{{ if .tokenSecretName }}
 - secret: {{ .tokenSecretName }}
   folder: api-token
-  items: [{key: {{ .tokenKey }}, path: token}]
-  env: {LBD_API__TOKEN_FILE: token}
+  items: [{key: {{ .tokenKey }}, path: token}{{ if .tokensKey }}, {key: {{ .tokensKey }}, path: tokens}{{ end }}]
+  env: {LBD_API__TOKEN_FILE: token{{ if .tokensKey }}, LBD_API__TOKENS_FILE: tokens{{ end }}}
 {{- end }}{{ if .tlsSecretName }}
 - secret: {{ .tlsSecretName }}
   folder: api-tls
