@@ -220,6 +220,13 @@ class _Common(BaseModel):
         "and waits for lbd apply. It does not split by itself then, and still executes commands. observe: it reports "
         "once per imbalance what would move, and changes nothing, as with lbd run --observe",
     )
+    approvers: int = Field(
+        1,
+        ge=1,
+        le=2,
+        description="With mode: approve, how many people must apply a plan before it is carried out. With 2 the second "
+        "name must be another one, and both must be proven: a token of api.tokens_file, or a user on lbd's own machine",
+    )
     strategy: str = Field("avg-shedder", description=f"The rule that decides what moves: {', '.join(STRATEGIES)}")
     placement: str | None = Field(
         None,

@@ -614,6 +614,9 @@ def planning(backend: Backend, changes: ChangeLog, runner: Runner) -> APIRouter:
         nothing is begun (409), and these are named.
         """
         body = signed(request, body)
+        caller: Caller | None = getattr(request.state, "caller", None)
+        if backend.settings.approvers > 1 and caller is not None and not caller.name:
+            raise ProblemError(403, "approvers: 2 needs a name that is proven; use a token of api.tokens_file")
         found = backend.planned(name)
         moves = [derived(PlannedMove, move) for move in found.unloads] if found is not None else []
         asked = PlanRequest(new_id()[0], name, moves, body.reason, body.owner, *_times(backend, body))

@@ -85,7 +85,8 @@ def _sentence(found: PlanDocument) -> str:
         return f"{what}. Nothing waits for approval: this would move if the imbalance lasts. To move it now: {order}"
     until = zoned(found.expires_at or found.made_at)
     last = "" if found.id in found.summary else f". The last turn: {found.summary}"
-    return f"{what}. Proposed at {zoned(found.made_at)}, waits for approval until {until}: {order}{last}"
+    approved = f", is approved by {', '.join(found.approved_by)}" if found.approved_by else ""
+    return f"{what}. Proposed at {zoned(found.made_at)}{approved}, waits for approval until {until}: {order}{last}"
 
 
 @click.command("apply")
@@ -137,6 +138,8 @@ def _alone(settings: Settings, request: PlanRequest) -> RequestResult:
     """The result of a plan that this process makes again, and applies if it is the one that was asked for."""
     from lbd.daemon import standalone  # noqa: PLC0415 - a running lbd needs no parts that act
 
+    if settings.approvers > 1:
+        raise RefusedError("approvers: 2 needs a running lbd, which keeps the first name until the second comes")
     found = _plan_of_now(settings)
     if found.id != request.plan or not found.unloads:
         now = f"the plan of now is {found.id}" if found.unloads else "now nothing is planned"

@@ -186,7 +186,9 @@ def _limited(status: Status) -> Iterator[tuple[str, str, str]]:
 def _under_way(status: Status, pid: int | None, now: float) -> Iterator[tuple[str, str, str]]:
     """The plan that waits, and moves without an outcome; the next lbd resolves those of an ended one."""
     if (waiting := status.proposal) is not None:
-        yield "proposal", f"plan {waiting.id}, until {zoned(waiting.expires_at)}: lbd apply {waiting.id}", "cyan"
+        names = f", approved by {', '.join(waiting.approved_by)}" if waiting.approved_by else ""
+        words = f"plan {waiting.id}{names}, until {zoned(waiting.expires_at)}: lbd apply {waiting.id}"
+        yield "proposal", words, "cyan"
     for move in status.unfinished[:MOVES]:
         ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
         since = f"for {duration_text(now - move.since)}" if move.since else "waits for its turn"

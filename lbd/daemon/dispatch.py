@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lbd.act.executor import DryRun
 from lbd.decide.manual import ByPlan
 from lbd.errors import LbdError, RefusedError
@@ -28,7 +30,7 @@ from lbd.store.control import (
     SplitRequest,
 )
 from lbd.store.state import Scratch
-from lbd.text import counted
+from lbd.text import counted, zoned
 from lbd.turn.turn import turn
 
 if TYPE_CHECKING:
@@ -196,9 +198,24 @@ class Dispatcher:
         elif isinstance(request, PlaceRequest):
             self._requests.answer(request, real.placing.place(request, parts(None), real.placer))
         elif isinstance(request, PlanRequest):
-            self._applying.apply(request, parts(None))
+            self._plan(request, parts(None))
         else:
             self._unload(request, overriding(parts(request), request))
+
+    def _plan(self, request: PlanRequest, parts: Parts) -> None:
+        """A plan that needs more names than it has gets this one, and waits on."""
+        wanted, names = self._real.settings.approvers, [request.by]
+        if wanted > 1:
+            found = self._real.proposals.approve(request.plan, request.by, self._real.timebase.now())
+            if found is None:
+                raise RefusedError(f"plan {request.plan} does not wait for approval; with approvers: {wanted} it must")
+            names = found.approved_by
+            if len(names) < wanted:
+                until = zoned(found.expires_at)
+                words = f"Plan {found.id} is approved by {request.by} and waits for another person until {until}."
+                self._requests.answer(request, RequestResult(0, f"{words} Nothing was begun.", placed=[]))
+                return
+        self._applying.apply(msgspec.structs.replace(request, by=" and ".join(names)), parts)
 
     def _unload(self, request: UnloadRequest, parts: Parts) -> None:
         """A turn that wants just this, and ends in an answer."""

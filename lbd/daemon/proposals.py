@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lbd.decide.manual import Standing
 from lbd.reason import Reason
 from lbd.turn.record import proposal
@@ -52,8 +54,19 @@ class Proposals:
             self.drop()
         elif record.hold is None and record.decision is not None:
             found = proposal(record, self._made[-1] if self._made else None)
+            names = next((one.approved_by for one in self._made if one.id == found.id), [])
+            found = msgspec.structs.replace(found, approved_by=names)
             before = [one for one in self._made if one.id != found.id][1 - KEPT :]
             self._made = (*before, found) if record.unloads else ()
+
+    def approve(self, name: str, by: str, now: float) -> Proposal | None:
+        """The proposal of this name, approved by one person more; None if it cannot be applied now."""
+        found = self.find(name, now)
+        if found is None:
+            return None
+        approved = msgspec.structs.replace(found, approved_by=list(dict.fromkeys([*found.approved_by, by])))
+        self._made = tuple(approved if one is found else one for one in self._made)
+        return approved
 
     def drop(self) -> None:
         """One is being applied, or the settings are others."""

@@ -35,7 +35,10 @@ class ProposedMove(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Moves under one name. Times are epoch seconds; ``expected`` are scores in points once all moves have landed."""
+    """Moves under one name. Times are epoch seconds; ``expected`` are scores in points once all moves have landed.
+
+    ``approved_by`` are the people who have approved it, where one is not enough.
+    """
 
     id: str
     made_at: At
@@ -43,6 +46,7 @@ class Proposal(msgspec.Struct, frozen=True):
     unloads: list[ProposedMove]
     expected: dict[str, float]
     clients: int
+    approved_by: list[str] = []
 
 
 def plan_id(moves: Iterable[Unload]) -> str:

@@ -241,6 +241,7 @@ class PlanDocument(TurnDocument, frozen=True, kw_only=True):
     unloads: list[ProposedMove]  # type: ignore[assignment]
     expected: dict[str, float]
     clients: int
+    approved_by: list[str]
 
 
 def proposal(record: TurnResult, before: Proposal | None = None) -> Proposal:

@@ -17,6 +17,7 @@ from lbd.store.proposal import plan_id
 from lbd.store.rollouts import Rollout, Rollouts
 from tests.api.browser import browsing, sized
 from tests.api.conftest import TOKEN, serving, working
+from tests.api.test_tokens import ADMINISTER, OPERATE, TOKENS
 from tests.fake_pulsar import HOT
 
 if TYPE_CHECKING:
@@ -130,6 +131,22 @@ def test_a_plan_is_approved_on_the_page(browser: Chrome, pulsar: FakePulsar, tmp
         assert text(browser, "h-plan") == "Approved by ann"
         assert not browser.find_element(By.ID, "approve").is_displayed()
         assert {pulsar.owners[move.bundle] for move in moves} == {move.destination for move in moves}
+
+
+def test_the_first_of_two_people_begins_nothing(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):
+    """Who has approved is shown to the second one, whose approval begins the moves."""
+    (tmp_path / "tokens").write_text(TOKENS)
+    named = {"tokens_file": str(tmp_path / "tokens")}
+    with serving(pulsar, tmp_path, named, mode="approve", approvers=2) as api, working(api):
+        api.turn()
+        opened(browser, api)
+        approved(browser, steer_token=OPERATE)
+        assert "approved by ann and waits for another person" in reads(browser, "plan-said", "another person")
+        opened(browser, api)
+        api.turn()
+        assert "Approved by ann; one more person is needed." in reads(browser, "plan-about", "one more person")
+        approved(browser, steer_token=ADMINISTER)
+        assert "3 landed" in reads(browser, "plan-said", "landed")
 
 
 def test_a_plan_that_has_become_another_one_is_refused_on_the_page(browser: Chrome, pulsar: FakePulsar, tmp_path: Path):

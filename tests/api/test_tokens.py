@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from structlog.testing import capture_logs
@@ -136,3 +136,62 @@ class TestFile:
         (tmp_path / "tokens").write_text("ann operate")
         named.turn()
         assert any("api.tokens_file: line 1 has 2 words" in one for one in named.get("/v1/status").json()["warnings"])
+
+
+class TestTwoApprovers:
+    """``approvers: 2``: a plan is carried out once two people have applied it."""
+
+    BODY: ClassVar = {**RESUME, "timeout_seconds": 120}
+
+    @pytest.fixture
+    def asking(self, pulsar: FakePulsar, tmp_path: Path) -> Iterator[Api]:
+        """An lbd that has proposed a plan, and wants two names for it."""
+        (tmp_path / "tokens").write_text(TOKENS)
+        own = {"tokens_file": str(tmp_path / "tokens")}
+        with serving(pulsar, tmp_path, own, mode="approve", approvers=2) as found:
+            found.turn()
+            with working(found):
+                yield found
+
+    def waiting(self, api: Api) -> tuple[str, list[str]]:
+        """The plan's path, and who has approved it."""
+        plan = api.get("/v1/plan").json()
+        return f"/v1/plan/{plan['id']}/apply", plan["approved_by"]
+
+    def test_the_second_name_begins_it(self, asking: Api, pulsar: FakePulsar):
+        """The first one, also twice, moves nothing; the journal has both."""
+        path, names = self.waiting(asking)
+        assert names == []
+        for _ in range(2):
+            first = asking.post(path, self.BODY, **bearer(OPERATE))
+            assert (first.status_code, first.json()["moves"]) == (200, []), first.text
+            assert "is approved by ann and waits for another person until" in first.json()["sentence"]
+        asking.turn()
+        assert (self.waiting(asking), pulsar.asked("/unload")) == ((path, ["ann"]), [])
+        second = asking.post(path, self.BODY, **bearer(ADMINISTER))
+        assert second.status_code == 200, second.text
+        moves = second.json()["moves"]
+        assert {move["result"] for move in moves} == {"landed"}
+        assert {move["reason"].partition(", ")[2] for move in asking.get("/v1/moves").json()} == {
+            "ann and bob@example.org"
+        }
+
+    def test_a_name_that_anybody_can_write_does_not_count(self, asking: Api, pulsar: FakePulsar):
+        """The token without a name proves nobody; a token that only reads approves nothing."""
+        path, _ = self.waiting(asking)
+        refused = asking.post(path, {**self.BODY, "owner": "bob"})
+        assert (refused.status_code, "needs a name that is proven" in refused.json()["detail"]) == (403, True)
+        assert asking.post(path, self.BODY, **bearer(READ)).status_code == 403
+        assert (self.waiting(asking), pulsar.asked("/unload")) == ((path, []), [])
+
+    def test_a_plan_that_does_not_wait_cannot_be_applied(self, pulsar: FakePulsar, tmp_path: Path):
+        """With another mode nothing is kept until the second name comes."""
+        (tmp_path / "tokens").write_text(TOKENS)
+        thresholds = {"hit_count_high": 90, "hit_count_low": 90}
+        own = {"tokens_file": str(tmp_path / "tokens")}
+        with serving(pulsar, tmp_path, own, approvers=2, avg_shedder=thresholds) as api:
+            api.turn()
+            with working(api):
+                path, _ = self.waiting(api)
+                found = api.post(path, self.BODY, **bearer(OPERATE))
+        assert (found.status_code, "does not wait for approval" in found.json()["detail"]) == (409, True), found.text

@@ -223,7 +223,7 @@ function showPlan(status) {
   const moves = `Plan ${plan.id}: ${counted(plan.unloads.length, "move")}, ${counted(plan.clients, "client")} ${plan.clients === 1 ? "reconnects" : "reconnect"}`;
   const gap = scores.length ? `, ${(Math.max(...scores) - Math.min(...scores)).toFixed(1)} points between highest and lowest when all have landed` : "";
   say("h-plan", applied ? `Approved by ${applied.by}` : "A plan waits for approval");
-  say("plan-about", applied ? applied.outcome || `${moves}. It is carried out.` : `${moves}${gap}. It can be approved until ${clock(plan.expires_at)}.`);
+  say("plan-about", applied ? applied.outcome || `${moves}. It is carried out.` : `${moves}${gap}.${plan.approved_by.length ? ` Approved by ${plan.approved_by.join(", ")}; one more person is needed.` : ""} It can be approved until ${clock(plan.expires_at)}.`);
   rows($("planned"), plan.unloads, ["", "", "num", "num", ""], "none", (move, cells) => {
     write(cells[0], move.bundle);
     write(cells[1], ends(move));
