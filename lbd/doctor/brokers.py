@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -526,6 +527,8 @@ def _unequal(survey: Survey) -> Iterator[Finding]:
 # --- policies: isolation, and destinations that a leader may still hold although they are forbidden by now
 
 POLICIES = Check("isolation-policies", "a forced destination bypasses them, so lbd must know them to move anything")
+PROPERTIES = Check("namespace-properties", "an application team may keep its bundles still by them")
+CORRECT = "pulsar-admin namespaces set-properties corrects it (docs/guardrails.md); until then its bundles stay"
 NOTES = Check("leader-notes", "Pulsar follows a destination that its leader still holds once, without any check")
 
 
@@ -539,6 +542,25 @@ def check_policies(survey: Survey) -> Iterator[Finding]:
     else:
         number = len(survey.isolation.policies)
         yield POLICIES.ok(f"{number} known" if number else "none")
+
+
+def check_properties(survey: Survey) -> Iterator[Finding]:
+    """What application teams noted at their namespaces, and whether lbd understands it."""
+    if survey.consents is None:
+        return
+    wrong = {name: consent.problem for name, consent in survey.consents.items() if consent.problem}
+    for name in sorted(wrong)[:NAMED]:
+        yield PROPERTIES.warning(f"{name}: {wrong[name]}", CORRECT)
+    if len(wrong) > NAMED:
+        yield PROPERTIES.warning(f"{len(wrong) - NAMED} more namespaces have one that is not understood", CORRECT)
+    if unread := [name for name, consent in sorted(survey.consents.items()) if consent.unread]:
+        todo = "give lbd a superuser's token: until then lbd moves bundles as if there were no properties"
+        yield PROPERTIES.warning(f"those of {named(unread)} cannot be read: {survey.consents[unread[0]].unread}", todo)
+    if not (wrong or unread):
+        balances = Counter(consent.balance for consent in survey.consents.values())
+        quiet = sum(bool(consent.quiet_hours) for consent in survey.consents.values())
+        read = counted(len(survey.consents), "namespace")
+        yield PROPERTIES.ok(f"{read} read: {balances['off']} off, {balances['low']} low, {quiet} with quiet hours")
 
 
 def notes(survey: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:

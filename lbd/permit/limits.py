@@ -157,7 +157,7 @@ class Ledger:
         return Skip(unload.bundle, *back) if back is not None and back[0] not in self._ignored else None
 
     def _bound(self, unload: Unload) -> Skip | None:
-        reason = self._policies.groups.unknown(bundle_namespace(unload.bundle))
+        reason = self._policies.unmovable(bundle_namespace(unload.bundle))
         return Skip(unload.bundle, *reason) if reason is not None else None
 
     def _no_destination(self, unload: Unload) -> Skip | None:

@@ -167,6 +167,32 @@ def test_the_text(pulsar: FakePulsar, tmp_path: Path):
     assert max(len(line) for line in lines if "state-dir" not in line) <= 100
 
 
+@pytest.mark.parametrize(
+    ("properties", "reply", "level", "seen"),
+    [
+        ({}, None, "ok", "1 namespace read: 0 off, 0 low, 0 with quiet hours"),
+        (
+            {"lbd.balance": "low", "lbd.quiet-hours": "22:00-06:00"},
+            None,
+            "ok",
+            "1 namespace read: 0 off, 1 low, 1 with quiet hours",
+        ),
+        ({"lbd.balance": "of"}, None, "warning", "t/n: namespace property lbd.balance is 'of', wanted off, low or"),
+        ({}, refused(403, "no"), "warning", "those of t/n cannot be read: GET "),
+    ],
+)
+def test_properties_of_namespaces(
+    pulsar: FakePulsar, tmp_path: Path, properties: dict[str, str], reply: Reply | None, level: str, seen: str
+):
+    """Where they bind, lbd names those that it does not understand, or cannot read."""
+    pulsar.policies.properties = {"t/n": properties}
+    if reply is not None:
+        pulsar.fault("/properties", reply)
+    told = findings(pulsar, tmp_path, guardrails={"namespace_properties": True})
+    [found] = [one for one in told if one["check"] == "namespace-properties"]
+    assert (found["level"], seen in found["seen"]) == (level, True), found
+
+
 @pytest.mark.parametrize("brokers", [2, 3, 6])
 def test_requests_are_bounded(brokers: int, tmp_path: Path):
     """Three for each broker, and no more than ten beside."""
