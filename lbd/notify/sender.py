@@ -194,11 +194,13 @@ class Notifier:
         if settings == self._settings:
             return
         with self._changed:
-            self._settings = settings
+            before, self._settings = self._receiver, settings
             self._receiver = Receiver(settings) if settings.url_file is not None else None
             self._due_at, self._retries, self._trouble = 0.0, 0, ""
             self._keep(self._waiting)
             self._changed.notify()
+        if before is not None:
+            before.close()
 
     def close(self) -> None:
         """Send the waiting events at once, in one attempt; a receiver that hangs is given up after ``STOP_SECONDS``."""
