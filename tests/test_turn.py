@@ -363,7 +363,7 @@ class TestHolds:
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert held_by(record) is Reason.LEADER_UNREACHABLE
-        assert "does not tell whether it sheds" in record.sentence
+        assert "does not report whether it sheds" in record.sentence
 
     def test_no_leader(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Without a leader a destination is lost: hold, and say so."""
@@ -371,7 +371,7 @@ class TestHolds:
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert held_by(record) is Reason.LEADER_UNREACHABLE
-        assert record.sentence.startswith("No move: leader-unreachable: none leads")
+        assert record.sentence.startswith("No move: leader-unreachable: no broker leads")
 
     def test_a_hold_keeps_the_counters_one_below_their_limit(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """After it, one more sample is seen before anything is moved."""

@@ -47,7 +47,7 @@ STOP_SECONDS = 4.0
 """A stop waits so long for what is still to be sent."""
 
 MESSAGES = Counter("lbd_notifications", "Messages to the webhook, by how an attempt ended.", ["result"], registry=None)
-LOST = Counter("lbd_notification_events_lost", "Events that no message has told of.", registry=None)
+LOST = Counter("lbd_notification_events_lost", "Events that were dropped before a message had them.", registry=None)
 WRONG_CONTENT = frozenset({400, 413, 422})
 """Answers to a message that would be refused again. Any other one is tried again: people mend addresses, too."""
 

@@ -189,7 +189,9 @@ class Ledger:
         predicted = float(self._predicted[destination]) + rise.points
         limit = self._guardrails.max_destination_score
         if not np.isfinite(predicted):
-            detail = f"what it would add to {unload.destination} cannot be told: {unload.source} reports no traffic"
+            detail = (
+                f"the load that it would add to {unload.destination} is not known: {unload.source} reports no traffic"
+            )
             return Skip(unload.bundle, Reason.DESTINATION_OVERLOADED, detail)
         if not predicted <= limit:
             return Skip(
