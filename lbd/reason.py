@@ -50,6 +50,10 @@ class Reason(Enum):
     LEADER_TOPIC = (46, "leader-topic", Group.POLICY)
     DRAINED = (47, "drained", Group.POLICY)
     NOT_INCLUDED = (48, "not-included", Group.POLICY)
+    BALANCE_OFF = (49, "balance-off", Group.POLICY)
+    BALANCE_LOW = (50, "balance-low", Group.POLICY)
+    NAMESPACE_QUIET = (51, "namespace-quiet-hours", Group.POLICY)
+    PROPERTY_NOT_UNDERSTOOD = (52, "property-not-understood", Group.POLICY)
     IN_BROKER_SHEDDING = (60, "in-broker-shedding", Group.SAFETY)
     DESTINATION_OVERLOADED = (61, "destination-overloaded", Group.SAFETY)
     DESTINATION_ABOVE_SOURCE = (62, "destination-above-source", Group.SAFETY)
@@ -80,6 +84,7 @@ class Reason(Enum):
     NO_STATISTICS = (86, "no-statistics", Group.DATA)
     ON_NO_REPORT = (88, "on-no-report", Group.DATA)
     UNKNOWN_RESOURCES = (87, "unknown-resources", Group.DATA)
+    PROPERTY_UNREAD = (89, "property-unread", Group.DATA)
 
     def __init__(self, code: int, label: str, group: Group) -> None:
         self.code = code

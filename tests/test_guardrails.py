@@ -131,6 +131,13 @@ class TestQuietHours:
         assert "quiet-hours" in done(chosen, by_hand(pulsar, None)).sentence
         assert done(chosen, by_hand(pulsar, "an outage")).exit_code == 0
 
+    def test_properties_of_namespaces_do_not_hold_a_request_by_hand(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """They bind turns; a person may move what an application team keeps still."""
+        pulsar.policies.properties = {"t/n": {"lbd.balance": "off"}}
+        chosen = settings(pulsar, tmp_path, namespace_properties=True)
+        assert once(chosen).outcomes == ()
+        assert done(chosen, by_hand(pulsar, None)).exit_code == 0
+
     def test_what_is_planned_stops_when_they_begin(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Asked before each request: the plan was made a moment before."""
         with engine(settings(pulsar, tmp_path)) as balancer:

@@ -216,6 +216,118 @@ class TestMoving:
         unmoved(pulsar, once(settings(pulsar, tmp_path)))
 
 
+NOT_UNDERSTOOD = (
+    "namespace property lbd.balance is 'of', wanted off, low or normal; its bundles stay until that is corrected"
+)
+
+
+class TestNamespaceProperties:
+    """What an application team notes at its namespace, where ``guardrails.namespace_properties`` is on."""
+
+    @staticmethod
+    def chosen(pulsar: FakePulsar, folder: Path, **changes: Any) -> Settings:
+        """Settings in which they bind."""
+        return settings(pulsar, folder, guardrails={"namespace_properties": True}, **changes)
+
+    @staticmethod
+    def with_another(pulsar: FakePulsar, properties: dict[str, str]) -> set[str]:
+        """The hot broker's largest bundles are of a namespace of their own, s/n, with these properties."""
+        largest = {f"s/n/0x{at:08x}_0x{at + 1:08x}": 2000.0 for at in range(4)}
+        pulsar.own(pulsar.ids[0], largest)
+        pulsar.policies.properties = {"s/n": properties}
+        return set(largest)
+
+    def test_they_do_not_bind_by_default(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Nothing is read, and the bundles move."""
+        pulsar.policies.properties = {"t/n": {"lbd.balance": "off"}}
+        record = once(settings(pulsar, tmp_path))
+        assert record.sentence == "Moved 3 of 3 bundles: 3 landed."
+        assert pulsar.asked("/properties", "GET") == []
+
+    @pytest.mark.parametrize(
+        ("properties", "reason", "detail"),
+        [
+            ({"lbd.balance": "off"}, Reason.BALANCE_OFF, "namespace property lbd.balance=off"),
+            (
+                {"lbd.quiet-hours": "00:00-12:00; 12:00-24:00"},
+                Reason.NAMESPACE_QUIET,
+                "namespace property lbd.quiet-hours=",
+            ),
+            ({"lbd.balance": "of"}, Reason.PROPERTY_NOT_UNDERSTOOD, NOT_UNDERSTOOD),
+        ],
+    )
+    def test_others_move_in_place_of_a_namespace_that_stays(
+        self, properties: dict[str, str], reason: Reason, detail: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """Its bundles would be the first; each of the two namespaces is asked for its properties once."""
+        stay = self.with_another(pulsar, properties)
+        record = once(self.chosen(pulsar, tmp_path))
+        assert {pulsar.owners[bundle] for bundle in stay} == {pulsar.ids[0]}
+        assert {one.result for one in record.outcomes} == {Result.LANDED}
+        assert {one.unload.bundle for one in record.outcomes} <= set(HOT)
+        assert record.counts[reason.label] == len(stay)
+        [skip] = [one for one in record.skips if one.what == "s/n"]
+        assert skip.reason is reason
+        assert skip.detail.startswith(detail)
+        assert len(pulsar.asked("/properties", "GET")) == 2
+
+    @pytest.mark.parametrize("balance", ["low", "normal"])
+    def test_low_balance_comes_after_all_others(self, balance: str, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Without the property the largest bundles would move."""
+        largest = self.with_another(pulsar, {"lbd.balance": balance})
+        record = once(self.chosen(pulsar, tmp_path))
+        moved = {one.unload.bundle for one in record.outcomes}
+        assert moved
+        assert (moved & largest == set()) is (balance == "low")
+        assert (reasons(record).get("s/n") is Reason.BALANCE_LOW) is (balance == "low")
+
+    def test_low_balance_moves_where_nothing_else_can(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """All bundles of the hot broker are of such a namespace."""
+        pulsar.policies.properties = {"t/n": {"lbd.balance": "low"}}
+        record = once(self.chosen(pulsar, tmp_path))
+        assert record.sentence == "Moved 3 of 3 bundles: 3 landed."
+        assert "t/n" not in reasons(record)
+
+    def test_properties_that_cannot_be_read(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """Balancing goes on as without them, and the turn and the status say so."""
+        pulsar.policies.properties = {"t/n": {"lbd.balance": "off"}}
+        pulsar.fault("t/n/properties", refused(403, "no"))
+        with engine(self.chosen(pulsar, tmp_path)) as balancer:
+            record = balancer.once()
+            assert any("properties of t/n cannot be read: GET" in one for one in balancer.warnings)
+        assert record.sentence == "Moved 3 of 3 bundles: 3 landed."
+        assert reasons(record)["t/n"] is Reason.PROPERTY_UNREAD
+
+    def test_a_property_that_is_not_understood_is_a_warning_of_the_status(
+        self, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """By namespace and value, with what would be right."""
+        pulsar.policies.properties = {"t/n": {"lbd.balance": "of"}}
+        with engine(self.chosen(pulsar, tmp_path)) as balancer:
+            balancer.once()
+            [warning] = [one for one in balancer.warnings if "lbd.balance" in one]
+        assert warning == f"t/n: {NOT_UNDERSTOOD}"
+
+    def test_namespaces_read_in_a_turn_are_bounded(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Bundles of the others stay in this turn, as nothing is known of them."""
+        monkeypatch.setattr("lbd.operations.parts.PROPERTIES_A_TURN", 2)
+        pulsar.own(None, dict.fromkeys(HOT, 0.0))
+        pulsar.own(pulsar.ids[0], {f"m/{number}/0x00000000_0xffffffff": 1500.0 for number in range(8)})
+        record = once(self.chosen(pulsar, tmp_path))
+        assert len(pulsar.asked("/properties", "GET")) == 2
+        assert len({one.unload.bundle for one in record.outcomes}) == 2
+        assert record.counts[Reason.POLICY_UNKNOWN.label] > 0
+
+    def test_a_dry_run_heeds_them(self, pulsar: FakePulsar, tmp_path: Path) -> None:
+        """It says what would keep the bundles."""
+        pulsar.policies.properties = {"t/n": {"lbd.balance": "off"}}
+        record = dry_run(self.chosen(pulsar, tmp_path))
+        assert record.unloads == ()
+        assert reasons(record)["t/n"] is Reason.BALANCE_OFF
+
+
 class TestHolds:
     @pytest.mark.parametrize(
         ("runtime", "held"),
@@ -251,7 +363,7 @@ class TestHolds:
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert held_by(record) is Reason.LEADER_UNREACHABLE
-        assert "does not tell whether it sheds" in record.sentence
+        assert "does not report whether it sheds" in record.sentence
 
     def test_no_leader(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Without a leader a destination is lost: hold, and say so."""
@@ -259,7 +371,7 @@ class TestHolds:
         record = once(settings(pulsar, tmp_path))
         unmoved(pulsar, record)
         assert held_by(record) is Reason.LEADER_UNREACHABLE
-        assert record.sentence.startswith("No move: leader-unreachable: none leads")
+        assert record.sentence.startswith("No move: leader-unreachable: no broker leads")
 
     def test_a_hold_keeps_the_counters_one_below_their_limit(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """After it, one more sample is seen before anything is moved."""

@@ -86,7 +86,7 @@ def _of_turn(last: Published) -> Iterator[Metric]:
     yield _gauge("lbd_observe_only", "1 where lbd only says what it would move.", value=status.observe_only)
     yield _gauge("lbd_moves_under_way", "Moves that have begun, or wait for their turn.", value=len(status.unfinished))
     yield _gauge("lbd_moves_last_hour", "Bundles tried within the last hour.", value=status.moves_last_hour)
-    yield _gauge("lbd_warnings", "What a person should know of lbd; lbd status tells it.", value=len(status.warnings))
+    yield _gauge("lbd_warnings", "Warnings of lbd; lbd status shows them.", value=len(status.warnings))
     found = {one: float(one == last.gap.verdict) for one in VERDICTS}
     yield _labelled("lbd_verdict", "1 for what the last turn came to.", "verdict", found)
     held = {status.hold: 1.0} if status.hold is not None else {}
@@ -146,7 +146,7 @@ def _of_live_cpu(brokers: Brokers) -> Iterator[Metric]:
     counts = {broker: float(known[broker]) for broker in asked}
     words = "1 where the CPU of now counts, 0 where it was asked for and the load report counts."
     yield _labelled("lbd_broker_live_cpu", words, "broker", counts)
-    yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to tell it.", "broker", asked)
+    yield _labelled("lbd_broker_live_cpu_seconds", "How long the broker took to report it.", "broker", asked)
 
 
 def _spread(scores: list[float]) -> Iterator[Metric]:

@@ -41,7 +41,10 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
             }
         },
     }
-    for status, words in (("4XX", "Asked wrongly, not allowed, not there."), ("5XX", "lbd cannot tell now."))
+    for status, words in (
+        ("4XX", "The request is wrong, is not allowed, or names what is not there."),
+        ("5XX", "lbd cannot answer now."),
+    )
 }
 """For the OpenAPI document."""
 

@@ -58,7 +58,7 @@ def explaining(backend: Backend) -> APIRouter:
 
     @router.get("/explain")
     def explain_last(
-        last: Annotated[int, Query(ge=1, le=1000, description="tell of so many moves")] = 5,
+        last: Annotated[int, Query(ge=1, le=1000, description="number of moves")] = 5,
         since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
         *,
         rows: Rows = False,
@@ -71,7 +71,7 @@ def explaining(backend: Backend) -> APIRouter:
         what: Annotated[
             str, Path(max_length=1000, description="a broker, bundle, topic, namespace, or a turn by its number")
         ],
-        last: Annotated[int, Query(ge=1, le=1000, description="tell of so many moves")] = 5,
+        last: Annotated[int, Query(ge=1, le=1000, description="number of moves")] = 5,
         since_seconds: Annotated[float, Query(gt=0, le=KEPT_SECONDS, allow_inf_nan=False)] = A_DAY_SECONDS,
         *,
         rows: Rows = False,

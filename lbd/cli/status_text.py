@@ -193,7 +193,7 @@ def _under_way(status: Status, pid: int | None, now: float) -> Iterator[tuple[st
         ends = f"{move.source} -> {move.destination or '(the broker chooses)'}"
         since = f"for {duration_text(now - move.since)}" if move.since else "waits for its turn"
         if pid is None:
-            yield "left open", f"{move.bundle} {ends}: lbd's next start tells what came of it", "yellow"
+            yield "left open", f"{move.bundle} {ends}: the next start of lbd resolves it", "yellow"
         else:
             yield "under way", f"{move.bundle} {ends}, {since}", "cyan"
     if (more := len(status.unfinished) - MOVES) > 0:

@@ -154,7 +154,7 @@ def _owned_bundles(settings: Settings, namespace: str, broker: str | None, api_u
 
         owned = owned_bundles(settings, namespace)
     if not owned:
-        raise RefusedError(f"{namespace}: nobody owns a bundle of it, nothing to unload; lbd place tells where they go")
+        raise RefusedError(f"{namespace}: nobody owns a bundle of it, nothing to unload; lbd place names their brokers")
     bundles = [bundle for bundle, owner in owned.items() if owner != broker]
     if not bundles:
         raise RefusedError(f"{namespace}: {broker} has all of its {len(owned)} owned bundles already")

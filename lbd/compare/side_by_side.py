@@ -599,7 +599,7 @@ def _check(model: LoadModel, samples: Mapping[str, BrokerSamples], header: Heade
     most, least = own.carried[:, 2:].sum(axis=1).max(initial=0), own.carried[:, 2:].sum(axis=1).min(initial=np.inf)
     traffic = f", traffic {least / 1e6:.1f} to {most / 1e6:.1f} MB/s" if own.at.size else ""
     raise UsageError(
-        f"{header.where}: {header.id}: nothing tells how {resource.replace('_', ' ')} follows traffic on {broker} "
+        f"{header.where}: {header.id}: no sample shows how {resource.replace('_', ' ')} follows traffic on {broker} "
         f"({own.at.size} samples{traffic}), nor on brokers like it; wanted {ENOUGH_SAMPLES} samples or more under "
         "changing traffic, or --points-per-mib"
     )

@@ -152,7 +152,7 @@ def _slopes(model: LoadModel) -> Iterator[str]:
 
 def error_text(error: ModelError) -> str:
     """How far the model was off, in one line."""
-    early = f"; {error.unpredicted} more came before anything told a slope" if error.unpredicted else ""
+    early = f"; {error.unpredicted} more came before a slope was known" if error.unpredicted else ""
     if not error.number:
         return f"error of the model: not known, no recorded move changed a broker's load by a point or more{early}"
     return (

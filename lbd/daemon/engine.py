@@ -257,6 +257,7 @@ class Engine:
         found = [*journal, *self.splitting.warnings, *self.draining.warnings, *self.leading.warnings]
         found += [self.rolling.trouble, self.proof.trouble, self.notifier.trouble]
         found += [self._real.learned.trouble, self._real.peaks.trouble]
+        found += self._real.policies.warnings
         found += [self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 

@@ -56,7 +56,7 @@ class ByHand:
             Reason.COOL_DOWN: f"it was moved, or tried, a while ago{self.remedy}",
             Reason.CHANGED_HANDS: f"its owner changed a while ago, and not by lbd{self.remedy}",
             Reason.PING_PONG: f"it moved often of late, or came from there{self.remedy}",
-            Reason.NO_STATISTICS: "no broker tells what it carries (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
+            Reason.NO_STATISTICS: "no broker reports its traffic (loadBalancerMaxNumberOfBundlesInBundleLoadReport)",
             Reason.REPORTED_TWICE: f"by {' and '.join(snapshot.owners(at))}; moved lately, or a stale report",
         }
         return Skip(self.bundle, reason, details.get(reason, ""))
@@ -68,7 +68,7 @@ def wanted_unload(bundle: str, snapshot: Snapshot, averages: Averages) -> Unload
         return Skip(bundle, Reason.ON_NO_REPORT, "no broker reports it: is it a bundle, and in use?")
     at = snapshot.bundles.index(bundle)
     if averages.samples[at] == 0:
-        return Skip(bundle, Reason.NO_STATISTICS, "no report has told of its traffic yet")
+        return Skip(bundle, Reason.NO_STATISTICS, "no report has its traffic yet")
     short = averages.short[at]
     messages, volume = float(short[MSG_IN] + short[MSG_OUT]), float(short[BYTES_IN] + short[BYTES_OUT])
     return Unload(bundle, snapshot.owners(at)[0], None, messages, volume)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,10 +51,10 @@ MOST_DIGITS = 20
 SET = "pulsar-admin brokers update-dynamic-config --config"
 
 SOURCE = Check(
-    "load-data", "brokers of the extensible manager answer no load report; they tell their load on two topics"
+    "load-data", "brokers of the extensible manager answer no load report; they send load data on two topics"
 )
-OFTEN = Check("load-data-interval", "each hit wants a new sample, and a broker whose load hardly changes tells none")
-REPORTED = Check("told-bundles", "what a bundle carries that no broker tells of is not known, and it is never moved")
+OFTEN = Check("load-data-interval", "each hit wants a new sample, and a broker whose load hardly changes sends none")
+REPORTED = Check("told-bundles", "the traffic of a bundle that no broker reports is not known, and lbd never moves it")
 
 
 def runs(survey: Survey) -> bool:
@@ -69,7 +70,7 @@ def check_extensible(survey: Survey) -> Iterator[Finding]:
         yield SOURCE.problem("pulsar.service_url is not set", "set it to pulsar://host:6650 (pulsar+ssl:// with TLS)")
     elif survey.observation is None:
         yield SOURCE.problem(
-            "nothing was heard", "see observation; lbd's role must be a superuser's to read the topics"
+            "no load data came", "see observation; lbd's role must be a superuser's to read the topics"
         )
     else:
         heard = counted(len(survey.observation.snapshot.brokers), "broker")
@@ -130,7 +131,7 @@ AFFINITY = Check(
 def check_versions(survey: Survey) -> Iterator[Finding]:
     """Versions of all active brokers."""
     if not survey.versions:
-        yield VERSIONS.unknown("no broker told its version", "see that the brokers answer their admin ports")
+        yield VERSIONS.unknown("no broker answered with its version", "see that the brokers answer their admin ports")
         return
     yield _mixed(survey)
     old = _those(survey, lambda version: not knows_destinations(version))
@@ -182,7 +183,7 @@ KNOWN_MANAGERS = ("ModularLoadManagerImpl", "ExtensibleLoadManagerImpl")
 CONFIGURATION = Check("configuration", "most traps are settings of the brokers")
 SHEDDING = Check("in-broker-shedding", "two balancers would undo each other's moves, so lbd moves nothing beside it")
 MANAGER = Check(
-    "load-manager", "lbd reads what the modular and the extensible load manager tell, one of them at a time"
+    "load-manager", "lbd reads the load data of the modular or of the extensible load manager, one at a time"
 )
 BALANCER = Check(
     "load-balancer-enabled", "without it brokers share no load and place every bundle where it is looked up"
@@ -203,7 +204,11 @@ def check_configuration(survey: Survey) -> Iterator[Finding]:
     missing = survey.observation.missing if survey.observation is not None else {}
     unread = [broker for broker in survey.active if broker not in survey.runtime and broker not in missing]
     if unread or not survey.runtime:
-        message = f"that of {broker_names(unread, survey.active)} could not be read" if unread else "no broker told it"
+        message = (
+            f"that of {broker_names(unread, survey.active)} could not be read"
+            if unread
+            else "no broker answered with it"
+        )
         yield CONFIGURATION.unknown(message, "see rights and answers")
     if survey.runtime:
         yield _manager(survey)
@@ -273,7 +278,7 @@ def _strategy(survey: Survey) -> Finding:
         return _replaced(survey, f"{broker_names(lost, survey.runtime)}: this version checks the wrong key", todo)
     if half:
         return _half(survey, half)
-    names = ", ".join(sorted(used)) or "no strategy is told"
+    names = ", ".join(sorted(used)) or "no strategy is known"
     return STRATEGY.ok("named by both keys" if "AvgShedder" in used else f"not used by the brokers ({names})")
 
 
@@ -297,7 +302,7 @@ def _replaced(survey: Survey, message: str, todo: str) -> Finding:
 
 def _evenly(survey: Survey) -> Finding:
     if not any(EVENLY in runtime for runtime in survey.runtime.values()):
-        return PLACEMENT.unknown(f"the brokers tell no {EVENLY} (it came with 2.11)", "nothing")
+        return PLACEMENT.unknown(f"the brokers have no setting {EVENLY} (it came with 2.11)", "nothing")
     on = _with(survey, EVENLY, "true")
     if not on:
         return PLACEMENT.ok("off: brokers place by load")
@@ -322,7 +327,7 @@ def _intervals(survey: Survey) -> Iterator[Finding]:
     sample, stats = _largest(survey.runtime, SAMPLE_MINUTES), _largest(survey.runtime, STATS_SECONDS)
     if sample is None or stats is None:
         key = SAMPLE_MINUTES if sample is None else STATS_SECONDS
-        yield INTERVALS.unknown(f"the brokers tell no number as {key}", "see that broker.conf holds a number")
+        yield INTERVALS.unknown(f"the brokers report no number as {key}", "see that broker.conf holds a number")
         return
     message = f"CPU every {max(sample, 1) * 60:.0f} s, rates every {stats:.0f} s"
     hits = configured(survey.settings).wanted_hits.low
@@ -340,7 +345,7 @@ def _intervals(survey: Survey) -> Iterator[Finding]:
 def _timeout(survey: Survey) -> Finding:
     limit, waits = _largest(survey.runtime, UNLOAD_TIMEOUT_MS), survey.settings.pulsar.unload_timeout_seconds
     if limit is None:
-        return TIMEOUT.unknown(f"the brokers tell no number as {UNLOAD_TIMEOUT_MS}", "nothing: the default is 60 s")
+        return TIMEOUT.unknown(f"the brokers report no number as {UNLOAD_TIMEOUT_MS}", "nothing: the default is 60 s")
     message = f"a broker ends one within {limit / 1000:.0f} s, lbd waits {waits:.0f} s"
     if limit / 1000 + 10 > waits:
         return TIMEOUT.warning(message, f"set pulsar.unload_timeout_seconds to {limit / 1000 + 15:.0f} or more")
@@ -409,7 +414,7 @@ def _cpu(brokers: Brokers) -> Finding:
     usages = ", ".join(f"{usage:.1f}" for usage in brokers.usage[:3, CPU].tolist())
     flag = "start brokers with --add-opens java.base/jdk.internal.platform=ALL-UNNAMED"
     if old:
-        words = f"before 3.0 only cgroup v1 is seen, else the whole host is told: {named(old)} (CPU {usages} points)"
+        words = f"before 3.0 brokers report the whole host unless it has cgroup v1: {named(old)} (CPU {usages} points)"
         return CLOCK_SOURCE.warning(words, "one broker on each host, or upgrade")
     if _alike(brokers):
         return CLOCK_SOURCE.warning(
@@ -526,6 +531,8 @@ def _unequal(survey: Survey) -> Iterator[Finding]:
 # --- policies: isolation, and destinations that a leader may still hold although they are forbidden by now
 
 POLICIES = Check("isolation-policies", "a forced destination bypasses them, so lbd must know them to move anything")
+PROPERTIES = Check("namespace-properties", "an application team may keep its bundles still by them")
+CORRECT = "pulsar-admin namespaces set-properties corrects it (docs/guardrails.md); until then its bundles stay"
 NOTES = Check("leader-notes", "Pulsar follows a destination that its leader still holds once, without any check")
 
 
@@ -539,6 +546,25 @@ def check_policies(survey: Survey) -> Iterator[Finding]:
     else:
         number = len(survey.isolation.policies)
         yield POLICIES.ok(f"{number} known" if number else "none")
+
+
+def check_properties(survey: Survey) -> Iterator[Finding]:
+    """What application teams noted at their namespaces, and whether lbd understands it."""
+    if survey.consents is None:
+        return
+    wrong = {name: consent.problem for name, consent in survey.consents.items() if consent.problem}
+    for name in sorted(wrong)[:NAMED]:
+        yield PROPERTIES.warning(f"{name}: {wrong[name]}", CORRECT)
+    if len(wrong) > NAMED:
+        yield PROPERTIES.warning(f"{len(wrong) - NAMED} more namespaces have one that is not understood", CORRECT)
+    if unread := [name for name, consent in sorted(survey.consents.items()) if consent.unread]:
+        todo = "give lbd a superuser's token: until then lbd moves bundles as if there were no properties"
+        yield PROPERTIES.warning(f"those of {named(unread)} cannot be read: {survey.consents[unread[0]].unread}", todo)
+    if not (wrong or unread):
+        balances = Counter(consent.balance for consent in survey.consents.values())
+        quiet = sum(bool(consent.quiet_hours) for consent in survey.consents.values())
+        read = counted(len(survey.consents), "namespace")
+        yield PROPERTIES.ok(f"{read} read: {balances['off']} off, {balances['low']} low, {quiet} with quiet hours")
 
 
 def notes(survey: Survey, observation: Observation, past: Past | None) -> Iterator[Finding]:
@@ -669,7 +695,7 @@ def check_live_cpu(survey: Survey) -> Iterator[Finding]:
         todo = "grant the role superuser, or set load.live_cpu: false; until then load reports are used"
         yield LIVE.warning(str(survey.failed.get(LIVE_CPU, "no broker could be asked")), todo)
     else:
-        yield LIVE.ok(f"a broker tells the CPU of its process, within {survey.live_cpu_seconds:.1f} s")
+        yield LIVE.ok(f"a broker reports the CPU of its process, within {survey.live_cpu_seconds:.1f} s")
 
 
 # --- leader and reports, as a turn would see them

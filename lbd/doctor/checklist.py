@@ -3,7 +3,7 @@
 ``survey.py`` reads the cluster once. Each of the other modules has families of checks on the result:
 
 ``brokers.py``    leader and reports, versions, machines, effective and dynamic settings, the extensible load manager,
-                  isolation policies, permissions, stale reports
+                  isolation policies, properties of namespaces, permissions, stale reports
 ``traffic.py``    whether bundles and traffic can be levelled by moves
 ``own_state.py``  settings of lbd that cannot work together, the state directory, files with secrets, the leader among
                   several lbds, what lbd has learned of brokers, the webhook
@@ -66,6 +66,7 @@ def _checks(survey: Survey) -> Iterator[Finding]:
         yield from brokers.check_configuration(survey)
         yield from brokers.check_overrides(survey)
         yield from brokers.check_policies(survey)
+        yield from brokers.check_properties(survey)
     if survey.observation is not None:
         yield from _of_a_round(survey, survey.observation)
         yield from brokers.notes(survey, survey.observation, past)

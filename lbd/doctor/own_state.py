@@ -245,7 +245,7 @@ def drains(directory: Path, now: float) -> Iterator[Finding]:
         message = f"{drain.broker} by {drain.by} since {utc(drain.since)}{reason}"
         todo = f"lbd drain {drain.broker} --release ends it"
         if work is not None and work.left:
-            yield DRAINED.warning(f"{message}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE tells why; {todo}")
+            yield DRAINED.warning(f"{message}; {work.sentence.rstrip('.')}", f"lbd explain BUNDLE says why; {todo}")
         elif now - drain.since > LASTING_SECONDS:
             yield DRAINED.warning(f"{message}, for {(now - drain.since) / 3600:.0f} h", todo)
         else:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lbd.errors import AdminError, ObserveError
-from lbd.operations.parts import observing
+from lbd.operations.parts import PROPERTIES_A_TURN, PolicyReader, observing
 from lbd.permit.policies import Isolation, parse_isolation
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lbd.config import Settings
     from lbd.observe.observer import Observation
+    from lbd.permit.consent import Consent
     from lbd.pulsar.admin import Admin
 
 
@@ -56,7 +57,8 @@ class Survey:
 
     ``observation`` is None when no round could be had, and ``failed`` says of each call that got no usable answer why.
     ``runtime``, ``versions`` and ``clocks`` are by broker, for those that told. ``live_cpu_seconds`` is how long one of
-    them took to tell the CPU of its process; None where it did not, or was not asked.
+    them took to tell the CPU of its process; None where it did not, or was not asked. ``consents`` are what properties
+    of namespaces allow, by namespace; None where the settings ignore them.
     """
 
     settings: Settings
@@ -68,6 +70,7 @@ class Survey:
     clocks: Mapping[str, ClockOffset] = field(default_factory=dict)
     dynamic: Mapping[str, str] | None = None
     isolation: Isolation = field(default_factory=lambda: Isolation(known=False))
+    consents: Mapping[str, Consent] | None = None
     live_cpu_seconds: float | None = None
     failed: Mapping[str, ObserveError] = field(default_factory=dict)
     requests: int = 0
@@ -87,8 +90,11 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
     """Ask the cluster, all brokers in parallel.
 
     A healthy cluster gets at most 10 requests and 3 for each broker. Where no round can be had, each call is tried by
-    itself: at most 14, and 4 for each broker. Over https one more for each broker asks for its address. Raises
-    :class:`~lbd.errors.UsageError` for settings with which nothing can be sent, such as a token file that is not there.
+    itself: at most 14, and 4 for each broker. Over https one more for each broker asks for its address. Where
+    properties of namespaces bind turns, one more for each namespace reads them, up to ``PROPERTIES_A_TURN``.
+
+    Raises :class:`~lbd.errors.UsageError` for settings with which nothing can be sent, such as a token file that is not
+    there.
     """
     with observing(settings, keep_raw=True) as observer:
         asking = _ErrorKeeper()
@@ -119,6 +125,7 @@ def survey(settings: Settings, now: Callable[[], float] = time.time) -> Survey:
             clocks={broker: one.clock for broker, one in zip(active or (), met, strict=True) if one.clock},
             dynamic=asking("configuration/values", admin.dynamic_configuration),
             isolation=Isolation(known=False) if policies is None else parse_isolation(policies),
+            consents=_consents(admin, observation) if settings.guardrails.namespace_properties else None,
             live_cpu_seconds=live_cpu_seconds,
             failed=asking.failed,
             requests=admin.http.sent,
@@ -180,8 +187,18 @@ def _try_alone(asking: _ErrorKeeper, admin: Admin, active: list[str]) -> None:
 
 def _a_namespace(observation: Observation) -> str | None:
     """Any user namespace of the cluster: a superuser may read either all of them or none."""
+    return next(iter(_namespaces(observation)), None)
+
+
+def _namespaces(observation: Observation) -> tuple[str, ...]:
+    """The user namespaces of the cluster."""
     names = observation.snapshot.namespaces.names
-    return next((name for name in names if name.count("/") == 1 and not name.startswith(("pulsar/", "sla-"))), None)
+    return tuple(name for name in names if name.count("/") == 1 and not name.startswith(("pulsar/", "sla-")))
+
+
+def _consents(admin: Admin, observation: Observation | None) -> Mapping[str, Consent]:
+    names = _namespaces(observation) if observation is not None else ()
+    return PolicyReader(admin).consents(names[:PROPERTIES_A_TURN])
 
 
 def _answered(error: ObserveError) -> bool:

@@ -125,7 +125,7 @@ def _count(load: TrafficView) -> Finding:
     brokers, bundles = len(load.snapshot.brokers), int(load.movable.sum())
     unknown = int((load.movable & ~load.snapshot.rows.reported).sum()) if load.snapshot.partial else 0
     message = f"{counted(bundles, 'bundle')} with traffic on {counted(brokers, 'broker')}"
-    message += f", {unknown} of which are not told of" if unknown else ""
+    message += f", {unknown} of which no broker reports" if unknown else ""
     if bundles == 0:
         return COUNT.ok(f"{message}: nothing to balance yet")
     if bundles < FEWEST_BUNDLES * brokers:

@@ -190,7 +190,7 @@ DAY_SECONDS = 24 * HOUR_SECONDS
 UNSEEN_HOURS = 0.1
 """Of a window that is whole all the same: before the first round of a day, and while lbd is restarted."""
 
-NOT_KNOWN = "nothing tells how {1} follows traffic on {0}, so what moves would have done is not known"
+NOT_KNOWN = "no sample shows how {1} follows traffic on {0}, so what moves would have done is not known"
 
 SHORT = (
     "History is short: in windows of {0:g} h the moves that level brokers once count as if they came each day; ask "
@@ -368,7 +368,7 @@ def _remarks(model: LoadModel) -> list[str]:
     """Sentences about brokers that are unlike the others, and about those whose CPU model is unknown."""
     known = [at for at, sources in enumerate(model.sources) if sources[CPU] is Source.FITTED]
     remarks = [
-        f"{model.brokers[at]}: nothing tells how its CPU follows traffic, which hardly changed, or was seldom seen"
+        f"{model.brokers[at]}: no sample shows how its CPU follows traffic, which hardly changed, or was seldom seen"
         for at, sources in enumerate(model.sources)
         if sources[CPU] is Source.UNKNOWN
     ]

@@ -459,15 +459,15 @@ def _summary(active: int, wanted_brokers: int, day: PeakReport | None, known: in
 def _notes(load: ClusterLoad, day: PeakReport | None, max_score: float) -> Iterator[str]:
     """What the number of wanted brokers does not take into account."""
     if day is not None and day.at_least:
-        yield "at the peak a broker was saturated, or did not tell its load: more may be needed"
+        yield "at the peak a broker was saturated, or did not report its load: more may be needed"
     if load.saturated:
-        yield f"{load.saturated[0]} has {AT_LIMIT_POINTS:g} points or more: what else there is to do does not show"
+        yield f"{load.saturated[0]} has {AT_LIMIT_POINTS:g} points or more: further work does not show in its score"
     if load.untold:
         yield f"the load of {counted(load.untold, 'active broker')} is not known now, and counts as none"
     if not load.grounded:
         yield (
-            "what of the CPU no traffic makes is not learned yet: all of it counts as traffic's, so one more broker"
-            " helps less than told"
+            "the part of the CPU that no traffic makes is not learned yet, so all CPU counts as traffic's: one more"
+            " broker helps less than computed"
         )
     own = np.maximum(load.background.max(axis=1), load.fixed)
     if (full := np.flatnonzero(own >= max_score)).size:

@@ -47,7 +47,7 @@ STOP_SECONDS = 4.0
 """A stop waits so long for what is still to be sent."""
 
 MESSAGES = Counter("lbd_notifications", "Messages to the webhook, by how an attempt ended.", ["result"], registry=None)
-LOST = Counter("lbd_notification_events_lost", "Events that no message has told of.", registry=None)
+LOST = Counter("lbd_notification_events_lost", "Events that were dropped before a message had them.", registry=None)
 WRONG_CONTENT = frozenset({400, 413, 422})
 """Answers to a message that would be refused again. Any other one is tried again: people mend addresses, too."""
 
@@ -194,11 +194,13 @@ class Notifier:
         if settings == self._settings:
             return
         with self._changed:
-            self._settings = settings
+            before, self._settings = self._receiver, settings
             self._receiver = Receiver(settings) if settings.url_file is not None else None
             self._due_at, self._retries, self._trouble = 0.0, 0, ""
             self._keep(self._waiting)
             self._changed.notify()
+        if before is not None:
+            before.close()
 
     def close(self) -> None:
         """Send the waiting events at once, in one attempt; a receiver that hangs is given up after ``STOP_SECONDS``."""

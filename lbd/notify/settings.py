@@ -27,10 +27,10 @@ class NotifySettings(BaseModel):
     )
     events: tuple[Kind, ...] = Field(
         ("plan", "failure", "blocked", "drain", "leader", "pause"),
-        description="What is told. plan: a plan waits for approval, or would be made with mode: observe. move: bundles "
-        "were moved. failure: a planned move was refused, or did not land on its destination. blocked: brokers stay "
-        "too far apart for 15 minutes, and the end of that. drain: a drain left bundles. leader: this lbd leads, or "
-        "leads no more. pause: a pause without end has lasted for 4 hours. move is not among the defaults: "
+        description="Events that are sent. plan: a plan waits for approval, or would be made with mode: observe. move: "
+        "bundles were moved. failure: a planned move was refused, or did not land on its destination. blocked: brokers "
+        "stay too far apart for 15 minutes, and the end of that. drain: a drain left bundles. leader: this lbd leads, "
+        "or leads no more. pause: a pause without end has lasted for 4 hours. move is not among the defaults: "
         "moves that land need nobody",
     )
     min_interval_seconds: float = Field(

@@ -96,7 +96,7 @@ class TopicReports:
         """
         intervals = (60.0 * _number(runtime, MOST_MINUTES, 15), _number(runtime, STATS_SECONDS, 60))
         seconds = min(max(intervals), SILENT_SECONDS) + HEARD_SECONDS
-        say(f"Listening for what the brokers tell of their load, {seconds:.0f} s at most.")
+        say(f"Listening for the brokers' load data, {seconds:.0f} s at most.")
         self._topics.wait(active, seconds)
 
     def of(self, broker: str, runtime: Mapping[str, str]) -> tuple[LoadReport, Raw]:
@@ -132,13 +132,13 @@ class TopicReports:
         if self._topics.trouble:
             return ObserveError(self._topics.trouble)
         if latest is None:
-            heard, within = self._topics.heard_seconds(broker), f"a broker does within {limit:.0f} s ({MOST_MINUTES})"
-            words = f"told no load data since lbd listens for it, {heard:.0f} s, which {within}"
+            heard, within = self._topics.heard_seconds(broker), f"a broker sends some within {limit:.0f} s"
+            words = f"sent no load data in the {heard:.0f} s that lbd has listened for it; {within} ({MOST_MINUTES})"
             return UnheardError(words) if heard < limit else ObserveError(words)
         age = self._topics.age_seconds(latest)
         if not latest.value:
-            return ObserveError(f"took its load data back {age:.0f} s ago, as for a move, and told none since")
-        return ObserveError(f"told its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})")
+            return ObserveError(f"withdrew its load data {age:.0f} s ago, as for a move, and has sent none since")
+        return ObserveError(f"sent its load data {age:.0f} s ago, wanted at most {limit:.0f} s ({MOST_MINUTES})")
 
     def close(self) -> None:
         """Listen no more."""

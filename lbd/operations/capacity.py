@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lbd.load.capacity import Capacity, cluster_load, with_round
+from lbd.errors import UsageError
+from lbd.load.capacity import DAY_HOURS, Capacity, Peaks, cluster_load, known_hours, with_round
 from lbd.operations.parts import PeriodicSave
 from lbd.reason import Reason
 from lbd.store.capacity import load_peaks, save_peaks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lbd.config import Settings
     from lbd.load.capacity import ClusterLoad
     from lbd.turn.parts import TurnResult
@@ -26,7 +29,7 @@ class PeakKeeper:
 
     def __init__(self, settings: Settings, now: float) -> None:
         self._settings = settings
-        self._peaks = load_peaks(settings.state_dir)
+        self._peaks, self._lost = _saved_peaks(settings.state_dir)
         self._wanted = 0
         self._saved = PeriodicSave(
             "peaks of the load are", lambda: save_peaks(self._settings.state_dir, self._peaks), now
@@ -34,8 +37,8 @@ class PeakKeeper:
 
     @property
     def trouble(self) -> str:
-        """Why the peaks are not on disk; empty where they are."""
-        return self._saved.trouble
+        """Why the peaks are not on disk, or were lost at the start; empty where they are, and a day is known again."""
+        return "; ".join(filter(None, (self._saved.trouble, self._lost)))
 
     def after(self, record: TurnResult) -> Capacity | None:
         """What is known after a turn; None where it saw no load. What changes the wanted number is on disk at once."""
@@ -45,6 +48,8 @@ class PeakKeeper:
         max_score = self._settings.capacity.max_score
         self._peaks = with_round(self._peaks, load, max_score)
         capacity = Capacity(self._peaks, load, max_score)
+        if known_hours(self._peaks.hours, load.taken_at) >= DAY_HOURS:
+            self._lost = ""
         if self._peaks.hours:
             self._saved.after(load.taken_at, at_once=capacity.wanted != self._wanted)
             self._wanted = capacity.wanted
@@ -57,6 +62,17 @@ class PeakKeeper:
     def close(self) -> None:
         """Write what is not on disk yet."""
         self._saved.close()
+
+
+def _saved_peaks(state_dir: Path) -> tuple[Peaks, str]:
+    """The saved peaks, and why they are lost.
+
+    Until a new day is known no fewer brokers are wanted, so a damaged file is no reason to stop.
+    """
+    try:
+        return load_peaks(state_dir), ""
+    except UsageError as error:
+        return Peaks(), f"{error}; peaks of the load are counted anew, and no fewer brokers are wanted for a day"
 
 
 def load_of(record: TurnResult, settings: Settings) -> ClusterLoad | None:

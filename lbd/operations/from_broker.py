@@ -130,7 +130,7 @@ def _take(section: dict[str, Any], model: type[BaseModel], name: str, found: tup
 def _todo(values: Mapping[str, str]) -> Iterator[str]:
     manager = load_manager_class(values)
     if is_extensible(values):
-        yield f"the brokers run {manager}, which tells its load on topics; lbd needs pulsar.service_url"
+        yield f"the brokers run {manager}, which sends its load data on topics; lbd needs pulsar.service_url"
     elif manager != "ModularLoadManagerImpl":
         balanced = "loadManagerClassName=ModularLoadManagerImpl or ExtensibleLoadManagerImpl"
         yield f"the brokers run {manager}; lbd balances with {balanced} only"

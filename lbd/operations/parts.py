@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbd.errors import AdminError, LbdError
@@ -16,6 +17,7 @@ from lbd.load.fit import capacities
 from lbd.load.summary import BrokerLoad, loads
 from lbd.model import Skip, bundle_namespace
 from lbd.observe.observer import Observer
+from lbd.permit.consent import LAST_READ, Consent, parse_consent
 from lbd.permit.policies import Groups, Isolation, Policies, parse_isolation
 from lbd.pulsar.admin import Admin
 from lbd.reason import Reason
@@ -30,19 +32,35 @@ if TYPE_CHECKING:
     from lbd.pulsar.broker_health import BrokerHealth
 
 
+NAMED = 3
+"""Namespaces with properties that are not understood, of which each gets a warning of its own."""
+
 MEMBER_REQUESTS_A_TURN = 200
 """Pulsar tells the members of a group for one tenant at a time; groups beyond this count as unknown in this turn."""
+
+
+PROPERTIES_A_TURN = 100
+"""Namespaces whose properties are read in one turn; bundles of further ones do not move in it."""
+
+PROPERTIES_SECONDS = 600.0
+"""Properties are read again after this. A pair of brokers that counts eight samples is judged by those of its last
+plan, so that namespaces that stay do not hide the others again."""
 
 
 class PolicyReader:
     """Asks one cluster. Thread-safe: moves ask from threads of their own.
 
     A turn costs one request for isolation policies, one for each namespace that its plan newly touches, and for each
-    group among those one for each tenant, and two for failure domains. A move costs three.
+    group among those one for each tenant, and two for failure domains. A move costs three. Where properties of
+    namespaces bind turns, each namespace of a plan costs one more within :data:`PROPERTIES_SECONDS`. ``now`` is in
+    seconds.
     """
 
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
+    def __init__(self, admin: Admin, now: Callable[[], float] = time.monotonic) -> None:
+        self._admin, self._now = admin, now
+        self._consents: dict[str, tuple[float, Consent]] = {}
+        self._properties_left, self._unread = PROPERTIES_A_TURN, dict[str, str]()
+        self._silent = ""
         self._planned: dict[str, str | None] = {}
         self._members: dict[str, frozenset[str]] = {}
         self._asked = 0
@@ -50,6 +68,7 @@ class PolicyReader:
     def isolation(self) -> Isolation:
         """The cluster's isolation policies, which begin a turn; where they cannot be read nothing moves."""
         self._members, self._asked = {}, 0
+        self._properties_left, self._unread, self._silent = PROPERTIES_A_TURN, {}, ""
         try:
             return parse_isolation(self._admin.isolation_policies())
         except AdminError:
@@ -91,6 +110,49 @@ class PolicyReader:
         return frozenset(
             name for tenant in sorted(tenants) for name in self._admin.anti_affinity_namespaces(group, tenant)
         )
+
+    def consents(self, namespaces: tuple[str, ...]) -> dict[str, Consent]:
+        """What properties allow: those of these namespaces, and all that were read lately.
+
+        Where they cannot be read, those that were read last hold, and none where nothing was read. After a request
+        without an answer no more are sent in this turn: it must not wait for a time-out each. A namespace that is one
+        too many in a turn is not in the result.
+        """
+        unread = dict[str, Consent]()
+        for name in namespaces:
+            if why := self._read_properties(name):
+                _, last = self._consents.get(name, (0.0, Consent()))
+                unread[name] = replace(last, unread=why)
+        return self._lately_read() | unread
+
+    def _read_properties(self, namespace: str) -> str:
+        """Keep what the properties of a namespace allow; returns why they could not be read, else nothing."""
+        if self._silent or self._properties_left <= 0:
+            return self._silent
+        self._properties_left -= 1
+        try:
+            self._consents[namespace] = self._now(), parse_consent(self._admin.namespace_properties(namespace))
+        except AdminError as error:
+            self._unread[namespace] = why = str(error)
+            self._silent = why if error.status is None else ""
+            return why
+        return ""
+
+    def _lately_read(self) -> dict[str, Consent]:
+        since = self._now() - PROPERTIES_SECONDS
+        return {name: consent for name, (at, consent) in list(self._consents.items()) if at > since}
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Properties that were read lately and are not understood, and why others cannot be read."""
+        wrong = {name: consent.problem for name, consent in self._lately_read().items() if consent.problem}
+        for name in sorted(wrong)[:NAMED]:
+            yield f"{name}: {wrong[name]}; its bundles stay until that is corrected"
+        if len(wrong) > NAMED:
+            yield f"properties of {len(wrong) - NAMED} more namespaces are not understood: lbd dry-run names them"
+        for name, why in sorted(self._unread.items())[:1]:
+            more = f" and {len(self._unread) - 1} more" if len(self._unread) > 1 else ""
+            yield f"properties of {name}{more} cannot be read: {why}; {LAST_READ}"
 
     def forbids(self, move: Unload, *, planned: bool) -> Skip | None:
         """Why a move may not happen any more. Raises :class:`AdminError` when that cannot be read.

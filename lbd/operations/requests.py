@@ -54,11 +54,14 @@ def ordered(control: Control, now: float) -> Hold | None:
 
 
 def overriding(parts: Parts, request: UnloadRequest) -> Parts:
-    """The parts with what a person's order passes: a canary; and, with a reason, limits and orders to wait."""
+    """The parts with what a person's order passes: a canary, and properties of namespaces; and, with a reason, limits
+    and orders to wait.
+    """
     passes = request.override is not None
     return replace(
         parts,
         guardrails=parts.guardrails.without_canary,
+        consents=None,
         ignored_holds=OVERRIDDEN_HOLDS if passes else frozenset(),
         ignored_bars=OVERRIDDEN_BARS if passes else frozenset(),
     )

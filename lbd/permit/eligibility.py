@@ -15,7 +15,7 @@ import numpy as np
 from lbd.bundles import holds, topic_hash, topic_namespace
 from lbd.model import bundle_namespace
 from lbd.permit.policies import Isolation
-from lbd.permit.settings import covers, move_cost
+from lbd.permit.settings import MOST_COST, covers, move_cost
 from lbd.reason import Reason
 
 if TYPE_CHECKING:
@@ -41,11 +41,18 @@ def marked(evidence: Evidence, snapshot: Snapshot, drained: Collection[str]) -> 
 # --- cost of moving a bundle, by its namespace: some clients tolerate a disconnect worse than others
 
 
-def column(snapshot: Snapshot, costs: Mapping[str, float | str]) -> FloatArray | None:
-    """The cost of each bundle, float64 (N,); None where all cost the same."""
-    if not costs:
+LOW_COST = 10 * MOST_COST
+"""More than any cost in settings: a namespace of low balance comes after all others."""
+
+
+def column(
+    snapshot: Snapshot, costs: Mapping[str, float | str], low: Collection[str] = frozenset()
+) -> FloatArray | None:
+    """The cost of each bundle, float64 (N,), those of ``low`` namespaces the dearest; None where all cost the same."""
+    if not (costs or low):
         return None
-    known = np.array([move_cost(costs, name) for name in snapshot.namespaces.names])
+    names = snapshot.namespaces.names
+    known = np.array([move_cost(costs, name) + LOW_COST * (name in low) for name in names])
     return known[snapshot.namespaces.of] if known.any() else None
 
 

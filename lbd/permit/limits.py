@@ -157,7 +157,7 @@ class Ledger:
         return Skip(unload.bundle, *back) if back is not None and back[0] not in self._ignored else None
 
     def _bound(self, unload: Unload) -> Skip | None:
-        reason = self._policies.groups.unknown(bundle_namespace(unload.bundle))
+        reason = self._policies.unmovable(bundle_namespace(unload.bundle))
         return Skip(unload.bundle, *reason) if reason is not None else None
 
     def _no_destination(self, unload: Unload) -> Skip | None:
@@ -189,7 +189,9 @@ class Ledger:
         predicted = float(self._predicted[destination]) + rise.points
         limit = self._guardrails.max_destination_score
         if not np.isfinite(predicted):
-            detail = f"what it would add to {unload.destination} cannot be told: {unload.source} reports no traffic"
+            detail = (
+                f"the load that it would add to {unload.destination} is not known: {unload.source} reports no traffic"
+            )
             return Skip(unload.bundle, Reason.DESTINATION_OVERLOADED, detail)
         if not predicted <= limit:
             return Skip(

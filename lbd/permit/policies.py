@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lbd.model import Snapshot
+    from lbd.permit.consent import Consents
 
 
 if TYPE_CHECKING:
@@ -299,7 +300,8 @@ class Policies:
     """Everything that says on which of the ``active`` brokers a bundle may be: on none that is ``drained``.
 
     Isolation policies count drained brokers as active, as Pulsar does, which knows nothing of a drain. ``known`` are
-    answers of :meth:`brokers` to the same isolation, ``active`` and ``drained``, which it adds to.
+    answers of :meth:`brokers` to the same isolation, ``active`` and ``drained``, which it adds to. ``consents`` are
+    what properties of namespaces allow; None where they do not bind.
     """
 
     isolation: Isolation = field(default_factory=Isolation)
@@ -307,12 +309,22 @@ class Policies:
     active: tuple[str, ...] = ()
     drained: frozenset[str] = frozenset()
     known: dict[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
+    consents: Consents | None = None
 
     def brokers(self, namespace: str) -> frozenset[str]:
         """The brokers on which isolation policies allow a namespace; worked out once for each."""
         if namespace not in self.known:
             self.known[namespace] = self.isolation.brokers(namespace, self.active) - self.drained
         return self.known[namespace]
+
+    def unmovable(self, namespace: str) -> tuple[Reason, str] | None:
+        """Why bundles of a namespace stay, whatever their destination; None when they may move."""
+        return self.groups.unknown(namespace) or (self.consents.refusal(namespace) if self.consents else None)
+
+    @property
+    def low(self) -> frozenset[str]:
+        """The namespaces whose bundles move only for what all others leave."""
+        return self.consents.low if self.consents is not None else frozenset()
 
     def forbids(self, namespace: str, broker: str) -> tuple[Reason, str] | None:
         """Why a namespace may not be on a broker, seen from isolation policies; None when it may."""

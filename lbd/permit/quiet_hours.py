@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,6 +109,36 @@ class QuietHours(BaseModel):
         """A time that a change of clocks repeats or leaves out is meant either way."""
         first = wall.replace(tzinfo=self.zone)
         return first.timestamp(), first.replace(fold=1).timestamp()
+
+
+MOST_CHARACTERS = 500
+FORM = "wanted windows such as 'sat sun 22:00-06:00 Europe/Berlin', several of them with ; between"
+
+
+def parse_windows(text: str) -> tuple[QuietHours, ...]:
+    """The windows of a text, in the form in which ``str`` gives each, with ``;`` between them.
+
+    A window is the days on which it begins (every day where there are none), the times, and the zone (UTC where there
+    is none). Raises ValueError, which says what would be right.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"more than {MOST_CHARACTERS} characters, {FORM}")
+    return tuple(map(_parse_window, text.split(";")))
+
+
+def _parse_window(text: str) -> QuietHours:
+    words = text.replace(",", " ").split()
+    times = [index for index, word in enumerate(words) if ":" in word]
+    if len(times) != 1 or words[times[0]].count("-") != 1 or len(words) > times[0] + 2:
+        raise ValueError(FORM)
+    begins, ends = words[times[0]].split("-")
+    fields: dict[str, object] = {"from": begins, "to": ends, "days": tuple(words[: times[0]])}
+    if zone := words[times[0] + 1 :]:
+        fields["zone"] = zone[0]
+    try:
+        return QuietHours.model_validate(fields)
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
 
 
 def quiet_until(windows: Iterable[QuietHours], at: float) -> tuple[float, str] | None:

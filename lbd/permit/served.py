@@ -200,7 +200,7 @@ def recovered(one: Unserved, reported: ReportedClients, topics: BundleTopics | N
     Its clients are back. Or nothing keeps them away, by ``topics`` (None: nobody asked): they load by now and the
     source has no clients of the bundle, or another broker owns it.
     """
-    move, late = one.landing.unload, f"only after it was told that they are not: {one.detail}"
+    move, late = one.landing.unload, f"only after lbd had reported that they are not: {one.detail}"
     after, behind = (reported.of(move.bundle, broker) for broker in (move.destination, move.source))
     if after is not None and after.topics and after.connected:
         return ServiceResult("yes", after, served_detail=late)

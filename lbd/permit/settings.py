@@ -99,6 +99,12 @@ class Guardrails(BaseModel):
         "cheaper namespaces first, and those of dearer ones only for what the cheaper ones leave."
         " 0 is the default, and never excludes the namespace",
     )
+    namespace_properties: bool = Field(
+        False,
+        description="Whether properties of a namespace bind turns: lbd.balance (off, low or normal) and "
+        "lbd.quiet-hours. Admins of its tenant set them with pulsar-admin. lbd reads those of the namespaces whose "
+        "bundles a turn would move",
+    )
     move_system_namespace: bool = Field(
         False,
         description="Whether bundles of pulsar/system may move. It holds transaction logs, schema change "

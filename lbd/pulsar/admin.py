@@ -554,6 +554,14 @@ class Admin(AdminClient):
         """The namespaces of one tenant that belong to a group."""
         return self._json(self._any(paths.anti_affinity_namespaces(self.cluster, group, tenant)), list[str])
 
+    def namespace_properties(self, namespace: str) -> dict[str, str]:
+        """Properties of a namespace; none where there is no such namespace.
+
+        Since 2.8.0 (#10015). Admins of its tenant and superusers may read and set them (``NamespacesBase``).
+        """
+        answer = self._any(paths.properties(namespace), expect={200, 404})
+        return {} if answer.status == 404 else self._json(answer, dict[str, str])
+
     def failure_domains(self) -> dict[str, str]:
         """The failure domain of each broker that is in one; nothing where the brokers do not look at domains."""
         if self.runtime_configuration().get("failureDomainsEnabled") != "true":

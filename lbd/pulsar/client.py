@@ -217,5 +217,5 @@ class Listening:
         disconnect(self._pulsar, self._client)
 
     def _failed(self, error: Exception) -> ObserveError:
-        where = "the load data topics of pulsar/system cannot be heard"
+        where = "the load data topics of pulsar/system cannot be read"
         return ObserveError(f"{where}: {error}; is pulsar.service_url right, and may its role read there?")

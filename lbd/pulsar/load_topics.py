@@ -61,8 +61,8 @@ class LoadTopics:
         """Raises :class:`ObserveError` where ``pulsar.service_url`` is not set."""
         if settings.service_url is None:
             raise ObserveError(
-                "the brokers run ExtensibleLoadManagerImpl, which tells its load on topics only; pulsar.service_url is "
-                "not set; wanted pulsar://host:6650, or pulsar+ssl://host:6651"
+                "the brokers run ExtensibleLoadManagerImpl, which sends its load data on topics only; "
+                "pulsar.service_url is not set; wanted pulsar://host:6650, or pulsar+ssl://host:6651"
             )
         self._connect = connect or (lambda: Listening(settings, TOPICS))
         self._monotonic = monotonic

@@ -94,6 +94,11 @@ def anti_affinity(name: str) -> str:
     return f"{namespace(name)}/antiAffinity"
 
 
+def properties(name: str) -> str:
+    """What the admins of its tenant have noted at a namespace, by name."""
+    return f"{namespace(name)}/properties"
+
+
 def anti_affinity_namespaces(cluster: str, group: str, tenant: str) -> str:
     """The namespaces of one tenant that belong to an anti-affinity group."""
     return f"/admin/v2/namespaces/{quote(cluster, safe='')}/antiAffinity/{quote(group, safe='')}?tenant={quote(tenant)}"
@@ -287,6 +292,7 @@ TEMPLATES = (
     "namespaces/{tenant}/{namespace}",
     "namespaces/{tenant}/{namespace}/antiAffinity",
     "namespaces/{tenant}/{namespace}/bundles",
+    "namespaces/{tenant}/{namespace}/properties",
     "namespaces/{tenant}/{namespace}/topics",
     "namespaces/{tenant}/{cluster}/{namespace}/antiAffinity",
     "namespaces/{tenant}/{namespace}/{bundle}/split",

@@ -129,12 +129,13 @@ class FakePolicies:
     """It may be changed at any time.
 
     ``isolation``: policies by name, as JSON; ``groups``: the anti-affinity group of a namespace; ``domains``: the
-    brokers of a failure domain.
+    brokers of a failure domain; ``properties``: those of a namespace.
     """
 
     isolation: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     domains: dict[str, list[str]] = field(default_factory=dict)
+    properties: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 # --- effective settings of brokers, and the overrides that all of them take

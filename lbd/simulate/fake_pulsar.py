@@ -626,6 +626,7 @@ class FakeAdminApi:
         yield "GET", "/admin/v2/clusters/{}/namespaceIsolationPolicies", self._isolation
         yield "GET", "/admin/v2/namespaces/{}/antiAffinity/{}", self._members
         yield "GET", "/admin/v2/namespaces/{}/{}/antiAffinity", self._group
+        yield "GET", "/admin/v2/namespaces/{}/{}/properties", self._properties
         yield "GET", "/admin/v2/namespaces/{}/{}/bundles", bundles.boundaries
         yield "GET", "/admin/v2/namespaces/{}/{}/topics", bundles.topics
         yield "GET", f"{bundle}/topicHashPositions", bundles.positions
@@ -733,6 +734,9 @@ class FakeAdminApi:
     def _group(self, _: Request, tenant: str, namespace: str) -> Reply:
         group = self._policies.groups.get(f"{tenant}/{namespace}")
         return Reply(204) if group is None else Reply(200, group.encode())
+
+    def _properties(self, _: Request, tenant: str, namespace: str) -> Reply:
+        return ok(self._policies.properties.get(f"{tenant}/{namespace}", {}))
 
     def _members(self, request: Request, cluster: str, group: str) -> Reply:
         del cluster

@@ -24,17 +24,19 @@ class _KeptPeaks(msgspec.Struct, frozen=True):
 
 
 def load_peaks(state_dir: Path) -> Peaks:
-    """The peaks kept; none where the file is missing, damaged or of another format.
+    """The saved peaks; none where there is no file.
 
-    It is lbd's own: until a new day is known no fewer brokers are wanted, so a broken file is no reason to stop.
+    Raises :class:`~lbd.errors.UsageError` for a file that is damaged or of another format.
     """
-    try:
-        found = decoded(state_dir / NAME, _KeptPeaks)
-    except UsageError:
+    path = state_dir / NAME
+    saved = decoded(path, _KeptPeaks)
+    if saved is None:
         return Peaks()
-    if found is None or found.format != FORMAT:
-        return Peaks()
-    return Peaks(tuple(one for one in found.hours if _is_sound(one)))
+    if saved.format != FORMAT:
+        raise UsageError(f"{path}: format {saved.format}, wanted {FORMAT}")
+    if not all(map(_is_sound, saved.hours)):
+        raise UsageError(f"{path}: cannot be read: it holds an hour that no clock shows")
+    return Peaks(saved.hours)
 
 
 def save_peaks(state_dir: Path, peaks: Peaks) -> None:

@@ -229,6 +229,9 @@ BARRED = {
     Reason.ANTI_AFFINITY: "its namespace's anti-affinity group forbids the destination",
     Reason.EXCLUDED_NAMESPACE: "guardrails.excluded_namespaces names its namespace",
     Reason.NOT_INCLUDED: "guardrails.include_namespaces does not name its namespace",
+    Reason.BALANCE_OFF: "namespace property lbd.balance=off",
+    Reason.NAMESPACE_QUIET: "namespace property lbd.quiet-hours",
+    Reason.PROPERTY_NOT_UNDERSTOOD: "a namespace property that is meant for lbd is not understood",
     Reason.CANARY: "guardrails.canary does not name its namespace; widen or remove the canary",
     Reason.BROKER_BUNDLE: "it is a broker's own heartbeat or SLA bundle and belongs to that broker",
     Reason.POLICY_UNKNOWN: "the policies of its namespace could not be read",
@@ -542,7 +545,7 @@ class Explainer:
             known_at,
             reported.msg_rate if reported is not None else None,
             reported.throughput if reported is not None else None,
-            [gone] if gone else list(_reason_sentences(last, owner, label, remaining)),
+            [gone] if gone else list(_reason_sentences(last, name, owner, label, remaining)),
             remaining,
             _passed_over(fired, name) if fired is not None else None,
             [story.answer() for story in stories],
@@ -664,14 +667,18 @@ def _passed_over(turn: TurnRecord, bundle: str) -> PassedOver:
     return PassedOver(turn.turn, turn.at, "", "not kept by name: it was elsewhere then, or not among the largest")
 
 
-def _reason_sentences(turn: TurnRecord, owner: str | None, label: str, cool_down_left: float | None) -> Iterator[str]:
-    """The bundle's own reason first, then its broker's."""
+def _reason_sentences(
+    turn: TurnRecord, bundle: str, owner: str | None, label: str, cool_down_left: float | None
+) -> Iterator[str]:
+    """The bundle's own reason first, then what properties of its namespace say, then its broker's."""
     if owner is None:
         yield "no broker reports it"
         return
     own = barred(label)
     if cool_down_left is not None:
         yield f"cool-down: {BARRED[Reason.COOL_DOWN]}, {cool_down_left / 60:.0f} min are left"
-    if own is not None and label != Reason.COOL_DOWN.label:
+    of_namespace = [skip for skip in turn.skips if skip.what == bundle_namespace(bundle)]
+    if own is not None and label not in {Reason.COOL_DOWN.label, *(skip.reason for skip in of_namespace)}:
         yield own
+    yield from (f"{skip.reason}: {skip.detail}" for skip in of_namespace)
     yield from (f"its broker: {one}" for one in of_broker(turn, owner))

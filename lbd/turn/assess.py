@@ -11,6 +11,7 @@ import numpy as np
 from lbd.load import scoring
 from lbd.observe import averages as running
 from lbd.permit import progress
+from lbd.permit.consent import Consents
 from lbd.permit.eligibility import marked
 from lbd.permit.evidence import judge, watched, without
 from lbd.permit.policies import Policies
@@ -161,4 +162,6 @@ def assess(parts: Parts, finished: FinishedMoves) -> Assessment:
         parts, with_members(before, observation), snapshot, facts.evidence, finished.unfinished
     )
     policies = Policies(parts.isolation(), active=observation.active, drained=facts.drained)
+    if parts.consents is not None:
+        policies = replace(policies, consents=Consents(parts.consents(()), snapshot.taken_at))
     return Assessment(observation, facts.evidence, facts.averages, policies, before, turn_memory)

@@ -118,7 +118,7 @@ def ignored(parts: Parts, holds: Iterable[Hold]) -> Iterator[Skip]:
 
 def _leaderless(observation: Observation) -> str:
     """A leader that has died is replaced; one that hangs keeps its session."""
-    message = "none leads, or the one named does not answer or does not tell whether it sheds"
+    message = "no broker leads, or the leader does not answer or does not report whether it sheds"
     if observation.silent:
         return f"{message}: one that hangs, as {observation.silent[0]} may, leads until it is restarted"
     return f"{message}; one that has died is replaced after a while"

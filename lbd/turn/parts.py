@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lbd.model import Hits
 from lbd.permit import evidence
+from lbd.permit.consent import Consent
 from lbd.permit.limits import Ledger
 from lbd.permit.policies import Groups
 from lbd.permit.predicted import unshown
@@ -62,11 +63,16 @@ class Actuator(Protocol):
     def halt(self, reason: Reason, detail: str) -> None: ...
 
 
+ConsentSource = Callable[["tuple[str, ...]"], "Mapping[str, Consent]"]
+"""Reads what properties of these namespaces allow, and returns it with all that was read lately."""
+
+
 class PolicySource(Protocol):
-    """The source of isolation policies and anti-affinity groups."""
+    """The source of isolation policies, anti-affinity groups and properties of namespaces."""
 
     def isolation(self) -> Isolation: ...
     def groups(self, names: tuple[str, ...], tenants: frozenset[str]) -> Groups: ...
+    def consents(self, names: tuple[str, ...]) -> Mapping[str, Consent]: ...
 
 
 class SentUnloads(Protocol):
@@ -80,7 +86,7 @@ class SentUnloads(Protocol):
 
 @dataclass(frozen=True)
 class FreePolicies:
-    """Policies where there is no cluster to read them from: no namespace is in an anti-affinity group."""
+    """Policies where there is no cluster to read them from: no namespace has an anti-affinity group or properties."""
 
     policies: Isolation
 
@@ -92,6 +98,10 @@ class FreePolicies:
         """None of these is in one."""
         del tenants
         return Groups(frozenset(names))
+
+    def consents(self, names: tuple[str, ...]) -> Mapping[str, Consent]:
+        """None of these has a property."""
+        return dict.fromkeys(names, Consent())
 
 
 class Store(Protocol):
@@ -123,6 +133,7 @@ class OwnershipWatch:
 class Parts:
     """Everything that a turn needs, chosen in one place (``daemon/``).
 
+    ``consents`` is None where properties of namespaces do not bind the turn: by the settings, or in a person's order.
     ``sent`` is what was sent within the last day, ``watch`` knows the owners of the round before. ``ordered_hold`` is a
     hold that a person ordered. ``gap_seconds`` is the silence after which hit counters start anew. ``strategy_name``
     is the strategy's name in the settings. Turns that cannot act list in ``ignored_holds`` the holds that would only
@@ -145,6 +156,7 @@ class Parts:
     store: Store
     actuator: Actuator
     gap_seconds: float
+    consents: ConsentSource | None = None
     sent: Callable[[], Collection[Sent]] = tuple
     watch: OwnershipWatch = field(default_factory=OwnershipWatch)
     ordered_hold: Callable[[], Hold | None] = lambda: None

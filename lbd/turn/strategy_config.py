@@ -75,6 +75,7 @@ def parts_of(
         guardrails=settings.guardrails,
         isolation=policies.isolation,
         groups=policies.groups,
+        consents=policies.consents if settings.guardrails.namespace_properties else None,
         attempted_at=lambda: past.attempted_at,
         sent=lambda: past.sent,
         store=store,

@@ -35,7 +35,7 @@ from lbd.turn.verdict import sentence
 from lbd.turn.waves import LESS_ABOVE_POINTS, NextWave, Rest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from lbd.act.executor import FinishedMoves
     from lbd.model import Averages, Decision, Hits, Memory, Pair, Skip, Snapshot, Unload
@@ -119,13 +119,27 @@ def decide(
     trips = Trips(parts.sent(), snapshot.taken_at, parts.guardrails)
     for _ in range(ROUNDS):
         decision = parts.strategy(snapshot, averages, permission, turn_memory.memory)
+        low, policies = policies.low, _with_consents(parts, decision, policies)
         policies = _with_groups(parts, snapshot, decision, policies)
         back = {} if Reason.PING_PONG in parts.ignored_bars else sent_back(snapshot, decision, trips)
         wrong = _misplaced(snapshot, decision, policies) | back
-        if not wrong:
+        if not wrong and policies.low == low:
             break
-        permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong))
+        costs = eligibility.column(snapshot, parts.guardrails.move_costs, policies.low)
+        permission = replace(permission, barred=bar_more(permission.barred, snapshot, wrong), costs=costs)
     return (decision if policies.isolation.known else replace(decision, memory=turn_memory.memory)), policies
+
+
+def _with_consents(parts: Parts, decision: Decision, policies: Policies) -> Policies:
+    """The policies with the properties of namespaces that a plan touches and that are not known yet."""
+    if parts.consents is None or policies.consents is None:
+        return policies
+    known = policies.consents.known
+    touched = dict.fromkeys(bundle_namespace(unload.bundle) for unload in decision.unloads)
+    names = tuple(name for name in touched if name not in known)
+    if not names:
+        return policies
+    return replace(policies, consents=replace(policies.consents, known={**known, **parts.consents(names)}))
 
 
 def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies: Policies) -> Policies:
@@ -141,15 +155,16 @@ def _with_groups(parts: Parts, snapshot: Snapshot, decision: Decision, policies:
 
 
 def _misplaced(snapshot: Snapshot, decision: Decision, policies: Policies) -> dict[str, Reason]:
-    """Bundles that their group keeps from the destination planned for them, and namespaces of unknown groups.
+    """Bundles that their group keeps from the destination planned for them, and namespaces of unknown groups, or whose
+    properties keep them.
 
     What is true of one bundle is true of all of its namespace on that source.
     """
     spread, misplaced = GroupSpread(snapshot, policies), dict[str, Reason]()
     for unload in decision.unloads:
         namespace = bundle_namespace(unload.bundle)
-        if (unknown := policies.groups.unknown(namespace)) is not None:
-            misplaced[namespace] = unknown[0]
+        if (stays := policies.unmovable(namespace)) is not None:
+            misplaced[namespace] = stays[0]
         elif (refusal := spread.refusal(unload)) is not None:
             own = snapshot.reported_by(unload.source)
             misplaced |= {bundle: refusal[0] for bundle in own if bundle_namespace(bundle) == namespace}
@@ -246,7 +261,9 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         observation=observation,
         decision=decision,
         unloads=permitted.unloads,
-        skips=_skips(parts, assessment, holds, (*decision.skips, *permitted.skips)),
+        skips=_skips(
+            parts, assessment, holds, (*decision.skips, *permitted.skips, *_kept(snapshot, policies, permitted))
+        ),
         hold=hold,
         turn_memory=assessment.before,
         strategy_name=parts.strategy_name,
@@ -337,6 +354,13 @@ def _skips(parts: Parts, assessment: Assessment, holds: Iterable[Hold], planned:
     return (*data, *silent, *ignored(parts, holds), *planned)
 
 
+def _kept(snapshot: Snapshot, policies: Policies, permitted: Permitted) -> Iterator[Skip]:
+    """What properties of namespaces keep."""
+    if policies.consents is not None:
+        moving = {bundle_namespace(unload.bundle) for unload in permitted.unloads}
+        yield from policies.consents.skips(snapshot.namespaces.names, moving)
+
+
 def _hold(parts: Parts, holds: Iterable[Hold]) -> Hold | None:
     """The gravest hold that counts in this kind of turn."""
     return next((hold for hold in holds if hold[0] not in parts.ignored_holds), None)
@@ -366,12 +390,14 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
         codes[codes == reason.code] = 0
     if own := leader_topic_bundles(snapshot.bundles, parts.leader_topic):
         codes = bar_more(codes, snapshot, own)
+    if policies.consents is not None and policies.consents.bars:
+        codes = bar_more(codes, snapshot, policies.consents.bars)
     codes = outside_canary(codes, snapshot, parts.guardrails.canary)
     return replace(
         evidence.permission(codes),
         hold=hold[0] if hold is not None else None,
         pools=policies.isolation.pools(snapshot, policies.active),
-        costs=eligibility.column(snapshot, parts.guardrails.move_costs),
+        costs=eligibility.column(snapshot, parts.guardrails.move_costs, policies.low),
         slopes=parts.learn(snapshot.as_reported()),
         max_destination_score=parts.guardrails.max_destination_score,
     )

@@ -95,7 +95,7 @@ def line(shape: str, seed: int, tried: int) -> Line:
     again = _often(windows, [by_name[name] for name in (PRESENT, *best)], model) if best else {}
     choice = choose(again, again, numbers) if best else Choice((), PRESENT, None, NOBODY)
     if model.unknown(SETTINGS.weights):
-        choice = replace(choice, recommended=None, why="nothing tells how CPU follows traffic on some broker")
+        choice = replace(choice, recommended=None, why="no sample shows how CPU follows traffic on some broker")
     last = {number: windows[number] for number in split(numbers)[1]}
     judged = [by_name[PRESENT], by_name[choice.recommended or PRESENT]]
     default, calibrated = (pooled(list(_often(last, [one], found.model)[one.name].values())) for one in judged)

@@ -97,7 +97,7 @@ def test_points_per_mib_stand_in_for_what_a_recording_does_not_tell(tmp_path: Pa
     done = lbd(str(short), "--strategy", "avg-shedder", "--points-per-mib", "100")
 
     assert refused.exit_code == 2
-    assert "nothing tells how cpu follows traffic on broker-1.example:8080" in refused.output
+    assert "no sample shows how cpu follows traffic on broker-1.example:8080" in refused.output
     assert "or --points-per-mib" in refused.output
     assert done.exit_code == 0
     assert "background as recorded, slope 50 (given)" in done.stdout

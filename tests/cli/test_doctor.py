@@ -167,6 +167,32 @@ def test_the_text(pulsar: FakePulsar, tmp_path: Path):
     assert max(len(line) for line in lines if "state-dir" not in line) <= 100
 
 
+@pytest.mark.parametrize(
+    ("properties", "reply", "level", "seen"),
+    [
+        ({}, None, "ok", "1 namespace read: 0 off, 0 low, 0 with quiet hours"),
+        (
+            {"lbd.balance": "low", "lbd.quiet-hours": "22:00-06:00"},
+            None,
+            "ok",
+            "1 namespace read: 0 off, 1 low, 1 with quiet hours",
+        ),
+        ({"lbd.balance": "of"}, None, "warning", "t/n: namespace property lbd.balance is 'of', wanted off, low or"),
+        ({}, refused(403, "no"), "warning", "those of t/n cannot be read: GET "),
+    ],
+)
+def test_properties_of_namespaces(
+    pulsar: FakePulsar, tmp_path: Path, properties: dict[str, str], reply: Reply | None, level: str, seen: str
+):
+    """Where they bind, lbd names those that it does not understand, or cannot read."""
+    pulsar.policies.properties = {"t/n": properties}
+    if reply is not None:
+        pulsar.fault("/properties", reply)
+    told = findings(pulsar, tmp_path, guardrails={"namespace_properties": True})
+    [found] = [one for one in told if one["check"] == "namespace-properties"]
+    assert (found["level"], seen in found["seen"]) == (level, True), found
+
+
 @pytest.mark.parametrize("brokers", [2, 3, 6])
 def test_requests_are_bounded(brokers: int, tmp_path: Path):
     """Three for each broker, and no more than ten beside."""
@@ -179,7 +205,7 @@ def test_requests_are_bounded(brokers: int, tmp_path: Path):
 @pytest.mark.parametrize(
     ("reply", "live_cpu", "level", "seen"),
     [
-        (None, True, "ok", "tells the CPU of its process, within 0.0 s"),
+        (None, True, "ok", "reports the CPU of its process, within 0.0 s"),
         (refused(403, "no"), True, "warning", "HTTP 403 (no)"),
         (ok([]), True, "warning", "no ProcessCpuTime or Uptime"),
         (refused(403, "no"), False, "ok", "not used: load.live_cpu is false"),
@@ -321,7 +347,7 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
         (version("4.0.8"), "destination-key", "warning", "by range at all 3 brokers (4.0.8)"),
         (version("4.2.0"), "destination-key", "warning", "4.2.0"),
         (version("4.1.3"), "destination-key", "warning", "4.1.3"),
-        (version("2.11.4"), "cpu-source", "warning", "only cgroup v1 is seen"),
+        (version("2.11.4"), "cpu-source", "warning", "brokers report the whole host unless it has cgroup v1"),
         (same_cpu, "cpu-source", "warning", "nearly equal (44.0, 44.0, 44.0 points)"),
         (reporting(1, bandwidthIn=NIC, bandwidthOut=NIC), "nic-speed", "warning", "(limit -1000 Kbit/s)"),
         (reporting(1, bandwidthIn=FAST, bandwidthOut=FAST), "nic-speeds", "warning", "from 1 to 10 Gbit/s"),
@@ -339,7 +365,7 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
         ),
         (runtime(loadBalancerHostUsageCheckIntervalMinutes="5"), "sample-intervals", "warning", "40 min at least"),
         (runtime(statsUpdateFrequencyInSecs="300"), "sample-intervals", "warning", "rates every 300 s"),
-        (runtime(statsUpdateFrequencyInSecs="often"), "sample-intervals", "warning", "tell no number"),
+        (runtime(statsUpdateFrequencyInSecs="often"), "sample-intervals", "warning", "report no number"),
         (runtime(namespaceBundleUnloadingTimeoutMs="120000"), "unload-timeout", "warning", "within 120 s"),
         (both(runtime(**MANY), runtime(1, **FEW)), "unequal-brokers", "warning", "minUnloadMessage: 5 at 127.0.0.2:"),
         (
@@ -359,7 +385,7 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
         (forbidden("antiAffinity", 403), "rights", "problem", "antiAffinity want a tenant admin"),
         (forbidden("configuration/values"), "dynamic-values", "warning", "could not be read"),
         (forbidden("configuration/values", 500), "answers", "warning", "HTTP 500 (no)"),
-        (forbidden("brokers/version", 500), "versions", "warning", "not checked: no broker told its version"),
+        (forbidden("brokers/version", 500), "versions", "warning", "not checked: no broker answered with its version"),
         (forbidden("brokers/version", 500), "clocks", "warning", "not checked: no answer carried a Date header"),
     ],
 )

@@ -274,6 +274,24 @@ class TestBundle:
         balanced(pulsar, tmp_path, guardrails=rails)
         assert lines(explain(HOT[0]))[3] == f"because {because}"
 
+    @pytest.mark.parametrize(
+        ("properties", "because"),
+        [
+            ({"lbd.balance": "off"}, "balance-off: namespace property lbd.balance=off"),
+            (
+                {"lbd.balance": "none"},
+                "property-not-understood: namespace property lbd.balance is 'none', wanted off, low or normal",
+            ),
+        ],
+    )
+    def test_one_that_its_namespace_keeps(
+        self, properties: dict[str, str], because: str, pulsar: FakePulsar, tmp_path: Path
+    ) -> None:
+        """Which property it is, and what it says."""
+        pulsar.policies.properties = {"t/n": properties}
+        balanced(pulsar, tmp_path, guardrails={"namespace_properties": True})
+        assert lines(explain(HOT[0]))[3].partition("; its bundles stay")[0] == f"because {because}"
+
     def test_json(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """Predicted and come, as numbers."""
         balanced(pulsar, tmp_path)

@@ -216,7 +216,7 @@ class TestStatus:
             journal.intend(Unload(first.bundle, B1, B2, 1.0, 1.0), 1)
         told(tmp_path, unfinished=[first, second])
         found, shown = lbd("status"), json.loads(lbd("status", "--format", "json").stdout)
-        assert f"left open  {first.bundle} {B1} -> {B2}: lbd's next start tells what came of it" in found.stdout
+        assert f"left open  {first.bundle} {B1} -> {B2}: the next start of lbd resolves it" in found.stdout
         assert second.bundle not in found.stdout
         assert [one["bundle"] for one in shown["unfinished"]] == [first.bundle]
 

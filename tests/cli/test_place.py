@@ -369,7 +369,7 @@ class TestUnloading:
         [
             (["t/nope"], 2, "t/nope: cluster c has no such namespace"),
             (["t/0x0"], 2, "'t/0x0' is no bundle, topic or namespace"),
-            (["t/new"], 4, "t/new: nobody owns a bundle of it, nothing to unload; lbd place tells where they go"),
+            (["t/new"], 4, "t/new: nobody owns a bundle of it, nothing to unload; lbd place names their brokers"),
             ([NEW[0]], 4, f"Refused: {NEW[0]}: on-no-report: no broker reports it: is it a bundle, and in use?"),
             (["t/n/0x00000000_0x00000001"], 2, "t/n/0x00000000_0x00000001 is no bundle of t/n, which has "),
             ([HOT[0], "--to", "127.0.0.9:1"], 2, "'127.0.0.9:1' is no active broker; wanted one of 127.0.0.1:"),

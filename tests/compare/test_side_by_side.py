@@ -137,7 +137,9 @@ def test_every_strategy_can_be_compared(name: str):
 def test_without_change_in_traffic_a_recording_tells_too_little():
     """One line that names the recording, the broker, what was seen, and what would do."""
     steady = {**SKEWED, "load": [{**one, "shape": {"kind": "steady"}} for one in SKEWED["load"]]}
-    with pytest.raises(UsageError, match=r"^test:1: simulated: nothing tells how cpu follows traffic on a:8080 \(30 "):
+    with pytest.raises(
+        UsageError, match=r"^test:1: simulated: no sample shows how cpu follows traffic on a:8080 \(30 "
+    ):
         over_recording(asked("avg-shedder"), HEADER, list(rounds(30, steady)), None)
 
 

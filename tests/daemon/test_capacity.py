@@ -103,18 +103,26 @@ def test_one_turn_writes_nothing(tmp_path: Path):
         b'{"format": 1, "hours": [{"hour": 9, "at": 1e300, "needed": 9, "demand": {}, "brokers": 9, "max_score": 7}]}',
     ],
 )
-def test_a_file_without_use_is_none(content: bytes, tmp_path: Path):
-    """It is lbd's own: a day later all is known again."""
+def test_a_damaged_file_is_counted_anew_and_named(content: bytes, tmp_path: Path):
+    """It stops nothing; the warning ends when a day is known again."""
     (tmp_path / NAME).write_bytes(content)
+    keeper = PeakKeeper(settings(tmp_path), BEGIN)
 
-    assert load_peaks(tmp_path) == Peaks()
+    assert keeper.trouble.startswith(f"{tmp_path / NAME}: ")
+    assert keeper.trouble.endswith("peaks of the load are counted anew, and no fewer brokers are wanted for a day")
+
+    lived(keeper, BEGIN, 23, 40, 40)
+    assert keeper.trouble
+    lived(keeper, BEGIN + 23 * HOUR, 3, 40, 40)
+    assert keeper.trouble == ""
+    assert load_peaks(tmp_path) != Peaks()
 
 
 def test_a_full_disk_stops_nothing(tmp_path: Path):
     """It is told, and the number goes on in memory."""
     folder = tmp_path / "state"
-    folder.write_text("in the way")
     keeper = PeakKeeper(settings(folder), BEGIN)
+    folder.write_text("in the way")
 
     assert lived(keeper, BEGIN, 1, 85, 85, 85, 85).wanted == 5
     assert keeper.trouble.startswith("peaks of the load are not kept: ")

@@ -183,7 +183,7 @@ class TestDifferences:
             ({"loadBalancerSheddingEnabled": "true"}, ("the brokers shed by themselves",)),
             (
                 {"loadManagerClassName": "org.x.ExtensibleLoadManagerImpl"},
-                ("the brokers run ExtensibleLoadManagerImpl, which tells its load on topics; lbd needs",),
+                ("the brokers run ExtensibleLoadManagerImpl, which sends its load data on topics; lbd needs",),
             ),
             ({"loadManagerClassName": "org.x.SimpleLoadManagerImpl"}, ("the brokers run SimpleLoadManagerImpl",)),
         ],

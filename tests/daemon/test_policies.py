@@ -10,6 +10,7 @@ from lbd.errors import AdminError
 from lbd.model import Unload
 from lbd.operations import parts
 from lbd.operations.parts import PolicyReader
+from lbd.permit.consent import Consent
 from lbd.permit.policies import Groups
 from lbd.pulsar.admin import Admin
 from lbd.pulsar.settings import PulsarSettings
@@ -97,6 +98,77 @@ class TestGroups:
         """A time-out for each would make a turn of many minutes."""
         pulsar.fault("antiAffinity/rack", refused(500, "no"))
         assert reader(pulsar).groups(("t/m",), frozenset({"t"})).unread == {"t/m"}
+
+
+class TestProperties:
+    @staticmethod
+    def reader_at(pulsar: FakePulsar, clock: list[float]) -> PolicyReader:
+        """A reader whose time is the last of these."""
+        return PolicyReader(Admin(PulsarSettings(admin_urls=tuple(pulsar.urls))), lambda: clock[-1])
+
+    def test_they_are_read_again_after_a_while(self, pulsar: FakePulsar) -> None:
+        """Until then what was read counts, and what nobody asks for anew is not read again."""
+        clock, properties = [0.0], {"lbd.balance": "off"}
+        pulsar.policies.properties = {"t/n": properties}
+        asking = self.reader_at(pulsar, clock)
+        assert asking.consents(("t/n", "t/m")) == {"t/n": Consent("off"), "t/m": Consent()}
+        properties["lbd.balance"] = "low"
+        clock.append(parts.PROPERTIES_SECONDS - 1)
+        assert asking.consents(())["t/n"] == Consent("off")
+        clock.append(parts.PROPERTIES_SECONDS)
+        assert asking.consents(()) == {}
+        assert asking.consents(("t/n",)) == {"t/n": Consent("low")}
+        assert len(pulsar.asked("/properties", "GET")) == 3
+
+    def test_what_cannot_be_read(self, pulsar: FakePulsar) -> None:
+        """What was read last holds on, else nothing does; others are read all the same."""
+        clock = [0.0]
+        pulsar.policies.properties = {name: {"lbd.balance": "off"} for name in ("t/n", "t/o")}
+        asking = self.reader_at(pulsar, clock)
+        asking.consents(("t/n",))
+        clock.append(parts.PROPERTIES_SECONDS)
+        for name in ("t/n", "t/m"):
+            pulsar.fault(f"{name}/properties", refused(500, "no"))
+        found = asking.consents(("t/m", "t/n", "t/o"))
+        assert {name: one.balance for name, one in found.items()} == {"t/m": "normal", "t/n": "off", "t/o": "off"}
+        assert {name for name, one in found.items() if "HTTP 500" in one.unread} == {"t/m", "t/n"}
+        [warning] = asking.warnings
+        assert warning.startswith("properties of t/m and 1 more cannot be read: GET ")
+        asking.isolation()
+        assert list(asking.warnings) == []
+
+    def test_after_no_answer_no_more_are_asked_for_in_a_turn(self, pulsar: FakePulsar) -> None:
+        """It would wait for a time-out each."""
+        asking = reader(pulsar)
+        pulsar.fault("t/m/properties", fake_pulsar.SILENCE)
+        found = asking.consents(("t/m", "t/n"))
+        assert all(one.unread for one in found.values())
+        assert pulsar.asked("t/n/properties", "GET") == []
+        asking.isolation()
+        assert asking.consents(("t/n",)) == {"t/n": Consent()}
+
+    def test_so_many_in_a_turn(self, pulsar: FakePulsar, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of the others nothing is known."""
+        monkeypatch.setattr(parts, "PROPERTIES_A_TURN", 2)
+        asking = reader(pulsar)
+        assert asking.consents(("t/a", "t/b", "t/c")).keys() == {"t/a", "t/b"}
+        asking.isolation()
+        assert asking.consents(("t/c",)).keys() == {"t/a", "t/b", "t/c"}
+
+    def test_many_that_are_not_understood(self, pulsar: FakePulsar) -> None:
+        """The first are warnings of their own, the others are counted."""
+        names = tuple(f"t/{number}" for number in range(5))
+        pulsar.policies.properties = {name: {"lbd.balance": "no"} for name in names}
+        asking = reader(pulsar)
+        asking.consents(names)
+        told = list(asking.warnings)
+        assert [one.partition(":")[0] for one in told[:3]] == ["t/0", "t/1", "t/2"]
+        assert told[3:] == ["properties of 2 more namespaces are not understood: lbd dry-run names them"]
+
+    def test_a_namespace_that_is_gone(self, pulsar: FakePulsar) -> None:
+        """It has no properties; its bundles end with it."""
+        pulsar.fault("/properties", refused(404, "Namespace does not exist"))
+        assert reader(pulsar).consents(("t/n",)) == {"t/n": Consent()}
 
 
 class TestBeforeARequest:

@@ -154,10 +154,13 @@ class TestPoorHistories:
         ("changes", "why"),
         [
             ({"hours": 1.5}, "the history is too short"),
-            ({"hours": 6, "load": [{"name": "n", "mib_per_second": 0, "bundles": 8}]}, "nothing tells how cpu follows"),
+            (
+                {"hours": 6, "load": [{"name": "n", "mib_per_second": 0, "bundles": 8}]},
+                "no sample shows how cpu follows",
+            ),
             (
                 {"hours": 6, "load": [{"name": "n", "mib_per_second": 90, "bundles": 8}]},
-                "nothing tells how cpu follows",
+                "no sample shows how cpu follows",
             ),
         ],
         ids=["short", "no traffic", "traffic that never changes"],

@@ -285,6 +285,20 @@ def test_another_receiver_after_a_reload(hook: Hook, tmp_path: Path):
     assert (len(hook.bodies), notifier.enabled) == (1, False)
 
 
+def test_a_reload_ends_the_connection_to_the_receiver_before(hook: Hook, tmp_path: Path):
+    """An idle connection for each reload would use up file descriptors."""
+    notifier = Notifier(settings(tmp_path, hook.url))
+    notifier.tell(moved())
+    eventually(lambda: hook.bodies)
+    before = notifier._receiver
+    assert before is not None
+    connections = before._session.get_adapter(hook.url).poolmanager.pools
+    assert len(connections) == 1
+    notifier.take(NotifySettings())
+    assert len(connections) == 0
+    notifier.close()
+
+
 def test_a_new_address_needs_no_reload(hook: Hook, notifier: Notifier, tmp_path: Path):
     """The file is read again when it changes, as other secrets are."""
     with receiving() as other:

@@ -262,4 +262,4 @@ def test_a_source_without_traffic_says_nothing_of_what_its_bundles_weigh():
 
     assert refusal is not None
     assert refusal.reason is Reason.DESTINATION_OVERLOADED
-    assert refusal.detail == "what it would add to b:80 cannot be told: a:80 reports no traffic"
+    assert refusal.detail == "the load that it would add to b:80 is not known: a:80 reports no traffic"

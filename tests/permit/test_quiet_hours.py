@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lbd.config import load
 from lbd.errors import UsageError
-from lbd.permit.quiet_hours import QuietHours, quiet_until
+from lbd.permit.quiet_hours import DAYS, QuietHours, parse_windows, quiet_until
 from lbd.permit.settings import Guardrails
 
 NIGHT = {"from": "22:00", "to": "06:00"}
@@ -168,3 +168,50 @@ def test_as_it_is_written_it_is_read():
     shown = found.model_dump(mode="json")["quiet_hours"]
     assert shown[0] == {"from": "22:00", "to": "06:00", "days": ["sat"], "zone": "Europe/Berlin"}
     assert Guardrails.model_validate({"quiet_hours": shown}) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "windows"),
+    [
+        ("22:00-06:00", [{}]),
+        (" 22:00-06:00  Europe/Berlin ", [{"zone": "Europe/Berlin"}]),
+        ("sat, sun 22:00-06:00 UTC", [{"days": ["sat", "sun"]}]),
+        ("22:00-06:00; sat sun 00:00-24:00", [{}, {"from": "00:00", "to": "24:00", "days": ["sat", "sun"]}]),
+    ],
+)
+def test_windows_of_a_text(text: str, windows: list[dict[str, Any]]):
+    """Days before the times, the zone after them, semicolons between windows."""
+    assert parse_windows(text) == tuple(window(**changes) for changes in windows)
+
+
+@given(
+    st.lists(st.sampled_from(DAYS), unique=True),
+    st.integers(0, 1439),
+    st.integers(0, 1439),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),
+)
+def test_a_window_is_read_as_it_is_written(days: list[str], begins: int, ends: int, zone: str):
+    """What lbd shows of a window is what an application team may write."""
+    begin, end = (f"{minutes // 60:02d}:{minutes % 60:02d}" for minutes in (begins, ends if ends != begins else 1440))
+    written = window(**{"from": begin, "to": end, "days": days, "zone": zone})
+    assert parse_windows(str(written)) == (written,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "wanted windows such as"),
+        ("22:00", "wanted windows such as"),
+        ("22:00-06:00 Europe/Berlin now", "wanted windows such as"),
+        ("22:00-06:00;", "wanted windows such as"),
+        ("22:00-25:00", "wanted a time such as"),
+        ("22:00-22:00", "another end"),
+        ("22:00-06:00 Mars", "no such time zone"),
+        ("caturday 22:00-06:00", "Input should be 'mon'"),
+        ("22:00-06:00; " * 100, "more than 500 characters"),
+    ],
+)
+def test_what_is_no_window(text: str, message: str):
+    """The error says what would be right."""
+    with pytest.raises(ValueError, match=message):
+        parse_windows(text)

@@ -147,7 +147,7 @@ def test_clients_that_come_later_end_the_hold(tmp_path: Path, monkeypatch: pytes
         moves = told(running)
         assert not hold(running.engine)
         assert {move.served for move in moves[:1]} == {"yes"}
-        assert "only after it was told" in moves[0].served_detail
+        assert "only after lbd had reported" in moves[0].served_detail
 
 
 def test_topics_that_load_again_end_the_hold_without_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

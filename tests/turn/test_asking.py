@@ -50,6 +50,7 @@ def decided(seen: Snapshot, isolation: Isolation | None = None, groups: Any = No
     parts = SimpleNamespace(
         strategy=strategy,
         groups=groups or (lambda names, _: Groups(frozenset(names))),
+        consents=None,
         sent=lambda: sent,
         guardrails=Guardrails(),
         ignored_bars=frozenset(),
