@@ -26,7 +26,12 @@ FILES = ("proposal.yaml", "broker.conf", "report.html", "candidates.parquet")
 @click.option(
     "--history", "root", metavar="DIR", help="History to read; any path of Spark.  [default: history in state_dir]"
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark master: local[*], spark://host:7077.")
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark master or Connect server: local[*], spark://host:7077, sc://host:15002.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from lbd.errors import UsageError
 from lbd.store.history_tables import VERSION
@@ -92,14 +94,35 @@ QUIET = Path(__file__).with_name("log4j2.properties")
 """Spark's own words go nowhere: what fails is told in one line."""
 
 
+CONNECT = "sc://"
+CONNECT_PORT = 15002
+CONNECT_SECONDS = 10.0
+
+CONFIG = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
+"""What every session needs, wherever it runs."""
+
+OWN = {
+    "spark.driver.memory": DRIVER_MEMORY,
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
+}
+"""Of a driver that lbd starts; spark-submit and a Connect server have their own."""
+
+
 @contextmanager
 def started(history: str, master: str) -> Iterator[SparkSession]:
     """A session to read this history with.
 
     Raises :class:`UsageError` at once for what can be seen to be missing before Spark is started (PySpark, a Java that
-    is new enough, the history), and as :func:`session` does.
+    is new enough, the history, a Connect server), and as :func:`session` does.
     """
-    _check()
+    if master.startswith(CONNECT):
+        _check_server(master)
+    else:
+        _check_java()
+    _check_pyspark(master)
     check_local_history(history, master)
     with session(master) as spark:
         yield spark
@@ -107,64 +130,86 @@ def started(history: str, master: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
-    """A session on this master, stopped in the end; under spark-submit on the one that was given there.
+    """A session on this master, or at this Connect server, stopped in the end; under spark-submit on the one that was
+    given there.
 
     Raises :class:`UsageError` where the master cannot be reached, or Spark gives up within: a file that it cannot read,
     memory that is not there, workers that are lost.
     """
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - lbd loads without it
-    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - lbd loads without it
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    builder = (
-        (SparkSession.builder if submitted else SparkSession.builder.master(master))
-        .appName("lbd calibrate")
-        .config("spark.driver.memory", DRIVER_MEMORY)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", SHUFFLE_PARTITIONS)
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-    )
     try:
-        spark = builder.getOrCreate()
+        failures: tuple[type[Exception], ...] = (PySparkException, *_java_errors(master))
+        spark = _builder(master).appName("lbd calibrate").getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
-        raise UsageError(f"--master {master}: no Spark session: {str(error).splitlines()[0]}") from error
-    spark.sparkContext.setLogLevel("ERROR")
+        raise UsageError(f"--master {master}: no Spark session: {first_line(error)}") from error
     try:
         yield spark
     except PythonException:
         raise
-    except (PySparkException, Py4JError) as error:
-        raise UsageError(f"--master {master}: Spark could not finish: {_line(error)}") from error
+    except failures as error:
+        raise UsageError(f"--master {master}: Spark could not finish: {first_line(error)}") from error
     finally:
         spark.stop()
 
 
-def _line(error: Exception) -> str:
+def _builder(master: str) -> SparkSession.Builder:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder, config = SparkSession.builder, CONFIG
+    if master.startswith(CONNECT):
+        builder = builder.remote(master)
+    elif "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder, config = builder.master(master), {**CONFIG, **OWN}
+    for key, value in config.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _java_errors(master: str) -> tuple[type[Exception], ...]:
+    """What a driver in a Java of its own raises beside PySpark's errors; a client of Connect has none."""
+    if master.startswith(CONNECT):
+        return ()
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+
+    return (Py4JError,)
+
+
+def first_line(error: Exception) -> str:
     """The reason Spark failed: Java's own message, without its stack."""
     lines = str(getattr(error, "java_exception", error)).splitlines()
     return lines[0] if lines else type(error).__name__
 
 
 def parts(spark: SparkSession) -> tuple[int, int]:
-    """Tasks of Spark's active stages: how many are done, and how many there are."""
-    tracker = spark.sparkContext.statusTracker()
+    """Tasks of Spark's active stages: how many are done, and how many there are. A Connect server does not say."""
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        return 0, 0
+    tracker = context.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]
     return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
-def _check() -> None:
-    """Raises :class:`UsageError` where PySpark or Java is missing, or Java is too old."""
-    _check_java()
+def _check_pyspark(master: str) -> None:
+    """Raises :class:`UsageError` where PySpark is missing, or what it needs for Connect."""
     try:
-        import_module("pyspark.sql")
+        import_module("pyspark.sql.connect.session" if master.startswith(CONNECT) else "pyspark.sql")
     except ImportError as error:
-        raise UsageError("PySpark is missing: in a checkout of lbd, pip install '.[learn]'") from error
+        raise UsageError(f"PySpark is missing ({error}): in a checkout of lbd, pip install '.[learn]'") from error
+
+
+def _check_server(master: str) -> None:
+    """Raises :class:`UsageError` where no Connect server listens: PySpark would try for ten minutes."""
+    where = urlsplit(master.replace(CONNECT, "http://", 1).partition(";")[0])
+    try:
+        port = where.port or CONNECT_PORT
+        socket.create_connection((where.hostname or "", port), CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"--master {master}: no Spark Connect server can be reached there: {why}") from error
 
 
 def _check_java() -> None:
