@@ -32,6 +32,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
+    InvalidHeader,
     NameResolutionError,
     NewConnectionError,
     ProtocolError,
@@ -475,13 +476,16 @@ MAX_HOPS = 5
 """An unload needs three: any broker -> leader -> owner, and back once when the leader changed meanwhile."""
 
 _REDIRECTS = {301, 302, 303, 307, 308}
+
+SHORTEST_PAUSE_SECONDS = 1.0
+"""Before a request is sent again to a broker that asked for less, or for a time that is over."""
 _CHUNK_BYTES = 1 << 16
 _JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
 class Response:
-    """Status, body and final URL of one request, after redirects; ``date`` is the answer's ``Date`` header.
+    """Status, body and final URL of one request, after redirects; ``date`` and ``retry_after`` are headers.
 
     For as long as it is kept, its body counts among the bytes in flight.
     """
@@ -491,6 +495,7 @@ class Response:
     url: str
     location: str | None = None
     date: str | None = None
+    retry_after: str | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """What it was asked with, which it may send back."""
 
@@ -690,6 +695,9 @@ class Http:
         must not be sent; after ``begin_by`` (as ``deadline``) none is, though the last one may be answered later.
         ``content`` is JSON to be sent with the request.
 
+        A broker that is too busy and says for how long (``Retry-After``) is asked again then, as the next request by
+        all these rules, if the answer can still come in time (see :func:`_waited`).
+
         Raises :class:`AdminError` when no answer came in time, it was too long, or it led away from the cluster. Its
         ``sent`` is False where no broker was asked to carry the request out: the last one, if any, redirected it.
         """
@@ -712,16 +720,19 @@ class Http:
         before_hop: Callable[[str], None] | None,
         begin_by: float | None,
     ) -> Response:
-        first = url
-        for hop in range(hops + 1):
-            if hop and before_hop is not None:
+        first, hop, again = url, 0, False
+        while hop <= hops:
+            if (hop or again) and before_hop is not None:
                 before_hop(base_url(url))
             if begin_by is not None and boot_seconds() > begin_by:
                 raise AdminError(f"{method} {printable_url(url)}: too late to begin; not sent", sent=False)
             answer = self._once(method, url, params, ends_at, content)
+            again = _waited(method, answer, ends_at if begin_by is None else min(ends_at, begin_by))
+            if again:
+                continue
             if answer.location is None or hops == 0:
                 return answer
-            url, params = _followed(url, answer.location), None
+            url, params, hop = _followed(url, answer.location), None, hop + 1
         raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_url(url)}", sent=False)
 
     def _once(
@@ -763,7 +774,8 @@ class Http:
                 body = self._body(response, exchange, share)
                 status = response.status_code
                 location = response.headers.get("Location") if status in _REDIRECTS else None
-                answer = Response(status, body, url, location, response.headers.get("Date"), self._secrets())
+                date, retry_after = (response.headers.get(name) for name in ("Date", "Retry-After"))
+                answer = Response(status, body, url, location, date, retry_after, self._secrets())
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             share.end()
             raise translated(exchange, url, error) from error
@@ -800,6 +812,27 @@ class Http:
             pair = f"{self._settings.basic.username}:{self._password.value()}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         return {}
+
+
+def _waited(method: str, answer: Response, ends_at: float) -> bool:
+    """Wait as long as a busy broker asks; False, at once, where the request is not to be sent again before ``ends_at``.
+
+    A GET is waited for after 429 and 503. Anything else only after 429: a limit on requests stands before what they
+    reach (Pulsar's is ``RateLimitingFilter``, with ``httpRequestsLimitEnabled``), so nothing was begun. A 503 may come
+    from a gateway that had passed the request on, and an unload must not be sent twice.
+
+    Brokers themselves send no ``Retry-After`` (4.0.8 to 5.0.1); gateways before them do.
+    """
+    if answer.status != 429 and (answer.status != 503 or method != "GET"):
+        return False
+    try:
+        pause_seconds = max(Retry().parse_retry_after(answer.retry_after or ""), SHORTEST_PAUSE_SECONDS)
+    except (InvalidHeader, ValueError, OverflowError):
+        return False
+    if pause_seconds >= ends_at - boot_seconds():
+        return False
+    time.sleep(pause_seconds)
+    return True
 
 
 def _words(address: HostPort | None) -> str:
