@@ -18,7 +18,7 @@ from lbd.pulsar import paths
 from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.pulsar.settings import PulsarSettings
@@ -30,9 +30,25 @@ LOOKED_AT_BYTES = 8192
 """What is shown of an answer is cut from so much of it, after secrets were taken out; more than any token has."""
 
 
+class _Listener(msgspec.Struct, rename="camel"):
+    broker_http_url: str | None = None
+    broker_https_url: str | None = None
+
+
 class _Addresses(msgspec.Struct, rename="camel"):
+    """``advertised_listeners`` by name; from 5.0 on a request to the port of one is redirected to the same of another
+    broker (``LookupResult.toRedirectUri``, #25851).
+    """
+
     web_service_url: str | None = None
     web_service_url_tls: str | None = None
+    advertised_listeners: dict[str, _Listener] | None = None
+
+    def urls(self) -> Iterator[str | None]:
+        """All for HTTP."""
+        yield from (self.web_service_url, self.web_service_url_tls)
+        for listener in (self.advertised_listeners or {}).values():
+            yield from (listener.broker_http_url, listener.broker_https_url)
 
 
 class _Refusal(msgspec.Struct):
@@ -101,7 +117,7 @@ class AdminClient:
         return brokers
 
     def _learn(self, host: str) -> None:
-        """Trust the other addresses of a host's brokers, such as those for https.
+        """Trust the other addresses of a host's brokers, such as those for https, and those of further listeners.
 
         A leader of a version before 3.0.3 is known by one of these only.
         """
@@ -109,12 +125,10 @@ class AdminClient:
             if url_host(broker) != host:
                 continue
             try:
-                if self._secure:
-                    self._trust(broker, self.base(broker))
-                else:
-                    addresses = self._addresses(f"http://{broker}")
-                    for url in (addresses.web_service_url, addresses.web_service_url_tls):
-                        self._trust(broker, url or "")
+                base = self.base(broker)
+                self._trust(broker, base)
+                for url in self._addresses(base).urls():
+                    self._trust(broker, url or "")
             except ObserveError:
                 continue
 

@@ -739,7 +739,10 @@ class Http:
         self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
     ) -> Response:
         if not (self._trusts(url) or self._learns_of(url)):
-            refused = f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
+            refused = (
+                f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
+                " (a broker's listener on another host: name it in pulsar.admin_urls)"
+            )
             raise AdminError(f"{method} {printable_url(url)}: {refused}", sent=False)
         base, sent_at = base_url(url), time.time()
         self.silences.refuse(f"{method} {printable_url(url)}", base)
