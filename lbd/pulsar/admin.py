@@ -321,6 +321,11 @@ def _advice(answer: Response) -> str:
 OWNERSHIP_STATUSES = {200, 307, 404, 412}
 """What tells who owns a bundle: this broker, another one, nobody as there is no such bundle, nobody."""
 
+UNREACHABLE_OWNER = b" URL configured for broker "
+"""In a 412 of 5.0 and newer: somebody owns the bundle, but has no address for the scheme or listener of the request
+(``LookupResult.toRedirectUri``).
+"""
+
 
 class _LeaderBroker(msgspec.Struct, rename="camel"):
     service_url: str
@@ -520,11 +525,15 @@ class Admin(AdminClient):
     def owner_base(self, bundle: str, *, deadline: float | None = None) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
 
+        Raises :class:`AdminError` also where the owner has no address of the kind that is asked.
         Assigns nothing. Brokers are asked at their own addresses: a 200 means that the one who answers owns it, and an
         admin URL may be another name of a broker, or stand before several.
         """
         own = [self.base(broker) for broker in self._active or self.active_brokers(deadline=deadline)]
         answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_STATUSES, hops=0, deadline=deadline)
+        if answer.status == 412 and UNREACHABLE_OWNER in answer.body:
+            why = answer.shown(answer.body[:LOOKED_AT_BYTES].decode(errors="replace"))[:200]
+            raise AdminError(f"{answer.base} cannot say where the owner of {bundle} is reached: {why!r}")
         if answer.status in {404, 412}:
             return None
         return answer.base_of(answer.location) if answer.location else answer.base

@@ -664,6 +664,13 @@ class TestAddresses:
         """404 is as good as 412: nobody owns what is not there."""
         assert admin(pulsar).owner_base("gone/ns/0x00000000_0xffffffff") is None
 
+    def test_an_owner_without_an_address_of_this_kind_is_not_nobody(self, pulsar: FakePulsar) -> None:
+        """5.0 answers 412 then, too, in plain text; taken for nobody's, the bundle would be placed once more."""
+        words = b"No https URL configured for broker b2:8080 on web service listener `external`"
+        pulsar.fault("topicHashPositions", Reply(412, words, content_type="text/plain"))
+        with pytest.raises(AdminError, match=f"where the owner of {LOWER} is reached: 'No https URL"):
+            admin(pulsar).owner_base(LOWER)
+
     @pytest.mark.parametrize("status", [500, 502, 503])
     def test_an_address_that_answers_5xx_is_passed_over(self, status: int, pulsar: FakePulsar) -> None:
         """A broker that is ill, or a proxy before a dead one, is no reason to see nothing: the second one is asked."""
