@@ -1,7 +1,7 @@
 """Pulsar's admin REST API, as far as lbd uses it: one method per question, responses checked and translated.
 
 Requests go to the first address that responds, or to a broker's own. Paths, side effects and status codes as verified
-on 2.11.0 to 5.0.0-M1.
+on 2.11.0 to 5.0.0-M1, and read of 5.0.1 (docs/compatibility.md).
 """
 
 from __future__ import annotations
