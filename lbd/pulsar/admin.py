@@ -250,9 +250,10 @@ class AdminClient:
         A broker that cannot be reached, or answers 5xx, is passed over.
         """
         failures: list[AdminError] = []
-        for base in sorted(bases, key=self._failed.__contains__):
+        for number, base in enumerate(sorted(bases, key=self._failed.__contains__), start=1):
             try:
-                sent = self.http.send(method, base + path, hops=hops, content=content, deadline=deadline)
+                url, others = base + path, number < len(bases)
+                sent = self.http.send(method, url, hops=hops, content=content, deadline=deadline, others=others)
                 answer = self._expected(sent, expect, method)
             except AdminError as error:
                 if error.status is not None and error.status < 500:

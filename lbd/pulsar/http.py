@@ -686,6 +686,7 @@ class Http:
         deadline: float | None = None,
         before_hop: Callable[[str], None] | None = None,
         begin_by: float | None = None,
+        others: bool = False,
     ) -> Response:
         """The answer after at most ``hops`` redirects; with ``hops=0`` a redirect is itself the answer.
 
@@ -696,7 +697,8 @@ class Http:
         ``content`` is JSON to be sent with the request.
 
         A broker that is too busy and says for how long (``Retry-After``) is asked again then, as the next request by
-        all these rules, if the answer can still come in time (see :func:`_waited`).
+        all these rules, if the answer can still come in time (see :func:`_waited`). With ``others`` the caller has
+        other brokers to ask, and 503 is the answer at once.
 
         Raises :class:`AdminError` when no answer came in time, it was too long, or it led away from the cluster. Its
         ``sent`` is False where no broker was asked to carry the request out: the last one, if any, redirected it.
@@ -704,7 +706,7 @@ class Http:
         ends_at = boot_seconds() + (timeout_seconds or self._settings.read_timeout_seconds)
         ends_at = ends_at if deadline is None else min(ends_at, deadline)
         try:
-            return self._hop_by_hop(method, url, params, ends_at, hops, content, before_hop, begin_by)
+            return self._hop_by_hop(method, url, params, ends_at, hops, content, before_hop, begin_by, others=others)
         except AdminError as error:
             error.args = (hidden(str(error), self._secrets()),)
             raise
@@ -719,15 +721,18 @@ class Http:
         content: bytes | None,
         before_hop: Callable[[str], None] | None,
         begin_by: float | None,
+        *,
+        others: bool,
     ) -> Response:
         first, hop, again = url, 0, False
+        busy = {429, 503} if method == "GET" and not others else {429}
         while hop <= hops:
             if (hop or again) and before_hop is not None:
                 before_hop(base_url(url))
             if begin_by is not None and boot_seconds() > begin_by:
                 raise AdminError(f"{method} {printable_url(url)}: too late to begin; not sent", sent=False)
             answer = self._once(method, url, params, ends_at, content)
-            again = _waited(method, answer, ends_at if begin_by is None else min(ends_at, begin_by))
+            again = _waited(answer, busy, ends_at if begin_by is None else min(ends_at, begin_by))
             if again:
                 continue
             if answer.location is None or hops == 0:
@@ -817,16 +822,17 @@ class Http:
         return {}
 
 
-def _waited(method: str, answer: Response, ends_at: float) -> bool:
+def _waited(answer: Response, busy: set[int], ends_at: float) -> bool:
     """Wait as long as a busy broker asks; False, at once, where the request is not to be sent again before ``ends_at``.
 
-    A GET is waited for after 429 and 503. Anything else only after 429: a limit on requests stands before what they
-    reach (Pulsar's is ``RateLimitingFilter``, with ``httpRequestsLimitEnabled``), so nothing was begun. A 503 may come
-    from a gateway that had passed the request on, and an unload must not be sent twice.
+    ``busy`` are the statuses after which it may be sent again. For a GET that is 429 and 503, for anything else only
+    429: a limit on requests stands before what they reach (Pulsar's is ``RateLimitingFilter``, with
+    ``httpRequestsLimitEnabled``), so nothing was begun. A 503 may come from a gateway that had passed the request on,
+    and an unload must not be sent twice.
 
     Brokers themselves send no ``Retry-After`` (4.0.8 to 5.0.1); gateways before them do.
     """
-    if answer.status != 429 and (answer.status != 503 or method != "GET"):
+    if answer.status not in busy:
         return False
     try:
         pause_seconds = max(Retry().parse_retry_after(answer.retry_after or ""), SHORTEST_PAUSE_SECONDS)
