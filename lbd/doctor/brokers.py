@@ -164,6 +164,20 @@ def _mixed(survey: Survey) -> Finding:
     return VERSIONS.warning(versions, "end the upgrade; lbd pause keeps lbd from moving meanwhile")
 
 
+def _verified(survey: Survey) -> Finding:
+    newer = {broker: known for broker, version in survey.versions.items() if (known := newest_known(version))}
+    if not newer:
+        return VERIFIED.ok("no broker is newer than what was run or read")
+    versions = _those(survey, lambda version: newest_known(version) is not None)
+    than = ", ".join(sorted(set(newer.values())))
+    message = f"{versions}: newer than {than}, the last that was run or read"
+    if all(parse_version(survey.versions[broker])[:2] in NEWEST_KNOWN for broker in newer):
+        return VERIFIED.ok(f"{message}; only patches of the same line are unread")
+    unread = "admin paths and parameters, redirects, fields of load reports, and where an unload lands are not verified"
+    todo = "run lbd with mode: observe there first, then guardrails.canary; a newer lbd may know this version"
+    return VERIFIED.warning(f"{message}; {unread}", todo)
+
+
 def _those(survey: Survey, wrong: Callable[[str], bool]) -> str:
     """The brokers whose versions are wrong, and those versions; empty if there are none."""
     affected = {broker: version for broker, version in survey.versions.items() if wrong(version)}
@@ -280,20 +294,6 @@ def _strategy(survey: Survey) -> Finding:
         return _half(survey, half)
     names = ", ".join(sorted(used)) or "no strategy is told"
     return STRATEGY.ok("named by both keys" if "AvgShedder" in used else f"not used by the brokers ({names})")
-
-
-def _verified(survey: Survey) -> Finding:
-    newer = {broker: known for broker, version in survey.versions.items() if (known := newest_known(version))}
-    if not newer:
-        return VERIFIED.ok("no broker is newer than what was run or read")
-    versions = _those(survey, lambda version: newest_known(version) is not None)
-    than = ", ".join(sorted(set(newer.values())))
-    message = f"{versions}: newer than {than}, the last that was run or read"
-    if all(parse_version(survey.versions[broker])[:2] in NEWEST_KNOWN for broker in newer):
-        return VERIFIED.ok(f"{message}; only patches of the same line are unread")
-    unread = "admin paths and parameters, redirects, fields of load reports, and where an unload lands are not verified"
-    todo = "run lbd with mode: observe there first, then guardrails.canary; a newer lbd may know this version"
-    return VERIFIED.warning(f"{message}; {unread}", todo)
 
 
 def _half(survey: Survey, half: list[str]) -> Finding:

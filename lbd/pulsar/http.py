@@ -479,6 +479,7 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 
 SHORTEST_PAUSE_SECONDS = 1.0
 """Before a request is sent again to a broker that asked for less, or for a time that is over."""
+
 _CHUNK_BYTES = 1 << 16
 _JSON = {"Content-Type": "application/json"}
 
@@ -746,7 +747,7 @@ class Http:
         if not (self._trusts(url) or self._learns_of(url)):
             refused = (
                 f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
-                " (a broker's listener on another host: name it in pulsar.admin_urls)"
+                "; if it is a broker's listener, name it in pulsar.admin_urls"
             )
             raise AdminError(f"{method} {printable_url(url)}: {refused}", sent=False)
         base, sent_at = base_url(url), time.time()
