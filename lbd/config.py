@@ -143,7 +143,7 @@ NOT_SETTINGS = re.compile(r"LBD_(CONFIG|REQUIRE_E2E|E2E_.*|PORT(_.*)?|SERVICE_(H
 
 
 _BY_PROFILE = "profile: stock decides as Pulsar does, in this and in every other point"
-_BY_VERSION = "as in Pulsar 5.0; guardrails.max_destination_score refuses an overloaded destination"
+_BY_VERSION = "as in Pulsar 4.0.14, 4.2.5 and 5.0; guardrails.max_destination_score refuses an overloaded destination"
 _BOTH_WAYS = "guardrails.max_unloads_per_broker_per_hour limits unloads from a broker and unloads to a broker"
 
 REMOVED = {

@@ -20,7 +20,8 @@ Source: PIP-364, Pulsar's AvgShedder.java (4.0.8 to 5.0.1). Pure: values in, a :
   of now is known. What is left of an imbalance, as limits cut a plan or one destination is full, needs no proof of its
   own.
 
-Versions before 5.0 keep a planned destination that is overloaded, where 5.0 replaces it; the guardrails refuse it then.
+``stock`` replaces a planned destination that is overloaded, as Pulsar does from 4.0.14, 4.2.5 and 5.0 on (#26246).
+Earlier versions keep it; the guardrails refuse it then.
 Where Java's result depends on the order of a hash map (brokers of equal score, bundles of equal traffic), lbd orders by
 name.
 """
@@ -112,7 +113,7 @@ class AvgShedderSettings(StrategySettings):
         le=MOST_POINTS,
         **broker_conf(
             "loadBalancerBrokerOverloadedThresholdPercentage",
-            "Score, in points, above which Pulsar 5.0 replaces a planned destination",
+            "Score, in points, above which Pulsar (4.0.14, 4.2.5, 5.0) replaces a planned destination",
         ),
     )
 

@@ -18,11 +18,14 @@ from lbd.permit.evidence import FROZEN_SAMPLES, IMPOSSIBLE_NUMBER, judge, same
 from lbd.pulsar.admin import MODULAR
 from lbd.pulsar.paths import (
     AUTO_SPLIT_ENABLED,
+    NEWEST_KNOWN,
+    fails_fast,
     is_extensible,
     keys_destinations_by_range,
     knows_destinations,
     load_manager_class,
     loses_avg_shedder,
+    newest_known,
     parse_version,
     sheds,
     splits,
@@ -121,6 +124,7 @@ def _report_finding(survey: Survey, snapshot: Snapshot) -> Finding:
 # --- versions
 
 VERSIONS = Check("versions", "brokers of two versions place, report and redirect differently")
+VERIFIED = Check("verified-versions", "lbd knows of a release what was run or read of it (docs/compatibility.md)")
 DESTINATIONS = Check("named-destinations", "brokers before 3.0.0 ignore the destination of an unload (#18663)")
 AFFINITY = Check(
     "destination-key",
@@ -134,6 +138,7 @@ def check_versions(survey: Survey) -> Iterator[Finding]:
         yield VERSIONS.unknown("no broker answered with its version", "see that the brokers answer their admin ports")
         return
     yield _mixed(survey)
+    yield _verified(survey)
     old = _those(survey, lambda version: not knows_destinations(version))
     if old:
         message = f"{old}: lbd unloads there without one and has the destination take the bundle by a lookup"
@@ -158,6 +163,20 @@ def _mixed(survey: Survey) -> Finding:
         return VERSIONS.ok(f"{next(iter(groups))} on {counted(len(survey.versions), 'broker')}")
     versions = "; ".join(f"{version} on {named(brokers)}" for version, brokers in sorted(groups.items()))
     return VERSIONS.warning(versions, "end the upgrade; lbd pause keeps lbd from moving meanwhile")
+
+
+def _verified(survey: Survey) -> Finding:
+    newer = {broker: known for broker, version in survey.versions.items() if (known := newest_known(version))}
+    if not newer:
+        return VERIFIED.ok("no broker is newer than what was run or read")
+    versions = _those(survey, lambda version: newest_known(version) is not None)
+    than = ", ".join(sorted(set(newer.values())))
+    message = f"{versions}: newer than {than}, the last that was run or read"
+    if all(parse_version(survey.versions[broker])[:2] in NEWEST_KNOWN for broker in newer):
+        return VERIFIED.ok(f"{message}; only patches of the same line are unread")
+    unread = "admin paths and parameters, redirects, fields of load reports, and where an unload lands are not verified"
+    todo = "run lbd with mode: observe there first, then guardrails.canary; a newer lbd may know this version"
+    return VERIFIED.warning(f"{message}; {unread}", todo)
 
 
 def _those(survey: Survey, wrong: Callable[[str], bool]) -> str:
@@ -287,11 +306,14 @@ def _half(survey: Survey, half: list[str]) -> Finding:
     todo = "set both keys to it in broker.conf, or neither, and restart"
     if all(parse_version(survey.versions.get(broker, "")) >= (5, 0, 0) for broker in half):
         return STRATEGY.warning(f"{message}; 5.0 then sheds without planned destinations", todo)
+    if all(fails_fast(survey.versions.get(broker, "")) for broker in half):
+        return STRATEGY.warning(f"{message}; before 5.0 such a broker does not start (#26031)", todo)
     return _replaced(survey, message, todo)
 
 
 def _replaced(survey: Survey, message: str, todo: str) -> Finding:
-    """Before 5.0 a manager that cannot start is replaced by SimpleLoadManagerImpl (#26031), which has no such reports.
+    """Before 4.0.12 and 4.2.3 a manager that cannot start is replaced by SimpleLoadManagerImpl (#26031), which has no
+    such reports.
 
     Where reports came, the brokers were started with other settings; their next start is what matters.
     """

@@ -1,7 +1,7 @@
 """Pulsar's admin REST API, as far as lbd uses it: one method per question, responses checked and translated.
 
 Requests go to the first address that responds, or to a broker's own. Paths, side effects and status codes as verified
-on 2.11.0 to 5.0.0-M1.
+on 2.11.0 to 5.0.0-M1, and read of 5.0.1 (docs/compatibility.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lbd.pulsar import paths
 from lbd.pulsar.http import Http, Response, base_url, url_address, url_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lbd.pulsar.broker_health import BrokerHealth
     from lbd.pulsar.settings import PulsarSettings
@@ -30,9 +30,25 @@ LOOKED_AT_BYTES = 8192
 """What is shown of an answer is cut from so much of it, after secrets were taken out; more than any token has."""
 
 
+class _Listener(msgspec.Struct, rename="camel"):
+    broker_http_url: str | None = None
+    broker_https_url: str | None = None
+
+
 class _Addresses(msgspec.Struct, rename="camel"):
+    """``advertised_listeners`` by name; from 5.0 on a request to the port of one is redirected to the same of another
+    broker (``LookupResult.toRedirectUri``, #25851).
+    """
+
     web_service_url: str | None = None
     web_service_url_tls: str | None = None
+    advertised_listeners: dict[str, _Listener] | None = None
+
+    def urls(self) -> Iterator[str | None]:
+        """All for HTTP."""
+        yield from (self.web_service_url, self.web_service_url_tls)
+        for listener in (self.advertised_listeners or {}).values():
+            yield from (listener.broker_http_url, listener.broker_https_url)
 
 
 class _Refusal(msgspec.Struct):
@@ -101,7 +117,7 @@ class AdminClient:
         return brokers
 
     def _learn(self, host: str) -> None:
-        """Trust the other addresses of a host's brokers, such as those for https.
+        """Trust the other addresses of a host's brokers, such as those for https, and those of further listeners.
 
         A leader of a version before 3.0.3 is known by one of these only.
         """
@@ -109,12 +125,10 @@ class AdminClient:
             if url_host(broker) != host:
                 continue
             try:
-                if self._secure:
-                    self._trust(broker, self.base(broker))
-                else:
-                    addresses = self._addresses(f"http://{broker}")
-                    for url in (addresses.web_service_url, addresses.web_service_url_tls):
-                        self._trust(broker, url or "")
+                base = self.base(broker)
+                self._trust(broker, base)
+                for url in self._addresses(base).urls():
+                    self._trust(broker, url or "")
             except ObserveError:
                 continue
 
@@ -236,9 +250,10 @@ class AdminClient:
         A broker that cannot be reached, or answers 5xx, is passed over.
         """
         failures: list[AdminError] = []
-        for base in sorted(bases, key=self._failed.__contains__):
+        for number, base in enumerate(sorted(bases, key=self._failed.__contains__), start=1):
             try:
-                sent = self.http.send(method, base + path, hops=hops, content=content, deadline=deadline)
+                url, others = base + path, number < len(bases)
+                sent = self.http.send(method, url, hops=hops, content=content, deadline=deadline, others=others)
                 answer = self._expected(sent, expect, method)
             except AdminError as error:
                 if error.status is not None and error.status < 500:
@@ -306,6 +321,11 @@ def _advice(answer: Response) -> str:
 
 OWNERSHIP_STATUSES = {200, 307, 404, 412}
 """What tells who owns a bundle: this broker, another one, nobody as there is no such bundle, nobody."""
+
+UNREACHABLE_OWNER = b" URL configured for broker "
+"""In a 412 of 5.0 and newer: somebody owns the bundle, but has no address for the scheme or listener of the request
+(``LookupResult.toRedirectUri``).
+"""
 
 
 class _LeaderBroker(msgspec.Struct, rename="camel"):
@@ -506,11 +526,15 @@ class Admin(AdminClient):
     def owner_base(self, bundle: str, *, deadline: float | None = None) -> str | None:
         """``scheme://host:port`` of the bundle's owner; None when nobody owns it (412) or it is gone (404).
 
+        Raises :class:`AdminError` also where the owner has no address of the kind that is asked.
         Assigns nothing. Brokers are asked at their own addresses: a 200 means that the one who answers owns it, and an
         admin URL may be another name of a broker, or stand before several.
         """
         own = [self.base(broker) for broker in self._active or self.active_brokers(deadline=deadline)]
         answer = self._first(own, paths.topic_hash_positions(bundle), OWNERSHIP_STATUSES, hops=0, deadline=deadline)
+        if answer.status == 412 and UNREACHABLE_OWNER in answer.body:
+            why = answer.shown(answer.body[:LOOKED_AT_BYTES].decode(errors="replace"))[:200]
+            raise AdminError(f"{answer.base} cannot say where the owner of {bundle} is reached: {why!r}")
         if answer.status in {404, 412}:
             return None
         return answer.base_of(answer.location) if answer.location else answer.base

@@ -32,6 +32,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
+    InvalidHeader,
     NameResolutionError,
     NewConnectionError,
     ProtocolError,
@@ -475,13 +476,17 @@ MAX_HOPS = 5
 """An unload needs three: any broker -> leader -> owner, and back once when the leader changed meanwhile."""
 
 _REDIRECTS = {301, 302, 303, 307, 308}
+
+SHORTEST_PAUSE_SECONDS = 1.0
+"""Before a request is sent again to a broker that asked for less, or for a time that is over."""
+
 _CHUNK_BYTES = 1 << 16
 _JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
 class Response:
-    """Status, body and final URL of one request, after redirects; ``date`` is the answer's ``Date`` header.
+    """Status, body and final URL of one request, after redirects; ``date`` and ``retry_after`` are headers.
 
     For as long as it is kept, its body counts among the bytes in flight.
     """
@@ -491,6 +496,7 @@ class Response:
     url: str
     location: str | None = None
     date: str | None = None
+    retry_after: str | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """What it was asked with, which it may send back."""
 
@@ -681,6 +687,7 @@ class Http:
         deadline: float | None = None,
         before_hop: Callable[[str], None] | None = None,
         begin_by: float | None = None,
+        others: bool = False,
     ) -> Response:
         """The answer after at most ``hops`` redirects; with ``hops=0`` a redirect is itself the answer.
 
@@ -690,13 +697,17 @@ class Http:
         must not be sent; after ``begin_by`` (as ``deadline``) none is, though the last one may be answered later.
         ``content`` is JSON to be sent with the request.
 
+        A broker that is too busy and says for how long (``Retry-After``) is asked again then, as the next request by
+        all these rules, if the answer can still come in time (see :func:`_waited`). With ``others`` the caller has
+        other brokers to ask, and 503 is the answer at once.
+
         Raises :class:`AdminError` when no answer came in time, it was too long, or it led away from the cluster. Its
         ``sent`` is False where no broker was asked to carry the request out: the last one, if any, redirected it.
         """
         ends_at = boot_seconds() + (timeout_seconds or self._settings.read_timeout_seconds)
         ends_at = ends_at if deadline is None else min(ends_at, deadline)
         try:
-            return self._hop_by_hop(method, url, params, ends_at, hops, content, before_hop, begin_by)
+            return self._hop_by_hop(method, url, params, ends_at, hops, content, before_hop, begin_by, others=others)
         except AdminError as error:
             error.args = (hidden(str(error), self._secrets()),)
             raise
@@ -711,24 +722,33 @@ class Http:
         content: bytes | None,
         before_hop: Callable[[str], None] | None,
         begin_by: float | None,
+        *,
+        others: bool,
     ) -> Response:
-        first = url
-        for hop in range(hops + 1):
-            if hop and before_hop is not None:
+        first, hop, again = url, 0, False
+        busy = {429, 503} if method == "GET" and not others else {429}
+        while hop <= hops:
+            if (hop or again) and before_hop is not None:
                 before_hop(base_url(url))
             if begin_by is not None and boot_seconds() > begin_by:
                 raise AdminError(f"{method} {printable_url(url)}: too late to begin; not sent", sent=False)
             answer = self._once(method, url, params, ends_at, content)
+            again = _waited(answer, busy, ends_at if begin_by is None else min(ends_at, begin_by))
+            if again:
+                continue
             if answer.location is None or hops == 0:
                 return answer
-            url, params = _followed(url, answer.location), None
+            url, params, hop = _followed(url, answer.location), None, hop + 1
         raise AdminError(f"{method} {first}: still redirected after {hops} hops, last to {base_url(url)}", sent=False)
 
     def _once(
         self, method: str, url: str, params: Mapping[str, str] | None, ends_at: float, content: bytes | None
     ) -> Response:
         if not (self._trusts(url) or self._learns_of(url)):
-            refused = f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
+            refused = (
+                f"{_words(host_port(url))} is no broker of this cluster; not followed, nothing sent there"
+                "; if it is a broker's listener, name it in pulsar.admin_urls"
+            )
             raise AdminError(f"{method} {printable_url(url)}: {refused}", sent=False)
         base, sent_at = base_url(url), time.time()
         self.silences.refuse(f"{method} {printable_url(url)}", base)
@@ -763,7 +783,8 @@ class Http:
                 body = self._body(response, exchange, share)
                 status = response.status_code
                 location = response.headers.get("Location") if status in _REDIRECTS else None
-                answer = Response(status, body, url, location, response.headers.get("Date"), self._secrets())
+                date, retry_after = (response.headers.get(name) for name in ("Date", "Retry-After"))
+                answer = Response(status, body, url, location, date, retry_after, self._secrets())
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             share.end()
             raise translated(exchange, url, error) from error
@@ -800,6 +821,28 @@ class Http:
             pair = f"{self._settings.basic.username}:{self._password.value()}".encode()
             return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         return {}
+
+
+def _waited(answer: Response, busy: set[int], ends_at: float) -> bool:
+    """Wait as long as a busy broker asks; False, at once, where the request is not to be sent again before ``ends_at``.
+
+    ``busy`` are the statuses after which it may be sent again. For a GET that is 429 and 503, for anything else only
+    429: a limit on requests stands before what they reach (Pulsar's is ``RateLimitingFilter``, with
+    ``httpRequestsLimitEnabled``), so nothing was begun. A 503 may come from a gateway that had passed the request on,
+    and an unload must not be sent twice.
+
+    Brokers themselves send no ``Retry-After`` (4.0.8 to 5.0.1); gateways before them do.
+    """
+    if answer.status not in busy:
+        return False
+    try:
+        pause_seconds = max(Retry().parse_retry_after(answer.retry_after or ""), SHORTEST_PAUSE_SECONDS)
+    except (InvalidHeader, ValueError, OverflowError):
+        return False
+    if pause_seconds >= ends_at - boot_seconds():
+        return False
+    time.sleep(pause_seconds)
+    return True
 
 
 def _words(address: HostPort | None) -> str:

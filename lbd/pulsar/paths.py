@@ -235,6 +235,26 @@ def loses_avg_shedder(version: str) -> bool:
     return parse_version(version) in {(3, 0, 6), (3, 0, 7), (3, 2, 4), (3, 3, 1), (3, 3, 2)}
 
 
+def fails_fast(version: str) -> bool:
+    """Whether a broker that cannot make its load manager stops, instead of running SimpleLoadManagerImpl (#26031)."""
+    number = parse_version(version)
+    return (4, 0, 12) <= number < (4, 1, 0) or number >= (4, 2, 3)
+
+
+NEWEST_KNOWN = {(2, 11): 0, (3, 0): 14, (3, 3): 6, (4, 0): 14, (4, 1): 3, (4, 2): 5, (5, 0): 1}
+"""Of each line of releases the last patch that was run or read (docs/compatibility.md says which, and what of it)."""
+
+
+def newest_known(version: str) -> str | None:
+    """The last release of its line, or of all, that was run or read, where this version is newer; None where not."""
+    *line, patch = parse_version(version)
+    major, minor = newest = max(NEWEST_KNOWN)
+    if tuple(line) > newest:
+        return f"{major}.{minor}.{NEWEST_KNOWN[newest]}"
+    known = NEWEST_KNOWN.get((line[0], line[1]), patch)
+    return f"{line[0]}.{line[1]}.{known}" if patch > known else None
+
+
 def sheds(runtime: Mapping[str, str]) -> bool:
     """Whether a broker with this effective configuration moves bundles by itself, as its load manager decides it."""
     return all(runtime.get(key, "true") == "true" for key in ("loadBalancerEnabled", SHEDDING_ENABLED))

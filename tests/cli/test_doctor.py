@@ -95,8 +95,9 @@ def test_a_healthy_cluster(pulsar: FakePulsar, tmp_path: Path):
     found = findings(pulsar, tmp_path)
     assert [one["check"] for one in found if one["level"] != "ok"] == ["standing-reports"]
     assert {one["check"] for one in found if one["level"] == "ok"} == {
-        *("rights", "leader", "reports", "versions", "named-destinations", "destination-key", "load-manager"),
-        *("in-broker-shedding", "avg-shedder", "distribute-evenly", "auto-split", "sample-intervals", "unload-timeout"),
+        *("rights", "leader", "reports", "versions", "verified-versions", "named-destinations", "destination-key"),
+        *("load-manager", "in-broker-shedding", "avg-shedder", "distribute-evenly", "auto-split"),
+        *("sample-intervals", "unload-timeout"),
         *("dynamic-values", "isolation-policies", "nic-speed", "cpu-source", "clocks", "minimums", "bundle-count"),
         *("large-bundles", "sole-bundles", "settings", "state-dir", "lbd", "load-model", "live-cpu"),
     }
@@ -356,7 +357,20 @@ ONCE = {"loadBalancerPlacementStrategy": "leastLoadedServer"}
         (runtime(loadBalancerEnabled="false"), "load-balancer-enabled", "warning", "false at all 3 brokers"),
         (runtime(loadBalancerDistributeBundlesEvenlyEnabled="true"), "distribute-evenly", "warning", "land by count"),
         (both(version("5.0.1"), runtime(**HALF)), "avg-shedder", "warning", "without planned destinations"),
-        (runtime(2, **HALF), "avg-shedder", "warning", "at its next start it is silently replaced"),
+        *[
+            (both(version(*versions), runtime(**HALF)), "avg-shedder", "warning", seen)
+            for versions, seen in (
+                (("4.0.11",), "at its next start it is silently replaced"),
+                (("4.2.2",), "at its next start it is silently replaced"),
+                (("4.0.12",), "before 5.0 such a broker does not start"),
+                (("4.2.3",), "before 5.0 such a broker does not start"),
+                (("5.0.1", "4.2.5"), "before 5.0 such a broker does not start"),
+                (("5.0.1", "4.2.5", "4.0.8"), "at its next start it is silently replaced"),
+            )
+        ],
+        (version("5.1.0"), "verified-versions", "warning", "all 3 brokers (5.1.0): newer than 5.0.1, the last that"),
+        (version("6.0.0-M1", "4.2.5"), "verified-versions", "warning", "redirects, fields of load reports, and where"),
+        (version("5.1.0", "4.2.6"), "verified-versions", "warning", "newer than 4.2.5, 5.0.1, the last that was run"),
         (
             both(version("3.0.7"), runtime(**FULL, **ONCE)),
             "avg-shedder",
@@ -406,6 +420,7 @@ def test_what_is_wrong_with_the_cluster(
         (version("4.2.1"), "destination-key"),
         (version("2.11.4"), "destination-key"),
         (version("3.3.6"), "cpu-source"),
+        *[(version(one), "verified-versions") for one in ("2.11.0", "3.2.4", "4.0.14", "4.2.6", "5.0.1", "nightly")],
         (ahead(3), "clocks"),
         (runtime(**FULL), "avg-shedder"),
         (both(version("3.0.8"), runtime(**FULL, **ONCE)), "avg-shedder"),

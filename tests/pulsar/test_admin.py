@@ -593,6 +593,60 @@ class TestTls:
             assert asked.base("b2:8080") == "https://b2:8443"
 
 
+class TestListeners:
+    """From 5.0 on a request to the port of an advertised listener is redirected to the same listener of another broker
+    (#25851), whose address differs from the broker's id.
+    """
+
+    def asked_of(self, url: str, target: str, *, listeners: object, broker: str = "http://b2:8080") -> int:
+        """The status of a request to ``url`` that is redirected to ``target``, with what b2 says of its listeners."""
+        secure = broker.startswith("https")
+        found = Admin(PulsarSettings(admin_urls=(url,), cluster="c"))
+        found.transfers = False
+        found._active = ["b1:8080", "b2:8080"]
+        found._bases = {"b2:8080": broker} if secure else {}
+        found.http.trust(found._active, found._learn)
+        with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+            report = {"webServiceUrl": "http://b2:8080", "webServiceUrlTls": None, "advertisedListeners": listeners}
+            mock.get(f"{broker}/admin/v2/broker-stats/load-report", json=report)
+            mock.put(f"{url}/x", status=307, headers={"Location": f"{target}/x"})
+            mock.put(f"{target}/x", status=204)
+            return found.http.send("PUT", f"{url}/x").status
+
+    def test_one_on_the_brokers_own_host_is_followed(self) -> None:
+        """The broker itself gives the address, over plain HTTP or TLS."""
+        plain = {"external": {"brokerServiceUrl": "pulsar://b2:6651", "brokerHttpUrl": "http://b2:8081"}}
+        assert self.asked_of("http://b1:8081", "http://b2:8081", listeners=plain) == 204
+        tls = {"external": {"brokerHttpsUrl": "https://b2:9443"}}
+        secure = "https://b2:8443"
+        assert self.asked_of("https://b1:9443", "https://b2:9443", listeners=tls, broker=secure) == 204
+
+    @pytest.mark.parametrize(
+        ("target", "listeners"),
+        [
+            ("http://b2.example:8081", {"external": {"brokerHttpUrl": "http://b2.example:8081"}}),
+            ("http://b1:9", {"external": {"brokerHttpUrl": "http://b1:9"}}),
+            ("http://b2:8082", {"external": {"brokerHttpUrl": "http://b2:8081"}}),
+            ("http://b2:8081", {}),
+            ("http://b2:8081", None),
+        ],
+    )
+    @pytest.mark.security("a redirect to an advertised listener on another host, or that no broker gave: gets no token")
+    def test_any_other_is_not(self, target: str, listeners: object) -> None:
+        """Another host's address is not a broker's own, whoever tells it; the operator can vouch for it."""
+        with pytest.raises(AdminError, match=r"is no broker of this cluster.*name it in pulsar\.admin_urls"):
+            self.asked_of("http://b1.example:8081", target, listeners=listeners)
+
+    def test_one_that_the_operator_named_is_followed(self) -> None:
+        """With each broker's listener in ``admin_urls``, on whatever host."""
+        urls = "http://b1.example:8081", "http://b2.example:8081"
+        found = Admin(PulsarSettings(admin_urls=urls, cluster="c"))
+        with responses.RequestsMock() as mock:
+            mock.get(f"{urls[0]}/x", status=307, headers={"Location": f"{urls[1]}/x"})
+            mock.get(f"{urls[1]}/x", body="here")
+            assert found.http.send("GET", f"{urls[0]}/x").body == b"here"
+
+
 class TestAddresses:
     def test_a_leader_with_a_secure_address_is_reached_by_its_id(self, pulsar: FakePulsar) -> None:
         """With TLS ports open, leaderBroker tells https, whoever asks; the id leads to the plain port."""
@@ -611,6 +665,13 @@ class TestAddresses:
         """404 is as good as 412: nobody owns what is not there."""
         assert admin(pulsar).owner_base("gone/ns/0x00000000_0xffffffff") is None
 
+    def test_an_owner_without_an_address_of_this_kind_is_not_nobody(self, pulsar: FakePulsar) -> None:
+        """5.0 answers 412 then, too, in plain text; taken for nobody's, the bundle would be placed once more."""
+        words = b"No https URL configured for broker b2:8080 on web service listener `external`"
+        pulsar.fault("topicHashPositions", Reply(412, words, content_type="text/plain"))
+        with pytest.raises(AdminError, match=f"where the owner of {LOWER} is reached: 'No https URL"):
+            admin(pulsar).owner_base(LOWER)
+
     @pytest.mark.parametrize("status", [500, 502, 503])
     def test_an_address_that_answers_5xx_is_passed_over(self, status: int, pulsar: FakePulsar) -> None:
         """A broker that is ill, or a proxy before a dead one, is no reason to see nothing: the second one is asked."""
@@ -618,6 +679,21 @@ class TestAddresses:
         asked = admin(pulsar, cluster="c")
         assert asked.active_brokers() == sorted(pulsar.ids)
         assert [one.broker for one in pulsar.asked("/v2/brokers/c")] == pulsar.ids[:2]
+
+    @pytest.mark.parametrize(("answers", "pauses"), [((503, 200), []), ((503, 503, 200), [2]), ((429, 200), [2])])
+    def test_a_busy_address_is_waited_for_where_no_other_is_left(
+        self, answers: tuple[int, ...], pauses: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of two, the second is asked at once after a 503, and the last one again; 429 is waited out."""
+        made: list[float] = []
+        monkeypatch.setattr("lbd.pulsar.http.time.sleep", made.append)
+        asked = Admin(PulsarSettings(admin_urls=("http://b1:8080", "http://b2:8080"), cluster="c"))
+        with responses.RequestsMock() as mock:
+            for at, status in enumerate(answers):
+                base = "http://b2:8080" if at and answers[0] == 503 else "http://b1:8080"
+                mock.get(f"{base}/admin/v2/brokers/c", status=status, json=["b1:8080"], headers={"Retry-After": "2"})
+            assert asked.active_brokers() == ["b1:8080"]
+        assert made == pauses
 
     def test_every_address_answers_5xx(self, pulsar: FakePulsar) -> None:
         """Then each of them is named."""

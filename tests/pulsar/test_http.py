@@ -10,18 +10,21 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 import requests
 import responses
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from responses import matchers
 
 from lbd.clock import boot_seconds
 from lbd.errors import AdminError, RefusedError, UsageError
 from lbd.pulsar.admin import Admin
-from lbd.pulsar.http import MAX_HOPS, Http
+from lbd.pulsar.http import MAX_HOPS, Http, Response, _waited
 from lbd.pulsar.settings import BasicSettings, PulsarSettings, TlsSettings
 from tests import fake_pulsar
 
@@ -272,6 +275,113 @@ class TestRedirects:
             mock.get(f"{ONE}/x", status=307, headers={"Location": location})
             with pytest.raises(AdminError, match=r"b1:8080/x|no broker"):
                 http().send("GET", f"{ONE}/x")
+
+
+def retry_after(wait: str | int | None) -> dict[str, str]:
+    """The header with a text, or the HTTP date in so many seconds; none for None."""
+    text = formatdate(time.time() + wait, usegmt=True) if isinstance(wait, int) else wait
+    return {} if text is None else {"Retry-After": text}
+
+
+class TestBusyBrokers:
+    """429 and 503 with ``Retry-After``. Pauses are noted, not waited for."""
+
+    @pytest.fixture
+    def pauses(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """The seconds of each pause."""
+        noted: list[float] = []
+        monkeypatch.setattr("lbd.pulsar.http.time.sleep", noted.append)
+        return noted
+
+    @pytest.mark.parametrize("status", [429, 503])
+    @pytest.mark.parametrize(("wait", "seconds"), [("3", 3), (" 3 ", 3), ("0", 1), (6, 6), (-9, 1)], ids=repr)
+    def test_a_pause_that_is_asked_for_is_made(
+        self, wait: str | int, seconds: float, status: int, pauses: list[float]
+    ) -> None:
+        """In seconds or until an HTTP date, each time that it is asked for, a second at least."""
+        with responses.RequestsMock() as mock:
+            for _ in range(2):
+                mock.get(f"{ONE}/x", status=status, headers=retry_after(wait))
+            mock.get(f"{ONE}/x", body="here")
+            assert http().send("GET", f"{ONE}/x").body == b"here"
+        assert pauses == pytest.approx([seconds, seconds], abs=2 if wait == 6 else 0)
+
+    @pytest.mark.parametrize("status", [429, 503])
+    @pytest.mark.parametrize(
+        "wait",
+        [
+            *("10", "3600", "9" * 400, "9" * 5000, "-3", "+3", "1.5", "", "soon", "1, 2", "NaN"),
+            *(3600, "Fri, 31 Dec 99999 23:59:59 GMT", "Fri, 31 Dec 2100", "0x3", None),
+        ],
+        ids=lambda wait: f"{wait!r:.24}",
+    )
+    def test_no_other_pause_is_made(self, wait: str | int | None, status: int, pauses: list[float]) -> None:
+        """Past the request's deadline (10 s), of no time that can be read, or none: the refusal is the answer."""
+        with responses.RequestsMock() as mock:
+            mock.get(f"{ONE}/x", status=status, headers=retry_after(wait))
+            assert http().send("GET", f"{ONE}/x").status == status
+        assert pauses == []
+
+    def test_all_pauses_end_with_the_deadline(self) -> None:
+        """A broker that is always busy is its answer before the time of the request is over."""
+        begun = time.monotonic()
+        with responses.RequestsMock() as mock:
+            mock.get(f"{ONE}/x", status=503, headers={"Retry-After": "1"})
+            assert http().send("GET", f"{ONE}/x", deadline=boot_seconds() + 2.5).status == 503
+            assert len(mock.calls) == 3
+        assert time.monotonic() - begun < 2.5
+
+    @given(wait=st.text(max_size=40) | st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ [-+A-Z0-9]*"))
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_no_header_breaks_a_request(self, wait: str, pauses: list[float]) -> None:
+        """Whatever a gateway sends, its refusal is told, or waited for."""
+        assert _waited(Response(503, b"", f"{ONE}/x", retry_after=wait), {503}, boot_seconds() + 5) in {True, False}
+        assert all(1 <= seconds < 5 for seconds in pauses)
+
+    @pytest.mark.parametrize(("status", "sent"), [(429, 2), (503, 1)])
+    @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+    def test_a_change_is_sent_again_only_where_it_was_not_begun(
+        self, method: str, status: int, sent: int, pauses: list[float]
+    ) -> None:
+        """A limit on requests stands before what they reach; 503 may come after an unload was begun."""
+        with responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+            mock.add(method, f"{ONE}/x", status=status, headers={"Retry-After": "2"})
+            mock.add(method, f"{ONE}/x", status=204)
+            answer = http().send(method, f"{ONE}/x")
+            assert (answer.status, len(mock.calls), len(pauses)) == ([204, status][2 - sent], sent, sent - 1)
+
+    def test_an_unload_is_checked_again_after_a_pause(self, pauses: list[float]) -> None:
+        """The owner is busy: what is looked at before each redirect is looked at before it is asked again, too."""
+        checked: list[str] = []
+
+        def before_hop(base: str) -> None:
+            checked.append(base)
+            if len(checked) == 2:
+                raise RefusedError("paused")
+
+        with responses.RequestsMock() as mock:
+            mock.put(ONE + UNLOAD, status=307, headers={"Location": TWO + UNLOAD})
+            mock.put(TWO + UNLOAD, status=429, headers={"Retry-After": "2"})
+            with pytest.raises(RefusedError, match="paused"):
+                http().send("PUT", ONE + UNLOAD, before_hop=before_hop)
+        assert (checked, pauses) == ([TWO, TWO], [2])
+
+    def test_an_unload_is_not_put_off_until_it_is_too_late_to_begin(self, pauses: list[float]) -> None:
+        """Its answer may take 75 s, but its last checks hold for less: the refusal is the answer."""
+        with responses.RequestsMock() as mock:
+            mock.put(ONE + UNLOAD, status=429, headers={"Retry-After": "20"})
+            refused = http().send("PUT", ONE + UNLOAD, timeout_seconds=75, begin_by=boot_seconds() + 15)
+        assert (refused.status, pauses) == (429, [])
+
+    def test_redirects_are_counted_without_the_requests_that_were_put_off(self, pauses: list[float]) -> None:
+        """A busy broker on the way leaves the request its five hops."""
+        with responses.RequestsMock() as mock:
+            for number in range(MAX_HOPS):
+                mock.get(f"{ONE}/{number}", status=429, headers={"Retry-After": "1"})
+                mock.get(f"{ONE}/{number}", status=307, headers={"Location": f"{ONE}/{number + 1}"})
+            mock.get(f"{ONE}/{MAX_HOPS}", body="here")
+            assert http().send("GET", f"{ONE}/0").body == b"here"
+        assert pauses == [1.0] * MAX_HOPS
 
 
 class TestCredentials:

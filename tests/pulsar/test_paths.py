@@ -173,6 +173,31 @@ def test_releases_that_lose_avg_shedder(version: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        *[(version, False) for version in ("2.11.0", "4.0.11", "4.1.3", "4.2.2", "", "nightly")],
+        *[(version, True) for version in ("4.0.12", "4.0.14", "4.2.3", "4.2.5", "5.0.0", "5.1.0")],
+    ],
+)
+def test_releases_that_stop_without_a_load_manager(version: str, expected: bool) -> None:
+    """From 4.0.12 and 4.2.3 on (#26031), as their release notes say; no release of 4.1 that is known here."""
+    assert paths.fails_fast(version) is expected
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        *[(version, None) for version in ("2.10.6", "3.2.4", "4.0.8", "4.0.14", "4.2.5", "5.0.0-M1", "5.0.1", "")],
+        *[("4.0.15", "4.0.14"), ("4.2.6-SNAPSHOT", "4.2.5"), ("5.0.2", "5.0.1")],
+        *[(version, "5.0.1") for version in ("5.1.0-M1", "6.0.0", "17.4")],
+    ],
+)
+def test_versions_that_are_newer_than_what_is_known(version: str, expected: str | None) -> None:
+    """A newer patch of a known line, and a newer line; an older line in between is none of them."""
+    assert paths.newest_known(version) == expected
+
+
+@pytest.mark.parametrize(
     ("path", "expected"),
     [
         (paths.brokers("c"), "/admin/v2/brokers/c"),

@@ -1,0 +1,67 @@
+"""docs/compatibility.md: every request that lbd can send to brokers is in its table, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from lbd.pulsar import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+
+ARGUMENTS = {
+    "cluster": "{cluster}",
+    "broker": "{broker}",
+    "key": "{setting}",
+    "value": "{value}",
+    "group": "{group}",
+    "tenant": "{tenant}",
+    "bundle": "{tenant}/{namespace}/0x00000000_0xffffffff",
+    "subscription": "{subscription}",
+    "seconds": "{seconds}",
+}
+"""What to call the functions of ``paths`` with; a new parameter is to be named here."""
+
+NO_PATHS = {"runtime", "path"}
+"""Parameters of functions that return something else."""
+
+OF_TOPICS = {"topic", "topic_stats", "topic_ttl", "topic_permissions", "subscription", "expiry"}
+
+
+def table() -> set[str]:
+    """The paths of the page's table."""
+    return set(re.findall(r"^\| (?:GET|PUT|POST|DELETE) \| `([^`]+)`", PAGE.read_text(), re.MULTILINE))
+
+
+def sent() -> Iterator[str]:
+    """Every path that a constant or a function of ``paths`` gives, with the names of the table."""
+    for name, value in vars(paths).items():
+        if isinstance(value, str) and value.startswith(f"{paths.ADMIN}/"):
+            yield value
+        if not inspect.isfunction(value) or value.__module__ != paths.__name__ or name.startswith("_"):
+            continue
+        parameters = inspect.signature(value).parameters
+        if value.__annotations__["return"] != "str" or set(parameters) <= NO_PATHS:
+            continue
+        named = ARGUMENTS | {"name": "{tenant}/{namespace}" + "/{topic}" * (name in OF_TOPICS)}
+        for given in (parameters, [one for one in parameters if parameters[one].default is inspect.Parameter.empty]):
+            path = unquote(value(**{one: named[one] for one in given})).partition("?")[0]
+            if path.startswith("/"):
+                yield re.sub(r"lbd-nudge-\d+", "{topic}", path).replace("0x00000000_0xffffffff", "{bundle}")
+
+
+def test_every_request_is_in_the_table() -> None:
+    """And the table has no other."""
+    assert set(sent()) == table()
+
+
+def test_every_release_that_doctor_knows_is_on_the_page() -> None:
+    """With what was done with it."""
+    for (major, minor), patch in paths.NEWEST_KNOWN.items():
+        assert re.search(rf"^\| {major}\.{minor}(\.{patch})? \| (run|read): ", PAGE.read_text(), re.MULTILINE)
