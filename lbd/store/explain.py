@@ -21,6 +21,7 @@ from lbd.model import BundleClients, brokers_named, bundle_namespace
 from lbd.permit.served import Served
 from lbd.reason import Reason
 from lbd.split.plan import SplitResult
+from lbd.spread import crowded_text, members_in
 from lbd.store.drains import drains_in_force
 from lbd.store.moves import history, read_splits
 from lbd.store.status import read_status
@@ -281,6 +282,23 @@ def of_broker(turn: TurnRecord, broker: str) -> Iterator[str]:
     yield from _of_pairs(turn, broker)
 
 
+def crowded_on(turn: TurnRecord, broker: str) -> Iterator[str]:
+    """What a broker has more than its share of (``spread.by``)."""
+    return (crowded_text(one) for one in turn.crowded if one.broker == broker)
+
+
+def crowded_with(turn: TurnRecord, broker: str, bundle: str) -> Iterator[str]:
+    """What a bundle has of that, and the cost in pairs that are together on its broker, in shares."""
+    for one in turn.crowded:
+        members = members_in(bundle, one.group, one.total) if one.broker == broker else 0
+        if members:
+            cost = members * (one.members - members) / one.share
+            what = (
+                f"it has {members} of these; spread cost {cost:.1f}: of bundles of like size it goes first (spread.by)"
+            )
+            yield f"its broker: {crowded_text(one)}; {what}"
+
+
 def _of_pairs(turn: TurnRecord, broker: str) -> Iterator[str]:
     giving = [pair for pair in turn.pairs if pair.source == broker]
     taking = [pair for pair in turn.pairs if pair.destination == broker]
@@ -503,7 +521,7 @@ class Explainer:
             last.ended_at,
             newest.verdict,
             last.broker(broker),
-            [*self._drained(broker), *([gone] if gone else of_broker(last, broker))],
+            [*self._drained(broker), *([gone] if gone else [*of_broker(last, broker), *crowded_on(last, broker)])],
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.answer() for story in stories],
@@ -542,7 +560,7 @@ class Explainer:
             known_at,
             reported.msg_rate if reported is not None else None,
             reported.throughput if reported is not None else None,
-            [gone] if gone else list(_reason_sentences(last, owner, label, remaining)),
+            [gone] if gone else list(_reason_sentences(last, owner, label, remaining, name)),
             remaining,
             _passed_over(fired, name) if fired is not None else None,
             [story.answer() for story in stories],
@@ -664,7 +682,9 @@ def _passed_over(turn: TurnRecord, bundle: str) -> PassedOver:
     return PassedOver(turn.turn, turn.at, "", "not kept by name: it was elsewhere then, or not among the largest")
 
 
-def _reason_sentences(turn: TurnRecord, owner: str | None, label: str, cool_down_left: float | None) -> Iterator[str]:
+def _reason_sentences(
+    turn: TurnRecord, owner: str | None, label: str, cool_down_left: float | None, bundle: str
+) -> Iterator[str]:
     """The bundle's own reason first, then its broker's."""
     if owner is None:
         yield "no broker reports it"
@@ -675,3 +695,4 @@ def _reason_sentences(turn: TurnRecord, owner: str | None, label: str, cool_down
     if own is not None and label != Reason.COOL_DOWN.label:
         yield own
     yield from (f"its broker: {one}" for one in of_broker(turn, owner))
+    yield from crowded_with(turn, owner, bundle)
