@@ -239,7 +239,7 @@ class SpreadTally:
                 self._zoned[group, zone] += sign * number
 
     def cost(self, bundle: int, source: int, destination: int) -> float:
-        """What a move from where the bundle is adds to the cost, in members of a share; below 0 it spreads."""
+        """Pairs that a move brings together, less those that it parts, in shares; below 0 it spreads."""
         group, number = self._known.rows(bundle)
         if not group.size:
             return 0.0

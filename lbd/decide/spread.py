@@ -88,7 +88,7 @@ class _Exchange:
         verdicts[self._planned] = Reason.NOT_NEEDED.code
         verdicts[self._going] = Reason.MOVES.code
         each = zip(self._unloads, self._planned, self._going, self._ends, strict=True)
-        changed = {one.bundle: self._instead(one, going, ends) for one, was, going, ends in each if going != was}
+        changed = {one.bundle: self._instead(one, was, going, ends) for one, was, going, ends in each if going != was}
         unloads = tuple(changed.get(one.bundle, one) for one in self._decision.unloads)
         return replace(self._decision, unloads=unloads, verdicts=verdicts)
 
@@ -120,14 +120,13 @@ class _Exchange:
         alike: list[int] = own[may].tolist()
         return alike
 
-    def _instead(self, unload: Unload, bundle: int, ends: tuple[int, int]) -> Unload:
-        reason = f"{unload.reason}; instead of {unload.bundle}, of about its size: {self._why(unload, bundle, ends)}"
+    def _instead(self, unload: Unload, planned: int, bundle: int, ends: tuple[int, int]) -> Unload:
+        reason = f"{unload.reason}; instead of {unload.bundle}, of about its size: {self._why(planned, bundle, ends)}"
         other = self._offers.unload(bundle, (unload.source, unload.destination), reason, unload.choices)
         return replace(other, order=unload.order)
 
-    def _why(self, unload: Unload, bundle: int, ends: tuple[int, int]) -> str:
+    def _why(self, planned: int, bundle: int, ends: tuple[int, int]) -> str:
         """What is together on the source; of a bundle without members, what is on the destination."""
-        planned = self._offers.snapshot.positions_of({unload.bundle})[unload.bundle]
         at, most = ends[0], self._spread.most(bundle, ends[0])
         if most is None:
             at, most = ends[1], self._spread.most(planned, ends[1])

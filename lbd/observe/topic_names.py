@@ -54,7 +54,7 @@ class TopicNames:
         """What has been read of a round's namespaces; the lists that are due are begun."""
         spaces = snapshot.namespaces
         several = np.bincount(spaces.of, minlength=len(spaces.names)) >= FEWEST_BUNDLES
-        names = [name for name, known in zip(spaces.names, several.tolist(), strict=True) if known]
+        names = [name for name, known in zip(spaces.names, several.tolist(), strict=True) if known and _is_v2(name)]
         if self._thread is None or not self._thread.is_alive():
             self._forget(names)
             due = sorted(filter(self._is_due, names), key=lambda name: self._due_at.get(name, 0.0))[:NAMESPACES_A_TURN]
@@ -87,6 +87,11 @@ class TopicNames:
                 return
             self._due_at[name] = self._now() + READ_AGAIN_SECONDS
             self.trouble = ""
+
+
+def _is_v2(namespace: str) -> bool:
+    """``tenant/namespace``: of ``tenant/cluster/namespace``, an old name or a broker's own, topics are not read."""
+    return namespace.count("/") == 1
 
 
 class SpreadReader:

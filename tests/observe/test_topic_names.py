@@ -73,11 +73,12 @@ class TestReading:
         assert [len(names.known(seen(all_of_them, 2))) for _ in range(2)] == [NAMESPACES_A_TURN, len(all_of_them)]
         assert sorted(lists.asked) == sorted(all_of_them)
 
-    def test_not_of_a_namespace_with_one_bundle(self) -> None:
-        """It is on one broker in any case."""
+    @pytest.mark.parametrize(("namespace", "bundles"), [("t/single", 1), ("t/cluster/old", 2)])
+    def test_not_of_one_bundle_nor_of_an_old_name(self, namespace: str, bundles: int) -> None:
+        """One bundle is on one broker in any case."""
         lists = Lists()
 
-        assert lists.names().known(seen(["t/single"], 1)) == {}
+        assert lists.names().known(seen([namespace], bundles)) == {}
         assert lists.asked == []
 
     def test_what_cannot_be_read_is_not_known_and_read_again_later(self) -> None:
