@@ -30,6 +30,7 @@ from lbd.permit.settings import Guardrails
 from lbd.place.placements import PLACEMENTS
 from lbd.pulsar.settings import LeaderSettings, PulsarSettings
 from lbd.split.triggers import SplitSettings
+from lbd.spread import SpreadSettings
 from lbd.store.history_round import HistorySettings
 
 if TYPE_CHECKING:
@@ -274,6 +275,7 @@ class Settings(_Strategies):
         False, description="With take-over, a plain stop gives the brokers' own shedding back, as lbd release does"
     )
     guardrails: Guardrails = Guardrails()
+    spread: SpreadSettings = SpreadSettings()
     split: SplitSettings = SplitSettings()
     drain: DrainSettings = DrainSettings()
     capacity: CapacitySettings = CapacitySettings()
@@ -313,6 +315,11 @@ class Settings(_Strategies):
     def asks_live_cpu(self) -> bool:
         """Whether brokers are asked for their CPU of now: Pulsar's own rule knows load reports only."""
         return self.load.live_cpu and self.profile == "live"
+
+    @property
+    def spread_in_force(self) -> SpreadSettings:
+        """What belongs apart: nothing for Pulsar's own rule."""
+        return self.spread if self.profile == "live" else SpreadSettings()
 
     @field_validator("weights")
     @classmethod

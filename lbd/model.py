@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from lbd.reason import Reason
+    from lbd.spread import Spread
 from lbd.text import counted
 
 
@@ -312,6 +313,8 @@ class Permission:
     empty where every bundle may go anywhere. ``costs`` is float64 (N,): cheaper bundles are to be taken first; None
     where all cost the same. ``slopes`` are what lbd has learned of the brokers, None where the strategy does not ask.
     ``max_destination_score``: points that the guardrails will let a destination reach; None where they are not asked.
+    ``spread`` is where partitions of topics, or bundles of namespaces, are together; None where that is not known, or
+    does not count.
     """
 
     barred: CodeArray
@@ -323,6 +326,7 @@ class Permission:
     costs: FloatArray | None = None
     slopes: Slopes | None = None
     max_destination_score: float | None = None
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)

@@ -259,6 +259,7 @@ class Engine:
         found += [self._real.learned.trouble, self._real.peaks.trouble]
         found += self._real.policies.warnings
         found += [self._real.observer.admin.http.trouble, self._real.live_cpu.trouble]
+        found += [self._real.topics.trouble] if self._real.settings.spread_in_force.by == "topic" else []
         return tuple(one for one in (*found, *self._keeper.warnings) if one)
 
     def take(self, settings: Settings) -> None:

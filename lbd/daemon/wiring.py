@@ -19,6 +19,7 @@ from lbd.daemon.service_proof import ServiceProof
 from lbd.daemon.take_over import watching
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observer
+from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.operations.capacity import PeakKeeper
 from lbd.operations.drain import Draining, Tools
 from lbd.operations.parts import Learned, PolicyReader
@@ -146,6 +147,7 @@ class Assembled:
         self.observer = self._observed(settings)
         self.live_cpu = self._live_cpu(settings)
         self.policies = PolicyReader(self.observer.admin)
+        self.topics = TopicNames(self._topics, timebase.now)
         self.splitting = Splitting(journal, lambda: self.observer.admin, timebase.now, self._ordered)
         self.placing = LivePicker(journal, ended)
         self.learned = Learned(settings, timebase.now())
@@ -168,6 +170,9 @@ class Assembled:
 
     def _live_cpu(self, settings: Settings) -> LiveCpuReader:
         return LiveCpuReader(self.looking.admin, settings.pulsar.concurrency)
+
+    def _topics(self, namespace: str) -> list[str]:
+        return self.observer.admin.topics(namespace)
 
     def _observed(self, settings: Settings) -> ClusterObserver:
         """A lbd that only observes takes nothing over either."""
@@ -282,6 +287,7 @@ class Assembled:
             leader_topic=settings.leader.kept_topic,
             drained=self.draining.drained,
             live=self.live_cpu if settings.asks_live_cpu else reports_alone,
+            spread=SpreadReader(settings.spread_in_force, self.topics),
         )
 
     def tools(self, parts: Parts) -> Tools:

@@ -18,6 +18,7 @@ from lbd.decide.least_moves import LeastMovesSettings
 from lbd.decide.overload_shedder import OverloadShedderSettings
 from lbd.decide.placement import PlacedStrategy
 from lbd.decide.pools import Pooled
+from lbd.decide.spread import SpreadStrategy
 from lbd.decide.threshold_shedder import ThresholdShedderSettings
 from lbd.decide.transfer_shedder import TransferShedderSettings
 from lbd.decide.uniform_load_shedder import UniformLoadShedderSettings
@@ -55,14 +56,15 @@ def build(settings: StrategySettings, weights: Weights, placement: str | None = 
     """The rule that belongs to these settings, ready to be asked; it balances within the pools that it is given.
 
     Unloads for which it names no destination get one of ``placement``, a name out of
-    :data:`lbd.place.placements.PLACEMENTS`; None where they have it without one.
+    :data:`lbd.place.placements.PLACEMENTS`; None where they have it without one. Where a permission has a spread, a
+    strategy that is not stock goes by it.
     """
     strategy: Strategy = Pooled(partial(RULES[type(settings)], settings=settings, weights=weights))
     if not settings.is_stock:
         strategy = partial(_by_latest_traffic, strategy)
-    if placement is None or settings.placed_by is None:
-        return strategy
-    return PlacedStrategy(strategy, placements.build(placement), weights)
+    if placement is not None and settings.placed_by is not None:
+        strategy = PlacedStrategy(strategy, placements.build(placement), weights)
+    return strategy if settings.is_stock else SpreadStrategy(strategy)
 
 
 def _by_latest_traffic(

@@ -14,6 +14,7 @@ from lbd.errors import UsageError
 from lbd.model import Averages
 from lbd.observe import averages as running
 from lbd.observe.observer import Observation, Observer
+from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.operations.parts import PolicyReader, observing, stored_learning
 from lbd.operations.requests import ordered
 from lbd.permit.evidence import Sample, judge
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from lbd.turn.parts import RoundSource as Looking
 
 
+TOPICS_SECONDS = 5.0
+"""One look waits so long for the topic names that it goes by, and then does without those that are missing."""
+
 IGNORED_HOLDS = frozenset(
     {Reason.IN_BROKER_SHEDDING, Reason.PAUSED, Reason.QUIET_HOURS, Reason.NO_IMPROVEMENT},
 )
@@ -63,7 +67,9 @@ def live_parts(settings: Settings, observer: Observer) -> Parts:
     kept, averages, past = remembered(settings)
     looked = _TakenOver(observer) if settings.in_broker_shedding == "take-over" else observer
     ordered_hold = partial(_ordered, settings)
-    return parts_of_known(settings, looked, PolicyReader(observer.admin), kept, averages, past, ordered_hold)
+    parts = parts_of_known(settings, looked, PolicyReader(observer.admin), kept, averages, past, ordered_hold)
+    topics = TopicNames(observer.admin.topics, time.time, TOPICS_SECONDS)
+    return replace(parts, spread=SpreadReader(settings.spread_in_force, topics))
 
 
 def parts_of_known(

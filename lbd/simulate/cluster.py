@@ -376,21 +376,25 @@ DIGITS = 12
 HASH_BITS = 32
 
 
-def topic_at(namespace: str, position: int) -> str:
-    """The name of a topic whose hash is ``position``; another position has another name."""
-    stem = f"persistent://{namespace}/topic-"
+def topic_at(namespace: str, position: int, *, partition: bool = False) -> str:
+    """The name of a topic whose hash is ``position``; another position has another name.
+
+    A ``partition`` has a number that is far too large for one, because its hash is chosen and not its number.
+    """
+    stem = f"persistent://{namespace}/topic-{'partition-1' if partition else ''}"
     wanted = position ^ topic_hash(f"{stem}{0:0{DIGITS}o}")
     flips = (digits for bit, digits in enumerate(_digits_by_bit()) if wanted >> bit & 1)
     return f"{stem}{reduce(xor, flips, 0):0{DIGITS}o}"
 
 
 @lru_cache(maxsize=4096)
-def simulated_topics(bundle: str, number: int) -> tuple[Topic, ...]:
+def simulated_topics(bundle: str, number: int, *, partitioned: bool = False) -> tuple[Topic, ...]:
     """The topics of a bundle that was never split, in the order of their hashes, which lie at random in its range."""
     lower, upper = range_in_name(bundle)
     random, width = np.random.default_rng(topic_hash(bundle)), upper - lower + (upper == FULL_RANGE[1])
     positions = np.sort(lower + random.choice(width, number, replace=False)).tolist()
-    return tuple(Topic(topic_at(bundle_namespace(bundle), position), position) for position in positions)
+    namespace = bundle_namespace(bundle)
+    return tuple(Topic(topic_at(namespace, position, partition=partitioned), position) for position in positions)
 
 
 def topics_in(first: World, world: World, at: int) -> tuple[Topic, ...]:
@@ -398,9 +402,9 @@ def topics_in(first: World, world: World, at: int) -> tuple[Topic, ...]:
     whole = int(world.origin[at])
     lower, upper = range_in_name(world.bundles[at])
     last = upper + (upper == FULL_RANGE[1])
-    return tuple(
-        one for one in simulated_topics(first.bundles[whole], int(first.topics[whole])) if lower <= one.position < last
-    )
+    partitioned = first.partitioned[first.load[whole]]
+    topics = simulated_topics(first.bundles[whole], int(first.topics[whole]), partitioned=partitioned)
+    return tuple(one for one in topics if lower <= one.position < last)
 
 
 @cache
@@ -568,6 +572,7 @@ def cluster(scenario: Scenario, seed: int) -> tuple[World, ClusterState]:
         origin=np.arange(len(rates), dtype=np.int32),
         load=np.repeat(np.arange(len(scenario.load), dtype=np.int32), [load.bundles for load in scenario.load]),
         shapes=tuple((load.shape, load.consumers) for load in scenario.load),
+        partitioned=tuple(load.partitioned for load in scenario.load),
         allowed=allowed,
         isolation=isolation,
         placement=scenario.placement,

@@ -22,6 +22,7 @@ from lbd.model import RESOURCES, Outcome, Result, Skip, Unload, bundle_namespace
 from lbd.observe.live_cpu import LiveCpuReader
 from lbd.observe.observer import Observation
 from lbd.observe.parse import BundleStats, LoadReport, Usage
+from lbd.observe.topic_names import SpreadReader, TopicNames
 from lbd.pulsar.admin import Leader
 from lbd.reason import Reason
 from lbd.score.bounds import BundleHistory, Pools
@@ -317,6 +318,9 @@ class Cutting:
 
 # --- loop
 
+TOPICS_SECONDS = 60.0
+"""Of this machine's time, for simulated lists of topics: a turn has them at once."""
+
 BEGUN_AT = 1_767_571_200.0
 """Monday, 5 January 2026, midnight UTC: for quiet hours."""
 
@@ -355,7 +359,9 @@ class Simulation:
     def turns(self) -> Iterator[Turned]:
         """Every turn of the run, the first one at its beginning. Raises the error of a turn that fails."""
         live = LiveCpuReader(self, 1) if self.settings.asks_live_cpu else reports_alone
+        topics = TopicNames(self._topics, lambda: self._now, TOPICS_SECONDS)
         parts, seconds = simulated_parts(self, self._moving, self.settings, self._isolation, live), 0.0
+        parts = replace(parts, spread=SpreadReader(self.settings.spread_in_force, topics))
         while seconds <= self.scenario.hours * 3600:
             self._forward(seconds)
             started_at = self.clock()
@@ -396,6 +402,11 @@ class Simulation:
         """As :meth:`lbd.pulsar.admin.Admin.process_cpu`; it is answered at once."""
         del deadline
         return noisy_process_cpu(self._world, self._state, self._broker[broker])
+
+    def _topics(self, namespace: str) -> list[str]:
+        """As :meth:`lbd.pulsar.admin.Admin.topics`."""
+        own = [at for at, name in enumerate(self._world.bundles) if bundle_namespace(name) == namespace]
+        return [topic.name for at in own for topic in topics_in(self._first, self._world, at)]
 
     def _split(self, record: TurnResult) -> None:
         """Split as this turn's round demands: by lbd or by the brokers, never both."""

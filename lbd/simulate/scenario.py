@@ -126,6 +126,7 @@ class LoadPart(_Part):
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     bundles: int = Field(ge=1, le=100_000)
     topics: int | None = Field(None, ge=1, le=10_000_000, description="in all of its bundles; null: one in each")
+    partitioned: bool = Field(False, description="its topics are the partitions of one topic, for spread.by: topic")
     mib_per_second: float = Field(ge=0, le=1e6, description="published, in all of its bundles together")
     spread: float = Field(0, ge=0, le=3, description="sigma of the log-normal sizes of its bundles; 0: all equal")
     zipf: float | None = Field(

@@ -265,9 +265,9 @@ class World:
     there, but for ``outages``) are float64 (B,), aligned with ``brokers``, which are sorted. ``rates`` is float64
     (N, 4), the rates at factor 1, ``topics`` int64 (N,); ``origin`` is int32 (N,), the bundle of the beginning that
     each one is, or is a part of; ``load`` int32 (N,) into ``shapes`` (that of the traffic, and that of its consumers on
-    top) and into the rows of ``allowed``, bool (L, B): where ``isolation`` lets its bundles be. ``cpu_second`` and
-    ``stats_second`` are int32 (B,): the second of the CPU interval, or of the stats interval, at which a broker samples
-    and counts.
+    top), into ``partitioned`` (its topics are the partitions of one) and into the rows of ``allowed``, bool (L, B):
+    where ``isolation`` lets its bundles be. ``cpu_second`` and ``stats_second`` are int32 (B,): the second of the CPU
+    interval, or of the stats interval, at which a broker samples and counts.
     """
 
     brokers: tuple[str, ...]
@@ -282,6 +282,7 @@ class World:
     origin: IntArray
     load: IntArray
     shapes: tuple[tuple[Shape, Shape], ...]
+    partitioned: tuple[bool, ...]
     allowed: BoolArray
     isolation: Isolation
     placement: Placement

@@ -21,6 +21,7 @@ from lbd.model import BundleClients, brokers_named, bundle_namespace
 from lbd.permit.served import Served
 from lbd.reason import Reason
 from lbd.split.plan import SplitResult
+from lbd.spread import crowded_text, members_in
 from lbd.store.drains import drains_in_force
 from lbd.store.moves import history, read_splits
 from lbd.store.status import read_status
@@ -284,6 +285,23 @@ def of_broker(turn: TurnRecord, broker: str) -> Iterator[str]:
     yield from _of_pairs(turn, broker)
 
 
+def crowded_on(turn: TurnRecord, broker: str) -> Iterator[str]:
+    """What a broker has more than its share of (``spread.by``)."""
+    return (crowded_text(one) for one in turn.crowded if one.broker == broker)
+
+
+def crowded_with(turn: TurnRecord, broker: str, bundle: str) -> Iterator[str]:
+    """What a bundle has of that, and the cost in pairs that are together on its broker, in shares."""
+    for one in turn.crowded:
+        members = members_in(bundle, one.group, one.total) if one.broker == broker else 0
+        if members:
+            cost = members * (one.members - members) / one.share
+            what = (
+                f"it has {members} of these; spread cost {cost:.1f}: of bundles of like size it goes first (spread.by)"
+            )
+            yield f"its broker: {crowded_text(one)}; {what}"
+
+
 def _of_pairs(turn: TurnRecord, broker: str) -> Iterator[str]:
     giving = [pair for pair in turn.pairs if pair.source == broker]
     taking = [pair for pair in turn.pairs if pair.destination == broker]
@@ -506,7 +524,7 @@ class Explainer:
             last.ended_at,
             newest.verdict,
             last.broker(broker),
-            [*self._drained(broker), *([gone] if gone else of_broker(last, broker))],
+            [*self._drained(broker), *([gone] if gone else [*of_broker(last, broker), *crowded_on(last, broker)])],
             pairs,
             _fired(fired, broker) if fired is not None else None,
             [story.answer() for story in stories],
@@ -682,3 +700,4 @@ def _reason_sentences(
         yield own
     yield from (f"{skip.reason}: {skip.detail}" for skip in of_namespace)
     yield from (f"its broker: {one}" for one in of_broker(turn, owner))
+    yield from crowded_with(turn, owner, bundle)

@@ -12,6 +12,7 @@ import msgspec
 
 from lbd.files import At
 from lbd.redaction import redacted_json
+from lbd.spread import Crowded
 from lbd.text import counted
 
 FORMAT = 1
@@ -160,6 +161,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
     """One turn. ``expected`` are the scores of the brokers that the plan touches, once all of it has landed.
 
     ``candidates`` are the largest bundles of the sources that fired, ``rest`` counts their others by broker and reason.
+    ``crowded`` are brokers with more than their share of a topic's partitions, or a namespace's bundles.
     ``repeated`` turns after this one, up to the one that ended at ``until``, were quiet and had the same message.
     """
 
@@ -180,6 +182,7 @@ class TurnRecord(msgspec.Struct, frozen=True, tag="turn", tag_field="event", omi
     outcomes: list[OutcomeSeen] = []
     refused: list[SkipLine] = []
     unfinished: int = 0
+    crowded: list[Crowded] = []
     error: str | None = None
     repeated: int = 0
     until: At = 0.0

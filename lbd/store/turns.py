@@ -458,7 +458,8 @@ def _same_to_reader(turn: TurnRecord) -> tuple[object, ...]:
     skips = [(skip.what, skip.reason) for skip in turn.skips]
     brokers = [(broker.id, broker.to_settle, broker.doubt) for broker in turn.brokers]
     plan = [(unload.bundle, unload.source, unload.destination) for unload in turn.unloads]
-    return verdict, hold, plan, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers
+    crowded = [(one.group, one.broker) for one in turn.crowded]
+    return verdict, hold, plan, turn.acts, turn.error, turn.unfinished, pairs, skips, brokers, crowded
 
 
 def _pair_reason(pair: PairSeen) -> str | None:

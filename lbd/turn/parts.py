@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lbd.errors import LbdError
     from lbd.load.capacity import Capacity
     from lbd.load.scoring import Weights
-    from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Skip, Slopes, Snapshot, Unload
+    from lbd.model import Averages, Decision, FloatArray, Outcome, Permission, Pool, Skip, Slopes, Snapshot, Unload
     from lbd.observe.observer import Observation
     from lbd.permit.budget import Sent, Used
     from lbd.permit.evidence import Evidence, ReportedOwners
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lbd.permit.served import Landing, ServiceResult
     from lbd.permit.settings import Guardrails
     from lbd.reason import Reason
+    from lbd.spread import Crowded, Spread
     from lbd.store.state import TurnMemory
     from lbd.turn.canary import CanaryHold
     from lbd.turn.waves import Rest
@@ -50,6 +51,16 @@ def reports_alone(snapshot: Snapshot, watched: Mapping[str, float], sample_inter
     """The round as it is: CPU from load reports alone."""
     del watched, sample_interval_seconds
     return snapshot
+
+
+SpreadSource = Callable[["Snapshot", "Sequence[Pool]"], "Spread | None"]
+"""Where partitions of topics, or bundles of namespaces, are in a round, within the pools of its brokers."""
+
+
+def no_spread(snapshot: Snapshot, pools: Sequence[Pool]) -> Spread | None:
+    """Nothing belongs apart."""
+    del snapshot, pools
+    return None
 
 
 class Actuator(Protocol):
@@ -143,7 +154,7 @@ class Parts:
     lately rests while others can go instead. The bundle that carries ``leader_topic`` stays where it is. ``drained``
     are the brokers that nothing may go to, and that no broker is compared with. ``live`` asks the brokers of recent
     moves for their present CPU. With ``in_waves`` the result has what the limits of a turn cut off its plan: the
-    ``rest`` for the next turn.
+    ``rest`` for the next turn. ``spread`` says what belongs apart and where it is; None: it is not known, or off.
     """
 
     observer: RoundSource
@@ -175,6 +186,7 @@ class Parts:
     live: LiveCpuSource = reports_alone
     in_waves: bool = False
     rest: Rest | None = None
+    spread: SpreadSource = no_spread
 
     @property
     def acts(self) -> bool:
@@ -223,7 +235,8 @@ class TurnResult:
     ``served`` is whether clients are back, for moves that landed before. ``blocked`` is why a pair, by its ends, can
     move nothing at present, and until when, ``canary`` what a canary holds of the plan. ``rest`` is what remains of the
     plan after this turn's wave; ``gave_up`` is why the rest of an earlier one is not moved. ``capacity`` is how many
-    brokers are wanted, where that is followed.
+    brokers are wanted, where that is followed. ``crowded`` are brokers with more than their share of a topic's
+    partitions, or a namespace's bundles.
     """
 
     sentence: str = ""
@@ -257,3 +270,4 @@ class TurnResult:
     rest: Rest | None = None
     gave_up: str = ""
     capacity: Capacity | None = None
+    crowded: tuple[Crowded, ...] = ()

@@ -312,6 +312,7 @@ def turn_record(record: TurnResult, at: float) -> TurnRecord:
         outcomes=[outcome_record(outcome) for outcome in record.outcomes],
         refused=[_skip_line(skip) for skip in record.refused],
         unfinished=len(record.unfinished),
+        crowded=list(record.crowded),
         error=str(record.error) if record.error is not None else None,
     )
 

@@ -280,6 +280,7 @@ def _turn(parts: Parts, finished: FinishedMoves) -> TurnResult:
         canary=canary,
         rest=rest if hold is not None else _rest(parts, snapshot, decision, permitted, expected, rest, used),
         gave_up=parts.rest.ended_text(gave_up) if parts.rest is not None and gave_up else "",
+        crowded=permission.spread.crowded(snapshot.brokers.ids) if permission.spread is not None else (),
     )
 
 
@@ -393,13 +394,15 @@ def _permission(parts: Parts, assessment: Assessment, hold: Hold | None) -> Perm
     if policies.consents is not None and policies.consents.bars:
         codes = bar_more(codes, snapshot, policies.consents.bars)
     codes = outside_canary(codes, snapshot, parts.guardrails.canary)
+    pools = policies.isolation.pools(snapshot, policies.active)
     return replace(
         evidence.permission(codes),
         hold=hold[0] if hold is not None else None,
-        pools=policies.isolation.pools(snapshot, policies.active),
+        pools=pools,
         costs=eligibility.column(snapshot, parts.guardrails.move_costs, policies.low),
         slopes=parts.learn(snapshot.as_reported()),
         max_destination_score=parts.guardrails.max_destination_score,
+        spread=parts.spread(snapshot, pools),
     )
 
 
