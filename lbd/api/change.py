@@ -431,6 +431,13 @@ def previews(backend: Backend) -> APIRouter:
     """What an unload or a split would do; brokers are asked for it, and nothing is changed."""
     router = APIRouter(prefix="/v1", tags=["reading"])
 
+    @router.get("/bundles")
+    def topic_bundles(
+        topic: Annotated[str, Query(max_length=2000, description="persistent://, segment:// or topic://, full name")],
+    ) -> Response:
+        """The bundle of a topic. A scalable topic (topic://) has one for each active segment."""
+        return answer({"topics": backend.topic_bundles(topic)})
+
     @router.get("/unload/{tenant}/{namespace}/{bundle}")
     def unload(tenant: Part, namespace: Part, bundle: Part, destination: Broker | None = None) -> Response:
         """From where to where, and the scores before and after: the JSON of ``lbd unload BUNDLE``; 409 refused."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from lbd.bundles import segment_name
 from lbd.errors import AdminError, ObserveError
 from lbd.model import ProcessCpu
 from lbd.pulsar import paths
@@ -328,6 +329,24 @@ class _Bundles(msgspec.Struct):
     boundaries: list[str]
 
 
+class _KeyRange(msgspec.Struct):
+    start: int
+    end: int
+
+
+class _Segment(msgspec.Struct, rename="camel"):
+    """A segment of a scalable topic (SegmentInfo). A legacy one is the ``persistent://`` topic that was migrated."""
+
+    segment_id: int
+    hash_range: _KeyRange
+    state: str
+    legacy_topic_name: str | None = None
+
+
+class _ScalableTopic(msgspec.Struct):
+    segments: dict[str, _Segment]
+
+
 class _FailureDomain(msgspec.Struct):
     brokers: list[str] = []
 
@@ -588,6 +607,21 @@ class Admin(AdminClient):
     def topics(self, namespace: str) -> list[str]:
         """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""
         return self._json(self._any(paths.topics(namespace)), list[str])
+
+    def segments(self, topic: str) -> list[str] | None:
+        """Full names of the active segments of a scalable topic, in the order of their keys.
+
+        Sealed segments are left out: they take no more messages. None when there is no such topic, as before 5.0.
+        """
+        answer = self._any(paths.scalable_topic(topic), expect={200, 404})
+        if answer.status == 404:
+            return None
+        segments = self._json(answer, _ScalableTopic).segments.values()
+        active = sorted((one for one in segments if one.state == "ACTIVE"), key=lambda one: one.hash_range.start)
+        return [
+            one.legacy_topic_name or segment_name(topic, one.hash_range.start, one.hash_range.end, one.segment_id)
+            for one in active
+        ]
 
     def topic_stats(self, broker: str) -> dict[str, dict[str, dict[str, dict[str, TopicStats]]]]:
         """Rates of the topics that a broker has loaded, up to a statistics interval old.

@@ -134,6 +134,12 @@ def topic_stats(name: str) -> str:
     return f"{topic(name)}/stats"
 
 
+def scalable_topic(name: str) -> str:
+    """The segments of a scalable topic (5.0 and later)."""
+    tenant, namespace, local = name.removeprefix("topic://").split("/", 2)
+    return f"/admin/v2/scalable/{quote(tenant)}/{quote(namespace)}/{quote(local, safe='')}"
+
+
 def topic_ttl(name: str) -> str:
     """Seconds after which messages of a topic expire; without content where the topic has no policy of its own."""
     return f"{topic(name)}/messageTTL"
@@ -296,6 +302,7 @@ TEMPLATES = (
     "persistent/{tenant}/{namespace}/{topic}/stats",
     "persistent/{tenant}/{namespace}/{topic}/subscription/{name}",
     "persistent/{tenant}/{namespace}/{topic}/subscription/{name}/expireMessages/{seconds}",
+    "scalable/{tenant}/{namespace}/{topic}",
 )
 """The first that fits is meant: a word stands before a name."""
 

@@ -192,6 +192,20 @@ class TestQuestions:
         pulsar.policies.isolation = policies
         assert admin(pulsar).isolation_policies() == policies
 
+    def test_segments(self, pulsar: FakePulsar) -> None:
+        """The active ones in the order of their keys; a migrated topic under its own name; None where there is none."""
+        legacy = {
+            "segmentId": 7,
+            "hashRange": {"start": 0, "end": 9},
+            "state": "ACTIVE",
+            "legacyTopicName": "persistent://t/n/o",
+        }
+        metadata = json.loads(fake_pulsar.scalable_topic({2: (0x8000, 0xFFFF), 1: (10, 0x7FFF)}).body)
+        pulsar.fault("/scalable/t/n/orders", ok({**metadata, "segments": {**metadata["segments"], "7": legacy}}))
+        names = ["persistent://t/n/o", "segment://t/n/orders/000a-7fff-1", "segment://t/n/orders/8000-ffff-2"]
+        assert admin(pulsar).segments("topic://t/n/orders") == names
+        assert admin(pulsar).segments("topic://t/n/none") is None
+
     @pytest.mark.parametrize(
         ("reply", "expected"),
         [
