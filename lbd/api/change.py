@@ -37,6 +37,7 @@ from lbd.api.shapes import (
     Resumed,
     RolloutTold,
     Started,
+    TopicBundles,
     answer,
     answer_with,
 )
@@ -436,7 +437,7 @@ def previews(backend: Backend) -> APIRouter:
         topic: Annotated[str, Query(max_length=2000, description="persistent://, segment:// or topic://, full name")],
     ) -> Response:
         """The bundle of a topic. A scalable topic (topic://) has one for each active segment."""
-        return answer({"topics": backend.topic_bundles(topic)})
+        return answer(TopicBundles(backend.topic_bundles(topic)))
 
     @router.get("/unload/{tenant}/{namespace}/{bundle}")
     def unload(tenant: Part, namespace: Part, bundle: Part, destination: Broker | None = None) -> Response:
