@@ -122,7 +122,7 @@ def live_segments(admin: Admin) -> SegmentsOf:
     """The active segments of a scalable topic. Raises :class:`UsageError` where the cluster has no such topic."""
 
     def segments(topic: str) -> list[str]:
-        names = admin.segments(topic)
+        names = [one.name for one in admin.segments(topic) or () if one.is_active]
         if not names:
             raise UsageError(f"{topic}: cluster {admin.cluster} has no such scalable topic (from Pulsar 5.0 on)")
         return names

@@ -340,6 +340,8 @@ class _Segment(msgspec.Struct, rename="camel"):
     segment_id: int
     hash_range: _KeyRange
     state: str
+    created_at_ms: float = 0
+    sealed_at_ms: float = 0
     legacy_topic_name: str | None = None
 
 
@@ -349,6 +351,18 @@ class _ScalableTopic(msgspec.Struct):
 
 class _FailureDomain(msgspec.Struct):
     brokers: list[str] = []
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment of a scalable topic by its full name. A sealed one, not ``is_active``, takes no more messages.
+
+    It was created or sealed at ``changed_at``, epoch seconds.
+    """
+
+    name: str
+    is_active: bool
+    changed_at: float
 
 
 class TopicStats(msgspec.Struct, frozen=True, rename="camel"):
@@ -608,19 +622,24 @@ class Admin(AdminClient):
         """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""
         return self._json(self._any(paths.topics(namespace)), list[str])
 
-    def segments(self, topic: str) -> list[str] | None:
-        """Full names of the active segments of a scalable topic, in the order of their keys.
+    def scalable_topics(self, namespace: str) -> list[str]:
+        """Full names of the scalable topics of a namespace; none before 5.0."""
+        answer = self._any(paths.scalable_topics(namespace), expect={200, 404})
+        return [] if answer.status == 404 else self._json(answer, list[str])
 
-        Sealed segments are left out: they take no more messages. None when there is no such topic, as before 5.0.
-        """
+    def segments(self, topic: str) -> list[Segment] | None:
+        """The segments of a scalable topic, in the order of their keys; None when there is no such topic."""
         answer = self._any(paths.scalable_topic(topic), expect={200, 404})
         if answer.status == 404:
             return None
         segments = self._json(answer, _ScalableTopic).segments.values()
-        active = sorted((one for one in segments if one.state == "ACTIVE"), key=lambda one: one.hash_range.start)
         return [
-            one.legacy_topic_name or segment_name(topic, one.hash_range.start, one.hash_range.end, one.segment_id)
-            for one in active
+            Segment(
+                one.legacy_topic_name or segment_name(topic, one.hash_range.start, one.hash_range.end, one.segment_id),
+                one.state == "ACTIVE",
+                max(one.created_at_ms, one.sealed_at_ms) / 1000.0,
+            )
+            for one in sorted(segments, key=lambda one: (one.hash_range.start, one.segment_id))
         ]
 
     def topic_stats(self, broker: str) -> dict[str, dict[str, dict[str, dict[str, TopicStats]]]]:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lbd.bundles import holds, topic_hash
+from lbd.observe.observer import Observer
+from lbd.pulsar.admin import Admin
+from lbd.pulsar.settings import PulsarSettings
 from tests.e2e import placing, probe
 from tests.e2e.balancing import write_config
 from tests.e2e.test_place import SETTINGS, answers, lbd
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.cluster import Cluster
 
-COUNTED_SECONDS = 60.0
+COUNTED_SECONDS, REPORTED_SECONDS = 60.0, 150.0
 
 
 @pytest.mark.cluster(versions=["5.0.0-M1"])
@@ -28,6 +31,10 @@ def test_segments_are_in_the_bundles_that_lbd_names(cluster: Cluster, tmp_path: 
     bundles = placing.namespace(cluster, f"scalable{time.time_ns()}", 4)
     namespace, config = bundles[0].rpartition("/")[0], write_config(cluster, tmp_path, SETTINGS)
     _call(cluster, "PUT", f"scalable/{namespace}/orders?numInitialSegments=2", 204)
+    sealed = f"segment://{namespace}/orders/0000-7fff-0"
+    _counted(cluster, namespace, {sealed})
+    observer = Observer(Admin(PulsarSettings(admin_urls=tuple(cluster.admin_urls))), time.time)
+    observer.observe()
     _call(cluster, "POST", f"scalable/{namespace}/orders/split/0", 204)
     ranges = ("0000-3fff-2", "4000-7fff-3", "8000-ffff-1")
     active = [f"segment://{namespace}/orders/{name}" for name in ranges]
@@ -42,12 +49,22 @@ def test_segments_are_in_the_bundles_that_lbd_names(cluster: Cluster, tmp_path: 
     owners = {bundle: {broker} for bundle, broker in ((one["bundle"], one["owner"]) for one in found)}
     assert {bundle: placing.owner(cluster, bundle) for bundle in owners} == owners
 
-    sealed = f"segment://{namespace}/orders/0000-7fff-0"
     counted = _counted(cluster, namespace, {sealed, *active})
     assert all(holds(f"{namespace}/{bundle}", topic_hash(name)) for name, bundle in counted.items())
     listed = _call(cluster, "GET", f"namespaces/{namespace}/topics?mode=ALL&includeSystemTopic=true", 200)
     assert listed.json() == []
     tell(f"{len(counted)} segments in the brokers' statistics, none in the list of topics")
+
+    wanted = {f"{namespace}/{counted[name]}" for name in {sealed, *active[:2]}}
+    changed, deadline = set[str](), time.monotonic() + REPORTED_SECONDS
+    while not changed:
+        assert time.monotonic() < deadline, "no report shows the new segments"
+        time.sleep(5)
+        changed = set(observer.observe().snapshot.segments_changed)
+    observer.close()
+    tell(f"segments changed in {sorted(changed)}, of {sorted(wanted)}")
+    assert changed <= {*wanted, named[active[2]]}
+    assert changed & wanted
 
     refused = lbd(config, "unload", f"topic://{namespace}/orders")
     assert (refused.returncode, all(segment in refused.stderr for segment in active)) == (2, True), refused.stderr
