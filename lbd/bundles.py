@@ -113,6 +113,8 @@ FULL_RANGE = (0x00000000, 0xFFFFFFFF)
 """First and last boundary of every namespace; the last bundle includes its upper end."""
 
 _TOPIC = re.compile(r"(?:non-)?persistent://([^/]+/[^/]+)/[^/]+")
+_SEGMENT = re.compile(r"segment://([^/]+/[^/]+)/(.+)/[0-9a-f]{4}-[0-9a-f]{4}-(\d+)")
+_SCALABLE = re.compile(r"topic://([^/]+/[^/]+)/.+")
 _RANGE = re.compile(r"[^/]+/[^/]+/0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 _BOUNDARY = re.compile(r"0x[0-9a-fA-F]{1,8}")
 
@@ -121,17 +123,69 @@ def topic_hash(topic: str) -> int:
     """Position of a topic in its namespace, 0 to 0xffffffff: CRC32 of its full name's UTF-8 bytes.
 
     The full name has the domain, and ``-partition-N`` where the topic is one: ``persistent://t/n/orders-partition-0``.
+    The full name of a segment ends in its key range and number: ``segment://t/n/orders/0000-7fff-1``.
     A character that UTF-8 cannot encode counts as ``?``, as in Java.
     """
     return zlib.crc32(topic.encode(errors="replace"))
 
 
 def topic_namespace(topic: str) -> str:
-    """``tenant/namespace`` of a full topic name. Raises :class:`UsageError` for any other text."""
-    match = _TOPIC.fullmatch(topic)
+    """``tenant/namespace`` of a full topic name. Raises :class:`UsageError` for any other text.
+
+    A scalable topic is refused: its messages are in segments, each in the bundle of its own name.
+    """
+    match = _TOPIC.fullmatch(topic) or _SEGMENT.fullmatch(topic)
+    if match is not None:
+        return match[1]
+    wanted = "segment://tenant/namespace/topic/0000-ffff-0"
+    if _SCALABLE.fullmatch(topic):
+        raise UsageError(f"{topic} is a scalable topic, each segment of which has its own bundle; wanted {wanted}")
+    raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic or {wanted}")
+
+
+# --- scalable topics of Pulsar 5 and their segments
+# Source: SegmentTopicName and TopicName (5.0.0-M1); docs/scalable-topics.md.
+
+
+@dataclass(frozen=True)
+class TopicBundle:
+    """A topic or segment by its full name, and the bundle that holds it."""
+
+    topic: str
+    bundle: str
+
+
+def is_scalable(topic: str) -> bool:
+    """Whether this is the name of a scalable topic, which has segments: ``topic://tenant/namespace/topic``."""
+    return topic.startswith("topic://")
+
+
+def scalable_namespace(topic: str) -> str:
+    """``tenant/namespace`` of a scalable topic. Raises :class:`UsageError` for any other text."""
+    match = _SCALABLE.fullmatch(topic)
     if match is None:
-        raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic")
+        raise UsageError(f"{topic!r} is no scalable topic; wanted topic://tenant/namespace/topic")
     return match[1]
+
+
+def segment_name(topic: str, first_key: int, last_key: int, number: int) -> str:
+    """The full name of a segment of a scalable topic: its first and last key hash, 0 to 0xffff, and its number."""
+    return f"segment://{topic.removeprefix('topic://')}/{first_key:04x}-{last_key:04x}-{number}"
+
+
+def one_bundle(topic: str, found: Sequence[TopicBundle]) -> str:
+    """The bundle of a topic. Raises :class:`UsageError` that names the segments where it has several."""
+    if len(found) == 1:
+        return found[0].bundle
+    segments = ", ".join(f"{one.topic} ({one.bundle.rpartition('/')[2]})" for one in found)
+    raise UsageError(f"{topic} has {len(found)} segments; wanted one of {segments}")
+
+
+def split_segment_command(topic: str) -> str:
+    """The command that halves a segment; empty for any other topic. Source: CmdScalableTopics."""
+    match = _SEGMENT.fullmatch(topic)
+    command = "pulsar-admin scalable-topics split-segment"
+    return f"{command} {match[1]}/{match[2]} --segment-id {match[3]}" if match is not None else ""
 
 
 def parse_boundaries(texts: Sequence[str]) -> tuple[int, ...]:

@@ -224,7 +224,8 @@ class Snapshot:
     """One round of load reports. ``taken_at`` is epoch seconds and the only clock that deciding knows.
 
     ``partial``: brokers report their largest bundles only (the extensible manager). The rates of a row that is not
-    ``reported`` are then unknown, not 0.
+    ``reported`` are then unknown, not 0. ``segments_changed`` are bundles whose load jumps without a move, because a
+    scalable topic was split or merged since the round before; recordings have none.
     """
 
     taken_at: float
@@ -232,6 +233,7 @@ class Snapshot:
     bundles: list[str]
     rows: Rows
     partial: bool = False
+    segments_changed: frozenset[str] = frozenset()
 
     def as_reported(self) -> Snapshot:
         """The same with nothing but what load reports say."""
@@ -254,6 +256,14 @@ class Snapshot:
     def owners(self, position: int) -> tuple[str, ...]:
         """The brokers that report the bundle at this position; two where it moved lately."""
         return tuple(self.brokers.ids[at] for at in self.rows.owner()[self.rows.bundle == position].tolist())
+
+    @cached_property
+    def segment_brokers(self) -> BoolArray:
+        """The brokers that report a bundle whose segments changed, bool (B,)."""
+        found = np.zeros(len(self.brokers), dtype=np.bool_)
+        if changed := list(self.positions_of(self.segments_changed).values()):
+            found[self.rows.owner()[np.isin(self.rows.bundle, changed)]] = True
+        return found
 
     def reported_by(self, broker: str) -> set[str]:
         """The bundles that one broker reports."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lbd.model import ProcessCpu
 from lbd.simulate.fake_cluster import Configuration, FakePolicies, heartbeats, load_report, ranges
 from lbd.simulate.fake_pulsar import FakeAdminApi, FakeBrokers
-from lbd.simulate.faults import INSTEAD, Fault, Reply, Request, Switch, page
+from lbd.simulate.faults import INSTEAD, Fault, Reply, Request, Switch, ok, page
 from lbd.split.plan import split_parts
 
 if TYPE_CHECKING:
@@ -273,6 +273,19 @@ def started(count: int = 3, kind: type[Kind] = FakePulsar) -> Iterator[Kind]:  #
     """A running cluster of ``count`` brokers on 127.0.0.1, .2, ...; the second one leads."""
     with kind(count) as cluster:
         yield cluster
+
+
+def scalable_topic(active: Mapping[int, tuple[int, int]]) -> Reply:
+    """What 5.0.0-M1 answers about a scalable topic: segment 0, which was split and is sealed, and these active ones."""
+    sealed = _segment(0, (0, 0xFFFF), "SEALED")
+    segments = {"0": sealed, **{str(number): _segment(number, ends, "ACTIVE") for number, ends in active.items()}}
+    return ok({"epoch": 1, "nextSegmentId": len(segments), "segments": segments, "properties": {}})
+
+
+def _segment(number: int, ends: tuple[int, int], state: str) -> dict[str, Any]:
+    ids = {"segmentId": number, "parentIds": [0] if number else [], "childIds": [] if number else [1, 2]}
+    since = {"createdAtEpoch": 0, "sealedAtEpoch": -1, "createdAtMs": 1795656153482, "sealedAtMs": -1}
+    return {**ids, "hashRange": {"start": ends[0], "end": ends[1]}, "state": state, **since, "legacy": False}
 
 
 def later(reply: Reply, seconds: float) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lbd.bundles import range_in_name, topic_hash
+from lbd.bundles import holds, range_in_name, topic_hash, topic_namespace
 from lbd.model import bundle_namespace
 from lbd.split.plan import Topic
 from tests import fake_pulsar
@@ -27,13 +27,15 @@ def topic(number: int, namespace: str = NAMESPACE) -> str:
 class SplittingPulsar(FakePulsar):
     """``rated`` are message rates in and out each, by topic; a topic without one is not loaded.
 
-    ``cuts`` is what a broker cuts instead of what it is asked for, by bundle.
+    ``cuts`` is what a broker cuts instead of what it is asked for, by bundle. ``segments`` are the same of loaded
+    segments, which are in its statistics and in no list (5.0.0-M1).
     """
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
         self.rated: dict[str, float | None] = {}
         self.cuts: dict[str, list[int]] = {}
+        self.segments: dict[str, float] = {}
 
     def topics(self, bundle: str) -> tuple[Topic, ...]:
         """The topics of a bundle."""
@@ -44,6 +46,15 @@ class SplittingPulsar(FakePulsar):
             if name.startswith(prefix) and lower <= topic_hash(name) < upper
         ]
         return tuple(sorted(found, key=lambda one: one.position))
+
+    def topic_rates(self, broker: str) -> dict[str, dict[str, list[float]]]:
+        """Of the segments, too."""
+        found = super().topic_rates(broker)
+        for name, rate in self.segments.items():
+            for bundle, topics in found.items():
+                if bundle_namespace(bundle) == topic_namespace(name) and holds(bundle, topic_hash(name)):
+                    topics[name] = [rate, rate, rate * 100, rate * 100]
+        return found
 
     def split(self, bundle: str, positions: Sequence[int]) -> tuple[str, ...]:
         """As asked for, or otherwise."""

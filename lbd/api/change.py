@@ -37,6 +37,7 @@ from lbd.api.shapes import (
     Resumed,
     RolloutTold,
     Started,
+    TopicBundles,
     answer,
     answer_with,
 )
@@ -438,6 +439,13 @@ def commands(backend: Backend, runner: Runner) -> APIRouter:
 def previews(backend: Backend) -> APIRouter:
     """What an unload or a split would do; brokers are asked for it, and nothing is changed."""
     router = APIRouter(prefix="/v1", tags=["reading"])
+
+    @router.get("/bundles")
+    def topic_bundles(
+        topic: Annotated[str, Query(max_length=2000, description="persistent://, segment:// or topic://, full name")],
+    ) -> Response:
+        """The bundle of a topic. A scalable topic (topic://) has one for each active segment."""
+        return answer(TopicBundles(backend.topic_bundles(topic)))
 
     @router.get("/unload/{tenant}/{namespace}/{bundle}")
     def unload(tenant: Part, namespace: Part, bundle: Part, destination: Broker | None = None) -> Response:

@@ -119,7 +119,13 @@ def placement(backend: Backend) -> APIRouter:
 
     @router.get("/placement")
     async def placement_of_topic(
-        topic: Annotated[str, Query(max_length=2000, description="persistent://tenant/namespace/topic")],
+        topic: Annotated[
+            str,
+            Query(
+                max_length=2000,
+                description="persistent://tenant/namespace/topic, or segment://tenant/namespace/topic/0000-ffff-0",
+            ),
+        ],
         strategy: Strategy = DEFAULT,
     ) -> Response:
         """Where the bundle of a topic should go if nobody owned it, by lbd's picker, and why. It changes nothing."""

@@ -26,6 +26,7 @@ from lbd.api.shapes import (
     SnapshotTold,
     Started,
     StrategyTold,
+    TopicBundles,
 )
 from lbd.load.capacity import CapacityReport
 from lbd.split.plan import DueSplitsDocument, SplitDocument
@@ -69,6 +70,7 @@ ANSWERS: dict[tuple[str, str], tuple[Any, ...]] = {
     ("get", "/v1/explain/{what}"): ABOUT,
     ("get", "/v1/placement"): (PlacementResponse,),
     ("get", "/v1/placement/{tenant}/{namespace}/{bundle}"): (PlacementResponse,),
+    ("get", "/v1/bundles"): (TopicBundles,),
     ("get", "/v1/plan"): (PlanDocument,),
     ("get", "/v1/drains"): (DrainsTold,),
     ("get", "/v1/drain/{broker}"): (DrainPlan,),

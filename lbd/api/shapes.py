@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
+from lbd.bundles import TopicBundle
 from lbd.redaction import redacted_json
 from lbd.store.control import Pause, PlacedBundle
 from lbd.store.drains import Drain, DrainTold, RemainingBundle, Work
@@ -47,6 +48,12 @@ def answer_with(content: bytes, status: int = 200, headers: Mapping[str, str] | 
 
 
 # --- response types without a stored record of the same shape
+
+
+class TopicBundles(msgspec.Struct, frozen=True):
+    """The bundle of a topic; of a scalable topic one for each active segment."""
+
+    topics: list[TopicBundle]
 
 
 class PlacementResponse(msgspec.Struct, frozen=True):

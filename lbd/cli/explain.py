@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
+from lbd.bundles import is_scalable
 from lbd.cli.options import api_option, duration, format_option, settings_options
 from lbd.cli.render import amount, broker_table, json_out, plain, table
+from lbd.cli.request import topic_bundles
 from lbd.cli.status_text import LABEL_WIDTH, common_end, console, room
 from lbd.permit.served import served_text
 from lbd.store.explain import Answer, BrokerAnswer, BundleAnswer, Explainer, NamespaceAnswer, TurnAnswer
@@ -18,7 +20,7 @@ from lbd.store.turns import named
 from lbd.text import counted, duration_text, zoned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console
 
@@ -342,18 +344,19 @@ def explain(
 
     Takes a broker (host:port, or the host), a bundle (tenant/namespace/0x..._0x...), a topic for its bundle, a
     namespace, or the number of a turn, which each log line has; by default the last turn. Reads only the state
-    directory, and contacts no broker.
+    directory, and contacts no broker, except for a scalable topic (topic://tenant/namespace/topic): the brokers list
+    its segments, and each is explained.
 
     \b
     Example: lbd explain broker-1:8080
     """
     settings, now = read().settings, time.time()
+    segments = [one.topic for one in topic_bundles(settings, what, api_url)] if what and is_scalable(what) else []
     if api_url is not None:
         from lbd.cli import remote  # noqa: PLC0415 - loaded only for --api
 
-        _print_explanation(
-            remote.explained(remote.client(api_url, settings), what, last, since_seconds or DAY_SECONDS), form, now
-        )
+        client, back = remote.client(api_url, settings), since_seconds or DAY_SECONDS
+        _print_explanation(what, segments, lambda name: remote.explained(client, name, last, back), form, now)
         return
     explainer = Explainer(
         settings.state_dir,
@@ -362,15 +365,28 @@ def explain(
         last=last,
         cool_down_seconds=settings.guardrails.cool_down_minutes * 60,
     )
-    _print_explanation(explainer.of(what), form, now)
+    _print_explanation(what, segments, explainer.of, form, now)
     if explainer.torn_lines:
         click.echo(
             f"Note: {counted(explainer.torn_lines, 'line')} of kept turns cannot be read; passed over.", err=True
         )
 
 
-def _print_explanation(found: Answer, form: str, now: float) -> None:
+def _print_explanation(
+    what: str | None, segments: Sequence[str], explained: Callable[[str | None], Answer], form: str, now: float
+) -> None:
+    """Print one answer, or one for each segment: as JSON a list of them, each with the segment's name."""
+    if not segments:
+        found = explained(what)
+        if form == "json":
+            json_out(named(found))
+        else:
+            show(found, now)
+        return
+    answers = {name: explained(name) for name in segments}
     if form == "json":
-        json_out(named(found))
-    else:
+        json_out([{"segment": name, **named(found)} for name, found in answers.items()])
+        return
+    for name, found in answers.items():
+        _print(console(), [("segment", name, "bold")], "")
         show(found, now)

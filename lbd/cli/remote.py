@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lbd.api.client import Client
 from lbd.api.shapes import Applied, DrainPlan, DrainsTold, PlacementResponse, Released, SnapshotTold, Started
-from lbd.cli.request import read, send_command
+from lbd.bundles import is_scalable
+from lbd.cli.request import read, remote_topic_bundles, send_command
 from lbd.errors import ObserveError, UsageError
 from lbd.model import Skip
 from lbd.operations.place import Report, target
@@ -90,13 +91,18 @@ def explained(asked: Client, what: str | None, last: int, since_seconds: float) 
 
 def placed(asked: Client, words: Sequence[str], strategy: str) -> Report:
     """Placements for bundles and topics, from the last turn of the remote lbd."""
-    found = [(word, _placement(asked, word, strategy)) for word in words]
+    each = [name for word in words for name in _segments(asked, word)]
+    found = [(name, _placement(asked, name, strategy)) for name in each]
     topics = {one.bundle: _topics(one.bundle, found) for _, one in found}
     answers = {one.bundle: _answer(one) for _, one in found}
     oldest = max((one for _, one in found), key=lambda one: one.age_seconds)
     cluster, every = status(asked)[0].cluster, tuple(answers[bundle] for bundle in sorted(answers))
     sampled = oldest.sample_interval_seconds
     return Report(cluster, strategy, oldest.taken_at, oldest.age_seconds, sampled, every, topics)
+
+
+def _segments(asked: Client, word: str) -> list[str]:
+    return [one.topic for one in remote_topic_bundles(asked, word)] if is_scalable(word) else [word]
 
 
 def _topics(bundle: str, found: Sequence[tuple[str, PlacementResponse]]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from lbd.bundles import TopicBundle
 from lbd.cli.render import plain
 from lbd.errors import ObserveError, UsageError
 from lbd.files import user_name
@@ -80,6 +81,23 @@ def full_name(broker: str, settings: Settings, api_url: str | None) -> str:
         return fits[0]
     told = f"may be {' or '.join(fits)}" if fits else "is no active broker"
     raise UsageError(f"{broker!r} {told}; wanted one of {', '.join(fits or active)}")
+
+
+def topic_bundles(settings: Settings, topic: str, api_url: str | None) -> list[TopicBundle]:
+    """The bundle of a topic, or of each active segment of a scalable one, from the brokers or the lbd of ``--api``."""
+    client = lbd_client(settings, api_url) if api_url is not None else None
+    if client is not None:
+        return remote_topic_bundles(client, topic)
+    from lbd.operations import place  # noqa: PLC0415 - a bundle needs no request
+    from lbd.pulsar.admin import Admin  # noqa: PLC0415
+
+    return place.topic_bundles(Admin(settings.pulsar), topic)
+
+
+def remote_topic_bundles(client: Client, topic: str) -> list[TopicBundle]:
+    """The same from a client."""
+    found: dict[str, list[TopicBundle]] = read(client.get("bundles", topic=topic), dict[str, list[TopicBundle]])
+    return found["topics"]
 
 
 def read(told: object, kind: Any) -> Any:  # noqa: ANN401 - the kind that was asked for

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lbd.bundles import one_bundle
 from lbd.cli.options import api_option, format_option, override_option, settings_options, timeout_option
 from lbd.cli.render import json_out, plain
-from lbd.cli.request import by, full_name, handing, one_line, override_reason, print_note
+from lbd.cli.request import by, full_name, handing, one_line, override_reason, print_note, topic_bundles
 from lbd.errors import RefusedError, UsageError
 from lbd.pulsar.paths import bounds
 from lbd.reason import Reason
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FAILURES_THAT_STOP = 2
 """Failures in a row after which a namespace is stopped."""
 
-WANTED = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU or tenant/namespace"
+WANTED = "tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, tenant/namespace or persistent://tenant/namespace/topic"
 
 UNAPPLIED = "Nothing was done; --apply does it."
 
@@ -45,7 +46,7 @@ HOLDS = (
 
 
 @click.command("unload")
-@click.argument("what", metavar="BUNDLE|NAMESPACE")
+@click.argument("what", metavar="BUNDLE|TOPIC|NAMESPACE")
 @click.option(
     "--to", "destination", metavar="BROKER", help="Destination: host:port, or the host.  [default: lbd picks one]"
 )
@@ -70,10 +71,11 @@ def unload(
 ) -> None:
     """Show where BUNDLE (tenant/namespace/0xLLLLLLLL_0xUUUUUUUU) would go, and the scores before and after.
 
-    Without --to, lbd picks a destination that all guardrails allow. With --apply, unload it at once, and verify that it
-    landed there. The owned bundles of a NAMESPACE (tenant/namespace) are moved one after another, as far as limits
-    allow. A running lbd does it with its own checks and journal; if none runs, this command does it itself.
-    Exit code 0 shown or landed, 4 refused, 5 failed, landed elsewhere, or no response in time.
+    A TOPIC stands for its bundle: persistent://tenant/namespace/topic, or segment://tenant/namespace/topic/0000-7fff-1
+    of a scalable topic. Without --to, lbd picks a destination that all guardrails allow. With --apply, unload it at
+    once, and verify that it landed there. The owned bundles of a NAMESPACE (tenant/namespace) are moved one after
+    another, as far as limits allow. A running lbd does it with its own checks and journal; if none runs, this command
+    does it itself. Exit code 0 shown or landed, 4 refused, 5 failed, landed elsewhere, or no response in time.
 
     \b
     Example: lbd unload public/default/0x00000000_0x40000000 --to broker-3:8080 --apply
@@ -82,10 +84,12 @@ def unload(
         raise UsageError("--override passes limits of --apply; without it nothing is done")
     one = what.count("/") != 1
     if "/" not in what:
-        raise UsageError(f"{what!r} is no bundle, and no namespace; wanted {WANTED}")
-    if one:
+        raise UsageError(f"{what!r} is no bundle, topic or namespace; wanted {WANTED}")
+    if one and "://" not in what:
         bounds(what)
     reason, settings = override_reason(override), read().settings
+    if "://" in what:
+        what = one_bundle(what, topic_bundles(settings, what, api_url))
     broker = full_name(_broker(destination), settings, api_url) if destination is not None else None
 
     def ask(bundle: str) -> UnloadRequest:

@@ -23,14 +23,14 @@ from lbd.api.published import Board, Published
 from lbd.api.server import Server, listen_locally, listen_on
 from lbd.api.shapes import Drained, PlacementResponse, PlanResponse
 from lbd.api.token import TokenFiles
-from lbd.bundles import holds, range_in_name, topic_hash
+from lbd.bundles import TopicBundle, holds, range_in_name, topic_hash
 from lbd.daemon.status import move_line, served_line, with_leader
 from lbd.errors import ObserveError, UsageError, as_lbd_error
 from lbd.files import remove
 from lbd.operations.drain import plan_json, show_drain, show_fill
 from lbd.operations.dry import parts_of_known, unsampled
 from lbd.operations.parts import PolicyReader
-from lbd.operations.place import Fixed, live_bundles, meant, placement, show_unload, target
+from lbd.operations.place import Fixed, live_bundles, meant, placement, show_unload, target, topic_bundles
 from lbd.operations.rollout import show_rollout
 from lbd.operations.split import due_document, plan_due, plan_split
 from lbd.permit.policies import Policies
@@ -295,6 +295,8 @@ class Picker:
         """The bundle meant: of those that brokers report, else as the cluster has cut the namespace."""
         if wanted.kind == "namespace":
             raise UsageError(f"{wanted.text!r} is a namespace; wanted one bundle or topic")
+        if wanted.kind == "scalable":
+            raise UsageError(f"{wanted.text!r} is a scalable topic; wanted a segment, which /v1/bundles?topic= lists")
         return known.bundle_of(wanted) or next(iter(meant((wanted,), self._cut).topics))
 
     def _cut(self, namespace: str) -> list[str]:
@@ -419,6 +421,10 @@ class Serving:
     def show_unload(self, bundle: str, destination: str | None) -> RequestResult:
         """What an unload would do, by a look of its own at the cluster."""
         return show_unload(self.settings, bundle, destination, self._engine.looking)
+
+    def topic_bundles(self, topic: str) -> list[TopicBundle]:
+        """The bundle of a topic, or of each segment of a scalable one."""
+        return topic_bundles(self._engine.looking.admin, topic)
 
     def plan_split(self, bundle: str, algorithm: Algorithm | None, positions: Sequence[int]) -> SplitDocument:
         """Where one bundle would be cut, by a look of its own at the cluster."""

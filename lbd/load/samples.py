@@ -48,7 +48,10 @@ def is_much(moved: FloatArray, before: FloatArray, now: FloatArray) -> BoolArray
 
 
 def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
-    """Brokers whose bundles are not those of the round before, bool (B,); a change of few bytes does not count."""
+    """Brokers whose bundles, or the segments in them, are not those of the round before, bool (B,).
+
+    A change of few bytes does not count.
+    """
     traffic = np.zeros((3, len(now.brokers)))
     if before is not None:
         then, position = before.rows.bundle.tolist(), before.brokers.index()
@@ -57,7 +60,7 @@ def changed_brokers(before: Snapshot | None, now: Snapshot) -> BoolArray:
             was = position.get(broker)
             if was is not None and held[now.rows.of(at)] != then[before.rows.of(was)]:
                 traffic[:, at] = _moved(_bytes(before, was), _bytes(now, at))
-    return is_much(*traffic)
+    return is_much(*traffic) | now.segment_brokers
 
 
 def _bytes(snapshot: Snapshot, broker: int) -> dict[str, float]:

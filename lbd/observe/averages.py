@@ -26,12 +26,14 @@ LONG_SAMPLES = 1000
 def update(previous: Averages, snapshot: Snapshot, fresh: BoolArray | None = None) -> Averages:
     """The averages after one round.
 
-    A bundle on no report is forgotten. A bundle that two brokers report gets two samples. ``fresh`` is bool (B,): rows
-    of other brokers add no sample, unless the bundle has none yet, and rows with NaN or a negative number never do;
-    None takes every row, as Pulsar does.
+    A bundle on no report is forgotten, and one whose segments changed starts anew. A bundle that two brokers report
+    gets two samples. ``fresh`` is bool (B,): rows of other brokers add no sample, unless the bundle has none yet, and
+    rows with NaN or a negative number never do; None takes every row, as Pulsar does.
     """
     old = snapshot.positions_in(previous.bundles)
     short, long, samples = _at(old, previous.short), _at(old, previous.long), _at(old, previous.samples)
+    changed = list(snapshot.positions_of(snapshot.segments_changed).values())
+    short[changed], long[changed], samples[changed] = 0.0, 0.0, 0
     for rows in _passes(snapshot, fresh, samples):
         where, new = snapshot.rows.bundle[rows], snapshot.rows.rates[rows]
         count = np.minimum(samples[where] + 1, LONG_SAMPLES)

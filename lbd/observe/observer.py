@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from lbd.errors import AdminError, ObserveError, UnheardError
 from lbd.observe.parse import LoadReport, build_snapshot
 from lbd.observe.reports import AdminReports, TopicReports, report_source
+from lbd.observe.segments import SCALABLE_TOPICS, SegmentWatch
 from lbd.pulsar.broker_health import unresponsive_text
 from lbd.pulsar.http import url_address
 from lbd.pulsar.paths import is_extensible, load_manager_class, sheds, splits
@@ -128,6 +129,7 @@ class Observer:
         self._waiting: Say | None = None
         self._changing, self._manager = Lock(), ""
         self._reports: Reports = AdminReports(admin)
+        self._segments = SegmentWatch(admin)
         self._closed = False
         self._pool = ThreadPoolExecutor(admin.settings.concurrency, thread_name_prefix="lbd-observe")
 
@@ -145,8 +147,11 @@ class Observer:
             broker: answer.runtime for broker, answer in (reports | missing).items() if answer.runtime is not None
         }
         shedding = [broker for broker, runtime in sorted(runtimes.items()) if sheds(runtime)]
+        snapshot = build_snapshot(started, {broker: answer.report for broker, answer in reports.items()})
+        if any(runtime.get(SCALABLE_TOPICS) == "true" for runtime in runtimes.values()):
+            snapshot = replace(snapshot, segments_changed=self._segments.changed(snapshot))
         return Observation(
-            snapshot=build_snapshot(started, {broker: answer.report for broker, answer in reports.items()}),
+            snapshot=snapshot,
             cluster=self.admin.cluster,
             active=tuple(active),
             leader=self._leader(missing),

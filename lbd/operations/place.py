@@ -18,7 +18,17 @@ import msgspec
 import numpy as np
 
 from lbd.act.place import AlreadyOwned
-from lbd.bundles import holds, missing, parse_boundaries, range_name, topic_hash, topic_namespace
+from lbd.bundles import (
+    TopicBundle,
+    holds,
+    is_scalable,
+    missing,
+    parse_boundaries,
+    range_name,
+    scalable_namespace,
+    topic_hash,
+    topic_namespace,
+)
 from lbd.decide.manual import wanted_unload
 from lbd.errors import LbdError, ObserveError, RefusedError, UsageError
 from lbd.load import scoring
@@ -54,6 +64,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     BundlesOf = Callable[[str], list[str]]
+    SegmentsOf = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -61,12 +72,14 @@ class Target:
     """One word of the command line."""
 
     text: str
-    kind: Literal["bundle", "topic", "namespace"]
+    kind: Literal["bundle", "topic", "scalable", "namespace"]
     namespace: str
 
 
 def target(text: str) -> Target:
     """What a word names. Raises :class:`UsageError` that says what would be right."""
+    if is_scalable(text):
+        return _movable(Target(text, "scalable", scalable_namespace(text)))
     if "://" in text:
         return _movable(Target(text, "topic", topic_namespace(text)))
     parts = text.split("/")
@@ -95,6 +108,40 @@ class Meant:
     def namespaces(self) -> tuple[str, ...]:
         """The bundles' namespaces, each once."""
         return tuple(dict.fromkeys(map(bundle_namespace, self.topics)))
+
+
+def with_segments(targets: Iterable[Target], segments_of: SegmentsOf) -> list[Target]:
+    """The same, each scalable topic replaced by its segments."""
+    found: list[Target] = []
+    for one in targets:
+        found += map(target, segments_of(one.text)) if one.kind == "scalable" else [one]
+    return found
+
+
+def live_segments(admin: Admin) -> SegmentsOf:
+    """The active segments of a scalable topic. Raises :class:`UsageError` where the cluster has no such topic."""
+
+    def segments(topic: str) -> list[str]:
+        names = [one.name for one in admin.segments(topic) or () if one.is_active]
+        if not names:
+            raise UsageError(f"{topic}: cluster {admin.cluster} has no such scalable topic (from Pulsar 5.0 on)")
+        return names
+
+    return segments
+
+
+def topic_bundles(admin: Admin, topic: str) -> list[TopicBundle]:
+    """The bundle of a topic; of a scalable topic that of each active segment, in the order of their keys.
+
+    Raises :class:`UsageError` for a text that names no topic of the cluster.
+    """
+    wanted = target(topic)
+    if wanted.kind not in {"topic", "scalable"}:
+        raise UsageError(f"{topic!r} is no topic; wanted persistent://tenant/namespace/topic")
+    admin.active_brokers()
+    targets, bundles = with_segments((wanted,), live_segments(admin)), live_bundles(admin)
+    of = {name: bundle for bundle, names in meant(targets, bundles).topics.items() for name in names}
+    return [TopicBundle(one.text, of[one.text]) for one in targets]
 
 
 def meant(targets: Iterable[Target], bundles_of: BundlesOf) -> Meant:
@@ -234,15 +281,19 @@ def ask(
     """
     place, targets = placement(strategy), [target(word) for word in words]
     admin.active_brokers()
-    wanted = meant(targets, live_bundles(admin))
+    wanted = meant(with_segments(targets, live_segments(admin)), live_bundles(admin))
     return _answered(parts, wanted, owners(admin, busy), (strategy, place), memory, time.time)
+
+
+def _no_segments(topic: str) -> list[str]:
+    raise UsageError(f"{topic}: a recording has no segments; wanted one, segment://tenant/namespace/topic/0000-ffff-0")
 
 
 def ask_recording(settings: Settings, words: Sequence[str], strategy: str, path: Path) -> Report:
     """Answers from the last round of a recording; its earlier rounds feed the averages."""
     place, targets = placement(strategy), [target(word) for word in words]
     header, settings, averages, snapshot = last_round(path, settings)
-    wanted = meant(targets, reported_bundles(snapshot))
+    wanted = meant(with_segments(targets, _no_segments), reported_bundles(snapshot))
     rows = snapshot.rows
     reported = zip(rows.bundle.tolist(), rows.owner().tolist(), strict=True)
     owned = OwnerMap({snapshot.bundles[at]: snapshot.brokers.ids[owner] for at, owner in reported}, {})

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 def bundle_topics(admin: Admin, bundle: str, owner: str) -> tuple[Topic, ...]:
     """All topics that fall into a bundle, those that are not loaded among them, by name.
 
-    That is what a broker cuts by. Rates are up to a statistics interval old. Raises
-    :class:`~lbd.errors.AdminError` where they cannot be had.
+    That is what a broker cuts by, and the loaded segments of scalable topics, which it does not count. Rates are up to
+    a statistics interval old. Raises :class:`~lbd.errors.AdminError` where they cannot be had.
     """
     namespace = bundle_namespace(bundle)
     loaded = _loaded(admin, bundle, owner)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from lbd.model import Unload
     from lbd.permit.settings import Guardrails
@@ -109,6 +109,14 @@ def judged(progress: Progress, apart: Apart, *, sent: bool, now: float, guardrai
     rounds = progress.rounds + 1
     stands = 0 < guardrails.stand_still_after_rounds <= rounds
     return Progress(tried, rounds, until=now + guardrails.stand_still_minutes * 60 if stands else 0.0)
+
+
+def without(progress: Progress, brokers: Collection[str]) -> Progress:
+    """The progress without pairs of these brokers, whose load changed by itself; standing still lasts as it was."""
+    tried = tuple(one for one in progress.tried if not {one.source, one.destination} & {*brokers})
+    if progress.until or tried == progress.tried:
+        return progress
+    return replace(progress, tried=tried) if tried else Progress()
 
 
 def _is_standing(progress: Progress, now: float, guardrails: Guardrails) -> bool:

@@ -171,6 +171,9 @@ def _behind(landing: Landing, reported: ReportedClients, evidence: Evidence) -> 
     return clients if clients is not None and clients.connected else None
 
 
+NO_TOPICS = "its broker lists no topics of it (segments of scalable topics are in no list)"
+
+
 def concluded(landing: Landing, look: Look, topics: BundleTopics) -> ServiceResult:
     """The result of a landing, from the responses of its topics.
 
@@ -190,7 +193,7 @@ def concluded(landing: Landing, look: Look, topics: BundleTopics) -> ServiceResu
         stay = f"its clients are still connected to {landing.unload.source}: {look.behind.words}"
         return ServiceResult("no", look.after, served_detail=stay)
     if not topics.topics:
-        return ServiceResult("unknown", look.after, served_detail="it has no topics any more")
+        return ServiceResult("unknown", look.after, served_detail=NO_TOPICS)
     return ServiceResult("unknown", look.after, served_detail="its topics load, and no client has come back to them")
 
 

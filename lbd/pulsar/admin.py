@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from lbd.bundles import segment_name
 from lbd.errors import AdminError, ObserveError
 from lbd.model import ProcessCpu
 from lbd.pulsar import paths
@@ -348,8 +349,40 @@ class _Bundles(msgspec.Struct):
     boundaries: list[str]
 
 
+class _KeyRange(msgspec.Struct):
+    start: int
+    end: int
+
+
+class _Segment(msgspec.Struct, rename="camel"):
+    """A segment of a scalable topic (SegmentInfo). A legacy one is the ``persistent://`` topic that was migrated."""
+
+    segment_id: int
+    hash_range: _KeyRange
+    state: str
+    created_at_ms: float = 0
+    sealed_at_ms: float = 0
+    legacy_topic_name: str | None = None
+
+
+class _ScalableTopic(msgspec.Struct):
+    segments: dict[str, _Segment]
+
+
 class _FailureDomain(msgspec.Struct):
     brokers: list[str] = []
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment of a scalable topic by its full name. A sealed one, not ``is_active``, takes no more messages.
+
+    It was created or sealed at ``changed_at``, epoch seconds.
+    """
+
+    name: str
+    is_active: bool
+    changed_at: float
 
 
 class TopicStats(msgspec.Struct, frozen=True, rename="camel"):
@@ -620,6 +653,26 @@ class Admin(AdminClient):
     def topics(self, namespace: str) -> list[str]:
         """Full names of all topics of a namespace, partitions one by one, also those that no broker has loaded."""
         return self._json(self._any(paths.topics(namespace)), list[str])
+
+    def scalable_topics(self, namespace: str) -> list[str]:
+        """Full names of the scalable topics of a namespace; none before 5.0."""
+        answer = self._any(paths.scalable_topics(namespace), expect={200, 404})
+        return [] if answer.status == 404 else self._json(answer, list[str])
+
+    def segments(self, topic: str) -> list[Segment] | None:
+        """The segments of a scalable topic, in the order of their keys; None when there is no such topic."""
+        answer = self._any(paths.scalable_topic(topic), expect={200, 404})
+        if answer.status == 404:
+            return None
+        segments = self._json(answer, _ScalableTopic).segments.values()
+        return [
+            Segment(
+                one.legacy_topic_name or segment_name(topic, one.hash_range.start, one.hash_range.end, one.segment_id),
+                one.state == "ACTIVE",
+                max(one.created_at_ms, one.sealed_at_ms) / 1000.0,
+            )
+            for one in sorted(segments, key=lambda one: (one.hash_range.start, one.segment_id))
+        ]
 
     def topic_stats(self, broker: str) -> dict[str, dict[str, dict[str, dict[str, TopicStats]]]]:
         """Rates of the topics that a broker has loaded, up to a statistics interval old.

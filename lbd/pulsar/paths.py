@@ -10,6 +10,7 @@ from operator import xor
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, urlsplit
 
+from lbd.bundles import scalable_namespace
 from lbd.errors import UsageError
 from lbd.model import bundle_namespace, bundle_range
 
@@ -137,6 +138,18 @@ def topic(name: str) -> str:
 def topic_stats(name: str) -> str:
     """What a topic's broker knows of it: who writes and reads."""
     return f"{topic(name)}/stats"
+
+
+def scalable_topic(name: str) -> str:
+    """The segments of a scalable topic (5.0 and later). Raises :class:`UsageError` for any other name."""
+    namespace = scalable_namespace(name)
+    local = name.removeprefix(f"topic://{namespace}/")
+    return f"{scalable_topics(namespace)}/{quote(local, safe='')}"
+
+
+def scalable_topics(name: str) -> str:
+    """The scalable topics of a namespace (5.0 and later)."""
+    return f"/admin/v2/scalable/{quote(name)}"
 
 
 def topic_ttl(name: str) -> str:
@@ -322,6 +335,8 @@ TEMPLATES = (
     "persistent/{tenant}/{namespace}/{topic}/stats",
     "persistent/{tenant}/{namespace}/{topic}/subscription/{name}",
     "persistent/{tenant}/{namespace}/{topic}/subscription/{name}/expireMessages/{seconds}",
+    "scalable/{tenant}/{namespace}",
+    "scalable/{tenant}/{namespace}/{topic}",
 )
 """The first that fits is meant: a word stands before a name."""
 

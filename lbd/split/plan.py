@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
 
-from lbd.bundles import holds, range_in_name, range_name
+from lbd.bundles import holds, range_in_name, range_name, split_segment_command
 from lbd.errors import RefusedError, UsageError
 from lbd.model import bundle_namespace
 
@@ -50,6 +50,11 @@ class Topic:
     def has_traffic(self) -> bool:
         """Whether the broker counts any."""
         return (self.msg_rate or 0.0) > 0 or (self.throughput or 0.0) > 0
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether it is a segment of a scalable topic."""
+        return self.name.startswith("segment://")
 
 
 @dataclass(frozen=True)
@@ -189,13 +194,24 @@ def plan(
     """Where ``algorithm`` cuts a bundle, and which topics lie on each side.
 
     ``topics`` are those of the bundle, ``requested`` the positions of ``specified_positions_divide``. Raises
-    :class:`UsageError` for invalid positions, and :class:`RefusedError` where there is nothing to cut.
+    :class:`UsageError` for invalid positions, and :class:`RefusedError` where there is nothing to cut, or the load is
+    that of one segment, which a cut between topics cannot divide.
     """
+    segment = None if requested else _only_segment(topics)
+    if segment is not None:
+        command = split_segment_command(segment.name)
+        _refuse(bundle, f"its load is that of one segment, {segment.name}; divide that: {command}")
     positions = _inside(bundle, _positions(bundle, algorithm, topics, flow, requested))
     in_order = sorted(topics, key=lambda topic: topic.position)
     return SplitPlan(
         owner, algorithm, positions, Part(bundle, tuple(in_order)), tuple(_parts(bundle, positions, in_order))
     )
+
+
+def _only_segment(topics: Sequence[Topic]) -> Topic | None:
+    """The segment that has all of the traffic, or is the only topic."""
+    busy = [topic for topic in topics if topic.has_traffic] or topics
+    return busy[0] if len(busy) == 1 and busy[0].is_segment else None
 
 
 def split_parts(bundle: str, positions: Sequence[int]) -> tuple[str, ...]:
@@ -224,6 +240,10 @@ def _positions(
         raise UsageError(f"{algorithm} finds its positions itself; positions are given to {SPECIFIED}")
     if algorithm == "range_equally_divide":
         return range_equally_divide(lower, upper)
+    segments = sum(topic.is_segment for topic in topics)
+    if len(topics) - segments < 2 <= len(topics):  # NamespaceService.getOwnedTopicListForNamespaceBundle (5.0.0-M1)
+        counted = f"{_topics(topics)}, {segments} of them segments, which brokers do not count"
+        _refuse(bundle, f"{counted}; only range_equally_divide cuts it")
     if algorithm == "topic_count_equally_divide":
         return topic_count_equally_divide(topics) or _refuse(bundle, f"{_topics(topics)}, wanted two at least")
     if algorithm == SPECIFIED:

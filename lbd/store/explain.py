@@ -473,7 +473,7 @@ class Explainer:
             return self._of_turn(self._newest())
         if "://" in what:
             scheme, _, address = what.partition("://")
-            if scheme.endswith("persistent"):
+            if scheme.endswith("persistent") or scheme in {"segment", "topic"}:
                 return self.bundle(self._bundle_of(what))
             what = address.rstrip("/")
         if what.isascii() and what.isdigit():

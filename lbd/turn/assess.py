@@ -53,7 +53,8 @@ def _changed_at(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot) -> di
 
 
 def _progress(parts: Parts, turn_memory: TurnMemory, snapshot: Snapshot, evidence: Evidence) -> progress.Progress:
-    before = turn_memory.progress
+    jumped = [snapshot.brokers.ids[at] for at in np.flatnonzero(snapshot.segment_brokers).tolist()]
+    before = progress.without(turn_memory.progress, jumped)
     sent = before.planned_at > 0 and any(one.at >= before.planned_at for one in parts.sent())
     scores = scoring.scores(snapshot.brokers, parts.weights)
     apart = _settled_gap(snapshot, scores, evidence)

@@ -16,7 +16,7 @@ from lbd.cli import main
 from lbd.errors import ObserveError, UsageError
 from tests.api.conftest import TOKEN, serving
 from tests.api.test_tls import OPENSSL, certify
-from tests.fake_pulsar import HOT
+from tests.fake_pulsar import COLD, HOT, scalable_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +69,19 @@ def test_place_by_an_lbd_elsewhere(api: Api, tmp_path: Path):
     assert (found.exit_code, HOT[0] in found.stdout) == (0, True), found.output
     assert lbd(api, tmp_path, "place", HOT[0].rpartition("/")[0]).exit_code == 2
     assert lbd(api, tmp_path, "place", HOT[0], "--recording", "x").exit_code == 2
+
+
+def test_segments_by_an_lbd_elsewhere(api: Api, pulsar: FakePulsar, tmp_path: Path):
+    """It lists the segments of a scalable topic for place, explain and unload."""
+    pulsar.fault("/scalable/t/n/orders", scalable_topic({1: (0, 0x7FFF), 2: (0x8000, 0xFFFF)}))
+    found = lbd(api, tmp_path, "place", "topic://t/n/orders")
+    assert (found.exit_code, f"{HOT[0]} segment://t/n/orders/0000-7fff-1" in found.stdout) == (0, True), found.output
+    found = lbd(api, tmp_path, "explain", "topic://t/n/orders", "--format", "json")
+    assert [one["bundle"] for one in json.loads(found.stdout)] == [HOT[0], COLD]
+    found = lbd(api, tmp_path, "unload", "topic://t/n/orders")
+    assert (found.exit_code, "has 2 segments; wanted one of segment://" in found.stderr) == (2, True), found.output
+    found = lbd(api, tmp_path, "unload", "segment://t/n/orders/0000-7fff-1")
+    assert (found.exit_code, found.stdout.startswith(f"Would move {HOT[0]} (")) == (0, True), found.output
 
 
 def test_what_goes_wrong_is_told_in_one_line(api: Api, tmp_path: Path):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fake_pulsar import HOT
+from tests.fake_pulsar import COLD, HOT, scalable_topic
 
 if TYPE_CHECKING:
     from tests.api.conftest import Api
@@ -38,12 +38,27 @@ class TestPlacement:
             ("/v1/placement/no/such/0x00000000_0xffffffff", "no such namespace"),
             ("/v1/placement?topic=t/n", "is no topic"),
             ("/v1/placement?topic=persistent://t", "is no topic"),
+            ("/v1/placement?topic=topic://t/n/orders", "is a scalable topic; wanted a segment, which /v1/bundles"),
+            ("/v1/bundles?topic=topic://t/n/orders", "has no such scalable topic"),
+            ("/v1/bundles?topic=t/n", "'t/n' is no topic; wanted"),
         ],
     )
     def test_what_is_none_is_told(self, api: Api, path: str, words: str):
         """400, with what would be right."""
         found = api.get(path)
         assert (found.status_code, words in found.json()["detail"]) == (400, True), found.text
+
+    def test_the_bundles_of_a_topic(self, api: Api, pulsar: FakePulsar):
+        """One; of a scalable topic one for each active segment."""
+        pulsar.fault("/scalable/t/n/orders", scalable_topic({1: (0, 0x7FFF), 2: (0x8000, 0xFFFF)}))
+        first, second = "segment://t/n/orders/0000-7fff-1", "segment://t/n/orders/8000-ffff-2"
+        assert api.get("/v1/bundles", params={"topic": "topic://t/n/orders"}).json()["topics"] == [
+            {"topic": first, "bundle": HOT[0]},
+            {"topic": second, "bundle": COLD},
+        ]
+        assert api.get("/v1/bundles", params={"topic": second}).json() == {
+            "topics": [{"topic": second, "bundle": COLD}]
+        }
 
     def test_an_unknown_strategy_is_told(self, api: Api):
         """With those that there are."""

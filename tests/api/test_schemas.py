@@ -77,6 +77,7 @@ def test_every_route_says_what_it_answers(api: Api):
         ("/v1/explain/{what}", f"/v1/explain/{HOT[0]}"),
         ("/v1/explain/{what}", "/v1/explain/1?rows=true"),
         ("/v1/placement", "/v1/placement?topic=persistent://t/n/x"),
+        ("/v1/bundles", "/v1/bundles?topic=persistent://t/n/x"),
         ("/v1/plan", "/v1/plan"),
         ("/v1/drains", "/v1/drains"),
     ],

@@ -18,7 +18,7 @@ from lbd.store import turns
 from lbd.store.explain import BrokerAnswer, BundleAnswer, TurnAnswer
 from lbd.store.turns import TURNS_FOLDER, load_bundles, save_bundles
 from tests.builders import state_begun
-from tests.fake_pulsar import HOT, WARM, FakePulsar
+from tests.fake_pulsar import HOT, WARM, FakePulsar, scalable_topic
 from tests.test_turn import settings
 
 if TYPE_CHECKING:
@@ -329,6 +329,20 @@ class TestNames:
         balanced(pulsar, tmp_path)
         found = ageless(explain("persistent://t/n/orders"))
         assert found == ageless(explain(found[0].split()[1].rstrip(":,")))
+
+    def test_a_scalable_topic_stands_for_its_segments(
+        self, pulsar: FakePulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The brokers list them; each is explained as it would be alone."""
+        balanced(pulsar, tmp_path)
+        monkeypatch.setenv("LBD_PULSAR__ADMIN_URLS", json.dumps(pulsar.urls))
+        pulsar.fault("/scalable/t/n/orders", scalable_topic({1: (0, 0x7FFF), 2: (0x8000, 0xFFFF)}))
+        segments = ["segment://t/n/orders/0000-7fff-1", "segment://t/n/orders/8000-ffff-2"]
+        each = [[f"segment {name}", *ageless(explain(name))] for name in segments]
+        assert ageless(explain("topic://t/n/orders")) == [*each[0], *each[1]]
+        told = json.loads(explain("topic://t/n/orders", "--format", "json").stdout)
+        assert [one["segment"] for one in told] == segments
+        assert [f"bundle {one['bundle']}" for one in told] == [lines[1] for lines in each]
 
     def test_a_web_address_stands_for_its_broker(self, pulsar: FakePulsar, tmp_path: Path) -> None:
         """As people copy it."""

@@ -557,7 +557,7 @@ class TestUnload:
         [
             (
                 ["nonsense", "--to", "b3:8080"],
-                "'nonsense' is no bundle, and no namespace; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU or tenant/",
+                "'nonsense' is no bundle, topic or namespace; wanted tenant/namespace/0xLLLLLLLL_0xUUUUUUUU, tenant/",
             ),
             (["t/n/0x80000000_0x00000000", "--to", "b3:8080"], "the lower end of the range must be below the upper"),
             ([BUNDLES[0], "--to", " "], "--to: the broker is empty; wanted host:port, or no --to at all"),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 RECORDING = Path(__file__).parents[2] / "examples" / "hot-broker.jsonl"
 NEW = [f"t/new/0x{number << 28:08x}_0x{min((number + 1) << 28, 0xFFFFFFFF):08x}" for number in range(16)]
+LOWER, UPPER = "segment://t/new/orders/0000-7fff-1", "segment://t/new/orders/8000-ffff-2"
+SCALABLE = fake_pulsar.scalable_topic({2: (0x8000, 0xFFFF), 1: (0, 0x7FFF)})
 LAST_TOPIC = "persistent://t/new/geceaccceeeecegcaaaaaaaaaaaaaaaaaaaaaaaa"
 
 
@@ -84,6 +86,28 @@ class TestAsking:
         """The last range includes its upper end; this name's CRC32 is 0xffffffff."""
         assert zlib.crc32(LAST_TOPIC.encode()) == 0xFFFFFFFF
         assert list(answered(config, LAST_TOPIC)) == [NEW[-1]]
+
+    def test_a_segment_stands_for_its_bundle(self, config: Path):
+        """The CRC32 of its full name is 0xd99e47b1."""
+        assert list(answered(config, LOWER)) == [NEW[0xD]]
+
+    def test_a_scalable_topic_stands_for_the_bundles_of_its_active_segments(self, pulsar: FakePulsar, config: Path):
+        """A row with bundle and owner for each; the sealed one is left out."""
+        pulsar.own(pulsar.ids[1], {NEW[0xD]: 10.0})
+        pulsar.fault("/scalable/t/new/orders", SCALABLE)
+        found = answered(config, "topic://t/new/orders")
+        assert {one["topics"][0]: (bundle, one["owner"]) for bundle, one in found.items()} == {
+            LOWER: (NEW[0xD], pulsar.ids[1]),
+            UPPER: (NEW[0x3], None),
+        }
+
+    def test_a_scalable_topic_that_there_is_not(self, config: Path):
+        """Nor are there any in a recording. Exit 2."""
+        found = lbd("place", "topic://t/new/none", "--config", config)
+        told = "topic://t/new/none: cluster c has no such scalable topic (from Pulsar 5.0 on)"
+        assert (found.exit_code, told in found.stderr) == (2, True)
+        found = lbd("place", "topic://t/new/none", "--recording", RECORDING, "--config", config)
+        assert (found.exit_code, "a recording has no segments; wanted one, segment://" in found.stderr) == (2, True)
 
     def test_an_owned_bundle_is_answered_as_if_it_were_not(self, pulsar: FakePulsar, config: Path):
         """Its owner, and where it would go."""
@@ -252,6 +276,23 @@ class TestShownUnloads:
         ends = rf"from {pulsar.ids[0]} \([\d.]+ points, then [\d.]+\) to {pulsar.ids[2]} \([\d.]+ points, then [\d.]+\)"
         assert re.fullmatch(rf"Would move {HOT[0]} \(.*\) {ends}\. Nothing was done; --apply does it\.\n", found.stdout)
         assert (pulsar.asked("/unload"), (tmp_path / "state").exists()) == ([], False)
+
+    @pytest.mark.parametrize("topic", ["persistent://t/n/a11", "segment://t/n/a11/0000-ffff-4"])
+    def test_a_topic_stands_for_its_bundle(self, topic: str, config: Path):
+        """CRC32 0x1ec8f98e and 0x1b18e28f: both are in the same bundle."""
+        found = lbd("unload", topic, "--config", config)
+        assert (found.exit_code, found.stdout.startswith(f"Would move {HOT[1]} (")) == (0, True), found.output
+
+    def test_a_scalable_topic_of_several_segments_is_refused(self, pulsar: FakePulsar, config: Path):
+        """Exit 2 and one line that lists them; of a single segment it stands for that."""
+        pulsar.fault("/scalable/t/new/orders", SCALABLE)
+        found = lbd("unload", "topic://t/new/orders", "--apply", "--config", config)
+        assert (found.exit_code, found.stdout, pulsar.asked("/unload")) == (2, "", [])
+        listed = f"{LOWER} ({NEW[0xD][6:]}), {UPPER} ({NEW[0x3][6:]})"
+        assert f"topic://t/new/orders has 2 segments; wanted one of {listed}\n" in found.stderr
+        pulsar.fault("/scalable/t/n/a11", fake_pulsar.scalable_topic({4: (0, 0xFFFF)}))
+        found = lbd("unload", "topic://t/n/a11", "--config", config)
+        assert found.stdout.startswith(f"Would move {HOT[1]} ("), found.output
 
     def test_as_json(self, pulsar: FakePulsar, config: Path):
         """The same shape as what --apply answers, with the picked broker."""

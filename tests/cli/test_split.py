@@ -79,6 +79,22 @@ class TestPlan:
         assert [part["topics"] for part in (found["before"], *found["after"])] == [6, 3, 3]
         assert found["before"]["msg_rate"] == 7200
 
+    def test_loaded_segments_are_counted(self, pulsar: SplittingPulsar):
+        """CRC32 0x425d2e2f and 0xa6454582: one in each of the two bundles."""
+        low, high = f"segment://{NAMESPACE}/o/8000-ffff-2", f"segment://{NAMESPACE}/o/0000-7fff-1"
+        pulsar.segments = {low: 50_000.0, high: 50_000.0}
+        for bundle, segment in ((LOW, low), (HIGH, high)):
+            before = as_json(bundle)["before"]
+            assert (before["topics"], before["busiest_topic"]) == (7, segment)
+
+    def test_a_bundle_that_is_one_segment(self, pulsar: SplittingPulsar):
+        """Exit 4 and the command that divides it."""
+        pulsar.rated.clear()
+        pulsar.segments = {f"segment://{NAMESPACE}/o/8000-ffff-2": 50_000.0}
+        command = f"pulsar-admin scalable-topics split-segment {NAMESPACE}/o --segment-id 2"
+        found = split(LOW)
+        assert (found.exit_code, command in found.stderr) == (4, True), found.output
+
     def test_positions_in_hexadecimal_and_decimal(self, pulsar: SplittingPulsar):
         """In any order; a part without topics is told."""
         found = split(LOW, *SPECIFIED, "--positions", f"0x70000000, {0x10000000}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +100,14 @@ def test_what_saw_bundles_go_before_rates_were_counted_is_not_trusted(counted_at
     late = found.where(found.trusted & (found.at > TAKEN_AT + 15 * 12)).carried.sum(axis=1)
 
     assert len(set(late.round(3))) == 2
+
+
+def test_what_saw_segments_change_is_not_trusted():
+    """As if the bundle had come or gone: its load jumps between two counts of the rates."""
+    rounds = [snapshot({A: report(10 + at, TWO)}, TAKEN_AT + 60 * at) for at in range(7)]
+    rounds[3] = replace(rounds[3], segments_changed=frozenset({bundle(2)}))
+
+    assert [True, True, True, False, False, True, True] == gather(rounds)[A].trusted.tolist()
 
 
 def test_a_bundle_without_traffic_changes_nothing():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,15 @@ def test_a_bundle_on_no_report_is_forgotten():
     found = update(update(after([100, 100]), one(5, name=bundle(2))), one(7))
 
     assert (1, 7.0) == (int(found.samples[0]), float(found.short[0, 0]))
+
+
+def test_a_bundle_whose_segments_changed_starts_anew():
+    """What it carried before says nothing of what it carries now; its neighbour keeps its mean."""
+    rounds = [snapshot({"a:80": report(1, {bundle(1): stats(rate), bundle(2): stats(rate)})}) for rate in (900, 100)]
+    changed = replace(rounds[1], segments_changed=frozenset({bundle(1), bundle(7)}))
+    found = update(update(Averages.empty(), rounds[0]), changed)
+
+    assert ([1, 2], [100.0, 500.0]) == (found.samples.tolist(), found.long[:, 0].tolist())
 
 
 def test_a_bundle_on_two_reports_gets_two_samples():

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from lbd.model import Unload
-from lbd.permit.progress import JUDGED_WITHIN_SECONDS, Progress, Tried, judged, planned, standing_still
+from lbd.permit.progress import JUDGED_WITHIN_SECONDS, Progress, Tried, judged, planned, standing_still, without
 from lbd.permit.settings import Guardrails
 from tests.builders import TAKEN_AT, bundle
 
@@ -48,6 +48,16 @@ def test_three_rounds_without_improvement(gaps: tuple[float, ...], rounds: int, 
     """The gap is compared with that before the first of them; three points closer wipe the slate clean."""
     found = after(*gaps)
     assert (found.rounds, found.until > 0) == (rounds, stands)
+
+
+def test_pairs_whose_load_changed_by_itself_are_not_judged():
+    """Segments were split there: the gap tells nothing of the moves. Standing still goes on."""
+    both = planned(Progress(), plan("ab", "cd"), {"a": 40.0, "b": 10.0, "c": 30.0, "d": 10.0}, {}, TAKEN_AT)
+    assert [one.source for one in without(both, ["b"]).tried] == ["c"]
+    assert without(both, ["a", "d", "x"]) == Progress()
+    assert without(both, ["x"]) is both
+    standing = after(30.0, 30.5, 31.0, 29.0)
+    assert without(standing, ["a"]) is standing
 
 
 def test_what_it_says():

@@ -158,7 +158,12 @@ TOPICS: dict[str, tuple[Look, BundleTopics, str, str]] = {
         f"its clients are still connected to {SOURCE}: {BEFORE.words}",
     ),
     "topics load, nobody comes": (NOBODY, BundleTopics((LOADS,)), "unknown", "no client has come back"),
-    "no topics": (NOBODY, BundleTopics(), "unknown", "it has no topics any more"),
+    "no topics": (
+        NOBODY,
+        BundleTopics(),
+        "unknown",
+        "its broker lists no topics of it",
+    ),
     "another owner": (NOBODY, BundleTopics(gone="b does not own it"), "unknown", "b does not own it"),
     "nobody to ask": (NOBODY, BundleTopics(error="refused"), "unknown", "could not be asked for: refused"),
 }

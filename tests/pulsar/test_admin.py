@@ -193,6 +193,23 @@ class TestQuestions:
         pulsar.policies.isolation = policies
         assert admin(pulsar).isolation_policies() == policies
 
+    def test_segments(self, pulsar: FakePulsar) -> None:
+        """In the order of their keys, a migrated topic under its own name; None where there is no such topic."""
+        legacy = {
+            "segmentId": 7,
+            "hashRange": {"start": 0, "end": 9},
+            "state": "ACTIVE",
+            "legacyTopicName": "persistent://t/n/o",
+        }
+        metadata = json.loads(fake_pulsar.scalable_topic({2: (0x8000, 0xFFFF), 1: (10, 0x7FFF)}).body)
+        pulsar.fault("/scalable/t/n/orders", ok({**metadata, "segments": {**metadata["segments"], "7": legacy}}))
+        names = ["persistent://t/n/o", "segment://t/n/orders/000a-7fff-1", "segment://t/n/orders/8000-ffff-2"]
+        found = admin(pulsar).segments("topic://t/n/orders") or []
+        assert [one.name for one in found if one.is_active] == names
+        assert [one.name for one in found if not one.is_active] == ["segment://t/n/orders/0000-ffff-0"]
+        assert found[-1].changed_at == 1795656153.482
+        assert admin(pulsar).segments("topic://t/n/none") is None
+
     @pytest.mark.parametrize(
         ("reply", "expected"),
         [

@@ -209,6 +209,7 @@ def test_versions_that_are_newer_than_what_is_known(version: str, expected: str 
             "/admin/v2/namespaces/a%20b/n/0x00000000_0xffffffff/topicHashPositions",
         ),
         (paths.lookup(WHOLE), f"/lookup/v2/topic/non-persistent/t/n/{paths.topic_in(WHOLE)}"),
+        (paths.scalable_topic("topic://t/n/a/b ü"), "/admin/v2/scalable/t/n/a%2Fb%20%C3%BC"),
         (paths.isolation_policies("c"), "/admin/v2/clusters/c/namespaceIsolationPolicies"),
     ],
 )

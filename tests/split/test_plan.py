@@ -140,6 +140,39 @@ class TestNothingToCut:
             plan("b", BUNDLE, SPECIFIED, TOPICS[:1], Flow(), [0x40000000])
 
 
+SEGMENTS = [
+    Topic("segment://t/n/orders/0000-7fff-1", 0x0E137EDA, 9000.0, 9e6),
+    Topic("segment://t/n/orders-2/0000-7fff-1", 0x1E137EDA, 5000.0, 5e6),
+]
+
+
+class TestSegments:
+    @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != SPECIFIED])
+    @pytest.mark.parametrize("others", [[], TOPICS[3:]])
+    def test_one_segment_is_divided_by_its_topic(self, algorithm: Algorithm, others: list[Topic]):
+        """No cut between topics divides it, whether it is alone or beside topics without traffic."""
+        with pytest.raises(RefusedError) as refused:
+            plan("b", BUNDLE, algorithm, [*others, SEGMENTS[0]], Flow())
+        command = "pulsar-admin scalable-topics split-segment t/n/orders --segment-id 1"
+        why = f"its load is that of one segment, segment://t/n/orders/0000-7fff-1; divide that: {command}"
+        assert str(refused.value) == f"{BUNDLE}: nothing to cut: {why}"
+
+    def test_several_are_topics_like_others(self):
+        """They are counted, each on its side of the cut."""
+        found = plan("b", BUNDLE, "topic_count_equally_divide", [*TOPICS, *SEGMENTS], Flow())
+        assert [len(part.topics) for part in found.parts] == [3, 3]
+        assert found.parts[0].busiest == TOPICS[1]
+
+    @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "range_equally_divide"])
+    def test_brokers_cut_at_positions_only_between_topics_that_they_count(self, algorithm: Algorithm):
+        """Two segments and one other topic: a broker would answer 204 and do nothing. The middle it always cuts."""
+        topics = [*SEGMENTS, TOPICS[0]]
+        with pytest.raises(RefusedError, match="it has 3 topics, 2 of them segments, which brokers do not count"):
+            plan("b", BUNDLE, algorithm, topics, Flow(), [0x18000000] if algorithm == SPECIFIED else [])
+        middle = plan("b", BUNDLE, "range_equally_divide", topics, Flow())
+        assert [len(part.topics) for part in middle.parts] == [2, 1]
+
+
 class TestBadPositions:
     @pytest.mark.parametrize("given", [0, 0x80000000, 0x80000001, -1, 2**40])
     def test_outside_the_range(self, given: int):

@@ -12,7 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.bundles import FULL_RANGE, holds, parse_boundaries, range_name, topic_hash, topic_namespace
+from lbd.bundles import (
+    FULL_RANGE,
+    TopicBundle,
+    holds,
+    one_bundle,
+    parse_boundaries,
+    range_name,
+    scalable_namespace,
+    segment_name,
+    split_segment_command,
+    topic_hash,
+    topic_namespace,
+)
 from lbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +62,50 @@ def test_every_topic_falls_into_pulsars_bundle():
     assert [[case["expected"]["bundle"]] for case in placed] == found
 
 
+@pytest.mark.parametrize(
+    ("segment", "hashed"),
+    [
+        ("segment://public/default/orders/0000-ffff-0", 0xD2402EA9),
+        ("segment://t/n/orders/0000-7fff-1", 0x0E137EDA),
+        ("segment://t/n/orders/8000-ffff-2", 0xEA0B1577),
+        ("segment://t/n/orders-partition-1/0000-ffff-0", 0x358BBC6A),
+        ("segment://t/n/a/b/0000-ffff-0", 0x051C14C5),
+        ("segment://t/n/a%2Fb/0000-ffff-0", 0x0868A7CC),
+        ("segment://t/n/grüße/0000-ffff-0", 0x3F666265),
+    ],
+)
+def test_a_segment_is_hashed_by_its_full_name(segment: str, hashed: int):
+    """As the classes of 5.0.0-M1 answered: ConsistentHashingTopicBundleAssigner takes the CRC32 of TopicName's text."""
+    assert (topic_hash(segment), len(holding(segment, FULL_RANGE))) == (hashed, 1)
+
+
+def test_a_segments_name_is_made_of_its_topic_range_and_number():
+    """As SegmentTopicName writes it, and what splits it."""
+    name = segment_name("topic://t/n/a/b", 0x0AAB, 0x5554, 12)
+    assert name == "segment://t/n/a/b/0aab-5554-12"
+    assert split_segment_command(name) == "pulsar-admin scalable-topics split-segment t/n/a/b --segment-id 12"
+    assert split_segment_command("persistent://t/n/orders") == ""
+
+
+def test_a_scalable_topic_has_no_bundle_of_its_own():
+    """One line, with the form that is wanted; its namespace is known all the same."""
+    with pytest.raises(UsageError, match=r"is a scalable topic, each segment .*; wanted segment://tenant/namespace/"):
+        topic_namespace("topic://t/n/orders")
+    assert scalable_namespace("topic://t/n/orders") == "t/n"
+    with pytest.raises(UsageError, match="is no scalable topic; wanted topic://tenant/namespace/topic"):
+        scalable_namespace("topic://t/n")
+
+
+def test_the_bundle_of_a_topic_with_several_segments_is_asked_back():
+    """One line that lists them."""
+    found = [TopicBundle(f"segment://t/n/o/{at}", f"t/n/{at}_x") for at in ("0000-7fff-1", "8000-ffff-2")]
+    assert one_bundle("topic://t/n/o", found[:1]) == "t/n/0000-7fff-1_x"
+    with pytest.raises(UsageError) as refused:
+        one_bundle("topic://t/n/o", found)
+    listed = "segment://t/n/o/0000-7fff-1 (0000-7fff-1_x), segment://t/n/o/8000-ffff-2 (8000-ffff-2_x)"
+    assert str(refused.value) == f"topic://t/n/o has 2 segments; wanted one of {listed}"
+
+
 @pytest.mark.parametrize("end", [0x823CD928, 0x823CD929, 0x823CD92A])
 def test_a_topic_on_a_boundary_is_in_the_bundle_above(end: int):
     """CRC32 of this name is 0x823cd929; ranges are [lower, upper)."""
@@ -64,7 +120,11 @@ def test_a_topic_is_in_exactly_one_bundle(cuts: set[int], name: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "orders", "t/n/orders", "persistent://t/orders", "persistent://t/n/a/b", "kafka://t/n/a"]
+    "text",
+    [
+        *("", "orders", "t/n/orders", "persistent://t/orders", "persistent://t/n/a/b", "kafka://t/n/a", "topic://t/n"),
+        *("segment://t/n/o", "segment://t/n/o/0-1-0", "segment://t/n/o/0000-FFFF-0", "segment://t/n/0000-ffff-0"),
+    ],
 )
 def test_what_is_no_topic_is_told(text: str):
     """In one line, with the form that is wanted."""
