@@ -49,7 +49,9 @@ def sent() -> Iterator[str]:
         parameters = inspect.signature(value).parameters
         if value.__annotations__["return"] != "str" or set(parameters) <= NO_PATHS:
             continue
-        named = ARGUMENTS | {"name": "{tenant}/{namespace}" + "/{topic}" * (name in OF_TOPICS)}
+        of_topic = name in OF_TOPICS or name == "scalable_topic"
+        scheme = "topic://" * (name == "scalable_topic")
+        named = ARGUMENTS | {"name": f"{scheme}{{tenant}}/{{namespace}}{'/{topic}' * of_topic}"}
         for given in (parameters, [one for one in parameters if parameters[one].default is inspect.Parameter.empty]):
             path = unquote(value(**{one: named[one] for one in given})).partition("?")[0]
             if path.startswith("/"):
